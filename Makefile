@@ -1,0 +1,67 @@
+# The whole repository by name: `make help`. Needs Python 3.11 or newer with venv and pip, nothing else.
+
+PYTHON ?= python3
+VENV ?= .venv
+NEWER_PYTHON ?=
+ARGS ?=
+
+python := $(VENV)/bin/python
+stamp := $(VENV)/.setup-stamp
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check tests test-newer bench requirements clean
+
+help: ## show these lines
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
+
+setup: $(stamp) ## make .venv with every extra, at the pinned versions
+
+demo: $(stamp) ## run a program that folds many tool calls into one
+	@$(python) -m examples.demo
+
+test: check tests ## everything that CI runs
+
+check: $(stamp) ## format, lint, types, import direction
+	@$(python) -m ruff format --check --quiet . || { echo "make: wrong format; run '$(python) -m ruff format .'" >&2; exit 1; }
+	@$(python) -m ruff check --quiet .
+	@$(python) -m mypy --no-error-summary
+	@$(VENV)/bin/lint-imports > $(VENV)/.lint-imports 2>&1 || { cat $(VENV)/.lint-imports; exit 1; }
+
+tests: $(stamp) ## the tests alone; ARGS="-k name" picks some
+	@$(python) -m pytest -q $(ARGS)
+
+bench: $(stamp) ## measure this engine beside its peers
+	@$(python) -m bench $(ARGS)
+
+requirements: ## pin requirements/*.txt anew; needs uv
+	@command -v uv >/dev/null || { echo "make: uv not found; install it with 'pip install uv'" >&2; exit 1; }
+	@for name in base all dev; do \
+	  uv pip compile --quiet --upgrade --universal --python-version 3.11 --no-annotate --no-emit-package toolfold \
+	    --custom-compile-command "make requirements" requirements/$$name.in --output-file requirements/$$name.txt || exit 1; \
+	done
+
+clean: ## remove what make made
+	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@find src tests examples -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Done once: the stamp is newer than all it was made from, until one of them changes.
+$(stamp): pyproject.toml requirements/dev.txt
+	@command -v $(PYTHON) >/dev/null || { echo "make: '$(PYTHON)' not found; install Python 3.11 or newer, or name one: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "make: '$(PYTHON)' is older than Python 3.11; name a newer one: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "make: '$(PYTHON)' has no venv or no pip; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
+	@echo "setting up $(VENV) (once, about a minute)"
+	@$(python) -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
+	@$(python) -m pip install -qq --disable-pip-version-check -r requirements/dev.txt \
+	  && $(python) -m pip install -qq --disable-pip-version-check --no-build-isolation --no-deps --editable . \
+	  || { echo "make: the packages could not be installed; the lines above say why" >&2; exit 1; }
+	@touch $@
+
+newer_candidates = $(NEWER_PYTHON) python3.13 python3.12 $(wildcard $(HOME)/.pyenv/versions/3.13*/bin/python $(HOME)/.pyenv/versions/3.12*/bin/python)
+
+test-newer: ## the tests on a newer Python, where one is found
+	@for candidate in $(newer_candidates); do \
+	  if "$$candidate" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 12))' 2>/dev/null; then \
+	    "$$candidate" --version; exec $(MAKE) --no-print-directory tests VENV=build/venv-newer PYTHON="$$candidate"; \
+	  fi; \
+	done; \
+	echo "NOT RUN: no Python 3.12 or 3.13 found; name one: make test-newer NEWER_PYTHON=/path/to/python3.13"

@@ -1,0 +1,147 @@
+"""The commands and their options, and the one place where an error becomes a line and an exit code."""
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Literal, NoReturn
+
+import typer
+
+import toolfold
+from toolfold.doors.cli.exits import Exit, exit_of_error
+from toolfold.errors import ToolfoldError
+
+app = typer.Typer(
+    name="toolfold",
+    help="Run programs that language models write, in a sandbox, with your tools.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+def main() -> NoReturn:
+    """The command `toolfold`; leaves the process."""
+    code = run_command(sys.argv[1:])
+    # A tool's thread that does not come back cannot be stopped; the outcome is out, so do not wait for it.
+    if _threads_remain():
+        sys.stdout.flush()
+        os._exit(code)
+    sys.exit(code)
+
+
+def run_command(arguments: Sequence[str]) -> int:
+    """One command line in, its exit code out; every error is one line on stderr."""
+    try:
+        code = typer.main.get_command(app).main(args=list(arguments), prog_name="toolfold", standalone_mode=False)
+    except typer.TyperException as error:
+        return _complain(error.format_message(), Exit.USAGE)
+    except ToolfoldError as error:
+        return _complain(str(error), exit_of_error(error))
+    except (KeyboardInterrupt, typer.Abort):
+        return Exit.INTERRUPTED
+    # The last line of defence: whatever else is wrong is our mistake, and still one line.
+    except Exception as error:
+        if os.environ.get("TOOLFOLD_DEBUG"):
+            raise
+        hint = "this is a bug in toolfold; set TOOLFOLD_DEBUG=1 to see where"
+        return _complain(f"{type(error).__name__}: {error} ({hint})", Exit.INTERNAL)
+    return int(code or 0)
+
+
+def _seconds(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{text!r} is not a number of seconds") from error
+
+
+@app.callback(invoke_without_command=True)
+def _options(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and leave.")] = False,
+) -> None:
+    if version:
+        typer.echo(f"toolfold {toolfold.__version__}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help(), err=True)
+        raise typer.Exit(Exit.USAGE)
+
+
+@app.command("run")
+def _run(
+    program: Annotated[str, typer.Argument(metavar="FILE|-", help="The program; `-` reads it from stdin.")],
+    tools: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FILE.py|MODULE", help="Tools for the program: its `@tool` objects. Repeatable."),
+    ] = None,
+    timeout: Annotated[
+        float | None, typer.Option(parser=_seconds, metavar="SECONDS", help="Wall clock; 120 unless given.")
+    ] = None,
+    engine: Annotated[Literal["auto", "process", "monty"], typer.Option(help="Where the program runs.")] = "auto",
+    isolation: Annotated[
+        Literal["namespace", "landlock", "none"], typer.Option(help="How the process engine is walled in.")
+    ] = "namespace",
+    file: Annotated[
+        list[Path] | None, typer.Option(metavar="PATH", help="Put this file into /mnt/data. Repeatable.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write the files that the program made into DIR.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the whole outcome as one JSON object.")] = False,
+    accept_no_isolation: Annotated[
+        bool,
+        typer.Option("--i-accept-that-programs-can-do-anything", help="Needed for `--isolation none`."),
+    ] = False,
+) -> int:
+    """Run one program. Its stdout is this command's stdout.
+
+    Exit codes: 0 finished, 1 the program failed, 2 rejected by the check or wrong usage,
+    3 isolation cannot be had, 4 timeout or limit, 130 interrupted.
+    """
+    # Imported here: `--help`, `--version` and `doctor` start without the runtime.
+    from toolfold.doors.cli.run import RunOptions, run_program  # noqa: PLC0415
+
+    options = RunOptions(
+        program=program,
+        tools=tuple(tools or ()),
+        timeout_seconds=timeout,
+        engine=engine,
+        isolation=isolation,
+        files=tuple(file or ()),
+        out=out,
+        as_json=json,
+        accept_no_isolation=accept_no_isolation,
+    )
+    return run_program(options)
+
+
+@app.command("doctor")
+def _doctor(
+    json: Annotated[bool, typer.Option("--json", help="Print the diagnosis as one JSON object.")] = False,
+    require: Annotated[
+        Literal["namespace", "landlock", "none"], typer.Option(help="The tier that this machine must be able to give.")
+    ] = "namespace",
+) -> int:
+    """Try every isolation layer and a set of attacks on this machine; exit 3 when the tier cannot be had."""
+    # Imported here for the same reason: a diagnosis needs the engine, a run's help does not.
+    from toolfold.doors.cli.doctor import diagnose  # noqa: PLC0415
+
+    return diagnose(as_json=json, required=require)
+
+
+def _complain(message: str, code: int) -> int:
+    print(f"toolfold: {' '.join(message.split())}", file=sys.stderr)
+    return code
+
+
+def _threads_remain() -> bool:
+    deadline = time.monotonic() + 0.2
+    others = [one for one in threading.enumerate() if one is not threading.main_thread() and not one.daemon]
+    for one in others:
+        one.join(max(0.0, deadline - time.monotonic()))
+    return any(one.is_alive() for one in others)

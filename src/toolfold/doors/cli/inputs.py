@@ -1,0 +1,80 @@
+"""What the command line names is read here: the program and its files. Each mistake is a `UsageError`."""
+
+import math
+import mimetypes
+import os
+import stat
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from toolfold.errors import UsageError
+from toolfold.models import MIB, File, Limits
+
+_LONGEST_TIMEOUT_SECONDS: Final = 86_400
+_PRINTED_BYTES: Final = 8 * MIB
+
+
+def read_program(name: str, limits: Limits) -> str:
+    """The program's text from a file, or from stdin for `-`."""
+    # One byte over the limit is enough for the check to say that it is too large.
+    size = limits.program_bytes + 1
+    data = sys.stdin.buffer.read(size) if name == "-" else _read(Path(name), size, "program")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        place = f"byte {data[error.start]:#04x} at offset {error.start}"
+        raise UsageError(f"program {name!r} is not UTF-8: {place}; save it as UTF-8") from error
+
+
+def read_files(paths: Sequence[Path], limits: Limits) -> tuple[File, ...]:
+    """The files that go into the data folder, under their last name."""
+    files: dict[str, File] = {}
+    room = limits.data_bytes
+    for path in paths:
+        if path.name in files:
+            raise UsageError(f"two files are named {path.name!r}; rename one, they share the data folder")
+        data = _read(path, room + 1, "file")
+        room -= len(data)
+        if room < 0:
+            raise UsageError(f"file {str(path)!r} does not fit: the data folder holds {limits.data_bytes} bytes in all")
+        files[path.name] = File(name=path.name, data=data, mime=_mime(path.name))
+    return tuple(files.values())
+
+
+def limits_for(timeout_seconds: float | None, *, as_json: bool) -> Limits:
+    """The default limits, with the wall clock as asked for.
+
+    Without JSON the output is a stream for a pipe or a person, not for a model's context,
+    so it may be as long as the ledger keeps it.
+    """
+    limits = Limits() if as_json else Limits(output_bytes=_PRINTED_BYTES)
+    if timeout_seconds is None:
+        return limits
+    if not 0 < timeout_seconds <= _LONGEST_TIMEOUT_SECONDS:
+        raise UsageError(f"timeout {timeout_seconds!r} is not between 0 and {_LONGEST_TIMEOUT_SECONDS} seconds")
+    cpu_seconds = max(limits.cpu_seconds, math.ceil(timeout_seconds))
+    return replace(limits, wall_seconds=timeout_seconds, cpu_seconds=cpu_seconds)
+
+
+def _read(path: Path, size: int, what: str) -> bytes:
+    try:
+        with open(path, "rb") as opened:
+            if stat.S_ISDIR(os.fstat(opened.fileno()).st_mode):
+                raise IsADirectoryError
+            return opened.read(size)
+    except FileNotFoundError as error:
+        raise UsageError(f"no {what} {str(path)!r}; check the path") from error
+    except IsADirectoryError as error:
+        raise UsageError(f"{what} {str(path)!r} is a folder; name a file in it") from error
+    except PermissionError as error:
+        raise UsageError(f"{what} {str(path)!r} cannot be read: permission denied") from error
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise UsageError(f"{what} {str(path)!r} cannot be read: {reason}") from error
+
+
+def _mime(name: str) -> str:
+    return mimetypes.guess_type(name)[0] or "application/octet-stream"

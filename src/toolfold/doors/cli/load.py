@@ -1,0 +1,102 @@
+"""Tools out of a Python file or module. The file is the user's own and runs in this process."""
+
+import importlib
+import importlib.util
+import inspect
+import itertools
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from types import ModuleType
+from typing import Any
+
+from toolfold.errors import ToolfoldError, UsageError
+from toolfold.sources.functions import tool_from_function
+from toolfold.tools.tool import Tool
+
+_numbers = itertools.count(1)
+
+
+def load_tools(sources: Sequence[str]) -> list[Tool]:
+    """Every `@tool` object of each source; where none is decorated, its public functions."""
+    tools: list[Tool] = []
+    for source in sources:
+        found = list(_tools_in(_import(source), source))
+        if not found:
+            raise UsageError(f"no tools in {source!r}; decorate a function with @toolfold.tool, or define a public one")
+        tools.extend(found)
+    return tools
+
+
+def _tools_in(module: ModuleType, source: str) -> Iterator[Tool]:
+    # By identity: two names may be bound to one tool.
+    decorated = {id(value): value for value in vars(module).values() if isinstance(value, Tool)}
+    if decorated:
+        yield from decorated.values()
+        return
+    for function in _public_functions(module):
+        try:
+            yield tool_from_function(function)
+        except ToolfoldError as error:
+            raise UsageError(f"{function.__name__!r} in {source!r} cannot be a tool: {error}") from error
+
+
+# Any: a tool may take and return whatever its author wrote.
+def _public_functions(module: ModuleType) -> Iterator[Callable[..., Any]]:
+    for name, value in vars(module).items():
+        if inspect.isfunction(value) and value.__module__ == module.__name__ and not name.startswith("_"):
+            yield value
+
+
+def _import(source: str) -> ModuleType:
+    is_file = source.endswith(".py") or os.sep in source
+    if is_file and not os.path.exists(source):
+        raise UsageError(f"no tools file {source!r}; check the path")
+    if is_file and os.path.isdir(source):
+        raise UsageError(f"tools file {source!r} is a folder; name a file in it, or a module")
+    try:
+        return _import_file(source) if is_file else _import_module(source)
+    except SyntaxError as error:
+        raise UsageError(f"tools {source!r} have a syntax error in line {error.lineno}: {error.msg}") from error
+    except ModuleNotFoundError as error:
+        # The module itself is missing, or one that it imports.
+        if not is_file and error.name and (source == error.name or source.startswith(f"{error.name}.")):
+            raise UsageError(
+                f"no module {source!r} for --tools; a file is named with its ending, as in tools.py"
+            ) from error
+        raise UsageError(f"tools {source!r} import {error.name!r}, which is not installed") from error
+    except PermissionError as error:
+        raise UsageError(f"tools {source!r} cannot be read: permission denied") from error
+    # Whatever the user's file raises while it is imported, `sys.exit` too, is the user's to fix.
+    except (Exception, SystemExit) as error:
+        raise UsageError(f"tools {source!r} raised {type(error).__name__}: {error}") from error
+
+
+def _import_file(path: str) -> ModuleType:
+    # Its own name per file: two files called tools.py are two modules.
+    name = f"toolfold_user_tools_{next(_numbers)}"
+    spec = importlib.util.spec_from_file_location(name, os.path.abspath(path))
+    if spec is None or spec.loader is None:
+        raise UsageError(f"tools file {path!r} is not Python; its name must end in .py")
+    module = importlib.util.module_from_spec(spec)
+    # Annotations are resolved through `sys.modules`, and siblings of the file are importable as in `python FILE`.
+    sys.modules[name] = module
+    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.pop(0)
+    return module
+
+
+def _import_module(name: str) -> ModuleType:
+    # As `python -m` does: the folder one stands in is searched first.
+    sys.path.insert(0, os.getcwd())
+    try:
+        return importlib.import_module(name)
+    except (TypeError, ValueError) as error:
+        raise UsageError(
+            f"{name!r} is no module name; use dots as in package.module, or a file as in tools.py"
+        ) from error
+    finally:
+        sys.path.pop(0)

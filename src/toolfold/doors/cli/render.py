@@ -1,0 +1,120 @@
+"""An outcome as text for people and pipes, or as one JSON object for programs."""
+
+import base64
+import json
+import math
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Final, TextIO
+
+from toolfold.models import CallRecord, File, Json, Media, Outcome, Value
+
+_SHOWN_ARGUMENTS: Final = 60
+_SHOWN_VALUE: Final = 2000
+
+
+def print_text(outcome: Outcome) -> None:
+    """The program's stdout and nothing else on stdout; all that we have to say on stderr."""
+    _write(sys.stdout, outcome.stdout)
+    _write(sys.stderr, "".join(_notes(outcome)))
+
+
+def print_json(outcome: Outcome) -> None:
+    """Every field of the outcome; files without their data, bytes as `{"base64": ...}`."""
+    indent = 2 if sys.stdout.isatty() else None
+    _write(sys.stdout, json.dumps(as_json(outcome), ensure_ascii=False, allow_nan=False, indent=indent) + "\n")
+
+
+def as_json(outcome: Outcome) -> dict[str, Json]:
+    """The outcome as JSON values."""
+    return {
+        "execution_id": outcome.execution_id,
+        "status": outcome.status,
+        "value": _plain(outcome.value),
+        "stdout": outcome.stdout,
+        "stderr": outcome.stderr,
+        "stdout_cut_bytes": outcome.stdout_cut_bytes,
+        "stderr_cut_bytes": outcome.stderr_cut_bytes,
+        "problem": asdict(outcome.problem) if outcome.problem else None,
+        "calls": [_call(record) for record in outcome.calls],
+        "files": [_file(file) for file in outcome.files],
+        "engine": outcome.engine,
+        "isolation": outcome.isolation,
+        "seconds": outcome.seconds,
+        "context_saved": asdict(outcome.context_saved),
+        "hints": list(outcome.hints),
+    }
+
+
+def call_line(record: CallRecord) -> str:
+    """One tool call in one line, safe for a terminal: `repr` leaves no control character in it."""
+    arguments = _cut(", ".join(f"{name}={value!r}" for name, value in record.arguments.items()), _SHOWN_ARGUMENTS)
+    ending = f"failed: {record.error!r}" if record.error is not None else f"{record.bytes_out} bytes"
+    return f"  {record.id:>4}  {record.name}({arguments})  {record.seconds * 1000:.0f} ms  {ending}"
+
+
+def _notes(outcome: Outcome) -> list[str]:
+    notes = []
+    if outcome.stderr:
+        notes.append(outcome.stderr if outcome.stderr.endswith("\n") else outcome.stderr + "\n")
+    for stream, cut in (("stdout", outcome.stdout_cut_bytes), ("stderr", outcome.stderr_cut_bytes)):
+        if cut:
+            notes.append(f"toolfold: {cut} bytes of {stream} were cut\n")
+    # An exception's traceback is already in the program's stderr.
+    if outcome.problem is not None and outcome.problem.kind != "exception":
+        notes.append(f"{str(outcome.problem).rstrip()}\n")
+    if sys.stderr.isatty():
+        notes += [f"toolfold: hint: {hint}\n" for hint in outcome.hints]
+        if outcome.value is not None:
+            notes.append(f"toolfold: value: {_cut(repr(outcome.value), _SHOWN_VALUE)}\n")
+    return notes
+
+
+def _call(record: CallRecord) -> dict[str, Json]:
+    return {
+        "id": record.id,
+        "name": record.name,
+        "arguments": _plain(record.arguments),
+        "started_seconds": record.started_seconds,
+        "seconds": record.seconds,
+        "error": record.error,
+        "bytes_in": record.bytes_in,
+        "bytes_out": record.bytes_out,
+    }
+
+
+def _file(file: File) -> dict[str, Json]:
+    return {"name": file.name, "mime": file.mime, "size": file.size}
+
+
+def _plain(value: Value) -> Json:
+    match value:
+        case bytes():
+            return {"base64": base64.b64encode(value).decode("ascii")}
+        case Media():
+            fields = {"kind": value.kind, "mime": value.mime, "uri": value.uri, "name": value.name}
+            return {**fields, "data": _plain(value.data)}
+        case Mapping():
+            return {str(key): _plain(one) for key, one in value.items()}
+        case list() | tuple():
+            return [_plain(one) for one in value]
+        case float() if not math.isfinite(value):
+            return None
+        case _:
+            return value
+
+
+def _cut(text: str, length: int) -> str:
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def _write(stream: TextIO, text: str) -> None:
+    # Around Python's text layer: its encoding is the terminal's, the program's output is UTF-8.
+    try:
+        stream.buffer.write(text.encode("utf-8", "backslashreplace"))
+        stream.buffer.flush()
+    except BrokenPipeError:
+        # The reader left, as in `toolfold run x.py | head`; point away, or Python complains at its exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

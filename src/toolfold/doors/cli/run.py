@@ -1,0 +1,121 @@
+"""`toolfold run`: inputs in, one program run, its outcome rendered; signals stop the program."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from toolfold.doors.cli.exits import Exit, exit_of_status
+from toolfold.doors.cli.inputs import limits_for, read_files, read_program
+from toolfold.doors.cli.load import load_tools
+from toolfold.doors.cli.outputs import prepare_folder, save_files
+from toolfold.doors.cli.render import call_line, print_json, print_text
+from toolfold.errors import UsageError
+from toolfold.models import CallRecord, File, Limits, Outcome
+from toolfold.runtime import Runtime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """One command line, as it was written."""
+
+    program: str
+    tools: tuple[str, ...] = ()
+    timeout_seconds: float | None = None
+    engine: str = "auto"
+    isolation: str = "namespace"
+    files: tuple[Path, ...] = ()
+    out: Path | None = None
+    as_json: bool = False
+    accept_no_isolation: bool = False
+
+
+def run_program(options: RunOptions, open_runtime: Callable[..., Runtime] = Runtime) -> int:
+    """Run it, print it, and return the exit code."""
+    if options.isolation == "none" and not options.accept_no_isolation:
+        raise UsageError(
+            "--isolation none lets a program do anything that you can do; "
+            "if you mean it, add --i-accept-that-programs-can-do-anything"
+        )
+    limits = limits_for(options.timeout_seconds, as_json=options.as_json)
+    text = read_program(options.program, limits)
+    files = read_files(options.files, limits)
+    if options.out is not None:
+        prepare_folder(options.out)
+    runtime = open_runtime(
+        tools=load_tools(options.tools),
+        engine=options.engine,
+        isolation=options.isolation,
+        accept_no_isolation=options.accept_no_isolation,
+        limits=limits,
+        # One program is run, so no guest needs to wait for the next.
+        warm=1,
+    )
+    outcome = _until_stopped(_run_once(runtime, text, files, limits))
+    return outcome if isinstance(outcome, int) else _finish(outcome, options)
+
+
+async def _run_once(runtime: Runtime, text: str, files: tuple[File, ...], limits: Limits) -> Outcome:
+    async with runtime:
+        return await runtime.run(text, files=files, limits=limits, on_call=_show_call())
+
+
+def _show_call() -> Callable[[CallRecord], None] | None:
+    if not sys.stderr.isatty():
+        return None
+    return lambda record: print(call_line(record), file=sys.stderr, flush=True)
+
+
+def _finish(outcome: Outcome, options: RunOptions) -> int:
+    if options.as_json:
+        print_json(outcome)
+    else:
+        print_text(outcome)
+    code = exit_of_status(outcome.status)
+    if options.out is None:
+        return code
+    complaints = save_files(outcome.files, options.out)
+    for complaint in complaints:
+        print(f"toolfold: {complaint}", file=sys.stderr)
+    return Exit.USAGE if complaints and code is Exit.FINISHED else code
+
+
+# Any: what a coroutine yields and is sent is asyncio's business.
+def _until_stopped(work: Coroutine[Any, Any, Outcome]) -> Outcome | int:
+    """Run to the end, or to SIGINT or SIGTERM: then the exit code, with the program cancelled.
+
+    Not `asyncio.run`: it waits for the threads of tools that do not come back.
+    """
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(work)
+    caught: list[int] = []
+
+    def stop(number: int) -> None:
+        if caught:
+            # The second time means now. The guests end with our side of their sockets.
+            os._exit(128 + number)
+        caught.append(number)
+        task.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop, number)
+    try:
+        outcome = loop.run_until_complete(task)
+        return 128 + caught[0] if caught else outcome
+    except asyncio.CancelledError:
+        return 128 + caught[0] if caught else Exit.INTERRUPTED
+    finally:
+        _close(loop)
+
+
+def _close(loop: asyncio.AbstractEventLoop) -> None:
+    left = asyncio.all_tasks(loop)
+    for task in left:
+        task.cancel()
+    loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+    loop.run_until_complete(loop.shutdown_asyncgens())
+    loop.close()

@@ -1,0 +1,93 @@
+"""The engine by its name: what a runtime is given when it is given no engine."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from typing import TYPE_CHECKING
+
+from toolfold.engines.base import Engine
+from toolfold.errors import EngineUnavailable, UsageError
+from toolfold.models import Limits
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
+    from toolfold.engines.base import Order, Run
+
+NAMES = ("auto", "process", "monty")
+
+
+def engine_named(
+    name: str, *, isolation: str = "namespace", limits: Limits | None = None, warm: int = 2,
+    accept_no_isolation: bool = False,
+) -> Engine:  # fmt: skip
+    """An engine that is not open yet."""
+    if name not in NAMES:
+        raise UsageError(f"no engine {name!r}; there are {', '.join(NAMES)}")
+    if name == "monty":
+        return _monty(limits)
+    process = _process(isolation, limits, warm, accept_no_isolation)
+    if name == "process" or isolation != "namespace":
+        return process  # a tier that was asked for by name is not replaced by another engine
+    return AutoEngine(process, limits)
+
+
+def _process(isolation: str, limits: Limits | None, warm: int, accept_no_isolation: bool) -> Engine:
+    # Here, not at the top: fork servers and seccomp tables exist on Linux only.
+    from toolfold.engines.process import ProcessEngine  # noqa: PLC0415
+
+    return ProcessEngine(isolation=isolation, limits=limits, warm=warm, accept_no_isolation=accept_no_isolation)
+
+
+def _monty(limits: Limits | None) -> Engine:
+    # Here, not at the top: an optional extra.
+    from toolfold.engines.monty import MontyEngine  # noqa: PLC0415
+
+    return MontyEngine()
+
+
+class AutoEngine:
+    """The process engine where it can run, else Monty if it is installed; says which in every outcome."""
+
+    def __init__(self, first: Engine, limits: Limits | None) -> None:
+        self._chosen = first
+        self._limits = limits
+        self._note: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Of the engine that runs the programs."""
+        return self._chosen.name
+
+    @property
+    def isolation(self) -> str:
+        """Of the engine that runs the programs."""
+        return self._chosen.isolation
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Why it is not the process engine, if it is not, and what that engine has to say."""
+        return self._note + self._chosen.notes
+
+    async def __aenter__(self) -> AutoEngine:
+        try:
+            await self._chosen.__aenter__()
+        except EngineUnavailable as error:
+            if importlib.util.find_spec("pydantic_monty") is None:
+                raise EngineUnavailable(f"{error}; or install toolfold[monty] to run a subset of Python") from None
+            await self._fall_back(error)
+        return self
+
+    async def _fall_back(self, error: EngineUnavailable) -> None:
+        self._chosen = _monty(self._limits)
+        await self._chosen.__aenter__()
+        self._note = (f"ran on the monty engine, a subset of Python, because {error}",)
+        print(f"toolfold: {self._note[0]}", file=sys.stderr)
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self._chosen.__aexit__(*exc)
+
+    def open(self, order: Order) -> AbstractAsyncContextManager[Run]:
+        """Start a program on the engine that was chosen."""
+        return self._chosen.open(order)

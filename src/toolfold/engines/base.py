@@ -1,0 +1,102 @@
+"""The contract between the runtime and the places where programs run.
+
+An engine opens a run; a run yields events and takes replies. The host loop owns
+concurrency, cancelling, approval and pausing, once, for all engines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Literal, Protocol, TypeAlias
+
+from toolfold.models import Call, File, Limits, Problem, Program, Reply, Status, ToolSpec, Value
+
+
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """The program wrote to a stream. `cut_bytes` says how much the guest dropped after it."""
+
+    text: str
+    stream: Literal["stdout", "stderr"] = "stdout"
+    cut_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """The program called a tool and wants exactly one answer."""
+
+    call: Call
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Nothing in the guest is ready to run until a reply comes. Stale unless all replies were seen."""
+
+    replies_seen: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """The program came to an end of its own making, or to a limit."""
+
+    status: Status
+    value: Value = None
+    problem: Problem | None = None
+    files: tuple[File, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What the caller should know: a produced file that was left out, a limit not enforced."""
+
+
+@dataclass(frozen=True, slots=True)
+class Died:
+    """The guest broke, or broke the protocol; no word of its own is trusted after this."""
+
+    detail: str
+
+
+Event: TypeAlias = Printed | Called | Waiting | Ended | Died
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What an engine is asked to run: a checked program and all that it may touch."""
+
+    program: Program
+    tools: Sequence[ToolSpec] = ()
+    """The grant: a call of any other tool is a breach of the protocol."""
+    limits: Limits = field(default_factory=Limits)
+    files: Sequence[File] = ()
+    seed: int | None = None
+    """Seeds the guest's randomness; `None` takes a fresh seed."""
+    report_waiting: bool = False
+    """Yield `Waiting`; costs a message per batch of replies, so only where a pause is possible."""
+
+
+class Run(Protocol):
+    """One program on one engine.
+
+    Iterate for events; answer each `Called` once, in any order. The last event
+    is one `Ended` or one `Died`. Neither method raises: a dead guest is `Died`.
+    """
+
+    def __aiter__(self) -> AsyncIterator[Event]: ...
+    def answer(self, reply: Reply) -> None:
+        """Hand a reply to the program; ignored once the run is over."""
+    def stop(self, status: Literal["timeout", "cancelled", "limit"], problem: Problem | None = None) -> None:
+        """End the program now; the last event then is an `Ended` with this status."""
+
+
+class Engine(Protocol):
+    """Where programs run. Enter it before the first `open`; leaving it ends every guest."""
+
+    name: str
+    isolation: str
+    notes: tuple[str, ...]
+    """What this engine cannot enforce on this machine; goes into every outcome's hints."""
+
+    async def __aenter__(self) -> Engine: ...
+    async def __aexit__(self, *exc: object) -> None: ...
+    def open(self, order: Order) -> AbstractAsyncContextManager[Run]:
+        """Start a program. Leaving the context kills the guest and frees all it held."""

@@ -1,0 +1,88 @@
+"""Full CPython in a jail: the engine that runs programs on Linux."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from toolfold.engines.process.host import ProcessRun
+from toolfold.engines.process.pool import Pool
+from toolfold.engines.process.tiers import Tier, tier_named
+from toolfold.engines.process.zygote import Zygote
+from toolfold.errors import EngineUnavailable, UsageError
+from toolfold.models import LibrarySet, Limits
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from toolfold.engines.base import Order
+
+
+class ProcessEngine:
+    """One zygote for each library set, made when a program first needs it.
+
+    Args:
+        isolation: `namespace`, `landlock`, or a `Tier` of one's own (for tests of single layers).
+        limits: What a parked guest is locked to; a program with other limits gets its own guest.
+        warm: How many guests of each library set wait for a program.
+    """
+
+    name = "process"
+
+    def __init__(
+        self, *, isolation: str | Tier = "namespace", limits: Limits | None = None, warm: int = 2,
+        accept_no_isolation: bool = False,
+    ) -> None:  # fmt: skip
+        self._tier = tier_named(isolation) if isinstance(isolation, str) else isolation
+        if self._tier.name == "none" and not accept_no_isolation:
+            raise UsageError("isolation 'none' lets programs do anything; pass accept_no_isolation=True to mean it")
+        self._limits = limits or Limits()
+        self._warm = warm
+        self._pools: dict[LibrarySet, Pool] = {}
+        self._starting: dict[LibrarySet, asyncio.Lock] = {}
+        self._is_open = False
+        self.notes: tuple[str, ...] = ()
+
+    @property
+    def isolation(self) -> str:
+        """The tier's name, for every outcome."""
+        return self._tier.name
+
+    async def __aenter__(self) -> ProcessEngine:
+        self._is_open = True
+        pool = await self._pool("bare")
+        self.notes = pool.zygote.notes
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        self._is_open = False
+        pools, self._pools = tuple(self._pools.values()), {}
+        await asyncio.gather(*(pool.close() for pool in pools))
+
+    @asynccontextmanager
+    async def open(self, order: Order) -> AsyncIterator[ProcessRun]:
+        """Start a program. Leaving the context kills the guest and frees all it held."""
+        pool = await self._pool(order.program.library_set)
+        async with ProcessRun(pool, order) as run:
+            yield run
+
+    async def preload(self, library_set: LibrarySet) -> None:
+        """Have guests with these libraries wait, before the first program asks for them."""
+        await self._pool(library_set)
+
+    async def _pool(self, library_set: LibrarySet) -> Pool:
+        pool = self._pools.get(library_set)
+        if pool is not None and not pool.zygote.closed:
+            return pool
+        async with self._starting.setdefault(library_set, asyncio.Lock()):
+            pool = self._pools.get(library_set)
+            if pool is not None and not pool.zygote.closed:
+                return pool
+            if not self._is_open:
+                raise EngineUnavailable("the engine is not open; use it in `async with`")
+            if pool is not None:
+                await pool.close()
+            zygote = await Zygote.start(tier=self._tier, library_set=library_set, limits=self._limits)
+            pool = self._pools[library_set] = Pool(zygote, self._limits, self._warm)
+            return pool

@@ -1,0 +1,97 @@
+"""Files out of a guest's data folder. The folder is hostile: links, pipes and holes are left there."""
+
+from __future__ import annotations
+
+import mimetypes
+import os
+import stat
+from collections.abc import Iterator, Mapping
+
+from toolfold.errors import UsageError
+from toolfold.models import File, Limits
+
+MAX_FOLDERS_DEEP = 8
+_OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+def collect(data_fd: int, given: Mapping[str, bytes], limits: Limits) -> tuple[tuple[File, ...], tuple[str, ...]]:
+    """Regular files that are new or changed, by name, and a note for each one left out."""
+    files: list[File] = []
+    notes: list[str] = []
+    room = limits.data_bytes
+    for name, fd in _walk(data_fd, "", 0, notes, [limits.data_files]):
+        try:
+            size = os.fstat(fd).st_size
+            if size > room:
+                notes.append(f"left out {name!r}: {size} bytes, with {room} left of the limit")
+                continue
+            data = _read(fd, size)
+        finally:
+            os.close(fd)
+        if given.get(name) != data:
+            files.append(File(name=name, data=data, mime=mime_of(name, data)))
+            room -= len(data)
+    return tuple(sorted(files, key=lambda file: file.name)), tuple(notes)
+
+
+def mime_of(name: str, data: bytes) -> str:
+    """By the name, else text or bytes by a look at the start."""
+    guessed = mimetypes.guess_type(name)[0]
+    if guessed is not None:
+        return guessed
+    return "application/octet-stream" if b"\0" in data[:1024] else "text/plain"
+
+
+def checked_names(files: tuple[File, ...] | list[File]) -> None:
+    """Refuse names that would leave the data folder, before a guest sees them."""
+    for file in files:
+        parts = file.name.split("/")
+        if not file.name or file.name.startswith("/") or "\0" in file.name or any(p in ("", ".", "..") for p in parts):
+            raise UsageError(f"file name {file.name!r} does not stay in the data folder; give a plain relative name")
+
+
+def _walk(folder_fd: int, prefix: str, depth: int, notes: list[str], left: list[int]) -> Iterator[tuple[str, int]]:
+    """Open each regular file without following a link; a hostile name costs a note, never an error."""
+    for name in sorted(os.listdir(folder_fd)):
+        path = prefix + name
+        if left[0] <= 0:
+            notes.append(f"left out {path!r} and what follows: too many files")
+            return
+        left[0] -= 1
+        try:
+            fd = os.open(name, _OPEN, dir_fd=folder_fd)
+        except OSError:
+            notes.append(f"left out {path!r}: not a file that can be read")
+            continue
+        mode = os.fstat(fd).st_mode
+        if stat.S_ISREG(mode):
+            if _is_utf8(path):
+                yield path, fd
+                continue
+            notes.append(f"left out {path!r}: its name is not text")
+        elif stat.S_ISDIR(mode) and depth < MAX_FOLDERS_DEEP:
+            if name not in ("__pycache__", ".matplotlib"):
+                yield from _walk(fd, path + "/", depth + 1, notes, left)
+        else:
+            notes.append(f"left out {path!r}: not a regular file")
+        os.close(fd)
+
+
+def _is_utf8(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _read(fd: int, size: int) -> bytes:
+    """At most `size` bytes: a file that grows while it is read is cut there."""
+    chunks = []
+    while size > 0:
+        chunk = os.read(fd, size)
+        if not chunk:
+            break
+        chunks.append(chunk)
+        size -= len(chunk)
+    return b"".join(chunks)

@@ -1,0 +1,295 @@
+"""One program in one guest, seen from the host: frames in, events out, replies back.
+
+Rules:
+1. Not a byte of the guest is trusted; `Conversation` says what is legal, and the first
+   breach kills the guest.
+2. How a guest ended comes from the zygote's `waitpid`, not from the guest.
+3. Nothing here blocks: what the guest does not read waits in a queue with a cap.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections import deque
+from typing import TYPE_CHECKING, Final, Literal
+
+from toolfold.engines.base import Called, Died, Ended, Event, Order, Printed, Waiting
+from toolfold.engines.process.files import checked_names, collect
+from toolfold.models import Call, Problem, ProblemKind, Reply, Status
+from toolfold.protocol.codec import CallsFrame, EndedFrame, Violation, encode_reply, encode_start, tool_facts
+from toolfold.protocol.machine import Conversation, LimitReached
+from toolfold_guest.wire import HEADER
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from toolfold.engines.process.pool import Pool
+    from toolfold.engines.process.zygote import Guest
+
+UNREAD_REPLIES_BYTES: Final = 64 * 1024 * 1024
+_buffer = memoryview(bytearray(256 * 1024))
+
+_ENDS: Final[dict[str, tuple[Status, ProblemKind]]] = {
+    "failed": ("failed", "exception"),
+    "value": ("failed", "value"),
+    "memory": ("limit", "memory"),
+    "limit": ("limit", "value"),
+}
+
+
+class ProcessRun:
+    """A `Run` on a guest taken from the pool."""
+
+    def __init__(self, pool: Pool, order: Order) -> None:
+        checked_names(list(order.files))
+        self._pool = pool
+        self._order = order
+        self._loop = asyncio.get_running_loop()
+        self._conversation = Conversation(len(order.tools), order.limits)
+        self._events: deque[Event] = deque()
+        self._wake: asyncio.Future[None] | None = None
+        self._guest: Guest
+        self._partial = bytearray()
+        self._unsent: deque[bytes | memoryview] = deque()
+        self._unsent_bytes = 0
+        self._is_over = False
+        self._stopped: Ended | None = None
+
+    async def __aenter__(self) -> ProcessRun:
+        self._guest = await self._pool.take(self._order.limits)
+        self._recv_into, self._send = self._guest.sock.recv_into, self._guest.sock.send
+        self._loop.add_reader(self._guest.sock.fileno(), self._readable)
+        self._conversation.start()
+        order = self._order
+        options = {
+            "preset": order.program.preset_names,
+            "seed": order.seed,
+            "report_waiting": order.report_waiting,
+            "max_argument_bytes": order.limits.value_bytes,
+            "max_value_bytes": order.limits.value_bytes,
+            "files": [(file.name, file.data) for file in order.files],
+        }
+        self._write(encode_start(order.program.text, [tool_facts(spec) for spec in order.tools], options))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop_listening()
+        self._is_over = True
+        self._pool.give_back(self._guest)
+
+    # events
+
+    def __aiter__(self) -> ProcessRun:
+        return self
+
+    async def __anext__(self) -> Event:
+        while not self._events:
+            if self._is_over:
+                raise StopAsyncIteration
+            self._wake = self._loop.create_future()
+            await self._wake
+        event = self._events.popleft()
+        if isinstance(event, Ended):
+            return await self._with_files(event)
+        if isinstance(event, Died) and self._stopped is None:
+            return await self._explain()
+        return event
+
+    def _push(self, event: Event) -> None:
+        self._events.append(event)
+        if isinstance(event, Ended | Died):
+            self._is_over = True
+            self._stop_listening()
+        wake, self._wake = self._wake, None
+        if wake is not None and not wake.done():
+            wake.set_result(None)
+
+    def _stop_listening(self) -> None:
+        fd = self._guest.sock.fileno()
+        if fd >= 0:
+            self._loop.remove_reader(fd)
+            self._loop.remove_writer(fd)
+
+    # from the guest
+
+    def _readable(self) -> None:
+        try:
+            size = self._recv_into(_buffer)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            size = 0
+        if not size:
+            self._push(Died("the guest closed its connection"))
+            return
+        try:
+            self._take(size)
+        except Violation as breach:
+            self._guest.kill()
+            self._end("failed", Problem(kind="protocol", message=f"the program broke the guest's protocol: {breach}"))
+        except LimitReached as reached:
+            self._guest.kill()
+            self._end("limit", reached.problem)
+
+    def _take(self, size: int) -> None:
+        partial = self._partial
+        if partial:
+            partial += _buffer[:size]
+            view, size = memoryview(partial), len(partial)
+        else:
+            view = _buffer
+        position = 0
+        try:
+            while size - position >= HEADER.size and not self._is_over:
+                length = HEADER.unpack_from(view, position)[0]
+                self._conversation.check_size(length)
+                end = position + HEADER.size + length
+                if end > size:
+                    break
+                self._handle(view[position + HEADER.size : end])
+                position = end
+            rest = bytes(view[position:size])
+        finally:
+            if view is not _buffer:
+                view.release()
+        self._partial = bytearray(rest)
+
+    def _handle(self, body: memoryview) -> None:
+        frame = self._conversation.receive(body)
+        cut = frame.cut_bytes if isinstance(frame, EndedFrame) else (0, 0)
+        if frame.stdout or cut[0]:
+            self._push(Printed(frame.stdout, "stdout", cut[0]))
+        if frame.stderr or cut[1]:
+            self._push(Printed(frame.stderr, "stderr", cut[1]))
+        if isinstance(frame, CallsFrame):
+            tools = self._order.tools
+            for call in frame.calls:
+                self._push(Called(Call(id=call.id, tool=tools[call.tool].name, arguments=call.arguments)))
+            if frame.replies_seen >= 0:
+                self._push(Waiting(frame.replies_seen))
+        elif isinstance(frame, EndedFrame):
+            self._ended(frame)
+
+    def _ended(self, frame: EndedFrame) -> None:
+        if frame.status == "finished":
+            self._push(Ended(status="finished", value=frame.value))
+            return
+        status, kind = _ENDS[frame.status]
+        if frame.status in ("failed", "memory"):
+            self._push(Printed(frame.error + "\n", "stderr"))
+        self._end(status, problem_from(frame.error, kind, self._order))
+
+    def _end(self, status: Status, problem: Problem) -> None:
+        self._push(Ended(status=status, problem=problem))
+
+    # to the guest
+
+    def answer(self, reply: Reply) -> None:
+        """Hand a reply to the program; ignored once the run is over."""
+        if self._is_over:
+            return
+        frame = encode_reply(reply)
+        if len(frame) > self._order.limits.reply_bytes + 4096:
+            text = f"a reply of {len(frame)} bytes; the limit is {self._order.limits.reply_bytes}"
+            frame = encode_reply(Reply(call_id=reply.call_id, error=text))
+        self._write(frame)
+
+    def stop(self, status: Literal["timeout", "cancelled", "limit"], problem: Problem | None = None) -> None:
+        """End the program now; the last event then is an `Ended` with this status."""
+        if not self._is_over:
+            self._guest.kill()
+            self._push(Ended(status=status, problem=problem))
+
+    def _write(self, frame: bytes) -> None:
+        if self._unsent:
+            self._queue(frame)
+            return
+        try:
+            sent = self._send(frame)
+        except (BlockingIOError, InterruptedError):
+            sent = 0
+        except OSError:
+            return  # the reader will see the end
+        if sent != len(frame):
+            self._queue(memoryview(frame)[sent:])
+            self._loop.add_writer(self._guest.sock.fileno(), self._writable)
+
+    def _queue(self, data: bytes | memoryview) -> None:
+        self._unsent.append(data)
+        self._unsent_bytes += len(data)
+        if self._unsent_bytes > UNREAD_REPLIES_BYTES + self._order.limits.reply_bytes + self._order.limits.data_bytes:
+            self._guest.kill()
+            self._end("limit", Problem(kind="protocol", message="the program does not read its replies"))
+
+    def _writable(self) -> None:
+        while self._unsent:
+            data = self._unsent[0]
+            try:
+                sent = self._send(data)
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError:
+                self._unsent.clear()
+                break
+            self._unsent_bytes -= sent
+            if sent == len(data):
+                self._unsent.popleft()
+            else:
+                self._unsent[0] = memoryview(data)[sent:]
+        self._loop.remove_writer(self._guest.sock.fileno())
+
+    # how it ended
+
+    async def _with_files(self, ended: Ended) -> Ended:
+        """Collect after the kill: a guest that still runs could change what is being read."""
+        self._guest.kill()
+        if not os.listdir(self._guest.data_fd):
+            return ended
+        given = {file.name: file.data for file in self._order.files}
+        found = await asyncio.to_thread(collect, self._guest.data_fd, given, self._order.limits)
+        return Ended(status=ended.status, value=ended.value, problem=ended.problem, files=found[0], notes=found[1])
+
+    async def _explain(self) -> Event:
+        """The connection ended without a last word: ask how the process did."""
+        try:
+            status = await self._guest.wait()
+        except Exception as error:  # noqa: BLE001  # whatever broke there, the guest is gone
+            return Died(str(error) or "the zygote is gone")
+        return await self._with_files(ended_from_exit(status, self._order))
+
+
+def ended_from_exit(exit_status: int, order: Order) -> Ended:
+    """An exit status that `waitpid` saw, as the end of a program that said nothing itself."""
+    if exit_status == -signal.SIGKILL:
+        seconds = order.limits.cpu_seconds
+        message = f"the kernel stopped the program: it used its {seconds} s of CPU time, or the machine's memory"
+        return Ended(status="limit", problem=Problem(kind="cpu", message=message))
+    if exit_status < 0:
+        name = signal.Signals(-exit_status).name
+        message = f"the program crashed the interpreter with {name}"
+    else:
+        message = f"the program left the interpreter with exit code {exit_status}, before it came to its end"
+    return Ended(status="failed", problem=Problem(kind="exception", message=message))
+
+
+def problem_from(error: str, kind: ProblemKind, order: Order) -> Problem:
+    """A problem from a traceback text: its last line, and the last line number of the program in it."""
+    text = error.strip()
+    message = text.rsplit("\n", 1)[-1][:2000]
+    line = _last_program_line(text)
+    lines = order.program.text.splitlines()
+    source = lines[line - 1].strip() if line is not None and 0 < line <= len(lines) else ""
+    if kind == "memory":
+        message = f"the program used more than its {order.limits.memory_bytes >> 20} MiB of memory"
+    return Problem(kind=kind, message=message, line=line, source=source)
+
+
+def _last_program_line(text: str) -> int | None:
+    marker = 'File "<program>", line '
+    at = text.rfind(marker)
+    digits = text[at + len(marker) :].partition(",")[0] if at >= 0 else ""
+    return int(digits) if digits.isdigit() and len(digits) < 9 else None

@@ -1,0 +1,165 @@
+"""Where this Python lives, and where a guest finds it.
+
+With a tree of its own a guest sees `/py`, whatever the host calls it: a virtual environment, a
+system Python, one under a home directory. Without one (tiers `landlock` and `none`) it runs in place.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import site
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import toolfold_guest
+
+Pair = tuple[str, str]
+
+HOME: Final = "/py"
+_VERSION: Final = f"python{sys.version_info.major}.{sys.version_info.minor}"
+_SYSTEM_PREFIXES: Final = ("/usr", "/usr/local", "/")
+_SYSTEM_FOLDERS: Final = ("/usr/lib", "/usr/lib64", "/usr/lib32", "/lib", "/lib64", "/lib32", "/usr/share/zoneinfo")
+_START: Final = "from toolfold_guest.zygote import main; main()"
+_ENVIRONMENT: Final = {
+    "HOME": "/tmp",
+    "LC_ALL": "C.UTF-8",
+    "MALLOC_ARENA_MAX": "2",  # an arena reserves 64 MiB of a guest's address space per thread
+    "MKL_NUM_THREADS": "1",
+    "MPLBACKEND": "Agg",
+    "MPLCONFIGDIR": "/tmp/matplotlib",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "PYTHONHASHSEED": "0",
+    "TZ": "UTC",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """All paths that a jail is built from and a zygote is started with."""
+
+    arguments: tuple[str, ...]
+    environment: dict[str, str]
+    sys_path: tuple[str, ...]
+    """Folders of installed packages, after the standard library."""
+    binds: tuple[Pair, ...] = ()
+    hidden: tuple[str, ...] = ()
+    links: tuple[Pair, ...] = ()
+    readable_folders: tuple[str, ...] = ()
+    """What Landlock leaves readable."""
+    readable_files: tuple[str, ...] = ()
+
+
+def jailed() -> Layout:
+    """A tree of its own: neutral paths only."""
+    sites = [(path, f"{HOME}/site{index or ''}") for index, path in enumerate(_sites())]
+    stdlib, libraries = _stdlib(), _libraries()
+    home_stdlib = f"{HOME}/{sys.platlibdir}/{_VERSION}"
+    binds: list[Pair] = [(_interpreter(), f"{HOME}/bin/python3")]
+    if sys.base_prefix in _SYSTEM_PREFIXES or _parent(stdlib) == "/usr/lib":
+        binds.append((stdlib, home_stdlib))
+        binds += [(path, f"{HOME}/lib/{os.path.basename(path)}") for path in libraries if _is_private(path)]
+    else:
+        # Such an installation keeps all its libraries together, found relative to the interpreter.
+        binds.append((_parent(stdlib), f"{HOME}/{sys.platlibdir}"))
+        outside = [path for path in libraries if _parent(path) != _parent(stdlib) and _is_private(path)]
+        binds += [(path, f"{HOME}/bin/{os.path.basename(path)}") for path in outside]
+    binds += [*sites, (_guest(), f"{HOME}/guest/toolfold_guest")]
+    folders, links = _system_folders()
+    binds += [(path, path) for path in [*folders, *_existing(["/etc/ld.so.cache"])]]
+    environment = {
+        **_ENVIRONMENT,
+        "LD_LIBRARY_PATH": f"{HOME}/lib:{HOME}/{sys.platlibdir}:{HOME}/bin",
+        "PYTHONHOME": HOME,
+        "PYTHONPATH": f"{HOME}/guest",
+    }
+    return Layout(
+        arguments=_arguments(f"{HOME}/bin/python3"),
+        environment=environment,
+        sys_path=tuple(target for _, target in sites),
+        binds=tuple(binds),
+        hidden=(f"{home_stdlib}/site-packages", f"{home_stdlib}/dist-packages"),
+        links=tuple(links),
+        readable_folders=("/",),
+    )
+
+
+def in_place(folder: str) -> Layout:
+    """The host's own paths; `folder` is for what libraries write while they are loaded."""
+    sites, folders = _sites(), _system_folders()[0]
+    environment = {
+        **_ENVIRONMENT,
+        "HOME": folder,
+        "MPLCONFIGDIR": f"{folder}/matplotlib",
+        "PYTHONPATH": _parent(_guest()),
+        "TMPDIR": folder,
+    }
+    return Layout(
+        arguments=_arguments(_interpreter()),
+        environment=environment,
+        sys_path=tuple(sites),
+        readable_folders=tuple(dict.fromkeys([_stdlib(), *sites, _guest(), *folders])),
+        readable_files=tuple(_existing(["/etc/ld.so.cache", *_libraries()])),
+    )
+
+
+def _arguments(interpreter: str) -> tuple[str, ...]:
+    # No -I: it ignores PYTHONHASHSEED, and a replay needs a fixed one.
+    return (interpreter, "-S", "-s", "-P", "-B", "-c", _START)
+
+
+def _interpreter() -> str:
+    # Of a virtual environment, the interpreter that it was made from.
+    base: str = getattr(sys, "_base_executable", "") or sys.executable
+    return os.path.realpath(base)
+
+
+def _stdlib() -> str:
+    return os.path.dirname(os.path.realpath(os.__file__))
+
+
+def _guest() -> str:
+    return str(Path(toolfold_guest.__file__).resolve().parent)
+
+
+def _sites() -> list[str]:
+    candidates = site.getsitepackages()
+    if site.ENABLE_USER_SITE:
+        candidates = [*candidates, site.getusersitepackages()]
+    found = [os.path.realpath(path) for path in candidates if path in sys.path and os.path.isdir(path)]
+    return list(dict.fromkeys(found))
+
+
+def _libraries() -> list[str]:
+    """The interpreter's own shared library, where it has one, as the loader found it."""
+    maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="surrogateescape")
+    found = re.findall(r"(/\S.*/libpython\S*)$", maps, re.MULTILINE)
+    return list(dict.fromkeys(os.path.realpath(path) for path in found))
+
+
+def _is_private(path: str) -> bool:
+    return not path.startswith(_SYSTEM_FOLDERS)
+
+
+def _system_folders() -> tuple[list[str], list[Pair]]:
+    folders, links = [], []
+    for path in _SYSTEM_FOLDERS:
+        if os.path.islink(path):
+            links.append((os.readlink(path), path))
+        elif os.path.isdir(path):
+            folders.append(path)
+    if _interpreter().startswith("/nix/store/"):
+        folders.append("/nix/store")
+    return folders, links
+
+
+def _existing(paths: Iterable[str]) -> list[str]:
+    return [path for path in paths if os.path.exists(path)]
+
+
+def _parent(path: str) -> str:
+    return os.path.dirname(path)

@@ -1,0 +1,101 @@
+"""Guests made before they are needed.
+
+Rules:
+1. A guest serves one program, then it is closed; nothing is ever used twice.
+2. The pool is topped up after a program is over, two at a time, so that forking does not
+   compete with the program that runs.
+3. Only guests with the engine's own limits wait here; other limits get a guest of their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from toolfold.errors import EngineUnavailable
+from toolfold.models import Limits
+
+if TYPE_CHECKING:
+    from toolfold.engines.process.zygote import Guest, Zygote
+
+TOP_UP_AFTER_SECONDS: Final = 0.002
+AT_A_TIME: Final = 2
+
+
+class Pool:
+    """Parked guests of one zygote."""
+
+    def __init__(self, zygote: Zygote, limits: Limits, warm: int) -> None:
+        self.zygote = zygote
+        self._limits = limits
+        self._warm = warm
+        self._loop = asyncio.get_running_loop()
+        self._parked: deque[Guest] = deque()
+        self._taken: set[Guest] = set()
+        self._top_up_timer: asyncio.TimerHandle | None = None
+        self._is_closed = False
+        self._top_up()
+
+    async def take(self, limits: Limits) -> Guest:
+        """A guest that is locked down and waits for a program."""
+        if self._is_closed:
+            raise EngineUnavailable("the engine is closed")
+        guest = self._next(limits)
+        self._taken.add(guest)
+        try:
+            if not guest.ready.done():
+                await asyncio.shield(guest.ready)
+            guest.ready.result()
+        except BaseException:
+            self.give_back(guest)
+            raise
+        return guest
+
+    def give_back(self, guest: Guest) -> None:
+        """The program is over: end its guest and see that another one waits."""
+        self._taken.discard(guest)
+        guest.close()
+        if self._warm and self._top_up_timer is None and not self._is_closed:
+            self._top_up_timer = self._loop.call_later(TOP_UP_AFTER_SECONDS, self._top_up)
+
+    async def close(self) -> None:
+        """End every guest, parked or taken, and the zygote."""
+        self._is_closed = True
+        if self._top_up_timer is not None:
+            self._top_up_timer.cancel()
+        for guest in (*self._parked, *self._taken):
+            guest.close()
+        self._parked.clear()
+        self._taken.clear()
+        await self.zygote.close()
+
+    def _next(self, limits: Limits) -> Guest:
+        if _of_process(limits) != _of_process(self._limits):
+            return self.zygote.spawn(limits)
+        return self._parked.popleft() if self._parked else self.zygote.spawn()
+
+    def _top_up(self) -> None:
+        self._top_up_timer = None
+        missing = min(AT_A_TIME, self._warm - len(self._parked))
+        if missing <= 0 or self._is_closed or self.zygote.closed:
+            return
+        self._parked.extend(self.zygote.spawn_many(missing))
+        if len(self._parked) < self._warm:
+            self._top_up_timer = self._loop.call_later(TOP_UP_AFTER_SECONDS, self._top_up)
+
+
+def _of_process(limits: Limits) -> Limits:
+    """The limits that are set when a guest is forked; the others belong to the conversation."""
+    plain = Limits()
+    return replace(
+        limits,
+        wall_seconds=plain.wall_seconds,
+        output_bytes=plain.output_bytes,
+        value_bytes=plain.value_bytes,
+        reply_bytes=plain.reply_bytes,
+        calls=plain.calls,
+        calls_in_flight=plain.calls_in_flight,
+        program_bytes=plain.program_bytes,
+    )

@@ -1,0 +1,213 @@
+"""The values that travel between stations. Plain data: nothing here acts, waits or reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeAlias
+
+# Any: a JSON value is recursive, and recursive aliases make every signature unreadable in mypy.
+Json: TypeAlias = Any
+Value: TypeAlias = Any
+"""What crosses the wall: JSON values, `bytes` and `Media`, nested at will."""
+
+AllowedCallers = Literal["direct", "code", "both"]
+Isolation = Literal["namespace", "landlock", "none", "monty", "scripted"]
+Status = Literal["finished", "failed", "rejected", "timeout", "cancelled", "limit"]
+ProblemKind = Literal[
+    "syntax", "unknown_tool", "unknown_argument", "missing_argument", "wrong_type",
+    "not_awaited", "import", "too_large", "memory", "output", "calls", "cpu", "value", "wall_clock", "protocol",
+    "exception",
+]  # fmt: skip
+LibrarySet = Literal["bare", "data"]
+
+MIB: Final = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Media:
+    """An image, a sound, a link or a file, as it goes to a program and comes back."""
+
+    kind: Literal["image", "audio", "link", "file"]
+    mime: str
+    data: bytes = b""
+    uri: str = ""
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolSpec:
+    """What a program may know of a tool: its names, schemas and words, not how it is called."""
+
+    name: str
+    """As its source spells it."""
+    python_name: str
+    """The identifier the program calls it by."""
+    aliases: tuple[str, ...] = ()
+    """Further identifiers that mean the same tool."""
+    domain: str = ""
+    """The module it is in: `from tools.<domain> import <python_name>`; empty for none."""
+    description: str = ""
+    input_schema: Mapping[str, Json] = field(default_factory=lambda: {"type": "object"})
+    output_schema: Mapping[str, Json] | None = None
+    examples: tuple[Mapping[str, Json], ...] = ()
+    read_only: bool = False
+    idempotent: bool = False
+    destructive: bool = False
+    allowed_callers: AllowedCallers = "both"
+    timeout_seconds: float | None = None
+    """How long one call may take; `None` takes the limit of the execution."""
+    source: str = "function"
+    """Where it came from: `function`, `caller`, `mcp:<server>`, ..."""
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Argument names in schema order: the order of positional arguments."""
+        return tuple(self.input_schema.get("properties", {}))
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """Names of the arguments that must be given."""
+        return tuple(self.input_schema.get("required", ()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One use of a tool by a program."""
+
+    id: int
+    """Counts from 1 within an execution, in the order in which the program made its calls."""
+    tool: str
+    """The tool's `name`, not the identifier that the program wrote."""
+    arguments: Mapping[str, Value]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """The answer to one call: a value, or the reason why there is none."""
+
+    call_id: int
+    value: Value = None
+    error: str | None = None
+    """The whole text of the `ToolError` that the program sees; `None` for a success."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """Why a program did not finish, in words that a model can act on."""
+
+    kind: ProblemKind
+    message: str
+    """One line: what happened, the value, the next step."""
+    line: int | None = None
+    column: int | None = None
+    source: str = ""
+    """The program's line at `line`, with a caret line under it where the column is known."""
+
+    def __str__(self) -> str:
+        place = f"line {self.line}: " if self.line is not None else ""
+        return f"{place}{self.message}" + (f"\n{self.source}" if self.source else "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """A text that the check let through, and what it needs."""
+
+    text: str
+    library_set: LibrarySet = "bare"
+    preset_names: tuple[str, ...] = ()
+    """Names used without an import that the guest has ready: `pd`, `np`, `plt`, `json`, ..."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class File:
+    """A file of the data folder, given to a program or made by it."""
+
+    name: str
+    """Relative to the data folder, with forward slashes."""
+    data: bytes = field(repr=False)
+    mime: str = "application/octet-stream"
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return len(self.data)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What one program may use. Every field has a limit; there is no value for "none"."""
+
+    wall_seconds: float = 120.0
+    cpu_seconds: int = 120
+    memory_bytes: int = 512 * MIB
+    """Above what the interpreter and its preloaded libraries use."""
+    output_bytes: int = 64 * 1024
+    """Of stdout and of stderr, each, in the outcome; the ledger keeps up to 8 MiB."""
+    value_bytes: int = 10 * MIB
+    """Of the program's value, encoded; also of the arguments of one call."""
+    reply_bytes: int = 10 * MIB
+    calls: int = 1000
+    calls_in_flight: int = 100
+    data_bytes: int = 64 * MIB
+    data_files: int = 4096
+    temp_bytes: int = 32 * MIB
+    open_files: int = 256
+    threads: int = 64
+    program_bytes: int = 1 * MIB
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallRecord:
+    """What became of one call, for the outcome and the ledger."""
+
+    id: int
+    name: str
+    arguments: Mapping[str, Value]
+    started_seconds: float = 0.0
+    """Since the start of the execution."""
+    seconds: float = 0.0
+    error: str | None = None
+    bytes_in: int = 0
+    """Size of the arguments, as JSON."""
+    bytes_out: int = 0
+    """Size of the reply, as JSON."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextSaved:
+    """An estimate of what stayed out of the model's context, and how it was made."""
+
+    tokens: int = 0
+    bytes: int = 0
+    method: str = "bytes of arguments and replies, less program, output and value; 4 bytes are 1 token"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How an execution ended."""
+
+    execution_id: str
+    status: Status
+    value: Value = None
+    stdout: str = ""
+    stderr: str = ""
+    stdout_cut_bytes: int = 0
+    stderr_cut_bytes: int = 0
+    problem: Problem | None = None
+    calls: tuple[CallRecord, ...] = ()
+    files: tuple[File, ...] = ()
+    engine: str = ""
+    isolation: str = ""
+    seconds: float = 0.0
+    context_saved: ContextSaved = field(default_factory=ContextSaved)
+    hints: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paused:
+    """An execution that waits for replies only the outside can give."""
+
+    execution_id: str
+    calls: Sequence[Call]
+    """All open calls, so that one round trip can answer a whole `gather`."""

@@ -1,0 +1,246 @@
+"""Calls of tools: which tool is meant, with which arguments, and whether anyone awaits it.
+
+A fault is reported only where it is certain. A name that the program may have bound,
+in whatever way, is the program's own.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Container, Iterator
+from typing import Final, NamedTuple
+
+from toolfold.models import ToolSpec
+from toolfold.program.arguments import Fault, fault_in
+from toolfold.program.index import ToolIndex, nearest
+from toolfold.program.names import GUEST_NAMES, READY_NAMES
+from toolfold.program.reader import GUARDED, GUARDED_NAMES, Reader, Use
+from toolfold.program.scopes import Kind, Scope
+
+_ASYNC: Final = "async_"
+_MOST_GUESSES: Final = 16
+"""Names looked up for a spelling mistake, for each program: it is linear in the number of tools."""
+
+_CONSUMERS: Final = frozenset(
+    {
+        "abs", "all", "any", "bool", "dict", "enumerate", "filter", "float", "frozenset", "int", "iter", "len", "list",
+        "map", "max", "min", "next", "print", "reversed", "round", "set", "sorted", "str", "sum", "tuple", "zip",
+    }
+)  # fmt: skip
+"""Builtins that can do nothing useful with a coroutine."""
+_CONSUMING_METHODS: Final = {
+    "dumps": frozenset({"json"}),
+    "loads": frozenset({"json"}),
+    "DataFrame": frozenset({"pd", "pandas"}),
+}
+
+
+class Found(NamedTuple):
+    """A call that certainly goes to a tool."""
+
+    tool: ToolSpec
+    name: str
+    """As the program spells it."""
+    needs_await: bool
+
+
+class Calls:
+    """Judges the calls and tool imports of one program."""
+
+    def __init__(self, reader: Reader, index: ToolIndex, known_names: Container[str]) -> None:
+        self._reader = reader
+        self._index = index
+        self._known_names = known_names
+        self._guesses: dict[str, str | None] = {}
+
+    def first_fault(self) -> Fault | None:
+        """The fault that stands first in the text; `None` when names can be bound unseen."""
+        if self._reader.is_dynamic:
+            return None
+        spoiled = self._reader.spoiled | self._consumed() | self._lost()
+        for use in sorted(self._reader.calls, key=_place):
+            found = self._callee(use)
+            if isinstance(found, Fault):
+                return found
+            if found is not None:
+                fault = fault_in(use.node, found.name, self._index.signature(found.tool))
+                if fault is None and found.needs_await and use.node in spoiled:
+                    fault = _not_awaited(use, found)
+                if fault is not None:
+                    return fault
+        return None
+
+    def import_faults(self) -> Iterator[Fault]:
+        """Imports of tools and tool modules that do not exist."""
+        for node, _, guard in sorted(self._reader.imports, key=_place):
+            if guard & GUARDED:
+                continue
+            if isinstance(node, ast.ImportFrom):
+                yield from self._import_from_faults(node)
+                continue
+            for alias in node.names:
+                if alias.name.startswith("tools.") and alias.name not in self._index.modules:
+                    yield self._no_module(alias.name, alias)
+
+    def _import_from_faults(self, node: ast.ImportFrom) -> Iterator[Fault]:
+        module = node.module or ""
+        if node.level or module.split(".", 1)[0] != "tools":
+            return
+        members = self._index.modules.get(module)
+        if members is None:
+            yield self._no_module(module, node)
+            return
+        for alias in node.names:
+            name = alias.name
+            is_there = _member(members, name) or f"{module}.{name}" in self._index.modules
+            if name != "*" and not is_there and name not in GUEST_NAMES and not name.startswith("_"):
+                yield self._no_tool(name, module, alias)
+
+    # Which tool
+
+    def _callee(self, use: Use) -> Found | Fault | None:
+        """The tool that a call goes to, or a fault if it goes to none and should."""
+        attributes: list[str] = []
+        node = use.node.func
+        while node.__class__ is ast.Attribute:
+            attributes.append(node.attr)
+            node = node.value
+        if node.__class__ is not ast.Name:
+            return None
+        attributes.reverse()
+        owner = use.scope.find(node.id)
+        if owner is None:
+            if node.id in self._known_names:
+                return None
+            if attributes:
+                return self._in_module("tools", attributes, use) if node.id == "tools" else None
+            return self._bare(node, use)
+        module, _, member = owner.bound[node.id].partition(":")
+        if module.split(".", 1)[0] != "tools":
+            return None
+        if not member:
+            return self._in_module(module, attributes, use) if attributes else None
+        tool = _member(self._index.modules.get(module, {}), member)
+        if tool is not None and not attributes:
+            return Found(tool, node.id, needs_await=True)
+        module = f"{module}.{member}"
+        return self._in_module(module, attributes, use) if attributes and module in self._index.modules else None
+
+    def _bare(self, node: ast.Name, use: Use) -> Found | Fault | None:
+        name = node.id
+        if name in READY_NAMES:
+            return None
+        tool = self._index.names.get(name)
+        if tool is not None:
+            return Found(tool, name, needs_await=True)
+        if use.guard & GUARDED_NAMES:
+            return None
+        if use.node in self._reader.awaited or self._guess(name) is not None:
+            return self._no_tool(name, "tools", node)
+        return None
+
+    def _in_module(self, module: str, attributes: list[str], use: Use) -> Found | Fault | None:
+        *path, name = attributes
+        for step in path:
+            if step.startswith("_") or _member(self._index.modules[module], step):
+                return None
+            module = f"{module}.{step}"
+            if module not in self._index.modules:
+                return None if use.guard & GUARDED_NAMES else self._no_module(module, use.node)
+        tool = _member(self._index.modules[module], name)
+        if tool is not None:
+            return Found(tool, f"{module}.{name}", needs_await=name not in self._index.modules[module])
+        if name.startswith("_") or use.guard & GUARDED_NAMES or f"{module}.{name}" in self._index.modules:
+            return None
+        return self._no_tool(name.removeprefix(_ASYNC), module, use.node.func)
+
+    def _no_tool(self, name: str, module: str, node: ast.AST) -> Fault:
+        names = self._index.names
+        place = "" if module == "tools" else f" in '{module}'"
+        near = nearest(name, self._index.modules[module])
+        if near is None and module != "tools":
+            near = name if name in names else self._guess(name)
+            near = f"tools.{near}" if near else None
+        near = near or self._guess(name)
+        if near is not None:
+            rest = f"did you mean {near!r}?"
+        elif names:
+            rest = f"the tools are: {self._index.some_names()}"
+        else:
+            rest = "this program has no tools"
+        return Fault("unknown_tool", f"no tool {name!r}{place}; {rest}", node)
+
+    def _no_module(self, module: str, node: ast.AST) -> Fault:
+        others = [name for name in self._index.modules if name != "tools"]
+        near = nearest(module, others)
+        if near is not None:
+            rest = f"did you mean {near!r}?"
+        elif others:
+            rest = f"the modules are: {', '.join(others[:6])}"
+        else:
+            rest = "all tools are in 'tools'"
+        return Fault("unknown_tool", f"no module {module!r}; {rest}", node)
+
+    def _guess(self, name: str) -> str | None:
+        if name not in self._guesses:
+            if len(self._guesses) >= _MOST_GUESSES:
+                return None
+            self._guesses[name] = self._index.nearest(name)
+        return self._guesses[name]
+
+    # Awaited or not
+
+    def _consumed(self) -> set[ast.expr]:
+        """Values given to something that needs more than a coroutine, such as `print` or `json.dumps`."""
+        consumed: set[ast.expr] = set()
+        for call, scope, _ in self._reader.calls:
+            function = call.func
+            if function.__class__ is ast.Name:
+                is_consumer = function.id in _CONSUMERS and scope.find(function.id) is None
+            elif function.__class__ is ast.Attribute and function.attr in _CONSUMING_METHODS:
+                is_consumer = _is_module(function.value, scope, _CONSUMING_METHODS[function.attr])
+            else:
+                continue
+            if is_consumer:
+                consumed.update(call.args)
+        return consumed
+
+    def _lost(self) -> set[ast.expr]:
+        """Calls put into a name that nothing then awaits: it is never read, or only as no coroutine can be."""
+        lost: set[ast.expr] = set()
+        spoiled = self._reader.spoiled | self._consumed() if self._reader.assigned else lost
+        for call, name, scope in self._reader.assigned:
+            is_plain = scope.kind in {Kind.MODULE, Kind.FUNCTION} and name not in scope.elsewhere
+            if not is_plain or name in scope.rebound:
+                continue
+            uses = [use.node for use in self._reader.loads.get(name, ()) if use.scope.find(name) is scope]
+            # `result` is the value of the whole program: something outside reads it.
+            if all(use in spoiled for use in uses) and (uses or name != "result"):
+                lost.add(call)
+        return lost
+
+
+def _member(members: dict[str, ToolSpec], name: str) -> ToolSpec | None:
+    return members.get(name) or (members.get(name[len(_ASYNC) :]) if name.startswith(_ASYNC) else None)
+
+
+def _not_awaited(use: Use, found: Found) -> Fault:
+    scope = use.scope
+    while scope.kind is Kind.COMPREHENSION and scope.parent is not None:
+        scope = scope.parent
+    if scope.can_await:
+        rest = f"write 'await {found.name}(...)'"
+    else:
+        rest = f"write 'tools.{found.tool.python_name}(...)', which needs no await"
+    return Fault("not_awaited", f"{found.name!r} is called but never awaited; {rest}", use.node)
+
+
+def _is_module(node: ast.expr, scope: Scope, modules: frozenset[str]) -> bool:
+    if not isinstance(node, ast.Name):
+        return False
+    owner = scope.find(node.id)
+    return (node.id if owner is None else owner.bound[node.id]) in modules
+
+
+def _place(use: Use) -> tuple[int, int]:
+    return use.node.lineno, use.node.col_offset

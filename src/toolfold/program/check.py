@@ -1,0 +1,124 @@
+"""Static rules for a program's text: a `Program` that may run, or a `Problem` a model can act on.
+
+This is advice and speed, never the security boundary: whatever passes still runs in the jail.
+A rule speaks only when it is certain, for a program rejected wrongly cannot be run at all.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Container, Iterator, Sequence
+from functools import cached_property
+from typing import Final
+
+from toolfold.models import LibrarySet, Limits, Problem, Program, ToolSpec
+from toolfold.program.arguments import Fault
+from toolfold.program.calls import Calls
+from toolfold.program.imports import import_faults
+from toolfold.program.index import ToolIndex
+from toolfold.program.names import DATA_MODULES, DATA_NAMES, PRESET_NAMES
+from toolfold.program.parse import late_error, parse
+from toolfold.program.places import problem_at_byte
+from toolfold.program.reader import Reader
+
+_LIMITS: Final = Limits()
+_NOTHING: Final[frozenset[str]] = frozenset()
+
+
+def check(
+    text: str,
+    tools: Sequence[ToolSpec] = (),
+    *,
+    limits: Limits = _LIMITS,
+    installed: Container[str] | None = None,
+    known_names: Container[str] = _NOTHING,
+) -> Program | Problem:
+    """Check one program; keep a `Checker` to check many against the same tools."""
+    return Checker(tools, limits=limits, installed=installed, known_names=known_names).check(text)
+
+
+class Checker:
+    """Checks programs against one set of tools, whose names it sorts once.
+
+    Args:
+        tools: What programs may call.
+        limits: Only `program_bytes` matters here.
+        installed: First parts of the modules that the guest has beyond the standard library,
+            the program's own files among them; `None` judges none.
+        known_names: Names that a session holds from earlier programs.
+    """
+
+    def __init__(
+        self,
+        tools: Sequence[ToolSpec] = (),
+        *,
+        limits: Limits = _LIMITS,
+        installed: Container[str] | None = None,
+        known_names: Container[str] = _NOTHING,
+    ) -> None:
+        self._tools = tools
+        self._limits = limits
+        self._installed = installed
+        self._known_names = known_names
+
+    def check(self, text: str) -> Program | Problem:
+        """The program if nothing is certainly wrong with it; the first problem in its text otherwise."""
+        if not text or text.isspace():
+            return Program(text=text)
+        tree = parse(text, self._limits)
+        if isinstance(tree, Problem):
+            return tree
+        reader = Reader(tree)
+        late = late_error(text, tree, reader)
+        if late is not None:
+            return late
+        fault = min(self._faults(tree, reader), key=_place, default=None)
+        if fault is not None:
+            return problem_at_byte(text, fault.kind, fault.message, *_place(fault))
+        preset = self._preset_names(reader)
+        return Program(text=text, library_set=_library_set(reader, preset), preset_names=preset)
+
+    @cached_property
+    def _index(self) -> ToolIndex:
+        return ToolIndex(self._tools)
+
+    def _faults(self, tree: ast.Module, reader: Reader) -> Iterator[Fault]:
+        """The first fault of each kind of rule."""
+        calls = Calls(reader, self._index, self._known_names)
+        if reader.imports:
+            yield from _first(import_faults(tree, self._index, self._installed))
+            yield from _first(calls.import_faults())
+        fault = calls.first_fault()
+        if fault is not None:
+            yield fault
+
+    def _preset_names(self, reader: Reader) -> tuple[str, ...]:
+        """Presets that the program uses and neither it, nor a tool, nor its session defines."""
+        return tuple(
+            name
+            for name in PRESET_NAMES
+            if name in reader.loads
+            and any(use.scope.find(name) is None for use in reader.loads[name])
+            and name not in self._index.names
+            and name not in self._known_names
+        )
+
+
+def _library_set(reader: Reader, preset_names: tuple[str, ...]) -> LibrarySet:
+    needs_data = not DATA_MODULES.isdisjoint(reader.modules) or not DATA_NAMES.isdisjoint(preset_names)
+    return "data" if needs_data else "bare"
+
+
+def _first(faults: Iterator[Fault]) -> Iterator[Fault]:
+    for fault in faults:
+        yield fault
+        return
+
+
+def _place(fault: Fault) -> tuple[int, int]:
+    """Line from 1 and byte from 0; of `a.b.c` the place is that of `c`."""
+    node = fault.node
+    if isinstance(node, ast.Attribute) and node.end_lineno is not None and node.end_col_offset is not None:
+        return node.end_lineno, node.end_col_offset - len(node.attr.encode())
+    assert isinstance(node, ast.expr | ast.alias | ast.keyword | ast.stmt)
+    return node.lineno, node.col_offset

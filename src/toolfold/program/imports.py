@@ -1,0 +1,86 @@
+"""Imports that cannot work in the sandbox, and what to use instead.
+
+Only imports that every run of the program comes to: one inside `try`, `if` or a function
+may never happen, or may be expected to fail.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Container, Iterator
+from typing import Final
+
+from toolfold.program.arguments import Fault
+from toolfold.program.index import ToolIndex
+
+_NETWORK: Final = frozenset(
+    {
+        "aiohttp", "anthropic", "boto3", "botocore", "ftplib", "google.genai", "grpc", "http.client", "http.server",
+        "httplib2", "httpx", "imaplib", "nntplib", "openai", "paramiko", "playwright", "poplib", "pycurl", "requests",
+        "selenium", "smtplib", "socket", "socketserver", "telnetlib", "urllib.request", "urllib3", "websocket",
+        "websockets", "wsgiref", "xmlrpc", "yfinance",
+    }
+)  # fmt: skip
+_PROCESS: Final = frozenset({"pexpect", "pty", "sh", "subprocess"})
+_WORKERS: Final = frozenset({"concurrent.futures.process", "multiprocessing"})
+_DISPLAY: Final = frozenset({"curses", "idlelib", "pygame", "tkinter", "turtle", "turtledemo", "webbrowser"})
+_ALWAYS: Final = frozenset({"tools", "__main__"})
+
+
+def import_faults(tree: ast.Module, index: ToolIndex, installed: Container[str] | None) -> Iterator[Fault]:
+    """Unguarded imports at the top level that cannot work, in the order of the text."""
+    for node in tree.body:
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                reason = _reason(alias.name, index, installed)
+                if reason is not None:
+                    yield Fault("import", reason, alias)
+        elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+            reason = _reason(node.module, index, installed)
+            if reason is not None:
+                yield Fault("import", reason, node)
+                continue
+            for alias in node.names:
+                # `from urllib import request` names the module in its second half.
+                reason = _blocked(f"{node.module}.{alias.name}", index)
+                if reason is not None:
+                    yield Fault("import", reason, alias)
+
+
+def _reason(module: str, index: ToolIndex, installed: Container[str] | None) -> str | None:
+    blocked = _blocked(module, index)
+    first = module.split(".", 1)[0]
+    if blocked is not None or installed is None or first in _ALWAYS or first in installed:
+        return blocked
+    if first in sys.stdlib_module_names:
+        return None
+    return f"{first!r} is not installed here; use the standard library{_or_a_tool(index)}"
+
+
+def _blocked(module: str, index: ToolIndex) -> str | None:
+    if _is_within(module, _NETWORK):
+        return f"{module!r} cannot work here: there is no network{_call_a_tool(index)}"
+    if _is_within(module, _PROCESS):
+        return f"{module!r} cannot work here: no process can be started{_call_a_tool(index)}"
+    if _is_within(module, _WORKERS):
+        return f"{module!r} cannot work here: no process can be started; use 'asyncio' or threads instead"
+    if _is_within(module, _DISPLAY):
+        return f"{module!r} cannot work here: there is no display; print, or save a figure with matplotlib"
+    return None
+
+
+def _is_within(module: str, modules: frozenset[str]) -> bool:
+    while module:
+        if module in modules:
+            return True
+        module = module.rpartition(".")[0]
+    return False
+
+
+def _call_a_tool(index: ToolIndex) -> str:
+    return f"; call a tool instead: {index.some_names()}" if index.names else ", and this program has no tools"
+
+
+def _or_a_tool(index: ToolIndex) -> str:
+    return f" or call a tool: {index.some_names()}" if index.names else ""

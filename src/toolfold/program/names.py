@@ -1,0 +1,32 @@
+"""Names that a program has without binding them."""
+
+from __future__ import annotations
+
+import builtins
+from typing import Final
+
+PRESET_NAMES: Final = (
+    "json", "re", "datetime", "asyncio", "math", "random", "time", "collections", "itertools", "functools",
+    "statistics", "os", "sys", "base64", "hashlib", "uuid", "textwrap", "string", "decimal", "csv", "io", "pathlib",
+    "typing", "dataclasses", "np", "pd", "plt", "numpy", "pandas", "matplotlib", "scipy", "sklearn",
+)  # fmt: skip
+"""Modules that the guest has ready without an import."""
+
+DATA_NAMES: Final = frozenset({"np", "pd", "plt", "numpy", "pandas", "matplotlib", "scipy", "sklearn"})
+"""Presets that only the library set `data` has loaded."""
+
+DATA_MODULES: Final = frozenset(
+    {"numpy", "pandas", "matplotlib", "scipy", "sklearn", "seaborn", "statsmodels", "plotly"}
+)  # fmt: skip
+"""Importing one of these is quick in the library set `data` only."""
+
+GUEST_NAMES: Final = frozenset({"ToolError", "search_tools", "tools"})
+"""What the guest adds to every program."""
+
+READY_NAMES: Final = (
+    frozenset(dir(builtins))
+    | frozenset({"exit", "quit", "copyright", "credits", "license", "__annotations__", "__builtins__", "__file__"})
+    | GUEST_NAMES
+    | frozenset(PRESET_NAMES)
+)
+"""Every name that is defined before the first line, apart from the tools."""

@@ -1,0 +1,123 @@
+"""Text to tree, and the errors that Python finds only after parsing.
+
+The text is hostile and this is the trusted host. Parsing is bounded in time and depth;
+code generation is not (nested `finally` doubles it each time, long `case` patterns square it,
+a comprehension with 100,000 `for` overruns the C stack), so only tame trees get that far.
+"""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from typing import TYPE_CHECKING, Final
+
+from toolfold.models import Limits, Problem
+from toolfold.program.places import place_of, problem_at, problem_at_byte
+
+if TYPE_CHECKING:
+    from toolfold.program.reader import Reader
+
+FILENAME: Final = "<program>"
+
+_PARSE: Final = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+_OUR_WARNINGS: Final = rf"{FILENAME}\Z"
+_TOO_DEEP: Final = "the program is nested too deeply; split the expression or statement into several"
+_TAME_BYTES: Final = 32 * 1024
+_TAME_CAPTURES: Final = 64
+_TAME_LOOPS: Final = 64
+
+
+def parse(text: str, limits: Limits) -> ast.Module | Problem:
+    """The tree of a program, or what Python says against its text."""
+    unfit = _unfit(text, limits)
+    if unfit is not None:
+        return unfit
+    _silence_warnings()
+    try:
+        tree = compile(text, FILENAME, "exec", _PARSE, dont_inherit=True)
+    except SyntaxError as error:
+        return problem_at(text, "syntax", _words(error, text), error.lineno, error.offset)
+    # MemoryError and SystemError: how the parser says that its stack is full.
+    except (RecursionError, MemoryError, SystemError):
+        return Problem(kind="syntax", message=_TOO_DEEP)
+    except (ValueError, OverflowError) as error:
+        return Problem(kind="syntax", message=str(error))
+    assert isinstance(tree, ast.Module)
+    return tree
+
+
+def late_error(text: str, tree: ast.Module, reader: Reader) -> Problem | None:
+    """What only the compiler sees: `break` outside a loop, `await` in a plain function, and such.
+
+    Changes the tree, so it comes after the reader. A tree that is not tame is left to the guest.
+    """
+    if len(text) > _TAME_BYTES or reader.captures > _TAME_CAPTURES or reader.most_loops > _TAME_LOOPS:
+        return None
+    for tried in reader.tries_with_finally:
+        _unroll_finally(tried)
+    for returned in reader.top_level_returns:
+        _make_expression(returned)
+    try:
+        compile(tree, FILENAME, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+    except SyntaxError as error:
+        byte = error.offset - 1 if error.offset else None
+        return problem_at_byte(text, "syntax", error.msg, error.lineno, byte)
+    except (RecursionError, MemoryError, SystemError):
+        return Problem(kind="syntax", message=_TOO_DEEP)
+    except (ValueError, OverflowError) as error:
+        return Problem(kind="syntax", message=str(error))
+    return None
+
+
+def _unfit(text: str, limits: Limits) -> Problem | None:
+    size = len(text)
+    if size <= limits.program_bytes and not text.isascii():
+        try:
+            size = len(text.encode())
+        except UnicodeEncodeError as error:
+            message = f"the text holds {text[error.start]!r}, half of a character pair; write the character itself"
+            return problem_at(text, "syntax", message, *place_of(text, error.start))
+    if size > limits.program_bytes:
+        message = f"the program is larger than {limits.program_bytes} bytes; read data from files or tools instead"
+        return Problem(kind="too_large", message=message)
+    if "\0" in text:
+        message = "the text holds a null character; write '\\0' inside a string"
+        return problem_at(text, "syntax", message, *place_of(text, text.index("\0")))
+    return None
+
+
+def _silence_warnings() -> None:
+    """Keep a program's `SyntaxWarning`s off the host's stderr, and from being errors under `-W error`.
+
+    The filter fits programs only and stays: `catch_warnings` would race with other threads.
+    """
+    filters = warnings.filters
+    if not filters or getattr(filters[0][3], "pattern", None) != _OUR_WARNINGS:
+        warnings.filterwarnings("ignore", module=_OUR_WARNINGS)
+
+
+def _words(error: SyntaxError, text: str) -> str:
+    if text.lstrip().startswith("```"):
+        return f"{error.msg}; leave out the Markdown fence and write the program only"
+    return error.msg
+
+
+def _unroll_finally(node: ast.Try) -> None:
+    """`finally` as plain statements after the rest: the compiler would copy it, 2**n times when nested."""
+    place = {"lineno": node.lineno, "col_offset": node.col_offset}
+    body = node.body
+    if node.handlers:
+        inner = type(node)(body=body, handlers=node.handlers, orelse=node.orelse, finalbody=[], **place)
+        body = [inner]
+    node.body = [*body, *node.finalbody]
+    node.handlers = [ast.ExceptHandler(type=None, name=None, body=[ast.Pass(**place)], **place)]
+    node.orelse, node.finalbody = [], []
+    node.__class__ = ast.Try
+
+
+def _make_expression(node: ast.Return) -> None:
+    """A top-level `return` is part of the dialect, though not of Python."""
+    if node.value is None:
+        node.value = ast.Constant(value=None, lineno=node.lineno, col_offset=node.col_offset)
+    # In place: the node's list is not at hand, and an `Expr` has the same one field.
+    node.__class__ = ast.Expr  # type: ignore[assignment]

@@ -1,0 +1,393 @@
+"""One walk over a program's tree: names, calls, imports, and how values are used. Judges nothing.
+
+The walk keeps its own stack: a tree may be deeper than Python's.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from toolfold.program.scopes import OPAQUE, Kind, Scope
+
+COROUTINE_ATTRIBUTES: Final = frozenset({"close", "send", "throw"})
+_DYNAMIC_NAMES: Final = frozenset(
+    {"__builtins__", "__import__", "eval", "exec", "globals", "locals", "setattr", "vars"}
+)  # fmt: skip
+_DYNAMIC_ATTRIBUTES: Final = frozenset(
+    {"__builtins__", "__dict__", "__globals__", "_getframe", "currentframe", "f_globals", "f_locals", "modules"}
+)
+_DYNAMIC_MODULES: Final = frozenset({"__main__", "builtins", "importlib"})
+_NO_CHILDREN: Final = frozenset(
+    {
+        "arg", "attr", "conversion", "ctx", "id", "is_async", "kind", "level", "module", "name", "names", "op", "ops",
+        "rest", "simple", "tag", "type_comment", "type_ignores",
+    }
+)  # fmt: skip
+_LEAVES: Final = (ast.Constant, ast.MatchSingleton, ast.Pass, ast.Break, ast.Continue)
+
+Guard: TypeAlias = int
+UNGUARDED: Final = 0
+GUARDED: Final = 1
+"""Inside a `try` with handlers: a failing import may be expected."""
+GUARDED_NAMES: Final = 2
+"""Its handlers speak of names or attributes: a missing one is expected."""
+
+# Any: the handlers in the table take the node type that they are listed under.
+_Handler: TypeAlias = Callable[["Reader", Any, Scope, Guard], None]
+
+
+class Use(NamedTuple):
+    """A node, and the scope and the `try` it stands in."""
+
+    node: Any
+    scope: Scope
+    guard: Guard
+
+
+class Reader:
+    """What there is to know about a program before it is judged."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        self.root = Scope(Kind.MODULE, can_await=True)
+        self.calls: list[Use] = []
+        self.imports: list[Use] = []
+        self.loads: dict[str, list[Use]] = {}
+        """Uses of each name."""
+        self.awaited: set[ast.expr] = set()
+        self.spoiled: set[ast.expr] = set()
+        """Values used as no coroutine can be: dropped, subscripted, added, looped over, ..."""
+        self.assigned: list[tuple[ast.Call, str, Scope]] = []
+        """Calls whose value goes into one name."""
+        self.modules: set[str] = set()
+        """First parts of imported modules."""
+        self.is_dynamic = False
+        """Names may be bound in ways that cannot be seen here."""
+        self.top_level_returns: list[ast.Return] = []
+        self.tries_with_finally: list[ast.Try] = []
+        self.captures = 0
+        self.most_loops = 0
+        self._scopes_with_declared: list[Scope] = []
+        self._stack: list[tuple[ast.AST, Scope, Guard]] = [(node, self.root, UNGUARDED) for node in tree.body]
+        self._walk()
+
+    def _walk(self) -> None:
+        stack, handlers = self._stack, _HANDLERS
+        while stack:
+            node, scope, guard = stack.pop()
+            handler = handlers.get(node.__class__)
+            if handler is not None:
+                handler(self, node, scope, guard)
+            else:
+                self._children(node, scope, guard)
+        for scope in self._scopes_with_declared:
+            scope.settle_declared()
+
+    def _children(self, node: ast.AST, scope: Scope, guard: Guard) -> None:
+        push = self._stack.append
+        for field in _fields(node.__class__):
+            value = getattr(node, field, None)
+            if value.__class__ is list:
+                for item in value:
+                    if item is not None:
+                        push((item, scope, guard))
+            elif value is not None:
+                push((value, scope, guard))
+
+    def _push(self, nodes: Iterable[ast.AST | None], scope: Scope, guard: Guard) -> None:
+        self._stack.extend([(node, scope, guard) for node in nodes if node is not None])
+
+    # Names
+
+    def _name(self, node: ast.Name, scope: Scope, guard: Guard) -> None:
+        name = node.id
+        if node.ctx.__class__ is not ast.Load:
+            scope.bind(name)
+            return
+        if name in _DYNAMIC_NAMES:
+            self.is_dynamic = True
+        uses = self.loads.get(name)
+        if uses is None:
+            self.loads[name] = [Use(node, scope, guard)]
+        else:
+            uses.append(Use(node, scope, guard))
+
+    def _walrus(self, node: ast.NamedExpr, scope: Scope, guard: Guard) -> None:
+        owner = scope
+        while owner.kind is Kind.COMPREHENSION and owner.parent is not None:
+            owner = owner.parent
+        owner.bind(node.target.id)
+        self._stack.append((node.value, scope, guard))
+
+    def _declared(self, node: ast.Global | ast.Nonlocal, scope: Scope, _guard: Guard) -> None:
+        if scope.kind is not Kind.MODULE:
+            scope.elsewhere.update(dict.fromkeys(node.names, isinstance(node, ast.Global)))
+            self._scopes_with_declared.append(scope)
+
+    def _import(self, node: ast.Import, scope: Scope, guard: Guard) -> None:
+        self.imports.append(Use(node, scope, guard))
+        for alias in node.names:
+            first = alias.name.split(".", 1)[0]
+            self._imported(first)
+            if alias.asname:
+                scope.bind(alias.asname, alias.name)
+            else:
+                scope.bind(first, first)
+
+    def _import_from(self, node: ast.ImportFrom, scope: Scope, guard: Guard) -> None:
+        self.imports.append(Use(node, scope, guard))
+        module = "" if node.level else node.module or ""
+        self._imported(module.split(".", 1)[0])
+        for alias in node.names:
+            if alias.name != "*":
+                scope.bind(alias.asname or alias.name, f"{module}:{alias.name}" if module else OPAQUE)
+            elif module.split(".", 1)[0] != "tools":
+                self.is_dynamic = True
+
+    def _imported(self, module: str) -> None:
+        self.modules.add(module)
+        if module in _DYNAMIC_MODULES:
+            self.is_dynamic = True
+
+    # Blocks
+
+    def _function(self, node: Any, scope: Scope, guard: Guard) -> None:
+        """`def`, `async def` and `lambda`: defaults, decorators and annotations belong outside."""
+        arguments = node.args
+        outer, inner = scope, Scope(Kind.FUNCTION, scope, can_await=isinstance(node, ast.AsyncFunctionDef))
+        if isinstance(node, ast.Lambda):
+            self._stack.append((node.body, inner, UNGUARDED))
+        else:
+            scope.bind(node.name)
+            outer = self._type_parameters(node, scope, guard)
+            inner.parent = outer
+            self._push(node.decorator_list, scope, guard)
+            self._push(node.body, inner, UNGUARDED)
+            self._push((node.returns,), outer, guard)
+        self._push(arguments.defaults, scope, guard)
+        self._push(arguments.kw_defaults, scope, guard)
+        for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
+            inner.bind(argument.arg)
+            if argument.annotation is not None:
+                self._stack.append((argument.annotation, outer, guard))
+        for argument in (arguments.vararg, arguments.kwarg):
+            if argument is not None:
+                inner.bind(argument.arg)
+                self._push((argument.annotation,), outer, guard)
+
+    def _class(self, node: ast.ClassDef, scope: Scope, guard: Guard) -> None:
+        scope.bind(node.name)
+        self._push(node.decorator_list, scope, guard)
+        outer = self._type_parameters(node, scope, guard)
+        self._push(node.bases, outer, guard)
+        self._push([keyword.value for keyword in node.keywords], outer, guard)
+        self._push(node.body, Scope(Kind.CLASS, outer), guard)
+
+    def _type_alias(self, node: Any, scope: Scope, guard: Guard) -> None:
+        scope.bind(node.name.id)
+        self._stack.append((node.value, self._type_parameters(node, scope, guard), guard))
+
+    def _type_parameters(self, node: Any, scope: Scope, guard: Guard) -> Scope:
+        """A scope for `[T: int]`, which Python has from 3.12 on."""
+        parameters = getattr(node, "type_params", None)
+        if not parameters:
+            return scope
+        inner = Scope(Kind.FUNCTION, scope)
+        for parameter in parameters:
+            inner.bind(parameter.name)
+            self._push((getattr(parameter, "bound", None), getattr(parameter, "default_value", None)), inner, guard)
+        return inner
+
+    def _comprehension(self, node: Any, scope: Scope, guard: Guard) -> None:
+        inner = Scope(Kind.COMPREHENSION, scope, can_await=scope.can_await)
+        self.most_loops = max(self.most_loops, len(node.generators))
+        for index, loop in enumerate(node.generators):
+            # Python evaluates the first iterable outside, the others inside.
+            self._stack.append((loop.iter, inner if index else scope, guard))
+            self._stack.append((loop.target, inner, guard))
+            self._push(loop.ifs, inner, guard)
+            self.spoiled.add(loop.iter)
+            self.spoiled.update(loop.ifs)
+        if node.__class__ is ast.DictComp:
+            self._push((node.key, node.value), inner, guard)
+        else:
+            self._stack.append((node.elt, inner, guard))
+
+    def _try(self, node: ast.Try, scope: Scope, guard: Guard) -> None:
+        inside = guard
+        if node.handlers:
+            inside |= GUARDED
+        for handler in node.handlers:
+            if _speaks_of_names(handler.type):
+                inside |= GUARDED_NAMES
+            if handler.name:
+                scope.bind(handler.name)
+            self._push((handler.type,), scope, guard)
+            self._push(handler.body, scope, guard)
+        self._push(node.body, scope, inside)
+        self._push(node.orelse, scope, guard)
+        self._push(node.finalbody, scope, guard)
+        if node.finalbody:
+            self.tries_with_finally.append(node)
+
+    def _with(self, node: ast.With | ast.AsyncWith, scope: Scope, guard: Guard) -> None:
+        inside = guard
+        for item in node.items:
+            expression = item.context_expr
+            self.spoiled.add(expression)
+            self._push((expression, item.optional_vars), scope, guard)
+            if isinstance(expression, ast.Call) and _last_name(expression.func) == "suppress":
+                inside |= GUARDED | GUARDED_NAMES
+        self._push(node.body, scope, inside)
+
+    def _capture(self, node: ast.MatchAs | ast.MatchStar, scope: Scope, guard: Guard) -> None:
+        self.captures += 1
+        if node.name:
+            scope.bind(node.name)
+        self._push((getattr(node, "pattern", None),), scope, guard)
+
+    def _mapping(self, node: ast.MatchMapping, scope: Scope, guard: Guard) -> None:
+        if node.rest:
+            self.captures += 1
+            scope.bind(node.rest)
+        self._children(node, scope, guard)
+
+    def _return(self, node: ast.Return, scope: Scope, guard: Guard) -> None:
+        if scope.kind is Kind.MODULE:
+            self.top_level_returns.append(node)
+        self._push((node.value,), scope, guard)
+
+    # Values, and what is done to them
+
+    def _call(self, node: ast.Call, scope: Scope, guard: Guard) -> None:
+        self.calls.append(Use(node, scope, guard))
+        push = self._stack.append
+        push((node.func, scope, guard))
+        for argument in node.args:
+            push((argument, scope, guard))
+        for keyword in node.keywords:
+            push((keyword.value, scope, guard))
+
+    def _await(self, node: ast.Await, scope: Scope, guard: Guard) -> None:
+        self.awaited.add(node.value)
+        self._stack.append((node.value, scope, guard))
+
+    def _attribute(self, node: ast.Attribute, scope: Scope, guard: Guard) -> None:
+        value = node.value
+        if node.attr in _DYNAMIC_ATTRIBUTES or (
+            node.ctx.__class__ is not ast.Load and value.__class__ is ast.Name and _last_name(value) == "tools"
+        ):
+            self.is_dynamic = True
+        if node.attr not in COROUTINE_ATTRIBUTES and not node.attr.startswith(("_", "cr_")):
+            self.spoiled.add(value)
+        self._stack.append((value, scope, guard))
+
+    def _spoil_value(self, node: Any, scope: Scope, guard: Guard) -> None:
+        """The node's `value` cannot be a coroutine: a dropped one, `x[...]`, `{x}` in text, `*x`."""
+        self.spoiled.add(node.value)
+        self._children(node, scope, guard)
+
+    def _spoil_operands(self, node: Any, scope: Scope, guard: Guard) -> None:
+        self.spoiled.update((node.left, node.right) if node.__class__ is ast.BinOp else (node.operand,))
+        self._children(node, scope, guard)
+
+    def _compare(self, node: ast.Compare, scope: Scope, guard: Guard) -> None:
+        left = node.left
+        for operator, right in zip(node.ops, node.comparators, strict=True):
+            if isinstance(operator, ast.In | ast.NotIn):
+                self.spoiled.add(right)
+            elif not isinstance(operator, ast.Is | ast.IsNot):
+                self.spoiled.update((left, right))
+            left = right
+        self._children(node, scope, guard)
+
+    def _test(self, node: Any, scope: Scope, guard: Guard) -> None:
+        self.spoiled.add(node.test)
+        self._children(node, scope, guard)
+
+    def _for(self, node: ast.For | ast.AsyncFor, scope: Scope, guard: Guard) -> None:
+        self.spoiled.add(node.iter)
+        self._children(node, scope, guard)
+
+    def _assign(self, node: Any, scope: Scope, guard: Guard) -> None:
+        targets = node.targets if node.__class__ is ast.Assign else [node.target]
+        value = node.value
+        if isinstance(value, ast.Call):
+            if any(isinstance(target, ast.Tuple | ast.List) for target in targets):
+                self.spoiled.add(value)
+            elif len(targets) == 1 and isinstance(targets[0], ast.Name):
+                self.assigned.append((value, targets[0].id, scope))
+        self._children(node, scope, guard)
+
+    def _leaf(self, _node: ast.AST, _scope: Scope, _guard: Guard) -> None:
+        return
+
+
+_HANDLERS: Final[dict[type[ast.AST], _Handler]] = {
+    ast.Name: Reader._name,
+    ast.NamedExpr: Reader._walrus,
+    ast.Global: Reader._declared,
+    ast.Nonlocal: Reader._declared,
+    ast.Import: Reader._import,
+    ast.ImportFrom: Reader._import_from,
+    ast.FunctionDef: Reader._function,
+    ast.AsyncFunctionDef: Reader._function,
+    ast.Lambda: Reader._function,
+    ast.ClassDef: Reader._class,
+    ast.ListComp: Reader._comprehension,
+    ast.SetComp: Reader._comprehension,
+    ast.DictComp: Reader._comprehension,
+    ast.GeneratorExp: Reader._comprehension,
+    ast.Try: Reader._try,
+    ast.TryStar: Reader._try,
+    ast.With: Reader._with,
+    ast.AsyncWith: Reader._with,
+    ast.MatchAs: Reader._capture,
+    ast.MatchStar: Reader._capture,
+    ast.MatchMapping: Reader._mapping,
+    ast.Return: Reader._return,
+    ast.Call: Reader._call,
+    ast.Await: Reader._await,
+    ast.Attribute: Reader._attribute,
+    ast.Expr: Reader._spoil_value,
+    ast.Subscript: Reader._spoil_value,
+    ast.FormattedValue: Reader._spoil_value,
+    ast.Starred: Reader._spoil_value,
+    ast.AugAssign: Reader._spoil_value,
+    ast.BinOp: Reader._spoil_operands,
+    ast.UnaryOp: Reader._spoil_operands,
+    ast.Compare: Reader._compare,
+    ast.If: Reader._test,
+    ast.IfExp: Reader._test,
+    ast.While: Reader._test,
+    ast.Assert: Reader._test,
+    ast.For: Reader._for,
+    ast.AsyncFor: Reader._for,
+    ast.Assign: Reader._assign,
+    ast.AnnAssign: Reader._assign,
+    **dict.fromkeys(_LEAVES, Reader._leaf),
+}
+if hasattr(ast, "TypeAlias"):  # from Python 3.12 on
+    _HANDLERS[ast.TypeAlias] = Reader._type_alias
+
+_FIELDS: Final[dict[type[ast.AST], tuple[str, ...]]] = {}
+
+
+def _fields(kind: type[ast.AST]) -> tuple[str, ...]:
+    """Fields of a kind of node that hold nodes."""
+    found = _FIELDS.get(kind)
+    if found is None:
+        found = _FIELDS[kind] = tuple(field for field in kind._fields if field not in _NO_CHILDREN)
+    return found
+
+
+def _speaks_of_names(handled: ast.expr | None) -> bool:
+    kinds = handled.elts if isinstance(handled, ast.Tuple) else [handled]
+    return any(isinstance(kind, ast.Name) and kind.id in {"NameError", "AttributeError"} for kind in kinds)
+
+
+def _last_name(node: ast.expr) -> str:
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""

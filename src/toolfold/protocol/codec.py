@@ -1,0 +1,200 @@
+"""Frames to messages and back, with size and depth limits.
+
+Every byte from a guest is hostile: JSON only, parsed by typed decoders, never unpickled.
+What goes to the guest is `marshal`, because the host is trusted and nothing decodes faster.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import marshal
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from toolfold.models import Media, Reply, ToolSpec, Value
+from toolfold_guest.wire import BYTES_KEY, CALLS, ENDED, HEADER, MEDIA_KEY, PRINTED, REPLY, START
+
+MAX_DEPTH: Final = 256
+_MARK: Final = b"\\u0000"
+
+
+class Violation(Exception):
+    """The guest said something that no guest of ours says; it is not to be trusted any more."""
+
+
+class WireCall(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False):
+    """One call in a frame; `tool` is an index into the grant, so no name can be forged."""
+
+    id: int
+    tool: int
+    arguments: dict[str, Any]
+
+
+class CallsFrame(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=CALLS, gc=False):
+    """All calls made since the last frame; `replies_seen` is -1 unless the guest waits."""
+
+    stdout: str
+    stderr: str
+    calls: list[WireCall]
+    replies_seen: int
+
+
+class PrintedFrame(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=PRINTED, gc=False):
+    """Output that could not wait for a call."""
+
+    stdout: str
+    stderr: str
+
+
+class EndedFrame(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=ENDED, gc=False):
+    """The guest's own word of how it ended."""
+
+    stdout: str
+    stderr: str
+    status: str
+    value: Any
+    error: str
+    cut_bytes: tuple[int, int]
+
+
+Frame = CallsFrame | PrintedFrame | EndedFrame
+
+_decoder = msgspec.json.Decoder(Frame)
+
+
+def decode_frame(body: bytes | memoryview) -> Frame:
+    """One frame's body to a message.
+
+    Raises:
+        Violation: It is not JSON, not one of the shapes, or nested too deeply.
+    """
+    try:
+        frame = _decoder.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError) as error:
+        raise Violation(f"a frame that cannot be read: {error}") from None
+    raw = bytes(body)
+    if raw.count(b"[") + raw.count(b"{") > MAX_DEPTH:
+        _limit_depth(frame)
+    if _MARK in raw:
+        _revive_frame(frame)
+    return frame
+
+
+def _limit_depth(frame: Frame) -> None:
+    level: list[Any] = _values(frame)
+    for _ in range(MAX_DEPTH):
+        level = [item for value in level for item in _children(value)]
+        if not level:
+            return
+    raise Violation(f"a value nested more than {MAX_DEPTH} levels deep")
+
+
+def _values(frame: Frame) -> list[Any]:
+    if isinstance(frame, CallsFrame):
+        return [call.arguments for call in frame.calls]
+    return [frame.value] if isinstance(frame, EndedFrame) else []
+
+
+def _children(value: Any) -> Sequence[Any]:
+    if isinstance(value, dict):
+        return tuple(value.values())
+    return value if isinstance(value, list) else ()
+
+
+def _revive_frame(frame: Frame) -> None:
+    if isinstance(frame, CallsFrame):
+        for call in frame.calls:
+            call.arguments = {_own_key(key): _revive(item) for key, item in call.arguments.items()}
+    elif isinstance(frame, EndedFrame):
+        frame.value = _revive(frame.value)
+
+
+def _revive(value: Any) -> Value:
+    if isinstance(value, list):
+        return [_revive(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if len(value) == 1:
+        (key, item), = value.items()
+        if key == BYTES_KEY:
+            return _bytes(item)
+        if key == MEDIA_KEY:
+            return _media(item)
+    return {_own_key(key): _revive(item) for key, item in value.items()}
+
+
+def _own_key(key: str) -> str:
+    return key[1:] if key.startswith("\0") else key
+
+
+def _bytes(text: Any) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (TypeError, ValueError, binascii.Error):
+        raise Violation("bytes that are not base64") from None
+
+
+def _media(parts: Any) -> Media:
+    try:
+        kind, mime, data, uri, name = parts
+        if kind not in ("image", "audio", "link", "file") or not all(isinstance(p, str) for p in (mime, uri, name)):
+            raise ValueError(kind)
+    except (TypeError, ValueError):
+        raise Violation("media of an unknown shape") from None
+    return Media(kind=kind, mime=mime, data=_bytes(data), uri=uri, name=name)
+
+
+def framed(message: tuple[Any, ...]) -> bytes:
+    """A message for the guest, with its length in front."""
+    body = marshal.dumps(message)
+    return HEADER.pack(len(body)) + body
+
+
+def encode_start(text: str, facts: Sequence[tuple[Any, ...]], options: Mapping[str, Any]) -> bytes:
+    """The message that makes a parked guest run a program."""
+    return framed((START, text, facts, dict(options)))
+
+
+def encode_reply(reply: Reply) -> bytes:
+    """A reply as the guest reads it; media become tuples, which no tool value is made of."""
+    if reply.error is not None:
+        return framed((REPLY, reply.call_id, False, reply.error, False))
+    try:
+        return framed((REPLY, reply.call_id, True, reply.value, False))
+    except ValueError:
+        return framed((REPLY, reply.call_id, True, _flatten_media(reply.value), True))
+
+
+def _flatten_media(value: Value) -> Value:
+    if isinstance(value, Media):
+        return (value.kind, value.mime, value.data, value.uri, value.name)
+    if isinstance(value, list):
+        return [_flatten_media(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _flatten_media(item) for key, item in value.items()}
+    return value
+
+
+def tool_facts(spec: ToolSpec) -> tuple[Any, ...]:
+    """What the guest is told of a tool, in the order of its `ToolFacts`."""
+    parameters = spec.parameters
+    properties = spec.input_schema.get("properties", {})
+    takes_object = bool(parameters) and _accepts_object(properties[parameters[0]])
+    doc = spec.description
+    return (spec.name, spec.python_name, spec.aliases, spec.domain, parameters, spec.required, takes_object, doc)
+
+
+def _accepts_object(schema: Any) -> bool:
+    """Whether a value of this schema may be an object; a schema that does not say may."""
+    if not isinstance(schema, Mapping):
+        return True
+    for key in ("anyOf", "oneOf"):
+        if key in schema:
+            return any(_accepts_object(option) for option in schema[key])
+    kind = schema.get("type")
+    if kind is None:
+        return "enum" not in schema and "const" not in schema
+    return kind == "object" or (isinstance(kind, list) and "object" in kind)

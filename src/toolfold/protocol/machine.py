@@ -1,0 +1,108 @@
+"""The legal order of messages in one conversation, and what a guest may ask for in all.
+
+Rules:
+1. Everything that decides whether a guest's message is legal is in this file.
+2. The order is a table. Anything that is not in it is a violation.
+3. After a violation or an end nothing more is read.
+4. A tool is an index into the grant. Call ids rise by one, so none can be replayed or skipped.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from toolfold.models import Limits, Problem
+from toolfold.protocol.codec import CallsFrame, EndedFrame, Frame, PrintedFrame, Violation, decode_frame
+
+State = Literal["parked", "running", "ended"]
+Kind = Literal["start", "calls", "printed", "ended"]
+
+TRANSITIONS: Final[dict[tuple[State, Kind], State]] = {
+    ("parked", "start"): "running",
+    ("running", "calls"): "running",
+    ("running", "printed"): "running",
+    ("running", "ended"): "ended",
+}
+KEPT_OUTPUT_BYTES: Final = 8 * 1024 * 1024
+"""Of each stream; the guest cuts there, and one that does not is not ours."""
+OUTPUT_SLACK_BYTES: Final = 1024 * 1024
+"""Replacing a half character at a cut may add a few bytes."""
+FRAME_SLACK_BYTES: Final = 16 * 1024 * 1024
+
+_KINDS: Final[dict[type[Frame], Kind]] = {CallsFrame: "calls", PrintedFrame: "printed", EndedFrame: "ended"}
+_END_STATUSES: Final = frozenset({"finished", "failed", "value", "memory", "limit"})
+
+
+class LimitReached(Exception):
+    """The guest behaved, but asked for more than the program may have."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.message)
+        self.problem = problem
+
+
+class Conversation:
+    """What one guest has said so far, and what it may say next."""
+
+    def __init__(self, granted: int, limits: Limits) -> None:
+        self._state: State = "parked"
+        self._granted = granted
+        self._limits = limits
+        self._last_call_id = 0
+        self._output_bytes = {"stdout": 0, "stderr": 0}
+        self.max_frame_bytes = 4 * limits.value_bytes + FRAME_SLACK_BYTES
+
+    @property
+    def has_ended(self) -> bool:
+        """The guest said its last word."""
+        return self._state == "ended"
+
+    def start(self) -> None:
+        """The host sends the program."""
+        self._move("start")
+
+    def check_size(self, frame_bytes: int) -> None:
+        """Refuse a frame by its header alone, before a byte of it is kept."""
+        if frame_bytes > self.max_frame_bytes:
+            raise Violation(f"a frame of {frame_bytes} bytes")
+
+    def receive(self, body: bytes | memoryview) -> Frame:
+        """One frame, decoded and found legal.
+
+        Raises:
+            Violation: The guest is not to be trusted any more.
+            LimitReached: The program asked for too much.
+        """
+        frame = decode_frame(body)
+        self._move(_KINDS[type(frame)])
+        if frame.stdout:
+            self._count("stdout", frame.stdout)
+        if frame.stderr:
+            self._count("stderr", frame.stderr)
+        if isinstance(frame, CallsFrame):
+            self._check_calls(frame)
+        elif isinstance(frame, EndedFrame) and (frame.status not in _END_STATUSES or min(frame.cut_bytes) < 0):
+            raise Violation(f"an end of kind {frame.status[:40]!r}")
+        return frame
+
+    def _move(self, kind: Kind) -> None:
+        following = TRANSITIONS.get((self._state, kind))
+        if following is None:
+            raise Violation(f"a message {kind!r} while {self._state}")
+        self._state = following
+
+    def _count(self, stream: str, text: str) -> None:
+        self._output_bytes[stream] += len(text.encode())
+        if self._output_bytes[stream] > KEPT_OUTPUT_BYTES + OUTPUT_SLACK_BYTES:
+            raise Violation(f"more {stream} than a guest sends")
+
+    def _check_calls(self, frame: CallsFrame) -> None:
+        for call in frame.calls:
+            if call.id != self._last_call_id + 1:
+                raise Violation(f"call id {call.id} after {self._last_call_id}")
+            self._last_call_id = call.id
+            if not 0 <= call.tool < self._granted:
+                raise Violation(f"a call of tool {call.tool} of {self._granted}")
+        if self._last_call_id > self._limits.calls:
+            limit = self._limits.calls
+            raise LimitReached(Problem(kind="calls", message=f"the program made more than {limit} tool calls"))

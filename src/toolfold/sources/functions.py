@@ -1,0 +1,477 @@
+"""Python functions as tools: schema from the signature, words from the docstring.
+
+The decorator only marks the function; the tool is made when a catalog asks for it (`as_tool`).
+So a decorated function stays the function it was, methods still bind, and an annotation may
+name a class that is defined further down.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import functools
+import inspect
+import re
+import sys
+import typing
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, Final, NotRequired, TypeVar, overload
+
+from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
+from pydantic.errors import PydanticUndefinedAnnotation
+from pydantic.fields import FieldInfo
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import ErrorDetails
+from typing_extensions import TypedDict  # pydantic refuses the one in `typing` before Python 3.12
+
+from toolfold.errors import ToolArgumentsInvalid, ToolError, UsageError
+from toolfold.models import AllowedCallers, Json, ToolSpec, Value
+from toolfold.tools.names import python_name
+from toolfold.tools.schema import bad_argument, missing, shown, unknown, wrong
+from toolfold.tools.shape import show_path, to_value
+from toolfold.tools.tool import Tool
+
+# Any: a tool may be a function of any signature.
+Function = Callable[..., Any]
+_F = TypeVar("_F", bound=Function)
+
+# As many as calls may be in flight: the default pool has four more than there are cores, and a
+# `gather` of 100 slow functions would queue there. Threads start when they are needed.
+_threads: Final = ThreadPoolExecutor(max_workers=100, thread_name_prefix="toolfold-tool")
+
+_MARK: Final = "__toolfold_tool__"
+
+
+@overload
+def tool(function: _F, /) -> _F: ...
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    domain: str = "",
+    read_only: bool = False,
+    idempotent: bool = False,
+    destructive: bool = False,
+    allowed_callers: AllowedCallers = "both",
+    timeout_seconds: float | None = None,
+    examples: Sequence[Mapping[str, Json]] = (),
+) -> Callable[[_F], _F]: ...
+# Any: the overloads above have the options; they mean what they mean for `tool_from_function`.
+def tool(function: Function | None = None, /, **options: Any) -> Any:
+    """Mark a function as a tool, bare (`@tool`) or with the options of `tool_from_function`."""
+    if function is None:
+        return lambda marked: _mark(marked, options)
+    return _mark(function, options)
+
+
+def as_tool(obj: Tool | Function) -> Tool:
+    """The tool that is meant by a `Tool`, a function with or without `@tool`, or another callable.
+
+    Raises:
+        UsageError: it cannot be a tool; the text says why.
+    """
+    if isinstance(obj, Tool):
+        return obj
+    if not callable(obj):
+        raise UsageError(f"{shown(obj)} cannot be a tool: it is neither a Tool nor callable")
+    mark = getattr(obj, _MARK, None) or _Mark()
+    return _tool_from(obj, mark.namespace, **mark.options)
+
+
+def tool_from_function(
+    fn: Function,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    domain: str = "",
+    read_only: bool = False,
+    idempotent: bool = False,
+    destructive: bool = False,
+    allowed_callers: AllowedCallers = "both",
+    timeout_seconds: float | None = None,
+    examples: Sequence[Mapping[str, Json]] = (),
+) -> Tool:
+    """A tool that calls `fn`: awaited if it is async, else run in a thread with the caller's context.
+
+    A thread cannot be stopped: after a timeout, a function that is not async runs on unheard.
+
+    Raises:
+        UsageError: it takes `*args`, yields, or has a parameter that no schema can describe.
+    """
+    return _tool_from(
+        fn,
+        {},
+        name=name,
+        description=description,
+        domain=domain,
+        read_only=read_only,
+        idempotent=idempotent,
+        destructive=destructive,
+        allowed_callers=allowed_callers,
+        timeout_seconds=timeout_seconds,
+        examples=examples,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    """What `@tool` leaves on a function."""
+
+    options: Mapping[str, Any] = field(default_factory=dict)
+    namespace: Mapping[str, Any] = field(default_factory=dict)
+    """Local names where it was defined, for annotations that are still text."""
+
+
+def _mark(function: _F, options: Mapping[str, Any]) -> _F:
+    try:
+        setattr(function, _MARK, _Mark(options, _local_names(function)))
+    except AttributeError:
+        raise UsageError(f"{shown(function)} cannot be marked with @tool; use tool_from_function") from None
+    return function
+
+
+def _tool_from(
+    fn: Function,
+    namespace: Mapping[str, Any],
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    examples: Sequence[Mapping[str, Json]] = (),
+    **annotations: Any,
+) -> Tool:
+    name = name or _name_of(fn)
+    signature = _signature(fn, name, {**namespace, **_local_names(fn)})
+    words = _Words.of(fn)
+    prepare, input_schema = _input(name, signature, words)
+    spec = ToolSpec(
+        name=name,
+        python_name=python_name(name),
+        description=words.description if description is None else description,
+        input_schema=input_schema,
+        output_schema=_output_schema(signature.return_annotation, words),
+        examples=tuple(examples),
+        **annotations,
+    )
+    return Tool(spec=spec, call=_call(fn, signature), prepare=prepare)
+
+
+def _name_of(fn: Function) -> str:
+    if isinstance(fn, functools.partial):
+        return _name_of(fn.func)
+    name: str = getattr(fn, "__name__", None) or type(fn).__name__
+    if name == "<lambda>":
+        raise UsageError("a lambda cannot be a tool without a name; use tool_from_function(..., name='...')")
+    return name
+
+
+# --- the signature ---------------------------------------------------------------------------
+
+
+def _signature(fn: Function, name: str, namespace: dict[str, Any]) -> inspect.Signature:
+    """The signature with real types in place of annotations that are text."""
+    origin = _origin(fn)
+    if inspect.isgeneratorfunction(origin) or inspect.isasyncgenfunction(origin):
+        raise UsageError(f"{name!r} cannot be a tool: it yields; return a list instead")
+    try:
+        signature = inspect.signature(fn)
+    except (ValueError, TypeError, NameError) as error:
+        raise UsageError(f"{name!r} cannot be a tool: {error}") from error
+    names = {**getattr(origin, "__globals__", {}), **namespace}
+    parameters: list[inspect.Parameter] = []
+    for parameter in signature.parameters.values():
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            raise UsageError(f"{name!r} cannot be a tool: it takes *{parameter.name}; give each argument a name")
+        if parameter.name == "self" and not parameters:
+            raise UsageError(f"{name!r} cannot be a tool: it takes self; pass the method of an instance")
+        try:
+            parameters.append(parameter.replace(annotation=_resolved(parameter.annotation, names)))
+        except Exception as error:
+            # It evaluated text from the source, so it may be any exception.
+            raise _undescribable(name, parameter.name, str(error)) from error
+    return signature.replace(parameters=parameters, return_annotation=_resolved_or_any(signature, names))
+
+
+def _origin(fn: Function) -> Any:
+    """The function that has the code, the globals and the docstring."""
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    if not inspect.isroutine(fn):
+        fn = type(fn).__call__
+    fn = inspect.unwrap(fn)
+    return getattr(fn, "__func__", fn)
+
+
+def _local_names(fn: Function) -> dict[str, Any]:
+    """Names local to the functions around `fn`, as far as those are still running."""
+    origin = _origin(fn)
+    *outer, _ = getattr(origin, "__qualname__", "").split(".<locals>.")
+    outer_names = {part.rpartition(".")[2] for part in outer}
+    found: dict[str, Any] = {}
+    # There is no public way to a caller's names, and pydantic takes this one too.
+    frame = sys._getframe(1) if outer_names else None  # noqa: SLF001
+    while frame is not None:
+        if frame.f_code.co_name in outer_names and frame.f_globals is origin.__globals__:
+            found = {**frame.f_locals, **found}
+        frame = frame.f_back
+    return found
+
+
+def _resolved(annotation: Any, names: dict[str, Any]) -> Any:
+    if annotation is inspect.Parameter.empty:
+        return Any
+    holder = SimpleNamespace(__annotations__={"it": annotation})
+    return typing.get_type_hints(holder, globalns=names, include_extras=True)["it"]
+
+
+def _resolved_or_any(signature: inspect.Signature, names: dict[str, Any]) -> Any:
+    try:
+        return _resolved(signature.return_annotation, names)
+    # As above; and a tool works without a word on what it returns.
+    except Exception:  # noqa: BLE001
+        return Any
+
+
+def _undescribable(name: str, parameter: str, why: str) -> UsageError:
+    return UsageError(f"{name!r} cannot be a tool: no schema for its parameter {parameter!r}: {_first_line(why)}")
+
+
+def _first_line(text: str) -> str:
+    return text.strip().partition("\n")[0].rstrip(".")
+
+
+# --- schemas and the check of arguments ------------------------------------------------------
+
+
+class _Schema(GenerateJsonSchema):
+    """Without titles made from names, and with numbers where `shape.to_value` sends numbers."""
+
+    # Any: pydantic's schemas are large unions of typed dicts that nothing here looks into.
+    def field_title_should_be_set(self, _: Any) -> bool:
+        return False
+
+    def decimal_schema(self, schema: Any) -> JsonSchemaValue:
+        return {"type": "number"} if self.mode == "serialization" else super().decimal_schema(schema)
+
+    def timedelta_schema(self, schema: Any) -> JsonSchemaValue:
+        return {"type": "number"} if self.mode == "serialization" else super().timedelta_schema(schema)
+
+    def emit_warning(self, kind: Any, detail: str) -> None:
+        """A default that JSON cannot show is left out of the schema; nobody needs to hear of it."""
+
+
+_Prepare = Callable[[Mapping[str, Value]], Mapping[str, Any]]
+
+
+def _input(name: str, signature: inspect.Signature, words: _Words) -> tuple[_Prepare, dict[str, Json]]:
+    """The check of the arguments and the schema that describes it, both made by pydantic."""
+    parameters = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
+    is_open = len(parameters) < len(signature.parameters)
+    adapter, schema = _described(name, parameters, is_open=is_open)
+    for parameter in parameters:
+        _add_words(schema["properties"][parameter.name], parameter, words)
+    fills = {one.name: one.default for one in parameters if isinstance(one.default, FieldInfo) and not _is_needed(one)}
+    known = [one.name for one in parameters]
+    validate = adapter.validator.validate_python
+
+    def prepare(arguments: Mapping[str, Value]) -> Mapping[str, Any]:
+        try:
+            values: dict[str, Any] = validate(arguments)
+        except ValidationError as error:
+            raise _explained(name, error, arguments, known) from None
+        for missing_name in fills.keys() - values.keys():
+            values[missing_name] = fills[missing_name].get_default(call_default_factory=True)
+        return values
+
+    return prepare, schema
+
+
+def _described(
+    name: str, parameters: Sequence[inspect.Parameter], *, is_open: bool
+) -> tuple[TypeAdapter[Any], dict[str, Json]]:
+    # A typed dict, not a model: a parameter may be called `schema` or `_x`, and one that is not
+    # given stays out, so the function's own default applies.
+    fields = {one.name: _annotation(one) for one in parameters}
+    # Any: mypy wants literal names here, and these are known at run time only.
+    make: Any = TypedDict
+    shape = make(name, fields)
+    shape.__pydantic_config__ = ConfigDict(extra="allow" if is_open else "forbid")
+    try:
+        adapter = TypeAdapter(shape)
+        schema = adapter.json_schema(schema_generator=_Schema)
+    except (PydanticUserError, PydanticUndefinedAnnotation) as error:
+        culprit = next((one for one in parameters if not _has_schema(one)), None)
+        if culprit is None:
+            raise UsageError(f"{name!r} cannot be a tool: {_first_line(str(error))}") from error
+        why = f"{getattr(culprit.annotation, '__name__', culprit.annotation)} is not a type that arguments can have"
+        raise _undescribable(name, culprit.name, why) from error
+    schema.pop("title", None)
+    schema.setdefault("properties", {})
+    return adapter, schema
+
+
+def _annotation(parameter: inspect.Parameter) -> Any:
+    annotation = parameter.annotation
+    if isinstance(parameter.default, FieldInfo):
+        annotation = typing.Annotated[annotation, parameter.default]
+    return annotation if _is_needed(parameter) else NotRequired[annotation]
+
+
+def _is_needed(parameter: inspect.Parameter) -> bool:
+    default = parameter.default
+    return default is parameter.empty or (isinstance(default, FieldInfo) and default.is_required())
+
+
+def _has_schema(parameter: inspect.Parameter) -> bool:
+    try:
+        TypeAdapter(parameter.annotation).json_schema(schema_generator=_Schema)
+    except (PydanticUserError, PydanticUndefinedAnnotation):
+        return False
+    return True
+
+
+def _add_words(described: dict[str, Json], parameter: inspect.Parameter, words: _Words) -> None:
+    if parameter.name in words.parameters:
+        described.setdefault("description", words.parameters[parameter.name])
+    if not _is_needed(parameter) and not isinstance(parameter.default, FieldInfo):
+        # Without it the schema still says that the argument may be left out.
+        with contextlib.suppress(ToolError):
+            described["default"] = to_value(parameter.default)
+
+
+def _output_schema(annotation: Any, words: _Words) -> dict[str, Json] | None:
+    if annotation is Any or annotation is object:
+        return None
+    try:
+        schema = TypeAdapter(annotation).json_schema(mode="serialization", schema_generator=_Schema)
+    except (PydanticUserError, PydanticUndefinedAnnotation):
+        return None  # a DataFrame, for instance: it works, but says nothing of its columns
+    if words.returns:
+        schema.setdefault("description", words.returns)
+    return schema
+
+
+# --- words -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """What a docstring says."""
+
+    description: str = ""
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    returns: str = ""
+
+    @classmethod
+    def of(cls, fn: Function) -> _Words:
+        """Read a Google, NumPy or Sphinx docstring; of any other, all is description."""
+        text = inspect.getdoc(fn if inspect.isroutine(fn) else _origin(fn)) or ""
+        if "\n" not in text:
+            return cls(description=text)
+        # Imported here: most tools of a quick start have one line, and this takes 25 ms.
+        import docstring_parser
+
+        try:
+            parsed = docstring_parser.parse(text)
+        except docstring_parser.ParseError:
+            return cls(description=text)
+        return cls(
+            description=(parsed.description or "").strip(),
+            parameters={one.arg_name: one.description for one in parsed.params if one.description},
+            returns=(parsed.returns.description or "") if parsed.returns else "",
+        )
+
+
+# --- what is wrong with arguments ------------------------------------------------------------
+
+_SHOULD_BE: Final = re.compile(r"Input should be (?:a valid (?P<noun>[^,]+).*|(?P<rest>.+))", re.DOTALL)
+_NOUNS: Final = {
+    "boolean": "true or false",
+    "dictionary": "an object",
+    "integer": "an integer",
+    "tuple": "a list",
+    "set": "a list",
+}
+
+
+def _explained(
+    name: str, error: ValidationError, arguments: Mapping[str, Value], known: Sequence[str]
+) -> ToolArgumentsInvalid:
+    errors = error.errors(include_url=False, include_context=False)
+    return bad_argument(name, _explain(errors[0], arguments, known), len(errors) - 1)
+
+
+def _explain(error: ErrorDetails, arguments: Mapping[str, Value], known: Sequence[str]) -> str:
+    path = _real_path(error["loc"], arguments)
+    if error["type"] == "missing":
+        return missing([*path, error["loc"][-1]])
+    if error["type"] == "extra_forbidden":
+        return unknown(path, known)
+    if found := _SHOULD_BE.fullmatch(error["msg"]):
+        return wrong(path, f"must be {found['rest'] or _noun(found['noun'])}", error["input"])
+    text = error["msg"].removeprefix("Value error, ")
+    return f"{show_path(path)}: {text[:1].lower()}{text[1:]}, got {shown(error['input'])}"
+
+
+def _noun(noun: str) -> str:
+    plain = noun.partition(" or instance of")[0]
+    return _NOUNS.get(plain) or f"a {plain}"
+
+
+def _real_path(loc: tuple[int | str, ...], arguments: Mapping[str, Value]) -> list[int | str]:
+    """The steps that exist in the data; pydantic adds some of its own, for instance for a union."""
+    path: list[int | str] = []
+    here: Any = arguments
+    for step in loc:
+        try:
+            here = here[step]
+        except (LookupError, TypeError):
+            continue
+        path.append(step)
+    return path
+
+
+# --- the call --------------------------------------------------------------------------------
+
+
+def _call(fn: Function, signature: inspect.Signature) -> Callable[[Mapping[str, Any]], Awaitable[Any]]:
+    first = [one for one in signature.parameters.values() if one.kind is one.POSITIONAL_ONLY]
+    if first:
+        fn = _by_name(fn, first)
+    if inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(type(fn).__call__):
+        return lambda arguments: fn(**arguments)  # its coroutine, with none of ours around it
+
+    async def call(arguments: Mapping[str, Any]) -> Any:
+        context = contextvars.copy_context()
+        run = functools.partial(context.run, _run, fn, arguments)
+        result = await asyncio.get_running_loop().run_in_executor(_threads, run)
+        return await result if inspect.isawaitable(result) else result
+
+    return call
+
+
+def _run(fn: Function, arguments: Mapping[str, Any]) -> Any:
+    try:
+        return fn(**arguments)
+    except StopIteration as error:
+        # A future cannot hold it: the call would never end.
+        raise RuntimeError("StopIteration") from error
+
+
+def _by_name(fn: Function, first: Sequence[inspect.Parameter]) -> Function:
+    """`fn` with its positional-only parameters given by name."""
+
+    def call(**arguments: Any) -> Any:
+        return fn(*(arguments.pop(one.name, one.default) for one in first), **arguments)
+
+    if inspect.iscoroutinefunction(fn):
+
+        async def call_async(**arguments: Any) -> Any:
+            return await call(**arguments)
+
+        return call_async
+    return call

@@ -1,0 +1,126 @@
+"""Tools by name. Knows which tools there are, not how a call goes; never changes once made."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from functools import cached_property
+from itertools import islice
+
+from toolfold.errors import UsageError
+from toolfold.models import ToolSpec
+from toolfold.tools.names import NEEDED, python_name, settled, spared
+from toolfold.tools.tool import Tool
+
+
+class Catalog:
+    """Tools by name and by identifier, in the order given.
+
+    Identifiers that collide are settled here (see `names`), so a tool's spec as this catalog
+    holds it may differ from the one that was put in.
+
+    Raises:
+        UsageError: two tools have one name.
+    """
+
+    def __init__(self, tools: Iterable[Tool] = ()) -> None:
+        self._given: dict[str, Tool] = {}
+        self._tools: dict[str, Tool] = {}
+        """As given, with settled identifiers."""
+        self._groups: dict[str, tuple[str, ...]] = {}
+        """Names by the identifier that each would have alone."""
+        self._names: dict[str, str] = {}
+        """Name by identifier."""
+        self._aliased: dict[str, tuple[str, ...]] = {}
+        """Names by alias."""
+        self._add(tools)
+
+    def __iter__(self) -> Iterator[Tool]:
+        return iter(self._tools.values())
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._tools
+
+    @cached_property
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """What programs may know, in the order given."""
+        return tuple(tool.spec for tool in self)
+
+    def get(self, name: str) -> Tool | None:
+        """The tool with exactly this name."""
+        return self._tools.get(name)
+
+    def find(self, text: str) -> Tool | None:
+        """The tool that a person or model means: by name, else by identifier or alias."""
+        return self._tools.get(text) or self.by_python_name(text)
+
+    def by_python_name(self, identifier: str) -> Tool | None:
+        """The tool that a program calls by this identifier or alias."""
+        name = self._names.get(identifier)
+        if name is None and self._is_clear(identifier):
+            name = self._aliased[identifier][0]
+        return None if name is None else self._tools[name]
+
+    def nearest(self, text: str) -> str | None:
+        """The name most like a misspelt one, if any is."""
+        # Comparing is slow, and a name of quite another length is no misspelling.
+        near = {known for known in (*self._tools, *self._names) if abs(len(known) - len(text)) <= 3}
+        close = difflib.get_close_matches(text, sorted(near), n=1)
+        return close[0] if close else None
+
+    def with_tools(self, extra: Iterable[Tool]) -> Catalog:
+        """A catalog with these as well; costs little even if this one is large."""
+        wider = Catalog()
+        wider._given = self._given.copy()
+        wider._tools = self._tools.copy()
+        wider._groups = self._groups.copy()
+        wider._names = self._names.copy()
+        wider._aliased = self._aliased.copy()
+        wider._add(extra)
+        return wider
+
+    def _add(self, tools: Iterable[Tool]) -> None:
+        bases = {base for base, names in self._groups.items() if len(names) > 1}
+        aliases: set[str] = set()
+        for tool in tools:
+            spec = tool.spec
+            if spec.name in self._given:
+                first = self._given[spec.name].spec.source
+                raise UsageError(f"two tools are named {spec.name!r}: one from {first}, one from {spec.source}")
+            self._given[spec.name] = tool
+            base = spared(spec.python_name or python_name(spec.name))
+            self._groups[base] = (*self._groups.get(base, ()), spec.name)
+            for alias in spec.aliases:
+                self._aliased[alias] = (*self._aliased.get(alias, ()), spec.name)
+            bases.add(base)
+            aliases.update(spec.aliases)
+        self._settle(bases, aliases)
+
+    def _settle(self, bases: set[str], aliases: set[str]) -> None:
+        """Give the names of these groups, and the owners of these aliases, their final spec."""
+        identifiers = {name: identifier for base in bases for name, identifier in settled(base, self._groups).items()}
+        for name in identifiers.keys() & self._tools.keys():
+            del self._names[self._tools[name].spec.python_name]
+        self._names.update({identifier: name for name, identifier in identifiers.items()})
+        aliases = aliases | (self._aliased.keys() & identifiers.values())
+        changed = [*identifiers, *(name for alias in aliases for name in self._aliased[alias])]
+        # A tool new here takes its place in the order given, not the order of the sets above.
+        for name in [*(name for name in changed if name in self._tools), *islice(self._given, len(self._tools), None)]:
+            given = self._given[name]
+            identifier = identifiers.get(name) or self._tools[name].spec.python_name
+            kept = tuple(alias for alias in given.spec.aliases if self._is_clear(alias))
+            self._tools[name] = _renamed(given, identifier, kept)
+
+    def _is_clear(self, alias: str) -> bool:
+        """Whether an alias means one tool only and hides no identifier."""
+        return len(self._aliased.get(alias, ())) == 1 and alias not in self._names and alias not in NEEDED
+
+
+def _renamed(tool: Tool, identifier: str, aliases: tuple[str, ...]) -> Tool:
+    if (identifier, aliases) == (tool.spec.python_name, tool.spec.aliases):
+        return tool
+    return replace(tool, spec=replace(tool.spec, python_name=identifier, aliases=aliases))

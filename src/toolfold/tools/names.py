@@ -1,0 +1,73 @@
+"""Tool names as Python identifiers. One table for every source; both directions stay unique.
+
+`python_name` is the rule that LibreChat's clients apply too, so their programs find their tools:
+`-` and white space become `_`, other signs are dropped, `_` goes before a leading digit and
+`_tool` after a keyword. On top of it, within one catalog (`unique_names`):
+
+* A name that nearly every program needs (`print`, `len`, `tools`, `asyncio`, ...) gets `_tool` too:
+  a program whose `print` calls a tool can say nothing.
+* Where several tools come to one identifier, the tool that is spelt exactly so keeps it and each
+  other gets a suffix made from its own name: `a-b` beside `a_b` is `a_b_` and six hex digits.
+  If none is spelt so, all get one. The order of the tools does not matter, and an identifier
+  never moves from one inexactly spelt tool to another.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import keyword
+import re
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
+
+NEEDED: Final = frozenset({
+    "ToolError", "abs", "all", "any", "asyncio", "bool", "bytes", "dict", "enumerate", "float", "getattr", "int",
+    "isinstance", "json", "len", "list", "max", "min", "next", "print", "range", "repr", "reversed", "round", "set",
+    "sorted", "str", "sum", "tools", "tuple", "type", "zip",
+})  # fmt: skip
+"""Identifiers that no tool may take from a program."""
+
+_SPACE: Final = re.compile(r"[-\s]")
+_OTHER: Final = re.compile(r"[^A-Za-z0-9_]")
+_SUFFIX_DIGITS: Final = 6
+
+
+def python_name(name: str) -> str:
+    """The identifier of a tool that is alone with it; `tool_<hash>` if no sign of the name is left."""
+    text = _OTHER.sub("", _SPACE.sub("_", name))
+    if not text:
+        return f"tool_{_digits(name, _SUFFIX_DIGITS)}"
+    if text[0].isdigit():
+        text = f"_{text}"
+    return f"{text}_tool" if keyword.iskeyword(text) else text
+
+
+def unique_names(names: Iterable[str]) -> dict[str, str]:
+    """Each name's identifier, no two alike, whatever the order of `names`."""
+    groups: dict[str, list[str]] = {}
+    for name in set(names):
+        groups.setdefault(spared(python_name(name)), []).append(name)
+    return {name: identifier for base in groups for name, identifier in settled(base, groups).items()}
+
+
+def spared(identifier: str) -> str:
+    """The identifier, out of the way of the names that programs need."""
+    return f"{identifier}_tool" if identifier in NEEDED else identifier
+
+
+def settled(base: str, groups: Mapping[str, Collection[str]]) -> dict[str, str]:
+    """The identifiers of all names that come to `base`; `groups` has every base that is in use."""
+    names = groups[base]
+    if len(names) == 1:
+        return dict.fromkeys(names, base)
+    for digits in range(_SUFFIX_DIGITS, 65, 2):
+        chosen = {name: base if name == base else f"{base}_{_digits(name, digits)}" for name in names}
+        taken = set(chosen.values())
+        if len(taken) == len(names) and not (taken - {base}) & groups.keys():
+            return chosen
+    raise AssertionError("two names with one SHA-256")
+
+
+def _digits(name: str, count: int) -> str:
+    # A name from outside may hold half a surrogate pair, which UTF-8 does not have.
+    return hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:count]

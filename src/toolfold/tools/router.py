@@ -1,0 +1,216 @@
+"""Call in, reply out: the only way from a caller to a tool.
+
+The path of a call is a chain of steps, outermost first:
+
+    find → may this caller → check the arguments → [the wrappers] → time out → call → shape
+
+The wrappers are where approval, budget, cache, breaker and retry go, in that order. A chain is
+built once per tool, at its first call; a step that has nothing to do for a tool is left out of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from toolfold.errors import ToolArgumentsInvalid, ToolError, ToolNotFound, ToolRefused, ToolTimedOut
+from toolfold.models import Call, Reply, ToolSpec, Value
+from toolfold.tools.catalog import Catalog
+from toolfold.tools.schema import argument_check
+from toolfold.tools.shape import is_plain, to_sized_value
+from toolfold.tools.tool import Tool
+
+Caller: TypeAlias = Literal["code", "direct"]
+
+MAX_ERROR_CHARACTERS: Final = 2_000
+
+
+@dataclass(slots=True)
+class Request:
+    """One call on its way to the tool."""
+
+    call: Call
+    caller: Caller
+    max_reply_bytes: int | None
+    # Any: once checked, these are what the tool takes: dates, models, ...
+    arguments: Any
+
+
+Handler: TypeAlias = Callable[[Request], Awaitable[Value]]
+"""The rest of the path: returns the reply's value or raises."""
+Wrapper: TypeAlias = Callable[[Tool, Handler], Handler]
+"""Puts a step before the rest of the path, for one tool; gives the rest itself if it has nothing to add."""
+
+
+class Router:
+    """Serves calls from one catalog; never raises for a tool."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        *,
+        default_timeout_seconds: float | None = None,
+        max_reply_bytes: int | None = None,
+        wrappers: Sequence[Wrapper] = (),
+    ) -> None:
+        self.catalog = catalog
+        self._default_timeout_seconds = default_timeout_seconds
+        self._max_reply_bytes = max_reply_bytes
+        self._steps: tuple[Wrapper, ...] = (_permitted, _checked, *wrappers, self._timed)
+        self._paths: dict[str, Handler] = {}
+
+    async def serve(self, call: Call, *, caller: Caller = "code", max_reply_bytes: int | None = None) -> Reply:
+        """The reply to one call, whatever the tool does; only a cancel of this very task comes through."""
+        path = self._paths.get(call.tool)
+        if path is None:
+            path = self._path(call.tool)
+        try:
+            value = await path(Request(call, caller, max_reply_bytes or self._max_reply_bytes, call.arguments))
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            return Reply(call_id=call.id, error=f"{call.tool!r} failed: it was cancelled")
+        # A tool that calls `sys.exit` must not end the host; so not only `Exception`.
+        except (Exception, SystemExit) as error:  # noqa: BLE001
+            return Reply(call_id=call.id, error=error_text(call.tool, error))
+        return Reply(call_id=call.id, value=value)
+
+    def _path(self, name: str) -> Handler:
+        tool = self.catalog.get(name)
+        if tool is None:
+            near = self.catalog.nearest(name)
+            return _failing(ToolNotFound(f"no tool {name!r}" + (f"; did you mean {near!r}?" if near else "")))
+        path = _calling(tool)
+        for step in reversed(self._steps):
+            path = step(tool, path)
+        self._paths[name] = path
+        return path
+
+    def _timed(self, tool: Tool, rest: Handler) -> Handler:
+        seconds = tool.spec.timeout_seconds
+        if seconds is None:
+            seconds = self._default_timeout_seconds
+        return rest if seconds is None else _timed(tool.spec.name, seconds, rest)
+
+
+def error_text(tool: str, error: BaseException) -> str:
+    """What a program reads after `ToolError: `; never a traceback, never a folder of this host."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    text = _message(error)
+    # Half a surrogate pair has no UTF-8 form and would break the wire.
+    text = text.encode("utf-8", "backslashreplace").decode()
+    if not isinstance(error, _SPEAKS_FOR_ITSELF):
+        text = f"{tool!r} failed: {text}"
+    if len(text) > MAX_ERROR_CHARACTERS:
+        text = f"{text[:MAX_ERROR_CHARACTERS]}… ({len(text) - MAX_ERROR_CHARACTERS} more characters)"
+    return text
+
+
+class _ReplyError(ToolError):
+    """The tool ran; what it returned cannot be sent."""
+
+
+_SPEAKS_FOR_ITSELF: Final = (ToolNotFound, ToolRefused, ToolArgumentsInvalid, ToolTimedOut, _ReplyError)
+
+
+def _message(error: BaseException) -> str:
+    if isinstance(error, KeyError) and len(error.args) == 1:
+        return f"no key {error.args[0]!r}"  # the text of a `KeyError` is the bare key
+    if isinstance(error, OSError) and error.strerror and error.filename is not None:
+        return f"{error.strerror}: {os.path.basename(os.fsdecode(error.filename))!r}"
+    try:
+        return str(error) or type(error).__name__
+    # The tool's own `__str__` may raise anything.
+    except Exception:  # noqa: BLE001
+        return type(error).__name__
+
+
+def _failing(error: ToolError) -> Handler:
+    async def fail(_: Request) -> Value:
+        raise error
+
+    return fail
+
+
+def _permitted(tool: Tool, rest: Handler) -> Handler:
+    allowed = tool.spec.allowed_callers
+    if allowed == "both":
+        return rest
+    rule = "may not be called from a program" if allowed == "direct" else "may be called from a program only"
+    text = f"{tool.spec.name!r} {rule}"
+
+    async def permit(request: Request) -> Value:
+        if request.caller != allowed:
+            raise ToolRefused(text)
+        return await rest(request)
+
+    return permit
+
+
+def _checked(tool: Tool, rest: Handler) -> Handler:
+    prepare = tool.prepare or argument_check(tool.spec)
+
+    async def check(request: Request) -> Value:
+        request.arguments = prepare(request.call.arguments)
+        return await rest(request)
+
+    return check
+
+
+def _timed(name: str, seconds: float, rest: Handler) -> Handler:
+    async def time(request: Request) -> Value:
+        try:
+            async with asyncio.timeout(seconds) as deadline:
+                return await rest(request)
+        except TimeoutError as error:
+            if deadline.expired():
+                raise ToolTimedOut(f"{name!r} timed out after {seconds:g} s") from error
+            raise  # the tool's own
+
+    return time
+
+
+def _calling(tool: Tool) -> Handler:
+    call, spec = tool.call, tool.spec
+
+    async def run(request: Request) -> Value:
+        return _shaped(spec, await call(request.arguments), request.max_reply_bytes)
+
+    return run
+
+
+def _shaped(spec: ToolSpec, returned: object, max_bytes: int | None) -> Value:
+    if type(returned) is str and spec.output_schema is None and returned[:1] in ("{", "["):
+        returned = _parsed(returned)
+    try:
+        value, size = to_sized_value(returned)
+    except ToolError as error:
+        raise _ReplyError(f"{spec.name!r} returned {error}") from error
+    if max_bytes is not None and size > max_bytes:
+        raise _ReplyError(f"{spec.name!r} returned {_size(size)}; the limit is {_size(max_bytes)}")
+    return value
+
+
+def _parsed(text: str) -> Value:
+    """JSON text as what it says; other text as it is."""
+    try:
+        value = msgspec.json.decode(text)
+    except (ValueError, RecursionError):
+        return text
+    return value if is_plain(value) else text
+
+
+def _size(size: int) -> str:
+    """Rounded up, so that a size just over a limit never reads like the limit."""
+    for unit, factor in (("MiB", 1024 * 1024), ("KiB", 1024)):
+        if size >= factor:
+            return f"{math.ceil(size * 10 / factor) / 10:g} {unit}"
+    return f"{size} bytes"

@@ -1,0 +1,284 @@
+"""The guest's half of the conversation: calls out, replies in.
+
+Rules:
+1. All calls made before the event loop sleeps leave in one frame; that frame is one pause.
+2. While nothing else in the guest can run, a call blocks in place: no future, no loop turn.
+3. Whoever waits reads for all. The event loop reads when it sleeps; a thread that waits for
+   its reply reads if nobody else does, and hands what it reads to those it is for.
+4. Whether a program with threads waits cannot be known, only guessed: it does after a quiet
+   while. A wrong guess costs the host a round trip, never a reply.
+5. The host is trusted, so replies are `marshal`; end of file means that the host is gone.
+"""
+
+import _thread
+import asyncio
+import gc
+import itertools
+import json.encoder
+import marshal
+import os
+import select
+import socket
+import threading
+from typing import Any
+
+from toolfold_guest.output import Outlet
+from toolfold_guest.values import encode, revive
+from toolfold_guest.wire import CALLS, ENDED, HEADER, PRINTED
+
+BUFFER_BYTES = 64 * 1024
+SEND_AT_BYTES = 4 * 1024 * 1024
+QUIET_MILLISECONDS = 50
+_quote = json.encoder.encode_basestring
+_threads = _thread._count  # how many threads besides the first
+_BLOCKED = object()
+
+_buffer = memoryview(bytearray(BUFFER_BYTES))
+
+
+class ToolError(Exception):
+    """A tool call failed; the text says which and why."""
+
+    __module__ = "__main__"
+
+
+class Channel:
+    """One socket to the host, shared by the event loop, blocking calls and threads."""
+
+    def __init__(self, sock: socket.socket, loop: Any, stdout: Outlet, stderr: Outlet, streams: tuple[Any, Any]) -> None:
+        self.loop = loop
+        self.report_waiting = False
+        self.max_argument_bytes = 0
+        self.seen = 0
+        """Replies taken so far: tells the host whether a `waiting` is stale."""
+        self._stdout, self._stderr = stdout, stderr
+        self._flush_stdout, self._flush_stderr = streams[0].flush, streams[1].flush
+        stdout.full = stderr.full = self.send_printed
+        self._sock, self._recv_into, self._send = sock, sock.recv_into, sock.send
+        self._rest = b""
+        self._ids = itertools.count(1)
+        self._main_thread = threading.get_ident()
+        self._pending: dict[int, Any] = {}
+        self._unsent: list[str] = []
+        self._unsent_bytes = 0
+        self._reply_poll = select.poll()
+        self._reply_poll.register(sock, select.POLLIN)
+        self._told_waiting = -1
+        self._is_listening = False
+        self._sending = threading.Lock()
+        self._turn = threading.Condition(threading.Lock())
+        self._is_reading = False
+        self._arrived: dict[int, Any] = {}
+
+    # calls
+
+    async def call(self, index: int, name: str, arguments: dict[str, Any]) -> Any:
+        """An awaited call: blocks in place if nothing else could run, else waits as a future."""
+        loop = self.loop
+        if asyncio.get_running_loop() is not loop:
+            return await asyncio.to_thread(self.call_blocking, index, name, arguments)
+        if not self._pending and not loop._ready and not loop._scheduled and not _threads():
+            return self.call_blocking(index, name, arguments)
+        text = self._encode(name, arguments)
+        if not self._is_listening:
+            self._is_listening = True
+            loop.add_reader(self._sock, self._readable)
+        future = loop.create_future()
+        if _threads():
+            with self._turn:
+                self._queue(index, text, future)
+        else:
+            self._queue(index, text, future)
+        return await future
+
+    def call_blocking(self, index: int, name: str, arguments: dict[str, Any]) -> Any:
+        """A synchronous call, from the program's main thread or any other."""
+        text = self._encode(name, arguments)
+        if _threads():
+            return self._call_among_threads(index, text)
+        call_id = next(self._ids)
+        self._unsent.append(f"[{call_id},{index},{text}]")
+        self.send_calls(waits=True)
+        while True:
+            reply = self.receive()
+            self.seen += 1
+            if reply[1] == call_id:
+                if self._rest:
+                    self._settle_rest()
+                return _open(reply)
+            self._settle(reply)
+
+    def _call_among_threads(self, index: int, text: str) -> Any:
+        with self._turn:
+            call_id = self._queue(index, text, _BLOCKED)
+            self.send_calls(waits=False)
+            while call_id not in self._arrived:
+                if self._is_reading:
+                    self._turn.wait()
+                    continue
+                self._is_reading = True
+                self._turn.release()
+                try:
+                    if self.report_waiting and not self._rest and not self._reply_poll.poll(QUIET_MILLISECONDS):
+                        self.send_calls(waits=True)
+                    reply = self.receive()
+                finally:
+                    self._turn.acquire()
+                    self._is_reading = False
+                self.seen += 1
+                self._settle(reply)
+                if self._rest:
+                    self._settle_rest()
+                self._turn.notify_all()
+            return _open(self._arrived.pop(call_id))
+
+    def _queue(self, index: int, text: str, waiter: object) -> int:
+        # With threads about, only under `_turn`: ids must leave in the order in which they were given.
+        call_id = next(self._ids)
+        self._pending[call_id] = waiter
+        self._unsent.append(f"[{call_id},{index},{text}]")
+        self._unsent_bytes += len(text)
+        if self._unsent_bytes > SEND_AT_BYTES:
+            self.send_calls(waits=False)
+        return call_id
+
+    def _encode(self, name: str, arguments: dict[str, Any]) -> str:
+        text = encode(arguments, f"{name} argument ")
+        if len(text) > self.max_argument_bytes:
+            raise ValueError(f"the arguments of {name!r} take {len(text)} bytes; the limit is {self.max_argument_bytes}")
+        return text
+
+    # replies
+
+    def _readable(self) -> None:
+        with self._turn:
+            if self._is_reading:
+                return
+            self.seen += 1
+            self._settle(self.receive())
+            if self._rest:
+                self._settle_rest()
+            self._turn.notify_all()
+
+    def _settle_rest(self) -> None:
+        """Replies that came along in the same read; the socket will not say that they are here."""
+        while len(self._rest) >= HEADER.size and len(self._rest) >= HEADER.size + HEADER.unpack_from(self._rest)[0]:
+            self.seen += 1
+            self._settle(self.receive())
+
+    def _settle(self, reply: Any) -> None:
+        waiter = self._pending.pop(reply[1], None)
+        if waiter is _BLOCKED:
+            self._arrived[reply[1]] = reply
+        elif waiter is not None:
+            if threading.get_ident() == self._main_thread:
+                _resolve(waiter, reply)
+            else:
+                self.loop.call_soon_threadsafe(_resolve, waiter, reply)
+
+    def receive(self) -> Any:
+        """The next message. One fixed buffer: a fresh one per reply costs twice the call."""
+        rest = self._rest
+        if not rest:
+            size = self._recv_into(_buffer)
+            if size >= 4:
+                end = HEADER.unpack_from(_buffer)[0] + 4
+                if size == end:
+                    return marshal.loads(_buffer[4:end])
+                if size > end:
+                    self._rest = bytes(_buffer[end:size])
+                    return marshal.loads(_buffer[4:end])
+            elif size == 0:
+                os._exit(0)
+            rest = bytes(_buffer[:size])
+        while True:
+            size = len(rest)
+            if size >= 4:
+                end = HEADER.unpack_from(rest)[0] + 4
+                if size >= end:
+                    self._rest = rest[end:]
+                    return marshal.loads(memoryview(rest)[4:end])
+                if end > BUFFER_BYTES:
+                    self._rest = b""
+                    return self._receive_large(rest, end)
+            more = self._recv_into(_buffer)
+            if not more:
+                os._exit(0)
+            rest += _buffer[:more]
+
+    def _receive_large(self, start: bytes, end: int) -> Any:
+        whole = bytearray(end)
+        size = len(start)
+        whole[:size] = start
+        view = memoryview(whole)
+        while size < end:
+            more = self._recv_into(view[size:])
+            if not more:
+                os._exit(0)
+            size += more
+        # A collection in the middle finds only live objects, at a third of the decoding time.
+        gc.disable()
+        try:
+            return marshal.loads(view[4:])
+        finally:
+            gc.enable()
+
+    # what leaves
+
+    def before_sleep(self) -> bool:
+        """The event loop is about to wait: send what has gathered; true if a quiet while would mean a pause."""
+        if _threads():
+            if self._unsent:
+                with self._turn:
+                    self.send_calls(waits=False)
+            return self.report_waiting and bool(self._pending) and self._told_waiting != self.seen
+        if self._unsent or (self.report_waiting and self._pending and self._told_waiting != self.seen):
+            self.send_calls(waits=True)
+        return False
+
+    def send_calls(self, *, waits: bool) -> None:
+        unsent, self._unsent, self._unsent_bytes = self._unsent, [], 0
+        seen = -1
+        if waits and self.report_waiting:
+            seen = self._told_waiting = self.seen
+        self._emit(f"[{CALLS},{self._take_output()},[{','.join(unsent)}],{seen}]")
+
+    def send_printed(self) -> None:
+        stdout, stderr = self._stdout.take(), self._stderr.take()
+        if stdout or stderr:
+            self._emit(f"[{PRINTED},{_quote(stdout)},{_quote(stderr)}]")
+
+    def send_end(self, status: str, value_text: str, error: str) -> None:
+        output = self._take_output()
+        cut = f"[{self._stdout.cut_bytes},{self._stderr.cut_bytes}]"
+        self._emit(f"[{ENDED},{output},{_quote(status)},{value_text},{_quote(error)},{cut}]")
+
+    def _take_output(self) -> str:
+        self._flush_stdout()
+        self._flush_stderr()
+        return f"{_quote(self._stdout.take())},{_quote(self._stderr.take())}"
+
+    def _emit(self, text: str) -> None:
+        data = text.encode()
+        frame = HEADER.pack(len(data)) + data
+        with self._sending:
+            sent = self._send(frame)
+            if sent != len(frame):
+                self._sock.sendall(memoryview(frame)[sent:])
+
+
+def _open(reply: Any) -> Any:
+    """A reply's value, or its error raised."""
+    _, _, is_ok, value, has_media = reply
+    if is_ok:
+        return revive(value) if has_media else value
+    raise ToolError(value)
+
+
+def _resolve(future: Any, reply: Any) -> None:
+    if future.done():
+        return  # the program gave up waiting
+    try:
+        future.set_result(_open(reply))
+    except ToolError as error:
+        future.set_exception(error)

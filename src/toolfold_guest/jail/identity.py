@@ -1,0 +1,52 @@
+"""Who the jail's processes are: a user that is nobody outside, alone in a user namespace."""
+
+import os
+from typing import Final
+
+from toolfold_guest.jail import kernel
+
+PROC_FD: Final = 4
+"""The host's /proc, opened before the pivot. Guests close it before they are anything."""
+
+# Unlikely to be anyone; the last one is nobody.
+_USERS: Final = (1_979_711_323, 64_323, 65_534)
+
+
+def open_proc() -> None:
+    """Put the host's /proc at `PROC_FD`, while it is still visible."""
+    try:
+        fd = os.open("/proc", os.O_PATH | os.O_DIRECTORY)
+        os.stat("self/uid_map", dir_fd=fd)
+    except OSError:
+        raise kernel.JailError("/proc is not there; mount it") from None
+    if fd != PROC_FD:
+        os.dup2(fd, PROC_FD)
+        os.close(fd)
+    os.set_inheritable(PROC_FD, True)
+
+
+def map_ids(user: int, group: int, *, inside: int) -> None:
+    """Give the new user namespace of this process its one user and group."""
+    for name, text in (
+        ("setgroups", b"deny"),
+        ("uid_map", b"%d %d 1" % (inside, user)),
+        ("gid_map", b"%d %d 1" % (inside, group)),
+    ):
+        fd = os.open(f"self/{name}", os.O_WRONLY, dir_fd=PROC_FD)
+        os.write(fd, text)
+        os.close(fd)
+
+
+def pick_user() -> int:
+    """An unprivileged user that is mapped here; the kernel lets nobody become another one."""
+    users, groups = _mapped("uid_map"), _mapped("gid_map")
+    for user in _USERS:
+        if any(user in span for span in users) and any(user in span for span in groups):
+            return user
+    raise kernel.JailError("no unprivileged user id is mapped here; run as an ordinary user")
+
+
+def _mapped(name: str) -> list[range]:
+    with open(os.open(f"self/{name}", os.O_RDONLY, dir_fd=PROC_FD), encoding="ascii") as file:
+        rows = [[int(word) for word in line.split()] for line in file]
+    return [range(first, first + count) for first, _, count in rows]

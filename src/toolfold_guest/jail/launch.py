@@ -1,0 +1,200 @@
+"""First stage, run by path and with nothing inherited: builds the jail and starts the zygote inside it.
+
+Rules:
+1. It stays as the zygote's parent, so that the host sees the end of all by waiting for one process.
+2. Root makes the tree with root's eyes, becomes an unprivileged user, and only then opens the
+   namespaces, as that user would. Anyone else opens them first.
+3. A layer that cannot be had ends it with one line to the host. Nothing falls back in silence.
+"""
+
+import json
+import os
+import resource
+import socket
+import sys
+from typing import Any, Final, NoReturn
+
+if __name__ == "__main__":  # run by path with -I: the package is not importable yet
+    sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+
+from toolfold_guest.jail import identity, kernel, landlock, tree
+from toolfold_guest.jail.folders import remove_tree
+
+CONTROL_FD: Final = 3
+MAX_MESSAGE_BYTES: Final = 1 << 20
+_STACK_BYTES: Final = 8 * 1024 * 1024
+_NAMESPACES: Final = {
+    "mount": kernel.NEWNS,
+    "pid": kernel.NEWPID,
+    "net": kernel.NEWNET,
+    "ipc": kernel.NEWIPC,
+    "uts": kernel.NEWUTS,
+    "cgroup": kernel.NEWCGROUP,
+}
+_USER_NAMESPACE_ADVICE: Final = (
+    "allow them for this user (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone, "
+    "kernel.apparmor_restrict_unprivileged_userns; in a container its seccomp profile), or ask for isolation 'landlock'"
+)
+
+
+def main(fd: int) -> NoReturn:
+    """Build what the first message on `fd` asks for, start the zygote, wait for its end."""
+    if fd != CONTROL_FD:
+        os.dup2(fd, CONTROL_FD)
+    control = socket.socket(fileno=CONTROL_FD)
+    folder = ""
+    try:
+        kernel.close_from(CONTROL_FD + 1)
+        order: dict[str, Any] = json.loads(control.recv(MAX_MESSAGE_BYTES))
+        folder = order["folder"]
+        identity.open_proc()
+        _set_limits()
+        notes = _enter(order)
+        control.send(json.dumps({"notes": notes}).encode())
+        zygote = _start(order)
+    except (kernel.JailError, OSError) as error:
+        # `strerror`, because an OSError's own text has the path in it.
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        _leave(control, reason or "the jail could not be built", folder)
+    control.close()
+    os.close(identity.PROC_FD)
+    _wait(zygote, folder)
+
+
+def _leave(control: socket.socket, reason: str, folder: str) -> NoReturn:
+    try:
+        control.send(json.dumps({"failed": reason}).encode())
+    except OSError:
+        pass  # the host is gone; so are we
+    if folder:
+        remove_tree(folder)
+    os._exit(1)
+
+
+def _set_limits() -> None:
+    """What the zygote itself needs; guests set their own, lower ones."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for limit, wanted in (
+        (resource.RLIMIT_NPROC, resource.RLIM_INFINITY),
+        (resource.RLIMIT_NOFILE, 65_536),
+        (resource.RLIMIT_STACK, _STACK_BYTES),  # the C library takes the size of a thread's stack from it, once
+    ):
+        hard = resource.getrlimit(limit)[1]
+        soft = hard if wanted == resource.RLIM_INFINITY else wanted
+        if hard != resource.RLIM_INFINITY:
+            soft = min(soft, hard)
+        resource.setrlimit(limit, (soft, hard))
+
+
+def _enter(order: dict[str, Any]) -> list[str]:
+    layers = set(order["layers"])
+    notes: list[str] = []
+    is_built = False
+    if kernel.MACHINE is None and layers & {"mount", "landlock", "seccomp"}:
+        raise kernel.JailError(f"no system-call table for {os.uname().machine!r} processors; use another engine")
+    if "landlock" in layers:
+        landlock.version()
+    if os.geteuid() == 0 and "mount" in layers and _own_mounts():
+        tree.build(order["binds"], order["hidden"], order["links"])
+        is_built = True
+        kernel.drop_user(identity.pick_user())
+    elif os.geteuid() == 0 and "caps" in layers:
+        notes += _drop_user_in_place(order)
+    if "user" in layers:
+        _open_user_namespace()
+    for name, flag in _NAMESPACES.items():
+        if name in layers:
+            _open_namespace(name, flag)
+    if "mount" in layers and not is_built:
+        tree.build(order["binds"], order["hidden"], order["links"])
+    if "uts" in layers:
+        socket.sethostname("sandbox")
+    _check_readable(order)
+    return notes
+
+
+def _own_mounts() -> bool:
+    try:
+        kernel.unshare(kernel.NEWNS)
+    except OSError:
+        return False  # root without the rights of root, as in a container: go the ordinary user's way
+    return True
+
+
+def _drop_user_in_place(order: dict[str, Any]) -> list[str]:
+    """Without a tree of our own another user must be able to read the interpreter where it lies."""
+    user = identity.pick_user()
+    os.setresgid(-1, user, -1)
+    os.setresuid(-1, user, -1)
+    is_readable = all(os.access(path, os.R_OK, effective_ids=True) for path in order["readable"])
+    os.setresuid(-1, 0, -1)
+    os.setresgid(-1, 0, -1)
+    if not is_readable:
+        return ["the program runs as root without its rights, because another user cannot read this interpreter"]
+    if order["folder"]:
+        os.chown(order["folder"], user, user)
+    kernel.drop_user(user)
+    return []
+
+
+def _open_user_namespace() -> None:
+    user, group = os.getuid(), os.getgid()
+    try:
+        kernel.unshare(kernel.NEWUSER)
+        identity.map_ids(user, group, inside=0)
+    except OSError as error:
+        reason = error.strerror
+        raise kernel.JailError(f"user namespaces are refused ({reason}); {_USER_NAMESPACE_ADVICE}") from None
+
+
+def _open_namespace(name: str, flag: int) -> None:
+    try:
+        kernel.unshare(flag)
+    except OSError as error:
+        raise kernel.JailError(
+            f"a {name} namespace is refused ({error.strerror}); {_USER_NAMESPACE_ADVICE}"
+        ) from None
+
+
+def _check_readable(order: dict[str, Any]) -> None:
+    needed = [order["arguments"][0], *order["sys_path"]]
+    if not all(os.access(path, os.R_OK, effective_ids=True) for path in needed):
+        raise kernel.JailError(
+            "an unprivileged user cannot read this Python installation; chmod -R go+rX its folders"
+        )
+
+
+def _start(order: dict[str, Any]) -> int:
+    kernel.adopt_orphans()
+    process = os.fork()
+    if process:
+        return process
+    try:
+        kernel.die_with_parent()
+        null = os.open("/dev/null", os.O_RDWR)
+        for fd in range(3):
+            os.dup2(null, fd)
+        os.set_inheritable(CONTROL_FD, True)
+        os.chdir("/")
+        os.execve(order["arguments"][0], order["arguments"], order["environment"])
+    finally:
+        os._exit(127)
+
+
+def _wait(zygote: int, folder: str) -> NoReturn:
+    """Until the zygote and every orphan of it are gone."""
+    status = 0
+    while True:
+        try:
+            process, ended = os.wait()
+        except ChildProcessError:
+            break
+        if process == zygote:
+            status = os.waitstatus_to_exitcode(ended)
+    if folder:
+        remove_tree(folder)
+    os._exit(status if status >= 0 else 128 - status)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,126 @@
+"""From a fresh fork to a locked guest: the order of steps, and nothing that can be done before the fork."""
+
+import os
+import resource
+import struct
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from toolfold_guest.jail import identity, kernel, landlock, seccomp, tree
+
+USER_INSIDE: Final = 1000
+DATA_FD: Final = identity.PROC_FD
+"""The guest's open data folder, until it has been handed to the host; takes the place of /proc."""
+
+_STACK_BYTES: Final = 8 * 1024 * 1024
+_SIGNALS_PENDING: Final = 128
+# Stands for the guest's process id in a filter made before the id is known.
+_ANY_PROCESS: Final = 0x7E571D01
+
+
+class Lockdown:
+    """What the zygote can prepare for all its guests; a guest calls `separate`, then `seal`."""
+
+    def __init__(self, layers: Sequence[str], readable: Sequence[str], files: Sequence[str]) -> None:
+        self._layers = frozenset(layers)
+        self.has_tree = "mount" in self._layers
+        self._has_own_ids = "pid" in self._layers
+        self._namespaces = 0
+        for layer, flag in (("user", kernel.NEWUSER), ("mount", kernel.NEWNS), ("ipc", kernel.NEWIPC)):
+            self._namespaces |= flag if layer in self._layers else 0
+        self._folders = self._files = self._devices = []
+        if "landlock" in self._layers:
+            self._landlock = landlock.version()
+            # Opened now: a guest then adds rules without one path lookup.
+            self._folders = [_open(path) for path in readable]
+            self._files = [_open(path) for path in files]
+            self._devices = [_open(f"/dev/{name}") for name in tree.DEVICES if os.path.exists(f"/dev/{name}")]
+        if "seccomp" in self._layers:
+            assert kernel.MACHINE is not None
+            process = 1 if self._has_own_ids else _ANY_PROCESS
+            self._filter = seccomp.compile_filter(kernel.MACHINE, process, attributes=self.has_tree)
+        self.first_free_fd = max([DATA_FD, *self._folders, *self._files, *self._devices]) + 1
+        self._user, self._group = os.getuid(), os.getgid()
+
+    def separate(self, limits: Mapping[str, Any], folder: str) -> None:
+        """Own namespaces and folders; afterwards 1 and 2 are a file and `DATA_FD` is the data folder."""
+        if self._namespaces:
+            kernel.unshare(self._namespaces)
+            if self._namespaces & kernel.NEWUSER:
+                identity.map_ids(self._user, self._group, inside=USER_INSIDE)
+        temp = folder
+        if self.has_tree:
+            temp, folder = tree.TEMP, tree.DATA
+            tree.mount_temp(temp, size_bytes=limits["temp_bytes"], files=limits["data_files"])
+            tree.mount_temp(folder, size_bytes=limits["data_bytes"], files=limits["data_files"])
+        else:
+            _use_temp(folder)
+        os.chdir(folder)
+        output = os.open(f"{temp}/.output", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        os.unlink(f"{temp}/.output")
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        os.close(output)
+        data = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        os.dup2(data, DATA_FD)
+        os.close(data)
+
+    def seal(self, limits: Mapping[str, Any], vm_bytes: int, folder: str) -> None:
+        """Give up every right that a program must not have. There is no way back."""
+        if "rlimits" in self._layers:
+            _limit(limits, vm_bytes, threads="user" in self._layers)
+        kernel.no_new_privileges()
+        if "caps" in self._layers:
+            kernel.drop_capabilities()
+        if "landlock" in self._layers:
+            self._impose_landlock([tree.TEMP, tree.DATA] if self.has_tree else [folder])
+        kernel.close_from(DATA_FD + 1)
+        kernel.die_with_parent()
+        if "seccomp" in self._layers:
+            seccomp.load_filter(self._filter if self._has_own_ids else _for_process(self._filter, os.getpid()))
+
+    def _impose_landlock(self, writable: Sequence[str]) -> None:
+        rules = landlock.Ruleset(self._landlock)
+        rules.allow_read(self._folders)
+        rules.allow_read(self._files, files=True)
+        rules.allow_devices(self._devices)
+        for path in writable:
+            rules.allow_write(path)
+        rules.impose()
+
+
+def _open(path: str) -> int:
+    return os.open(path, os.O_PATH | os.O_CLOEXEC)
+
+
+def _use_temp(folder: str) -> None:
+    os.environ["HOME"] = os.environ["TMPDIR"] = folder
+    tempfile = sys.modules.get("tempfile")
+    if tempfile is not None:
+        tempfile.tempdir = None  # chosen again, from TMPDIR
+
+
+def _limit(limits: Mapping[str, Any], vm_bytes: int, *, threads: bool) -> None:
+    wanted = {
+        resource.RLIMIT_AS: vm_bytes + limits["memory_bytes"],
+        # The first process of a pid namespace ignores SIGXCPU; the hard limit is a SIGKILL.
+        resource.RLIMIT_CPU: limits["cpu_seconds"],
+        resource.RLIMIT_NOFILE: limits["open_files"],
+        resource.RLIMIT_FSIZE: max(limits["data_bytes"], limits["temp_bytes"]),
+        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_STACK: _STACK_BYTES,
+        resource.RLIMIT_MEMLOCK: 0,
+        resource.RLIMIT_MSGQUEUE: 0,
+        resource.RLIMIT_SIGPENDING: _SIGNALS_PENDING,
+    }
+    if threads:  # counted per user: only in a user namespace of its own is that the guest's alone
+        wanted[resource.RLIMIT_NPROC] = limits["threads"] + 1
+    for limit, value in wanted.items():
+        hard = resource.getrlimit(limit)[1]
+        value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(limit, (value, value))
+
+
+def _for_process(program: bytes, process_id: int) -> bytes:
+    return program.replace(struct.pack("=I", _ANY_PROCESS), struct.pack("=I", process_id))

@@ -1,0 +1,138 @@
+"""The system-call filter of a guest: an allow-list with default EPERM, as a BPF program.
+
+Only loads, comparisons and returns: the kernel can then see at load time which calls are always
+allowed, and does not run the filter for those at all. The list is a binary search over ranges.
+"""
+
+import ctypes
+import errno
+import struct
+from typing import Final, NamedTuple
+
+from toolfold_guest.jail import kernel
+from toolfold_guest.jail.syscalls import Machine
+
+_LOAD, _JUMP, _EQUAL, _AT_LEAST, _HAS_BITS, _RETURN = 0x20, 0x05, 0x15, 0x35, 0x45, 0x06
+_ALLOW: Final = 0x7FFF0000
+_KILL: Final = 0x80000000
+_ERRNO: Final = 0x00050000
+_NUMBER_OFFSET: Final = 0
+_ARCH_OFFSET: Final = 4
+_X32_BIT: Final = 0x40000000
+
+_CLONE_THREAD: Final = 0x00010000
+_CLONE_NAMESPACES: Final = 0x7E020080
+_AF_UNIX: Final = 1
+# isatty, bytes readable, non-blocking, close-on-exec on and off, window size
+_IOCTLS: Final = (0x5401, 0x541B, 0x5421, 0x5450, 0x5451, 0x5413)
+# what only reads the process's own state, and its names: of the thread, of a mapping
+_PRCTLS: Final = (2, 3, 15, 16, 21, 23, 27, 39, 0x53564D41)
+# signals on input and output, leases, directory notes, larger pipes (memory that nobody counts)
+_REFUSED_FCNTLS: Final = (8, 10, 15, 1024, 1026, 1031)
+
+
+class Instruction(NamedTuple):
+    """One BPF instruction."""
+
+    code: int
+    if_true: int
+    if_false: int
+    operand: int
+
+
+def compile_filter(machine: Machine, process_id: int, *, attributes: bool) -> bytes:
+    """The filter for a guest whose own id is `process_id`; `attributes` lets it change file modes and times."""
+    numbers = set(machine.allowed.values()) | (set(machine.attributes.values()) if attributes else set())
+    program = [
+        _load(_ARCH_OFFSET),
+        *_unless(_EQUAL, machine.audit_arch, _KILL),
+        _load(_NUMBER_OFFSET),
+    ]
+    if machine.has_x32:
+        program += [Instruction(_AT_LEAST, 0, 1, _X32_BIT), _return(_KILL)]
+    for name, rule in _rules(process_id).items():
+        program += [Instruction(_EQUAL, 0, len(rule), machine.checked[name]), *rule]
+    program += _search(_ranges(numbers))
+    return b"".join(struct.pack("=HBBI", *instruction) for instruction in program)
+
+
+def load_filter(program: bytes) -> None:
+    """Put the calling thread under the filter, for good."""
+    code = ctypes.create_string_buffer(program, len(program))
+    head = ctypes.create_string_buffer(struct.pack("@HP", len(program) // 8, ctypes.addressof(code)))
+    kernel.call("seccomp", 1, 0, head)
+
+
+def _rules(process_id: int) -> dict[str, list[Instruction]]:
+    refuse, allow = _return(_ERRNO | errno.EPERM), _return(_ALLOW)
+    to_self = [_argument(0), *_unless(_EQUAL, process_id, _ERRNO | errno.EPERM), allow]
+    return {
+        # Its flags lie in memory, which a filter cannot read; without it the C library uses `clone`.
+        "clone3": [_return(_ERRNO | errno.ENOSYS)],
+        "clone": [
+            _argument(0),
+            Instruction(_HAS_BITS, 0, 1, _CLONE_NAMESPACES),
+            refuse,
+            *_unless(_HAS_BITS, _CLONE_THREAD, _ERRNO | errno.EPERM),
+            allow,
+        ],
+        "ioctl": [_argument(1), *_one_of(_IOCTLS, then=_ALLOW, otherwise=_ERRNO | errno.ENOTTY)],
+        "prctl": [_argument(0), *_one_of(_PRCTLS, then=_ALLOW, otherwise=_ERRNO | errno.EPERM)],
+        "fcntl": [_argument(1), *_one_of(_REFUSED_FCNTLS, then=_ERRNO | errno.EPERM, otherwise=_ALLOW)],
+        "socketpair": [_argument(0), *_unless(_EQUAL, _AF_UNIX, _ERRNO | errno.EPERM), allow],
+        "kill": to_self,
+        "tgkill": to_self,
+        "tkill": to_self,
+        # Its own limits, and only to read them: no new value may be given.
+        "prlimit64": [
+            _argument(0),
+            Instruction(_EQUAL, 1, 0, 0),
+            *_unless(_EQUAL, process_id, _ERRNO | errno.EPERM),
+            _argument(2),
+            *_unless(_EQUAL, 0, _ERRNO | errno.EPERM),
+            _argument(2, high=True),
+            *_unless(_EQUAL, 0, _ERRNO | errno.EPERM),
+            allow,
+        ],
+    }
+
+
+def _load(offset: int) -> Instruction:
+    return Instruction(_LOAD, 0, 0, offset)
+
+
+def _argument(index: int, *, high: bool = False) -> Instruction:
+    return _load(16 + 8 * index + (4 if high else 0))
+
+
+def _return(action: int) -> Instruction:
+    return Instruction(_RETURN, 0, 0, action)
+
+
+def _unless(test: int, operand: int, action: int) -> list[Instruction]:
+    return [Instruction(test, 1, 0, operand), _return(action)]
+
+
+def _one_of(values: tuple[int, ...], *, then: int, otherwise: int) -> list[Instruction]:
+    tests = [Instruction(_EQUAL, len(values) - index, 0, value) for index, value in enumerate(values)]
+    return [*tests, _return(otherwise), _return(then)]
+
+
+def _ranges(numbers: set[int]) -> list[tuple[int, int]]:
+    """`(first, action from there on)` in rising order, covering every number."""
+    edges: list[tuple[int, int]] = [(0, _ALLOW if 0 in numbers else _ERRNO | errno.EPERM)]
+    for number in range(1, max(numbers) + 2):
+        if (number in numbers) != (number - 1 in numbers):
+            edges.append((number, _ALLOW if number in numbers else _ERRNO | errno.EPERM))
+    return edges
+
+
+def _search(edges: list[tuple[int, int]]) -> list[Instruction]:
+    if len(edges) == 1:
+        return [_return(edges[0][1])]
+    middle = len(edges) // 2
+    lower, upper = _search(edges[:middle]), _search(edges[middle:])
+    if len(lower) <= 255:
+        return [Instruction(_AT_LEAST, len(lower), 0, edges[middle][0]), *lower, *upper]
+    far = Instruction(_JUMP, 0, 0, len(lower))
+    return [Instruction(_AT_LEAST, 0, 1, edges[middle][0]), far, *lower, *upper]

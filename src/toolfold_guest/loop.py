@@ -1,0 +1,214 @@
+"""The guest's main: wait for a program, run it, report how it ended.
+
+Rules:
+1. `prepare` runs once in the zygote, `rehearse` in each fork before the lock-down, `main` after it.
+2. A guest serves one program and exits.
+3. Nothing here is a security boundary: the program shares this process and can change all of it.
+   The jail and the host's half of the protocol hold it.
+"""
+
+import _thread
+import asyncio
+import gc
+import json
+import marshal
+import os
+import random
+import re
+import socket
+import sys
+import threading
+import types
+from typing import Any, NoReturn
+
+from toolfold_guest import eventloop, preload, tracebacks
+from toolfold_guest.channel import Channel
+from toolfold_guest.names import Namespace, lenient_loads
+from toolfold_guest.output import Outlet, text_stream
+from toolfold_guest.rewrite import RETURN_NAME, compile_program
+from toolfold_guest.values import Unsendable, encode
+from toolfold_guest.wire import HEADER, REPLY, START
+
+CO_COROUTINE = 0x80
+REHEARSALS = (
+    "async def count():\n    return [x for x in range(3)]\nprint(f'{len(await count()):.2f}', await echo(value=2))",
+    "print(await asyncio.gather(asyncio.sleep(0), echo(value=1)))",
+)
+
+_loop: eventloop.GuestLoop
+
+
+def prepare(library_set: str) -> None:
+    """Load libraries and build what every guest starts with. Called in the zygote, before any fork."""
+    global _loop
+    preload.preload(library_set)
+    json.loads = lenient_loads
+    _loop = eventloop.GuestLoop()
+    eventloop.install(_loop)
+    for text in REHEARSALS * 3:  # later passes specialise the bytecode
+        rehearse(text)
+    try:
+        raise ValueError
+    except ValueError as error:
+        tracebacks.describe(error, "")
+    gc.collect()
+
+
+def rehearse(text: str = REHEARSALS[0]) -> None:
+    """Run a program against a socket pair: touches the pages that a program will need."""
+    guest_end, host_end = socket.socketpair()
+    streams = sys.stdout, sys.stderr
+    reply = marshal.dumps((REPLY, 1, True, 1, False))
+    host_end.send(HEADER.pack(len(reply)) + reply)
+    tool = ("echo", "echo", (), "", ("value",), (), False, "")
+    message = (START, text, [tool], {"preset": ("asyncio",), "max_argument_bytes": 100, "seed": None})
+    try:
+        _serve(guest_end, message)
+    finally:
+        _loop.remove_reader(guest_end)
+        sys.stdout, sys.stderr = streams
+        guest_end.close()
+        host_end.close()
+
+
+def main(fd: int) -> NoReturn:
+    """Serve one program on that socket, then leave without a look back."""
+    gc.freeze()
+    gc.enable()
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, fd)
+    _serve(sock, None)
+    os._exit(0)
+
+
+def _serve(sock: socket.socket, message: Any) -> None:
+    stdout, stderr = Outlet(), Outlet()
+    streams = text_stream(stdout), text_stream(stderr)
+    channel = Channel(sock, _loop, stdout, stderr, streams)
+    _loop.poll_selector.channel = channel
+    _, text, tools, options = message or channel.receive()
+    sys.stdout, sys.stderr = streams
+    channel.report_waiting = options.get("report_waiting", False)
+    channel.max_argument_bytes = options["max_argument_bytes"]
+    _seed(options["seed"])
+    for name, data in options.get("files", ()):
+        _place(name, data)
+    status, value, error = _run(channel, text, tools, options)
+    if message is None:
+        _add_low_level_output(streams[0])
+        if _thread._count():
+            threading._shutdown()  # type: ignore[attr-defined]  # waits for the program's threads, as an exit does
+    channel.send_end(status, value, error)
+
+
+def _run(channel: Channel, text: str, tools: list[Any], options: dict[str, Any]) -> tuple[str, str, str]:
+    module = types.ModuleType("__main__")
+    sys.modules["__main__"] = module
+    names = module.__dict__
+    try:
+        codes = compile_program(text)
+        names[RETURN_NAME] = _Returned
+        Namespace(channel, tools).fill(names, lambda: _mentioned(codes, text), options["preset"])
+        value = _execute(codes, names, text)
+        if value is None:
+            value = names.get("result")
+        encoded = encode(value, "value")
+        if len(encoded) > options.get("max_value_bytes", len(encoded)):
+            limit = options["max_value_bytes"]
+            return "limit", "null", f"the program's value takes {len(encoded)} bytes; the limit is {limit}"
+        return "finished", encoded, ""
+    except SystemExit as leaving:
+        return _leave(leaving)
+    except Unsendable as error:
+        return "value", "null", str(error)
+    except MemoryError as error:
+        names.clear()  # room to say so
+        return "memory", "null", tracebacks.describe(error, text)
+    except BaseException as error:  # noqa: BLE001  # whatever the program raised is its outcome
+        return "failed", "null", tracebacks.describe(error, text)
+
+
+class _Returned(BaseException):
+    """Carries the value of a top-level `return` past the program's own handlers."""
+
+    def __init__(self, value: Any = None) -> None:
+        self.value = value
+
+
+def _execute(codes: tuple[types.CodeType, types.CodeType | None], names: dict[str, Any], text: str) -> Any:
+    try:
+        # A program that never mentions asyncio and awaits nothing needs no running loop.
+        if any(code.co_flags & CO_COROUTINE for code in codes if code) or "asyncio" in text:
+            return _loop.run_until_complete(_drive(codes, names))
+        exec(codes[0], names)
+        value = eval(codes[1], names) if codes[1] else None
+    except _Returned as returned:
+        return returned.value
+    return value
+
+
+async def _drive(codes: tuple[types.CodeType, types.CodeType | None], names: dict[str, Any]) -> Any:
+    try:
+        value = None
+        for code in codes:
+            if code is not None:
+                value = eval(code, names)
+                if code.co_flags & CO_COROUTINE:
+                    value = await value
+        return value
+    except _Returned as returned:
+        return returned.value
+    finally:
+        rest = asyncio.all_tasks() - {asyncio.current_task()}
+        if rest:
+            await _cancel(rest)
+
+
+async def _cancel(tasks: Any) -> None:
+    """What the program did not wait for ends with it, as under `asyncio.run`."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _leave(leaving: SystemExit) -> tuple[str, str, str]:
+    if leaving.code is None or leaving.code == 0:
+        return "finished", "null", ""
+    return "failed", "null", f"SystemExit: {leaving.code}"
+
+
+def _mentioned(codes: tuple[types.CodeType | None, ...], text: str) -> set[str]:
+    """Every global name in the program's code; all of them if it looks names up by itself."""
+    names: set[str] = set()
+    open_codes = [code for code in codes if code is not None]
+    while open_codes:
+        code = open_codes.pop()
+        names.update(code.co_names)
+        open_codes.extend(constant for constant in code.co_consts if isinstance(constant, types.CodeType))
+    if names & {"globals", "eval", "exec", "locals", "vars"}:
+        names.update(re.findall(r"\w+", text))
+    return names
+
+
+def _place(name: str, data: bytes) -> None:
+    """A file the caller gave, in the data folder, which is the working directory."""
+    os.makedirs(os.path.dirname(name) or ".", exist_ok=True)
+    with open(name, "wb") as file:
+        file.write(data)
+
+
+def _seed(seed: int | None) -> None:
+    # A fork without Python's own hooks: each guest would draw the zygote's numbers.
+    random.seed(seed)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed(random.getrandbits(32) if seed is None else seed & 0xFFFFFFFF)
+
+
+def _add_low_level_output(stdout: Any) -> None:
+    """What C code or `os.write(1, ...)` wrote lies in the file behind descriptors 1 and 2."""
+    try:
+        size = os.lseek(1, 0, os.SEEK_END)
+        if size > 0:
+            stdout.buffer.write(os.pread(1, size, 0))
+    except OSError:
+        return  # the program closed it, or put something else there

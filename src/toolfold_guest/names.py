@@ -1,0 +1,155 @@
+"""What a program can see: tools as functions, the module `tools`, and names that need no import."""
+
+import difflib
+import importlib
+import json
+import sys
+import types
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from toolfold_guest.channel import Channel, ToolError
+
+FEW_TOOLS = 64  # up to here every tool gets its bare name; beyond, only those the program mentions
+
+_PRESET = {"np": "numpy", "pd": "pandas", "plt": "matplotlib.pyplot"}
+
+
+class ToolFacts(NamedTuple):
+    """What the host tells of a tool, in the order in which the start message has it."""
+
+    name: str
+    python_name: str
+    aliases: tuple[str, ...]
+    domain: str
+    parameters: tuple[str, ...]
+    required: tuple[str, ...]
+    takes_object: bool
+    """The first parameter accepts an object, so one positional dict may be meant for it."""
+    doc: str
+
+
+class Namespace:
+    """The tools of one program, made into functions when they are asked for."""
+
+    def __init__(self, channel: Channel, tools: list[tuple[Any, ...]]) -> None:
+        self._channel = channel
+        self._facts = [ToolFacts(*tool) for tool in tools]
+        self._index: dict[str, int] = {}
+        for index, facts in enumerate(self._facts):
+            for name in (facts.python_name, *facts.aliases):
+                self._index[name] = index
+
+    def fill(self, names: dict[str, Any], mentioned: Callable[[], set[str]], preset: tuple[str, ...]) -> None:
+        """Put into the program's globals what it may use without an import."""
+        wanted: Any = self._index if len(self._index) <= FEW_TOOLS else mentioned() & self._index.keys()
+        for name in preset:
+            names[name] = _import_preset(name)
+        for name in wanted:
+            names[name] = self.awaitable(name)
+        names["ToolError"] = ToolError
+        names["tools"] = self.module()
+
+    def awaitable(self, name: str) -> Callable[..., Any]:
+        index = self._index[name]
+        facts, call = self._facts[index], self._channel.call
+
+        async def tool(*args: Any, **kwargs: Any) -> Any:
+            return await call(index, facts.name, kwargs if not args else bind(facts, args, kwargs))
+
+        return _dressed(tool, name, facts)
+
+    def blocking(self, name: str) -> Callable[..., Any]:
+        index = self._index[name]
+        facts, call = self._facts[index], self._channel.call_blocking
+
+        def tool(*args: Any, **kwargs: Any) -> Any:
+            return call(index, facts.name, kwargs if not args else bind(facts, args, kwargs))
+
+        return _dressed(tool, name, facts)
+
+    def module(self) -> types.ModuleType:
+        """`tools`, with one submodule for each domain, importable by name."""
+        root = ToolsModule(self, "tools", sorted(self._index))
+        sys.modules["tools"] = root
+        domains: dict[str, list[str]] = {}
+        for name, index in self._index.items():
+            if self._facts[index].domain:
+                domains.setdefault(self._facts[index].domain, []).append(name)
+        for domain, members in domains.items():
+            module = ToolsModule(self, f"tools.{domain}", sorted(members))
+            root.__dict__[domain] = sys.modules[module.__name__] = module
+        return root
+
+
+class ToolsModule(types.ModuleType):
+    """A module whose attributes are synchronous tools, and awaitable ones under `async_`."""
+
+    def __init__(self, namespace: Namespace, name: str, members: list[str]) -> None:
+        super().__init__(name, "The tools of this program.")
+        self.__dict__["__path__"] = []
+        # `from tools import *` would bring the synchronous ones; the bare names are there already.
+        self.__dict__["__all__"] = []
+        self.__dict__["_namespace"] = namespace
+        self.__dict__["_members"] = frozenset(members)
+
+    def __getattr__(self, name: str) -> Any:
+        members, namespace = self.__dict__["_members"], self.__dict__["_namespace"]
+        if name in members:
+            made = namespace.blocking(name)
+        elif name.startswith("async_") and name[6:] in members:
+            made = namespace.awaitable(name[6:])
+        else:
+            raise AttributeError(_no_tool(name.removeprefix("async_"), members)) from None
+        self.__dict__[name] = made
+        return made
+
+    def __dir__(self) -> list[str]:
+        return sorted(self.__dict__["_members"])
+
+
+def bind(facts: ToolFacts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Positional arguments in schema order, or one dict that holds them all, to named ones."""
+    if len(args) == 1 and not kwargs and isinstance(args[0], dict) and _is_arguments(facts, args[0]):
+        return args[0]
+    if len(args) > len(facts.parameters):
+        count = len(facts.parameters)
+        raise TypeError(f"{facts.python_name}() takes {count} positional arguments but {len(args)} were given")
+    bound = dict(zip(facts.parameters, args, strict=False))
+    for name in kwargs:
+        if name in bound:
+            raise TypeError(f"{facts.python_name}() got multiple values for argument {name!r}")
+    bound.update(kwargs)
+    return bound
+
+
+def _is_arguments(facts: ToolFacts, value: dict[Any, Any]) -> bool:
+    if not facts.takes_object:
+        return True
+    return value.keys() <= set(facts.parameters) and value.keys() >= set(facts.required)
+
+
+def _dressed(function: Callable[..., Any], name: str, facts: ToolFacts) -> Callable[..., Any]:
+    function.__name__ = function.__qualname__ = name
+    function.__module__ = f"tools.{facts.domain}" if facts.domain else "tools"
+    function.__doc__ = facts.doc
+    return function
+
+
+def _no_tool(name: str, members: frozenset[str]) -> str:
+    near = difflib.get_close_matches(name, members, 1)
+    return f"no tool {name!r}" + (f"; did you mean {near[0]!r}?" if near else "")
+
+
+def _import_preset(name: str) -> Any:
+    return importlib.import_module(_PRESET.get(name, name))
+
+
+_json_loads = json.loads
+
+
+def lenient_loads(text: Any, *args: Any, **kwargs: Any) -> Any:
+    """`json.loads` that gives a dict or list back: models parse replies that are values already."""
+    if isinstance(text, dict | list):
+        return text
+    return _json_loads(text, *args, **kwargs)

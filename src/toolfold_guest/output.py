@@ -1,0 +1,50 @@
+"""`sys.stdout` and `sys.stderr` of a program: text to bytes, kept until the next frame leaves."""
+
+import codecs
+import io
+from collections.abc import Callable
+
+SHIP_AT_BYTES = 64 * 1024
+KEEP_BYTES = 8 * 1024 * 1024  # what the ledger keeps; more is counted and dropped here
+
+
+class Outlet(io.RawIOBase):
+    """One stream. Whoever sends a frame takes what has gathered."""
+
+    def __init__(self) -> None:
+        self.cut_bytes = 0
+        self._kept_bytes = 0
+        self._chunks: list[bytes] = []
+        self._gathered_bytes = 0
+        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        self.full: Callable[[], None] = lambda: None
+        """Called when enough has gathered for a frame of its own."""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: object) -> int:
+        chunk = bytes(data)  # type: ignore[call-overload]  # any buffer; typeshed has no stdlib name for it at 3.11
+        size = len(chunk)
+        room = KEEP_BYTES - self._kept_bytes
+        if size > room:
+            self.cut_bytes += size - room
+            chunk = chunk[:room]
+        self._kept_bytes += len(chunk)
+        self._gathered_bytes += len(chunk)
+        self._chunks.append(chunk)
+        if self._gathered_bytes >= SHIP_AT_BYTES:
+            self.full()
+        return size
+
+    def take(self) -> str:
+        """The text since the last take; half a character waits for its other half."""
+        if not self._chunks:
+            return ""
+        chunks, self._chunks, self._gathered_bytes = self._chunks, [], 0
+        return self._decode(b"".join(chunks))
+
+
+def text_stream(outlet: Outlet) -> io.TextIOWrapper:
+    """A text file over an outlet, as full as the interpreter's own: `.buffer`, `.encoding`, ..."""
+    return io.TextIOWrapper(io.BufferedWriter(outlet), encoding="utf-8", errors="backslashreplace", newline="\n")

@@ -1,0 +1,116 @@
+"""Program text to code objects: the dialect that plain `compile` does not speak.
+
+The text is compiled as it is, never indented: indentation changes multi-line strings and
+line numbers. Three rewrites are made on the tree, each only where the text asks for it:
+a top-level `return`; `tools.x(...)` where its value is awaited; `from tools import x`.
+"""
+
+import ast
+import types
+from collections.abc import Iterator
+from typing import Any
+
+FILENAME = "<program>"
+RETURN_NAME = "__toolfold_return__"
+
+_GATHERERS = frozenset({"gather", "create_task", "ensure_future", "wait_for", "as_completed", "wait", "shield"})
+_COMPREHENSIONS = (ast.ListComp, ast.GeneratorExp, ast.SetComp)
+
+
+def compile_program(text: str) -> tuple[types.CodeType, types.CodeType | None]:
+    """The body, and the last expression if the program ends in one: its value is the outcome's."""
+    tree = ast.parse(text, FILENAME)
+    if "return" in text:
+        _Returns().visit(tree)
+    if "tools" in text:
+        _rewrite_tools(tree)
+    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    body = _named(compile(tree, FILENAME, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True))
+    if last is None:
+        return body, None
+    assert isinstance(last, ast.Expr)
+    expression = ast.Expression(last.value)
+    flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    # `from __future__` lines were compiled with the body; the last expression must obey them too.
+    return body, _named(compile(expression, FILENAME, "eval", flags=flags | _futures(body), dont_inherit=True))
+
+
+def _named(code: types.CodeType) -> types.CodeType:
+    return code.replace(co_name="__main__", co_qualname="__main__")
+
+
+def _futures(code: types.CodeType) -> int:
+    annotations = 0x1000000  # CO_FUTURE_ANNOTATIONS, the only one left that changes a meaning
+    return code.co_flags & annotations
+
+
+class _Returns(ast.NodeTransformer):
+    """A top-level `return x` becomes `raise __toolfold_return__(x)`; functions stay as they are."""
+
+    def visit_Return(self, node: ast.Return) -> ast.AST:
+        name = ast.Name(RETURN_NAME, ast.Load())
+        raised = ast.Call(name, [node.value] if node.value is not None else [], [])
+        return ast.fix_missing_locations(ast.copy_location(ast.Raise(raised, None), node))
+
+    def _keep(self, node: ast.AST) -> ast.AST:
+        return node
+
+    visit_FunctionDef = visit_AsyncFunctionDef = visit_ClassDef = visit_Lambda = _keep
+
+
+def _rewrite_tools(tree: ast.Module) -> None:
+    modules = {"tools"}
+    nodes = list(ast.walk(tree))
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            modules.update(alias.asname for alias in node.names if alias.asname and _is_tools(alias.name))
+        elif isinstance(node, ast.ImportFrom) and not node.level and _is_tools(node.module or ""):
+            _import_awaitable(node)
+    for node in nodes:
+        if isinstance(node, ast.Await):
+            _make_awaitable(node.value, modules)
+        elif isinstance(node, ast.Call) and _called_name(node) in _GATHERERS:
+            for argument in node.args:
+                for value in _awaited_in(argument):
+                    _make_awaitable(value, modules)
+
+
+def _is_tools(module: str) -> bool:
+    return module == "tools" or module.startswith("tools.")
+
+
+def _import_awaitable(node: ast.ImportFrom) -> None:
+    """`from tools import x` gives the awaitable `x`, as the bare name is; attributes are synchronous."""
+    for alias in node.names:
+        if alias.name != "*" and not alias.name.startswith("async_"):
+            alias.asname = alias.asname or alias.name
+            alias.name = f"async_{alias.name}"
+
+
+def _called_name(node: ast.Call) -> str:
+    function = node.func
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    return function.id if isinstance(function, ast.Name) else ""
+
+
+def _awaited_in(argument: ast.expr) -> Iterator[ast.expr]:
+    if isinstance(argument, ast.Starred):
+        argument = argument.value
+    if isinstance(argument, _COMPREHENSIONS):
+        yield argument.elt
+    elif isinstance(argument, ast.List | ast.Tuple | ast.Set):
+        yield from argument.elts
+    else:
+        yield argument
+
+
+def _make_awaitable(value: ast.AST, modules: set[str]) -> None:
+    if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Attribute):
+        return
+    root: Any = value.func.value
+    while isinstance(root, ast.Attribute):
+        root = root.value
+    attribute = value.func
+    if isinstance(root, ast.Name) and root.id in modules and not attribute.attr.startswith("async_"):
+        attribute.attr = f"async_{attribute.attr}"

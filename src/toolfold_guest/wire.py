@@ -1,0 +1,29 @@
+"""Framing and message kinds between host and guest; both sides import this, nothing else is shared.
+
+A frame is a little-endian 32-bit length and that many bytes.
+
+Guest to host, JSON arrays, because the host trusts nothing here and JSON can be parsed strictly:
+    [CALLS,   stdout, stderr, [[id, tool index, arguments], ...], replies seen or -1]
+    [PRINTED, stdout, stderr]
+    [ENDED,   stdout, stderr, status, value, error, [stdout bytes cut, stderr bytes cut]]
+Host to guest, `marshal`, because the host is trusted and nothing decodes faster:
+    (START, text, tools, options)
+    (REPLY, call id, ok, value or message, has media)
+"""
+
+import struct
+from typing import Final
+
+CALLS: Final = 1
+PRINTED: Final = 2
+ENDED: Final = 3
+
+START: Final = 4
+REPLY: Final = 5
+
+HEADER: Final = struct.Struct("<I")
+
+# A JSON object whose only key starts with NUL is ours: bytes and media have no JSON form.
+# A program's own key that starts with NUL gets one more NUL in front.
+BYTES_KEY: Final = "\0b"
+MEDIA_KEY: Final = "\0m"

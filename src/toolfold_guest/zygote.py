@@ -1,0 +1,218 @@
+"""The fork server inside the jail: loads libraries once, then forks a locked guest per request.
+
+Rules:
+1. No program ever runs here. Descriptors 3 (control) and 4 (/proc) are this process's alone.
+2. A guest is the first process of a pid namespace of its own, so its end is the end of all in it.
+3. The end of the control socket is the end: the host may be gone without a word.
+"""
+
+import array
+import gc
+import importlib
+import json
+import os
+import select
+import signal
+import site
+import socket
+import sys
+import threading
+from typing import Any, Final, NoReturn
+
+from toolfold_guest.jail import kernel
+from toolfold_guest.jail.folders import remove_tree
+from toolfold_guest.jail.identity import PROC_FD
+from toolfold_guest.jail.lockdown import DATA_FD, Lockdown
+
+CONTROL_FD: Final = 3
+MAX_MESSAGE_BYTES: Final = 1 << 20
+MAX_FDS: Final = 250
+READY: Final = b"R"
+FAILED: Final = b"F"
+# The C library's 8 MiB per thread would use up a guest's memory limit with a few dozen threads.
+_THREAD_STACK_BYTES: Final = 2 * 1024 * 1024
+
+
+def main() -> NoReturn:
+    """Get ready as the first message says, then serve until the host is gone."""
+    control = socket.socket(fileno=CONTROL_FD)
+    try:
+        kernel.die_with_parent()
+        server = _Server(control, json.loads(control.recv(MAX_MESSAGE_BYTES)))
+    # Whatever it is, the host must hear of it in one line instead of silence.
+    except BaseException as error:  # noqa: BLE001
+        import traceback; control.send(json.dumps({'failed':traceback.format_exc()}).encode())
+        _fail(control, error)
+    server.serve()
+
+
+def _fail(control: socket.socket, error: BaseException) -> NoReturn:
+    reason = str(error) if isinstance(error, kernel.JailError) else f"the zygote did not start: {describe(error)}"
+    try:
+        control.send(json.dumps({"failed": reason}).encode())
+    except OSError:
+        pass  # the host is gone too
+    os._exit(1)
+
+
+def describe(error: BaseException) -> str:
+    """One line without paths."""
+    if isinstance(error, OSError):
+        return error.strerror or type(error).__name__
+    return f"{type(error).__name__}: {error}".splitlines()[0]
+
+
+class _Server:
+    def __init__(self, control: socket.socket, order: dict[str, Any]) -> None:
+        self._control = control
+        self._limits: dict[str, Any] = order["limits"]
+        self._folder: str = order["folder"]
+        self._lockdown = Lockdown(order["layers"], order["readable_folders"], order["readable_files"])
+        self._has_pid_namespaces = "pid" in order["layers"]
+        self._pid_namespace = os.open("self/ns/pid", os.O_RDONLY | os.O_CLOEXEC, dir_fd=PROC_FD)
+        self._ids: dict[int, int] = {}
+        """Guest id by process id."""
+        self._forgotten: set[int] = set()
+        """Guests that the host let go of while they were still dying: their folders go with them."""
+        _clean_interpreter(order["sys_path"])
+        self._loop = importlib.import_module(order["loop_module"])
+        self._loop.prepare(order["library_set"])
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+        self._children = kernel.signal_fd(signal.SIGCHLD)
+        gc.collect()
+        gc.freeze()
+        gc.disable()
+        self._vm_bytes = _vm_bytes()
+
+    def serve(self) -> NoReturn:
+        poll = select.poll()
+        poll.register(CONTROL_FD, select.POLLIN)
+        poll.register(self._children, select.POLLIN)
+        self._send({"ready": self._vm_bytes})
+        while True:
+            for fd, _ in poll.poll():
+                if fd == CONTROL_FD:
+                    self._obey()
+                else:
+                    self._reap()
+
+    def _obey(self) -> None:
+        text, fds, _, _ = socket.recv_fds(self._control, MAX_MESSAGE_BYTES, MAX_FDS)
+        if not text:
+            self._end()
+        order = json.loads(text)
+        for guest in order.get("forget", ()):
+            self._forget(guest)
+        if "spawn" in order:
+            self._spawn(order["spawn"], fds, order.get("limits") or self._limits)
+
+    def _spawn(self, guests: list[int], fds: list[int], limits: dict[str, Any]) -> None:
+        forked: list[int] = []
+        pidfds: list[int] = []
+        refused: list[tuple[int, str]] = []
+        for guest, fd in zip(guests, fds, strict=True):
+            try:
+                process = self._fork(guest, fd, limits)
+                self._ids[process] = guest
+                pidfds.append(os.pidfd_open(process))
+                forked.append(guest)
+            except OSError as error:
+                refused.append((guest, describe(error)))
+            os.close(fd)
+        self._send({"forked": forked, "refused": refused}, pidfds)
+        for pidfd in pidfds:
+            os.close(pidfd)
+
+    def _fork(self, guest: int, fd: int, limits: dict[str, Any]) -> int:
+        folder = ""
+        if not self._lockdown.has_tree:
+            folder = f"{self._folder}/{guest}"
+            os.mkdir(folder, 0o700)
+        if self._has_pid_namespaces:
+            kernel.unshare(kernel.NEWPID)
+        process: int = kernel.fork()
+        if process == 0:
+            self._become_guest(fd, limits, folder)
+        if self._has_pid_namespaces:
+            kernel.setns(self._pid_namespace, kernel.NEWPID)
+        if process < 0:
+            raise OSError(0, "fork refused: too many processes, or too little memory")
+        return process
+
+    def _become_guest(self, fd: int, limits: dict[str, Any], folder: str) -> NoReturn:
+        try:
+            os.dup2(fd, CONTROL_FD)  # the control socket ends here
+            kernel.close_from(self._lockdown.first_free_fd)  # and so do the sockets of siblings
+            signal.pthread_sigmask(signal.SIG_SETMASK, ())
+            self._lockdown.separate(limits, folder)
+            self._loop.rehearse()
+            self._lockdown.seal(limits, self._vm_bytes, folder)
+            _hand_over_data()
+            self._loop.main(CONTROL_FD)
+        # The parent's code must never go on in the child, whatever happens.
+        except BaseException as error:  # noqa: BLE001
+            os.write(CONTROL_FD, FAILED + describe(error).encode())
+        finally:
+            os._exit(98)
+
+    def _reap(self) -> None:
+        os.read(self._children, 4096)
+        ended: list[tuple[int, int]] = []
+        while True:
+            try:
+                process, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                break
+            if not process:
+                break
+            guest = self._ids.pop(process, None)
+            if guest is not None:
+                ended.append((guest, os.waitstatus_to_exitcode(status)))
+                if guest in self._forgotten:
+                    self._forget(guest)
+        if ended:
+            self._send({"ended": ended})
+
+    def _forget(self, guest: int) -> None:
+        if guest in self._ids.values():
+            self._forgotten.add(guest)
+            return
+        self._forgotten.discard(guest)
+        if not self._lockdown.has_tree:
+            remove_tree(f"{self._folder}/{guest}")
+
+    def _send(self, message: dict[str, Any], fds: list[int] | None = None) -> None:
+        try:
+            ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
+            self._control.sendmsg([json.dumps(message).encode()], ancillary)
+        except OSError:
+            self._end()
+
+    def _end(self) -> NoReturn:
+        for process in self._ids:
+            os.kill(process, signal.SIGKILL)
+        os._exit(0)
+
+
+def _hand_over_data() -> None:
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, CONTROL_FD)
+    sock.sendmsg([READY], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [DATA_FD]))])
+    sock.detach()
+    os.close(DATA_FD)
+
+
+def _clean_interpreter(sys_path: list[str]) -> None:
+    """Started with -S and a few variables of ours; programs find a usual interpreter."""
+    for name in [name for name in os.environ if name.startswith(("PYTHON", "LD_", "MALLOC_"))]:
+        del os.environ[name]
+    sys.path.extend(sys_path)
+    sys.argv[:] = [""]
+    site.setquit()
+    site.setcopyright()
+    site.sethelper()
+    threading.stack_size(_THREAD_STACK_BYTES)
+
+
+def _vm_bytes() -> int:
+    with open(os.open("self/statm", os.O_RDONLY, dir_fd=PROC_FD), "rb") as file:
+        return int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")

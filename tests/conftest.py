@@ -1,0 +1,40 @@
+"""Hooks for every test: the timeout of `long` tests, and the list of what this machine could not prove."""
+
+from collections.abc import Iterator
+
+import pytest
+
+_UNPROVEN = pytest.StashKey[list[str]]()
+
+
+def toolfold_unproven(config: pytest.Config) -> list[str]:
+    """Isolation layers that this machine could not prove; append one line for each."""
+    return config.stash.setdefault(_UNPROVEN, [])
+
+
+@pytest.fixture(scope="session")
+def unproven(pytestconfig: pytest.Config) -> list[str]:
+    """The same list, for tests: `unproven.append("landlock: this kernel has none")`."""
+    return toolfold_unproven(pytestconfig)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("long") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(120))
+
+
+# Outermost, because pytest prints its own last line from within this hook: ours come after it.
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
+    yield
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None or session.config.option.collectonly:
+        return
+    lines = list(dict.fromkeys(toolfold_unproven(session.config)))
+    if not lines:
+        reporter.write_line("isolation: no test met a layer that it could not prove here")
+        return
+    reporter.write_line(f"isolation: {len(lines)} not proven on this machine", red=True, bold=True)
+    for line in lines:
+        reporter.write_line(f"  NOT PROVEN {line}", red=True)

@@ -1,0 +1,144 @@
+"""Every example in the README and in docs/ runs, and prints what the page says.
+
+A `python` block is a file; a `text` block after it is what it prints. `python program` is a
+program for the runtime, with the tools of `docs/programs.md`. `file=NAME` also writes the block
+for the `console` blocks of its page, whose `$` lines are commands. `text rejected` is a problem.
+"""
+
+import contextlib
+import io
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import pytest
+
+import toolfold
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Example:
+    page: str
+    line: int
+    kind: str
+    text: str
+    expected: str | None = None
+    expected_kind: str = ""
+
+
+def examples_of(page: Path) -> list[Example]:
+    whole = page.read_text(encoding="utf-8")
+    found = [
+        Example(page.name, whole.count("\n", 0, match.start()) + 1, match[1].strip(), match[2])
+        for match in FENCE.finditer(whole)
+    ]
+    paired = []
+    for one, after in zip(found, [*found[1:], None], strict=True):
+        is_pair = one.kind.startswith("python") and after is not None and after.kind.startswith("text")
+        paired.append(Example(one.page, one.line, one.kind, one.text, after.text, after.kind) if is_pair else one)
+    return paired
+
+
+EXAMPLES = [example for page in PAGES for example in examples_of(page)]
+
+
+def named(example: Example) -> str:
+    return f"{example.page}:{example.line}"
+
+
+@pytest.mark.parametrize("example", [e for e in EXAMPLES if e.kind == "python"], ids=named)
+def test_a_file_in_the_docs_prints_what_the_page_says(example: Example) -> None:
+    printed = io.StringIO()
+
+    with contextlib.redirect_stdout(printed):
+        exec(compile(example.text, example.page, "exec"), {"__name__": "__main__"})
+
+    assert printed.getvalue() == (example.expected or "")
+
+
+@toolfold.tool(domain="hr")
+async def get_users(team: str) -> list[str]:
+    """Ids of the people in one team."""
+    return {"sales": ["ann", "bob"]}[team]
+
+
+@toolfold.tool(domain="finance")
+async def get_expenses(user_id: str, quarter: int = 1) -> list[dict[str, object]]:
+    """Expenses of one user in one quarter."""
+    if user_id == "nobody":
+        raise ValueError("no user 'nobody'")
+    return [{"user": user_id, "amount": 10 * quarter}]
+
+
+@pytest.mark.parametrize("example", [e for e in EXAMPLES if e.kind == "python program"], ids=named)
+async def test_a_program_in_the_docs_prints_what_the_page_says(example: Example) -> None:
+    async with toolfold.Runtime(tools=[get_users, get_expenses]) as runtime:
+        outcome = await runtime.run(example.text)
+
+    if example.expected_kind == "text rejected":
+        assert (outcome.status, f"{outcome.problem}\n") == ("rejected", example.expected)
+    else:
+        assert (outcome.problem, outcome.stdout) == (None, example.expected)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if "```console" in page.read_text()], ids=lambda one: one.name)
+@pytest.mark.long
+def test_commands_in_the_docs_print_what_the_page_says(page: Path, tmp_path: Path) -> None:
+    examples = examples_of(page)
+    for example in examples:
+        if name := re.search(r"file=(\S+)", example.kind):
+            (tmp_path / name[1]).write_text(example.text, encoding="utf-8")
+
+    said = {}
+    for block in (example.text for example in examples if example.kind == "console"):
+        for command, output in re.findall(r"^\$ ([^\n]*)\n((?:(?!\$ )[^\n]*\n)*)", block, re.MULTILINE):
+            done = shell(command, tmp_path)
+            said[command] = (output, done)
+
+    assert {command: done for command, (_, done) in said.items()} == {
+        command: output for command, (output, _) in said.items()
+    }
+
+
+def shell(command: str, folder: Path) -> str:
+    function = f'toolfold() {{ "{sys.executable}" -m toolfold "$@"; }}; python() {{ "{sys.executable}" "$@"; }}\n'
+    source = str(Path(toolfold.__file__).parents[1])
+    done = subprocess.run(
+        ["sh", "-c", function + command],
+        cwd=folder,
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": source, "COLUMNS": "80", "LANG": "C.UTF-8"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    return done.stdout
+
+
+def test_the_limits_in_the_docs_are_the_defaults() -> None:
+    table = "\n".join(f"| `{field.name}` | {field.default:,} |" for field in fields(toolfold.Limits))
+
+    assert table in (ROOT / "docs/isolation.md").read_text(encoding="utf-8")
+
+
+def test_every_link_in_the_docs_leads_to_a_file_of_the_repository() -> None:
+    link = re.compile(r"\]\(([^)#]+)[^)]*\)")
+    targets = [(page, target) for page in PAGES for target in link.findall(page.read_text(encoding="utf-8"))]
+
+    dead = [(page.name, target) for page, target in targets if not (page.parent / target).exists()]
+
+    assert dead == []
+
+
+def test_the_short_pages_are_short() -> None:
+    lines = {name: len((ROOT / name).read_text(encoding="utf-8").splitlines()) for name in ("README.md", "AGENTS.md")}
+
+    assert lines["README.md"] < 150
+    assert lines["AGENTS.md"] < 100
