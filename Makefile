@@ -34,8 +34,8 @@ bench: $(stamp) ## measure this engine beside its peers
 	@$(python) -m bench $(ARGS)
 
 requirements: ## pin requirements/*.txt anew; needs uv
-	@command -v uv >/dev/null || { echo "make: uv not found; install it with 'pip install uv'" >&2; exit 1; }
-	@for name in base all dev; do \
+	@PATH="$(VENV)/bin:$$PATH"; command -v uv >/dev/null || { echo "make: uv not found; install it with 'pip install uv'" >&2; exit 1; }; \
+	for name in base all dev; do \
 	  uv pip compile --quiet --upgrade --universal --python-version 3.11 --no-annotate --no-emit-package toolfold \
 	    --custom-compile-command "make requirements" requirements/$$name.in --output-file requirements/$$name.txt || exit 1; \
 	done

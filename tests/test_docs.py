@@ -12,6 +12,7 @@ import re
 import subprocess
 import sys
 from dataclasses import dataclass, fields
+from itertools import zip_longest
 from pathlib import Path
 
 import pytest
@@ -40,7 +41,7 @@ def examples_of(page: Path) -> list[Example]:
         for match in FENCE.finditer(whole)
     ]
     paired = []
-    for one, after in zip(found, [*found[1:], None], strict=True):
+    for one, after in zip_longest(found, found[1:]):
         is_pair = one.kind.startswith("python") and after is not None and after.kind.startswith("text")
         paired.append(Example(one.page, one.line, one.kind, one.text, after.text, after.kind) if is_pair else one)
     return paired

@@ -12,7 +12,6 @@ A program ends in comments that say what it does:
     # limits: monty                   engines that cannot run it; `docs/limitations/` must name the program
 """
 
-import ast
 import asyncio
 import re
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -200,7 +199,9 @@ def tools() -> list[Tool]:
         _tool("fail", fail, required=("message",), message=TEXT),
         _tool("flaky", flaky, required=("times",), times=NUMBER),
         _tool("slow", slow, required=("seconds",), seconds={"type": "number"}),
-        _tool("save_profile", save_profile, domain="hr", required=("profile",), profile={"type": "object"}, overwrite={}),
+        _tool(
+            "save_profile", save_profile, domain="hr", required=("profile",), profile={"type": "object"}, overwrite={}
+        ),
         _tool("json_report", answers('{"rows": [1, 2]}')),
         _tool("take_picture", answers(PICTURE)),
         _tool("blob", answers(b"\x01\x02")),
@@ -222,4 +223,4 @@ def _tool(name: str, function: Any, *, domain: str = "", required: tuple[str, ..
 
 
 def test_the_corpus_is_there() -> None:
-    assert len(PROGRAMS) >= 70, ast.dump(ast.parse("None"))
+    assert len(PROGRAMS) >= 70

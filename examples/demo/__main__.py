@@ -51,7 +51,9 @@ def _title(console: Console, text: str) -> None:
 
 
 def _timeline(outcome: toolfold.Outcome) -> Table:
-    table = Table("call", "arguments", "ms", "bytes", "from the first call to the last", box=None, pad_edge=False)
+    table = Table(box=None, pad_edge=False)
+    for title in ("call", "arguments", "ms", "bytes", "from the first call to the last"):
+        table.add_column(title, justify="right" if title in ("ms", "bytes") else "left")
     first = min(call.started_seconds for call in outcome.calls)
     last = max(call.started_seconds + call.seconds for call in outcome.calls)
     for call in outcome.calls:
@@ -74,8 +76,8 @@ def _sum(console: Console, outcome: toolfold.Outcome) -> None:
     saved = outcome.context_saved
     console.print(f"{len(outcome.calls)} tool calls in one program, {outcome.seconds * 1000:.0f} ms")
     console.print(f"one after another the tools alone take {one_by_one * 1000:.0f} ms, and each call is a model turn")
-    console.print(f"{fetched:,} bytes came from the tools; {back:,} bytes went back to the model")
-    console.print(f"{saved.bytes:,} bytes (about {saved.tokens:,} tokens) stayed out of the model's context")
+    console.print(f"{fetched:,} bytes of replies; {back:,} bytes went back to the model")
+    console.print(f"{saved.bytes:,} bytes (about {saved.tokens:,} tokens) of calls and replies stayed out of the model's context")
     console.print(f"engine {outcome.engine}, isolation {outcome.isolation}")
     for hint in outcome.hints:
         console.print(f"note: {hint}", markup=False)

@@ -4,7 +4,7 @@ quarter = 3
 budgets = await asyncio.gather(*[get_budget(team=team, quarter=quarter) for team in teams])
 people = await asyncio.gather(*[list_people(team=team) for team in teams])
 everyone = [person for team in people for person in team]
-expenses = await asyncio.gather(*[get_expenses(person_id=person["id"], quarter=quarter) for person in everyone])
+expenses = await asyncio.gather(*[get_expenses(person_id=p["id"], quarter=quarter) for p in everyone])
 
 spent = {team: 0 for team in teams}
 for person, rows in zip(everyone, expenses):

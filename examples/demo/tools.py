@@ -6,7 +6,7 @@ from typing import Any
 
 import toolfold
 
-_TEAMS = {"sales": 9_000, "engineering": 16_000, "support": 6_000, "research": 12_000}
+_TEAMS = {"sales": 18_500, "engineering": 19_000, "support": 16_000, "research": 21_000}
 _CATEGORIES = ("travel", "software", "meals", "hardware", "training")
 
 

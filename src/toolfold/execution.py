@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from toolfold.errors import UsageError
-from toolfold.models import CallRecord, ContextSaved, Outcome, Problem, Reply
+from toolfold.models import CallRecord, ContextSaved, Outcome, Paused, Problem, Reply
 from toolfold.tools.shape import json_size
 
 if TYPE_CHECKING:
@@ -59,7 +59,6 @@ class Execution:
     @contextmanager
     def clock(self) -> Iterator[None]:
         """Counts towards the wall clock while it is entered: paused time does not."""
-        self.is_paused = False
         began = time.perf_counter()
         timer = asyncio.get_running_loop().call_later(self._left_seconds, self._time_out)
         try:
@@ -67,7 +66,6 @@ class Execution:
         finally:
             timer.cancel()
             self._left_seconds -= time.perf_counter() - began
-            self.is_paused = True
 
     def _time_out(self) -> None:
         seconds = f"{self._order.limits.wall_seconds:g}"
@@ -101,7 +99,7 @@ class Execution:
             task.add_done_callback(self._in_flight.discard)
 
     async def _serve(self, call: Call) -> None:
-        reply = await self._router.serve(call)
+        reply = await self._router.serve(call, max_reply_bytes=self._order.limits.reply_bytes)
         self._answer(call, reply)
         if self._queued:
             self._dispatch(self._queued.popleft())
@@ -136,6 +134,13 @@ class Execution:
         """The guest has seen every reply and has nothing to run, and no local call is on its way."""
         return replies_seen == self._replies_sent and not self._in_flight and bool(self.open_calls)
 
+    def pause(self) -> Paused:
+        """Stand still until the outside answers."""
+        if not self.is_paused:
+            self.is_paused = True
+            self.run.hold()
+        return Paused(execution_id=self.id, calls=self.open_calls)
+
     def accept(self, replies: Sequence[Reply]) -> None:
         """Hand over replies of the outside; all of them are checked before one is used."""
         if not self.is_paused:
@@ -147,6 +152,8 @@ class Execution:
                 ids = ", ".join(str(call_id) for call_id in open_calls)
                 raise UsageError(f"no open call {reply.call_id!r} in execution {self.id!r}; open are {ids}")
             seen.add(reply.call_id)
+        self.is_paused = False
+        self.run.release()
         for reply in replies:
             self._answer(open_calls[reply.call_id], reply)
 

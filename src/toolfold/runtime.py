@@ -81,6 +81,8 @@ class Runtime:
         execution = self._executions.get(execution_id)
         if execution is None:
             raise UsageError(f"no paused execution {execution_id!r}; it ended, was cancelled, or never was")
+        if not replies:
+            return execution.pause()
         execution.accept(replies)
         return await self._advance(execution)
 
@@ -131,7 +133,7 @@ class Runtime:
                         execution.keep(event)
                     case Waiting():
                         if execution.waits_for_the_outside(event.replies_seen):
-                            return Paused(execution_id=execution.id, calls=execution.open_calls)
+                            return execution.pause()
                     case Ended() | Died():
                         last = event
                         break

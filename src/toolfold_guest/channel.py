@@ -20,11 +20,12 @@ import os
 import select
 import socket
 import threading
+import time
 from typing import Any
 
 from toolfold_guest.output import Outlet
 from toolfold_guest.values import encode, revive
-from toolfold_guest.wire import CALLS, ENDED, HEADER, PRINTED
+from toolfold_guest.wire import CALLS, ENDED, HEADER, HOLD, PRINTED, RELEASE, REPLY, START
 
 BUFFER_BYTES = 64 * 1024
 SEND_AT_BYTES = 4 * 1024 * 1024
@@ -177,7 +178,21 @@ class Channel:
                 self.loop.call_soon_threadsafe(_resolve, waiter, reply)
 
     def receive(self) -> Any:
-        """The next message. One fixed buffer: a fresh one per reply costs twice the call."""
+        """The next message to act on; a hold is sat out here, with the loop's clock stopped."""
+        message = self._next_message()
+        while message[0] != REPLY:
+            if message[0] == HOLD:
+                held_at = time.monotonic()
+                while self._next_message()[0] != RELEASE:
+                    pass
+                self.loop.held_seconds += time.monotonic() - held_at
+            elif message[0] == START:
+                break
+            message = self._next_message()
+        return message
+
+    def _next_message(self) -> Any:
+        """One fixed buffer: a fresh one per reply costs twice the call."""
         rest = self._rest
         if not rest:
             size = self._recv_into(_buffer)

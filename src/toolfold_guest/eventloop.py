@@ -6,6 +6,7 @@ import asyncio.tasks
 import select
 import selectors
 import threading
+import time
 from collections.abc import Coroutine
 from typing import Any
 
@@ -72,10 +73,15 @@ class GuestLoop(asyncio.SelectorEventLoop):
 
     def __init__(self) -> None:
         self._ssock = self._csock = None
+        self.held_seconds = 0.0
         selector = PollSelector()
         super().__init__(selector)
         selector.loop = self
         self.poll_selector = selector
+
+    def time(self) -> float:
+        """The clock of timers: it stands still while the execution is paused."""
+        return time.monotonic() - self.held_seconds
 
     # The wake-up pipe costs two descriptors and a reader; a program without threads needs none.
 
@@ -140,6 +146,7 @@ def install(loop: GuestLoop) -> None:
     asyncio.run = run  # type: ignore[assignment]
     asyncio.Runner = Runner  # type: ignore[misc, assignment]
     asyncio.new_event_loop = asyncio.events.new_event_loop = _new_event_loop
+    asyncio.as_completed = _as_completed
     asyncio.set_event_loop(loop)
     _state["loop"] = loop
     _state["thread"] = threading.get_ident()
@@ -147,6 +154,7 @@ def install(loop: GuestLoop) -> None:
 
 _state: dict[str, Any] = {}
 _asyncio_run, _asyncio_new_event_loop = asyncio.run, asyncio.new_event_loop
+_asyncio_as_completed = asyncio.as_completed
 
 
 def _guest_loop() -> GuestLoop:
@@ -169,3 +177,8 @@ def run(main: Coroutine[Any, Any, Any], *, debug: bool | None = None, loop_facto
 
 def _new_event_loop() -> asyncio.AbstractEventLoop:
     return _guest_loop() if _is_main() else _asyncio_new_event_loop()
+
+
+def _as_completed(fs: Any, *, timeout: float | None = None) -> Any:
+    """Starts its tasks in the order given; asyncio's own takes them from a set, by address."""
+    return _asyncio_as_completed([asyncio.ensure_future(future) for future in fs], timeout=timeout)

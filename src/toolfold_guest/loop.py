@@ -75,6 +75,7 @@ def main(fd: int) -> NoReturn:
     """Serve one program on that socket, then leave without a look back."""
     gc.freeze()
     gc.enable()
+    sys.path.append(os.getcwd())  # modules that the caller gave, or that the program writes, can be imported
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, fd)
     _serve(sock, None)
     os._exit(0)

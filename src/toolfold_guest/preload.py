@@ -64,3 +64,5 @@ def _exercise_matplotlib(pyplot: object) -> None:
     axes.set_title("t")
     figure.savefig(io.BytesIO(), format="png")
     pyplot.close(figure)  # type: ignore[attr-defined]
+    # Cached fonts hold their files open, and no descriptor outlives the fork.
+    sys.modules["matplotlib.font_manager"]._get_font.cache_clear()

@@ -9,6 +9,8 @@ Guest to host, JSON arrays, because the host trusts nothing here and JSON can be
 Host to guest, `marshal`, because the host is trusted and nothing decodes faster:
     (START, text, tools, options)
     (REPLY, call id, ok, value or message, has media)
+    (HOLD,)      stand still: the execution is paused, and its timers with it
+    (RELEASE,)   go on; at least one reply follows
 """
 
 import struct
@@ -20,6 +22,8 @@ ENDED: Final = 3
 
 START: Final = 4
 REPLY: Final = 5
+HOLD: Final = 6
+RELEASE: Final = 7
 
 HEADER: Final = struct.Struct("<I")
 

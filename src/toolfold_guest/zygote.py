@@ -7,6 +7,7 @@ Rules:
 """
 
 import array
+import contextlib
 import gc
 import importlib
 import json
@@ -41,17 +42,14 @@ def main() -> NoReturn:
         server = _Server(control, json.loads(control.recv(MAX_MESSAGE_BYTES)))
     # Whatever it is, the host must hear of it in one line instead of silence.
     except BaseException as error:  # noqa: BLE001
-        import traceback; control.send(json.dumps({'failed':traceback.format_exc()}).encode())
         _fail(control, error)
     server.serve()
 
 
 def _fail(control: socket.socket, error: BaseException) -> NoReturn:
     reason = str(error) if isinstance(error, kernel.JailError) else f"the zygote did not start: {describe(error)}"
-    try:
+    with contextlib.suppress(OSError):  # the host may be gone
         control.send(json.dumps({"failed": reason}).encode())
-    except OSError:
-        pass  # the host is gone too
     os._exit(1)
 
 
@@ -83,6 +81,7 @@ class _Server:
         gc.freeze()
         gc.disable()
         self._vm_bytes = _vm_bytes()
+        self._lockdown.confine_zygote()
 
     def serve(self) -> NoReturn:
         poll = select.poll()

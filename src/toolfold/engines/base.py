@@ -84,6 +84,10 @@ class Run(Protocol):
     def __aiter__(self) -> AsyncIterator[Event]: ...
     def answer(self, reply: Reply) -> None:
         """Hand a reply to the program; ignored once the run is over."""
+    def hold(self) -> None:
+        """The execution pauses: the program's timers stand still until `release`."""
+    def release(self) -> None:
+        """The execution goes on; at least one answer follows."""
     def stop(self, status: Literal["timeout", "cancelled", "limit"], problem: Problem | None = None) -> None:
         """End the program now; the last event then is an `Ended` with this status."""
 

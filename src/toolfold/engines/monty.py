@@ -152,6 +152,8 @@ class _Driver:
         self._calls = 0
         self._seen = 0
         self._told_waiting = (-1, -1)
+        self._unsent: list[Call] = []
+        """Calls leave when the program waits, as in the process engine; one never awaited never leaves."""
         self._open: dict[int, int] = {}
         """Calls without a reply: our id to Monty's."""
         self._arrived: dict[int, Any] = {}
@@ -277,7 +279,7 @@ class _Driver:
         except (TypeError, ValueError) as error:
             return step.resume({"exception": error})
         self._open[call.id] = step.call_id
-        self._post(Called(call))
+        self._unsent.append(call)
         if tool.is_awaitable or step.allow_eager_await:
             return step.resume({"future": ...})
         self._wait_until(lambda: step.call_id in self._arrived)
@@ -305,6 +307,9 @@ class _Driver:
 
     def _wait_until(self, is_ready: Any) -> None:
         """Take replies and let timers run out until there is something to go on with."""
+        for call in self._unsent:
+            self._post(Called(call))
+        self._unsent.clear()
         self._take_what_is_there()
         while not is_ready():
             self._tell_waiting()

@@ -29,7 +29,7 @@ class Signature:
     """What a tool's input schema says for certain of its arguments."""
 
     def __init__(self, tool: ToolSpec) -> None:
-        schema = tool.input_schema if isinstance(tool.input_schema, Mapping) else {}
+        schema = tool.input_schema
         properties = schema.get("properties", {})
         self.root: Mapping[str, Json] = schema
         self.is_certain = (

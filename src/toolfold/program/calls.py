@@ -57,7 +57,9 @@ class Calls:
         """The fault that stands first in the text; `None` when names can be bound unseen."""
         if self._reader.is_dynamic:
             return None
-        spoiled = self._reader.spoiled | self._consumed() | self._lost()
+        spoiled = self._reader.spoiled
+        spoiled |= self._consumed()
+        spoiled |= self._lost(spoiled)
         for use in sorted(self._reader.calls, key=_place):
             found = self._callee(use)
             if isinstance(found, Fault):
@@ -205,17 +207,24 @@ class Calls:
                 consumed.update(call.args)
         return consumed
 
-    def _lost(self) -> set[ast.expr]:
+    def _lost(self, spoiled: set[ast.expr]) -> set[ast.expr]:
         """Calls put into a name that nothing then awaits: it is never read, or only as no coroutine can be."""
+        names = {name for _, name, _ in self._reader.assigned}
+        read: set[tuple[Scope | None, str]] = set()
+        reaches: set[tuple[Scope | None, str]] = set()
+        for name in names & self._reader.loads.keys():
+            for use in self._reader.loads[name]:
+                owner = (use.scope.find(name), name)
+                read.add(owner)
+                if use.node not in spoiled:
+                    reaches.add(owner)
         lost: set[ast.expr] = set()
-        spoiled = self._reader.spoiled | self._consumed() if self._reader.assigned else lost
         for call, name, scope in self._reader.assigned:
             is_plain = scope.kind in {Kind.MODULE, Kind.FUNCTION} and name not in scope.elsewhere
-            if not is_plain or name in scope.rebound:
+            if not is_plain or name in scope.rebound or (scope, name) in reaches:
                 continue
-            uses = [use.node for use in self._reader.loads.get(name, ()) if use.scope.find(name) is scope]
             # `result` is the value of the whole program: something outside reads it.
-            if all(use in spoiled for use in uses) and (uses or name != "result"):
+            if name != "result" or (scope, name) in read:
                 lost.add(call)
         return lost
 

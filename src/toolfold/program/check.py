@@ -34,7 +34,7 @@ def check(
     known_names: Container[str] = _NOTHING,
 ) -> Program | Problem:
     """Check one program; keep a `Checker` to check many against the same tools."""
-    return Checker(tools, limits=limits, installed=installed, known_names=known_names).check(text)
+    return Checker(tools, limits=limits, installed=installed).check(text, known_names=known_names)
 
 
 class Checker:
@@ -42,10 +42,9 @@ class Checker:
 
     Args:
         tools: What programs may call.
-        limits: Only `program_bytes` matters here.
+        limits: Only `program_bytes` matters here; one check may have limits of its own.
         installed: First parts of the modules that the guest has beyond the standard library,
             the program's own files among them; `None` judges none.
-        known_names: Names that a session holds from earlier programs.
     """
 
     def __init__(
@@ -54,37 +53,40 @@ class Checker:
         *,
         limits: Limits = _LIMITS,
         installed: Container[str] | None = None,
-        known_names: Container[str] = _NOTHING,
     ) -> None:
         self._tools = tools
         self._limits = limits
         self._installed = installed
-        self._known_names = known_names
 
-    def check(self, text: str) -> Program | Problem:
-        """The program if nothing is certainly wrong with it; the first problem in its text otherwise."""
+    def check(
+        self, text: str, *, limits: Limits | None = None, known_names: Container[str] = _NOTHING
+    ) -> Program | Problem:
+        """The program, unless something is certainly wrong with it; then the first problem in its text.
+
+        `known_names` are those that a session holds from earlier programs.
+        """
         if not text or text.isspace():
             return Program(text=text)
-        tree = parse(text, self._limits)
+        tree = parse(text, limits or self._limits)
         if isinstance(tree, Problem):
             return tree
         reader = Reader(tree)
         late = late_error(text, tree, reader)
         if late is not None:
             return late
-        fault = min(self._faults(tree, reader), key=_place, default=None)
+        fault = min(self._faults(tree, reader, known_names), key=_place, default=None)
         if fault is not None:
             return problem_at_byte(text, fault.kind, fault.message, *_place(fault))
-        preset = self._preset_names(reader)
+        preset = self._preset_names(reader, known_names)
         return Program(text=text, library_set=_library_set(reader, preset), preset_names=preset)
 
     @cached_property
     def _index(self) -> ToolIndex:
         return ToolIndex(self._tools)
 
-    def _faults(self, tree: ast.Module, reader: Reader) -> Iterator[Fault]:
+    def _faults(self, tree: ast.Module, reader: Reader, known_names: Container[str]) -> Iterator[Fault]:
         """The first fault of each kind of rule."""
-        calls = Calls(reader, self._index, self._known_names)
+        calls = Calls(reader, self._index, known_names)
         if reader.imports:
             yield from _first(import_faults(tree, self._index, self._installed))
             yield from _first(calls.import_faults())
@@ -92,7 +94,7 @@ class Checker:
         if fault is not None:
             yield fault
 
-    def _preset_names(self, reader: Reader) -> tuple[str, ...]:
+    def _preset_names(self, reader: Reader, known_names: Container[str]) -> tuple[str, ...]:
         """Presets that the program uses and neither it, nor a tool, nor its session defines."""
         return tuple(
             name
@@ -100,7 +102,7 @@ class Checker:
             if name in reader.loads
             and any(use.scope.find(name) is None for use in reader.loads[name])
             and name not in self._index.names
-            and name not in self._known_names
+            and name not in known_names
         )
 
 

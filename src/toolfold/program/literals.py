@@ -91,11 +91,9 @@ class _Judge:
         if not _type_fits(shape, schema.get("type")) or not _is_listed(shape, schema, node):
             return False
         for word in ("anyOf", "oneOf"):
-            choices = schema.get(word)
-            if isinstance(choices, list) and choices:
-                # Not a generator: each choice must see the budget that the others left.
-                if not any([self.fits(shape, choice, depth + 1, node) for choice in choices[:_MOST_STEPS]]):
-                    return False
+            choices = schema.get(word) or [True]
+            if isinstance(choices, list) and not any(self.fits(shape, one, depth + 1, node) for one in choices):
+                return False
         every = schema.get("allOf")
         return not isinstance(every, list) or all(self.fits(shape, one, depth + 1, node) for one in every)
 
@@ -114,8 +112,8 @@ class _Judge:
         if not isinstance(reference, str) or not reference.startswith("#/"):
             return True
         found: Json = self._root
-        for part in reference[2:].split("/"):
-            part = part.replace("~1", "/").replace("~0", "~")
+        for escaped in reference[2:].split("/"):
+            part = escaped.replace("~1", "/").replace("~0", "~")
             if not isinstance(found, Mapping) or part not in found:
                 return True
             found = found[part]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
 from toolfold.program.scopes import OPAQUE, Kind, Scope
 
@@ -73,7 +73,7 @@ class Reader:
         self._walk()
 
     def _walk(self) -> None:
-        stack, handlers = self._stack, _HANDLERS
+        stack, handlers = self._stack, self._HANDLERS
         while stack:
             node, scope, guard = stack.pop()
             handler = handlers.get(node.__class__)
@@ -323,53 +323,53 @@ class Reader:
     def _leaf(self, _node: ast.AST, _scope: Scope, _guard: Guard) -> None:
         return
 
+    _HANDLERS: ClassVar[dict[type[ast.AST], _Handler]] = {
+        ast.Name: _name,
+        ast.NamedExpr: _walrus,
+        ast.Global: _declared,
+        ast.Nonlocal: _declared,
+        ast.Import: _import,
+        ast.ImportFrom: _import_from,
+        ast.FunctionDef: _function,
+        ast.AsyncFunctionDef: _function,
+        ast.Lambda: _function,
+        ast.ClassDef: _class,
+        ast.ListComp: _comprehension,
+        ast.SetComp: _comprehension,
+        ast.DictComp: _comprehension,
+        ast.GeneratorExp: _comprehension,
+        ast.Try: _try,
+        ast.TryStar: _try,
+        ast.With: _with,
+        ast.AsyncWith: _with,
+        ast.MatchAs: _capture,
+        ast.MatchStar: _capture,
+        ast.MatchMapping: _mapping,
+        ast.Return: _return,
+        ast.Call: _call,
+        ast.Await: _await,
+        ast.Attribute: _attribute,
+        ast.Expr: _spoil_value,
+        ast.Subscript: _spoil_value,
+        ast.FormattedValue: _spoil_value,
+        ast.Starred: _spoil_value,
+        ast.AugAssign: _spoil_value,
+        ast.BinOp: _spoil_operands,
+        ast.UnaryOp: _spoil_operands,
+        ast.Compare: _compare,
+        ast.If: _test,
+        ast.IfExp: _test,
+        ast.While: _test,
+        ast.Assert: _test,
+        ast.For: _for,
+        ast.AsyncFor: _for,
+        ast.Assign: _assign,
+        ast.AnnAssign: _assign,
+        **dict.fromkeys(_LEAVES, _leaf),
+    }
+    if hasattr(ast, "TypeAlias"):  # from Python 3.12 on
+        _HANDLERS[ast.TypeAlias] = _type_alias
 
-_HANDLERS: Final[dict[type[ast.AST], _Handler]] = {
-    ast.Name: Reader._name,
-    ast.NamedExpr: Reader._walrus,
-    ast.Global: Reader._declared,
-    ast.Nonlocal: Reader._declared,
-    ast.Import: Reader._import,
-    ast.ImportFrom: Reader._import_from,
-    ast.FunctionDef: Reader._function,
-    ast.AsyncFunctionDef: Reader._function,
-    ast.Lambda: Reader._function,
-    ast.ClassDef: Reader._class,
-    ast.ListComp: Reader._comprehension,
-    ast.SetComp: Reader._comprehension,
-    ast.DictComp: Reader._comprehension,
-    ast.GeneratorExp: Reader._comprehension,
-    ast.Try: Reader._try,
-    ast.TryStar: Reader._try,
-    ast.With: Reader._with,
-    ast.AsyncWith: Reader._with,
-    ast.MatchAs: Reader._capture,
-    ast.MatchStar: Reader._capture,
-    ast.MatchMapping: Reader._mapping,
-    ast.Return: Reader._return,
-    ast.Call: Reader._call,
-    ast.Await: Reader._await,
-    ast.Attribute: Reader._attribute,
-    ast.Expr: Reader._spoil_value,
-    ast.Subscript: Reader._spoil_value,
-    ast.FormattedValue: Reader._spoil_value,
-    ast.Starred: Reader._spoil_value,
-    ast.AugAssign: Reader._spoil_value,
-    ast.BinOp: Reader._spoil_operands,
-    ast.UnaryOp: Reader._spoil_operands,
-    ast.Compare: Reader._compare,
-    ast.If: Reader._test,
-    ast.IfExp: Reader._test,
-    ast.While: Reader._test,
-    ast.Assert: Reader._test,
-    ast.For: Reader._for,
-    ast.AsyncFor: Reader._for,
-    ast.Assign: Reader._assign,
-    ast.AnnAssign: Reader._assign,
-    **dict.fromkeys(_LEAVES, Reader._leaf),
-}
-if hasattr(ast, "TypeAlias"):  # from Python 3.12 on
-    _HANDLERS[ast.TypeAlias] = Reader._type_alias
 
 _FIELDS: Final[dict[type[ast.AST], tuple[str, ...]]] = {}
 

@@ -49,7 +49,7 @@ class Scope:
         """The scope that a use of `name` in this one reads from; `None` if the program never binds it."""
         scope: Scope | None = self
         while scope is not None:
-            if name in scope.elsewhere and scope.elsewhere[name]:
+            if scope.elsewhere.get(name):
                 return self.root if name in self.root.bound else None
             # A class body sees its own names; what is nested in it does not.
             if name in scope.bound and (scope.kind is not Kind.CLASS or scope is self):

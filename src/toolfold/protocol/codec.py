@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from toolfold.models import Media, Reply, ToolSpec, Value
-from toolfold_guest.wire import BYTES_KEY, CALLS, ENDED, HEADER, MEDIA_KEY, PRINTED, REPLY, START
+from toolfold_guest.wire import BYTES_KEY, CALLS, ENDED, HEADER, HOLD, MEDIA_KEY, PRINTED, RELEASE, REPLY, START
 
 MAX_DEPTH: Final = 256
 _MARK: Final = b"\\u0000"
@@ -151,6 +151,10 @@ def framed(message: tuple[Any, ...]) -> bytes:
     """A message for the guest, with its length in front."""
     body = marshal.dumps(message)
     return HEADER.pack(len(body)) + body
+
+
+HOLD_FRAME: Final = framed((HOLD,))
+RELEASE_FRAME: Final = framed((RELEASE,))
 
 
 def encode_start(text: str, facts: Sequence[tuple[Any, ...]], options: Mapping[str, Any]) -> bytes:

@@ -213,7 +213,7 @@ def _local_names(fn: Function) -> dict[str, Any]:
     outer_names = {part.rpartition(".")[2] for part in outer}
     found: dict[str, Any] = {}
     # There is no public way to a caller's names, and pydantic takes this one too.
-    frame = sys._getframe(1) if outer_names else None  # noqa: SLF001
+    frame = sys._getframe(1) if outer_names else None
     while frame is not None:
         if frame.f_code.co_name in outer_names and frame.f_globals is origin.__globals__:
             found = {**frame.f_locals, **found}
@@ -372,8 +372,8 @@ class _Words:
         text = inspect.getdoc(fn if inspect.isroutine(fn) else _origin(fn)) or ""
         if "\n" not in text:
             return cls(description=text)
-        # Imported here: most tools of a quick start have one line, and this takes 25 ms.
-        import docstring_parser
+        # Imported here: it takes 25 ms, and many tools have a docstring of one line.
+        import docstring_parser  # noqa: PLC0415
 
         try:
             parsed = docstring_parser.parse(text)
@@ -466,7 +466,8 @@ def _by_name(fn: Function, first: Sequence[inspect.Parameter]) -> Function:
     """`fn` with its positional-only parameters given by name."""
 
     def call(**arguments: Any) -> Any:
-        return fn(*(arguments.pop(one.name, one.default) for one in first), **arguments)
+        given = [arguments.pop(one.name, one.default) for one in first]
+        return fn(*given, **arguments)
 
     if inspect.iscoroutinefunction(fn):
 

@@ -67,8 +67,13 @@ class Catalog:
 
     def nearest(self, text: str) -> str | None:
         """The name most like a misspelt one, if any is."""
-        # Comparing is slow, and a name of quite another length is no misspelling.
-        near = {known for known in (*self._tools, *self._names) if abs(len(known) - len(text)) <= 3}
+        # Comparing is slow, so only with names of a like length and a like first or last letter.
+        ends = {text[:1], text[-1:]}
+        near = {
+            known
+            for known in (*self._tools, *self._names)
+            if abs(len(known) - len(text)) <= 3 and ends & {known[:1], known[-1:]}
+        }
         close = difflib.get_close_matches(text, sorted(near), n=1)
         return close[0] if close else None
 

@@ -46,6 +46,7 @@ MAX_ITEMS: Final = 10_000_000
 
 LEAVES: Final = frozenset({str, int, float, bool, type(None), bytes, Media})
 _PLAIN: Final = LEAVES | {list, dict}
+_SHOWN_STEPS: Final = 10
 _encoder: Final = msgspec.json.Encoder()
 
 
@@ -317,4 +318,5 @@ def show_path(path: Iterable[str | int]) -> str:
     """`rows[3]['when']`: a place within a value, as Python would reach it."""
     first, *rest = path
     root = first if isinstance(first, str) and first.isidentifier() else f"[{first!r}]"
-    return root + "".join(f"[{step!r}]" for step in rest)
+    steps = "".join(f"[{step!r}]" for step in rest[:_SHOWN_STEPS])
+    return f"{root}{steps}{'…' if len(rest) > _SHOWN_STEPS else ''}"

@@ -171,27 +171,29 @@ def drop_user(user_id: int) -> None:
     os.setresgid(user_id, user_id, user_id)
     os.setresuid(user_id, user_id, user_id)
     # Where only root may open user namespaces (Ubuntu's AppArmor rule), this still counts as root.
-    _set_capabilities(1 << CAP_SYS_ADMIN)
+    _keep_capability(CAP_SYS_ADMIN)
     # A change of user makes /proc/self root's: its uid_map could not be written.
     _prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
 
 
-def drop_capabilities() -> None:
-    """All of them, and the ways to get any back."""
+def drop_bounding_set() -> None:
+    """So that no exec can ever give a capability back. Lost again when a user namespace is opened."""
     for capability in range(64):
         if _prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0) < 0:
             break  # EINVAL: past the last one; EPERM: never had the right to gain any
+
+
+def drop_capabilities() -> None:
+    """All of them, and what being user 0 would mean."""
     _prctl(_PR_SET_SECUREBITS, _SECUREBITS, 0, 0, 0)
-    _set_capabilities(0)
+    check(_capset(_CAPABILITY_HEADER, _NO_CAPABILITIES), "capset")
 
 
 _CAPABILITY_HEADER = ctypes.create_string_buffer(struct.pack("=Ii", 0x20080522, 0), 8)
+_NO_CAPABILITIES = ctypes.create_string_buffer(24)
 
 
-def _set_capabilities(mask: int) -> None:
-    low, high = mask & 0xFFFFFFFF, mask >> 32
-    data = ctypes.create_string_buffer(struct.pack("=6I", low, low, 0, high, high, 0), 24)
-    if mask:
-        _capset(_CAPABILITY_HEADER, data)  # best effort: an ordinary user's rights may do
-    else:
-        check(_capset(_CAPABILITY_HEADER, data), "capset")
+def _keep_capability(capability: int) -> None:
+    low = 1 << capability
+    data = ctypes.create_string_buffer(struct.pack("=6I", low, low, 0, 0, 0, 0), 24)
+    _capset(_CAPABILITY_HEADER, data)  # best effort: an ordinary user's rights may do

@@ -15,6 +15,11 @@ DATA_FD: Final = identity.PROC_FD
 
 _STACK_BYTES: Final = 8 * 1024 * 1024
 _SIGNALS_PENDING: Final = 128
+# The builder of the jail has set RLIMIT_CORE for all.
+_LIMITS: Final = (
+    resource.RLIMIT_AS, resource.RLIMIT_CPU, resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE, resource.RLIMIT_STACK,
+    resource.RLIMIT_MEMLOCK, resource.RLIMIT_MSGQUEUE, resource.RLIMIT_SIGPENDING, resource.RLIMIT_NPROC,
+)  # fmt: skip
 # Stands for the guest's process id in a filter made before the id is known.
 _ANY_PROCESS: Final = 0x7E571D01
 
@@ -35,13 +40,25 @@ class Lockdown:
             # Opened now: a guest then adds rules without one path lookup.
             self._folders = [_open(path) for path in readable]
             self._files = [_open(path) for path in files]
-            self._devices = [_open(f"/dev/{name}") for name in tree.DEVICES if os.path.exists(f"/dev/{name}")]
+            devices = ["/dev"] if self.has_tree else [f"/dev/{name}" for name in tree.DEVICES]
+            self._devices = [_open(path) for path in devices if os.path.exists(path)]
         if "seccomp" in self._layers:
             assert kernel.MACHINE is not None
             process = 1 if self._has_own_ids else _ANY_PROCESS
-            self._filter = seccomp.compile_filter(kernel.MACHINE, process, attributes=self.has_tree)
+            self._filter = seccomp.compile_guest(kernel.MACHINE, process, attributes=self.has_tree)
         self.first_free_fd = max([DATA_FD, *self._folders, *self._files, *self._devices]) + 1
         self._user, self._group = os.getuid(), os.getgid()
+        self._hard_limits = {limit: resource.getrlimit(limit)[1] for limit in _LIMITS}
+
+    def confine_zygote(self) -> None:
+        """The part of the lock-down that guests inherit: what they would all pay for, done once."""
+        kernel.no_new_privileges()
+        if "caps" in self._layers and "user" not in self._layers:
+            kernel.drop_bounding_set()
+            kernel.drop_capabilities()
+        if "seccomp" in self._layers:
+            assert kernel.MACHINE is not None
+            seccomp.load_filter(seccomp.compile_base(kernel.MACHINE))
 
     def separate(self, limits: Mapping[str, Any], folder: str) -> None:
         """Own namespaces and folders; afterwards 1 and 2 are a file and `DATA_FD` is the data folder."""
@@ -69,8 +86,7 @@ class Lockdown:
     def seal(self, limits: Mapping[str, Any], vm_bytes: int, folder: str) -> None:
         """Give up every right that a program must not have. There is no way back."""
         if "rlimits" in self._layers:
-            _limit(limits, vm_bytes, threads="user" in self._layers)
-        kernel.no_new_privileges()
+            self._limit(limits, vm_bytes)
         if "caps" in self._layers:
             kernel.drop_capabilities()
         if "landlock" in self._layers:
@@ -79,6 +95,25 @@ class Lockdown:
         kernel.die_with_parent()
         if "seccomp" in self._layers:
             seccomp.load_filter(self._filter if self._has_own_ids else _for_process(self._filter, os.getpid()))
+
+    def _limit(self, limits: Mapping[str, Any], vm_bytes: int) -> None:
+        wanted = {
+            resource.RLIMIT_AS: vm_bytes + limits["memory_bytes"],
+            # The first process of a pid namespace ignores SIGXCPU; the hard limit is a SIGKILL.
+            resource.RLIMIT_CPU: limits["cpu_seconds"],
+            resource.RLIMIT_NOFILE: limits["open_files"],
+            resource.RLIMIT_FSIZE: max(limits["data_bytes"], limits["temp_bytes"]),
+            resource.RLIMIT_STACK: _STACK_BYTES,
+            resource.RLIMIT_MEMLOCK: 0,
+            resource.RLIMIT_MSGQUEUE: 0,
+            resource.RLIMIT_SIGPENDING: _SIGNALS_PENDING,
+        }
+        if "user" in self._layers:  # counted per user: only in a user namespace of its own is that the guest's alone
+            wanted[resource.RLIMIT_NPROC] = limits["threads"] + 1
+        for limit, value in wanted.items():
+            hard = self._hard_limits[limit]
+            lower = value if hard == resource.RLIM_INFINITY else min(value, hard)
+            resource.setrlimit(limit, (lower, lower))
 
     def _impose_landlock(self, writable: Sequence[str]) -> None:
         rules = landlock.Ruleset(self._landlock)
@@ -96,30 +131,8 @@ def _open(path: str) -> int:
 
 def _use_temp(folder: str) -> None:
     os.environ["HOME"] = os.environ["TMPDIR"] = folder
-    tempfile = sys.modules.get("tempfile")
-    if tempfile is not None:
-        tempfile.tempdir = None  # chosen again, from TMPDIR
-
-
-def _limit(limits: Mapping[str, Any], vm_bytes: int, *, threads: bool) -> None:
-    wanted = {
-        resource.RLIMIT_AS: vm_bytes + limits["memory_bytes"],
-        # The first process of a pid namespace ignores SIGXCPU; the hard limit is a SIGKILL.
-        resource.RLIMIT_CPU: limits["cpu_seconds"],
-        resource.RLIMIT_NOFILE: limits["open_files"],
-        resource.RLIMIT_FSIZE: max(limits["data_bytes"], limits["temp_bytes"]),
-        resource.RLIMIT_CORE: 0,
-        resource.RLIMIT_STACK: _STACK_BYTES,
-        resource.RLIMIT_MEMLOCK: 0,
-        resource.RLIMIT_MSGQUEUE: 0,
-        resource.RLIMIT_SIGPENDING: _SIGNALS_PENDING,
-    }
-    if threads:  # counted per user: only in a user namespace of its own is that the guest's alone
-        wanted[resource.RLIMIT_NPROC] = limits["threads"] + 1
-    for limit, value in wanted.items():
-        hard = resource.getrlimit(limit)[1]
-        value = value if hard == resource.RLIM_INFINITY else min(value, hard)
-        resource.setrlimit(limit, (value, value))
+    if "tempfile" in sys.modules:
+        vars(sys.modules["tempfile"])["tempdir"] = None  # chosen again, from TMPDIR
 
 
 def _for_process(program: bytes, process_id: int) -> bytes:

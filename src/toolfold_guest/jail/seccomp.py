@@ -1,7 +1,7 @@
-"""The system-call filter of a guest: an allow-list with default EPERM, as a BPF program.
+"""The system-call filters: an allow-list with default EPERM in the zygote, a small one per guest.
 
 Only loads, comparisons and returns: the kernel can then see at load time which calls are always
-allowed, and does not run the filter for those at all. The list is a binary search over ranges.
+allowed, and does not run the filters for those at all. The list is a binary search over ranges.
 """
 
 import ctypes
@@ -40,20 +40,29 @@ class Instruction(NamedTuple):
     operand: int
 
 
-def compile_filter(machine: Machine, process_id: int, *, attributes: bool) -> bytes:
-    """The filter for a guest whose own id is `process_id`; `attributes` lets it change file modes and times."""
-    numbers = set(machine.allowed.values()) | (set(machine.attributes.values()) if attributes else set())
-    program = [
-        _load(_ARCH_OFFSET),
-        *_unless(_EQUAL, machine.audit_arch, _KILL),
-        _load(_NUMBER_OFFSET),
-    ]
+def compile_base(machine: Machine) -> bytes:
+    """For the zygote, inherited by its guests: what they may call, and what locks them down."""
+    numbers = {
+        number
+        for table in (machine.allowed, machine.attributes, machine.checked, machine.setup)
+        for number in table.values()
+    }
+    program = [_load(_ARCH_OFFSET), *_unless(_EQUAL, machine.audit_arch, _KILL), _load(_NUMBER_OFFSET)]
     if machine.has_x32:
         program += [Instruction(_AT_LEAST, 0, 1, _X32_BIT), _return(_KILL)]
+    return _assemble([*program, *_search(_ranges(numbers))])
+
+
+def compile_guest(machine: Machine, process_id: int, *, attributes: bool) -> bytes:
+    """On top of the base, for a guest whose own id is `process_id`: no more setup, arguments checked.
+
+    Small, because a guest pays for loading it; `attributes` leaves it modes and times of files.
+    """
+    refused = [*machine.setup.values(), *(() if attributes else machine.attributes.values())]
+    program = [_load(_NUMBER_OFFSET)]
     for name, rule in _rules(process_id).items():
         program += [Instruction(_EQUAL, 0, len(rule), machine.checked[name]), *rule]
-    program += _search(_ranges(numbers))
-    return b"".join(struct.pack("=HBBI", *instruction) for instruction in program)
+    return _assemble([*program, *_one_of(tuple(refused), then=_ERRNO | errno.EPERM, otherwise=_ALLOW)])
 
 
 def load_filter(program: bytes) -> None:
@@ -97,6 +106,10 @@ def _rules(process_id: int) -> dict[str, list[Instruction]]:
     }
 
 
+def _assemble(program: list[Instruction]) -> bytes:
+    return b"".join(struct.pack("=HBBI", *instruction) for instruction in program)
+
+
 def _load(offset: int) -> Instruction:
     return Instruction(_LOAD, 0, 0, offset)
 
@@ -120,11 +133,8 @@ def _one_of(values: tuple[int, ...], *, then: int, otherwise: int) -> list[Instr
 
 def _ranges(numbers: set[int]) -> list[tuple[int, int]]:
     """`(first, action from there on)` in rising order, covering every number."""
-    edges: list[tuple[int, int]] = [(0, _ALLOW if 0 in numbers else _ERRNO | errno.EPERM)]
-    for number in range(1, max(numbers) + 2):
-        if (number in numbers) != (number - 1 in numbers):
-            edges.append((number, _ALLOW if number in numbers else _ERRNO | errno.EPERM))
-    return edges
+    edges = [0, *(n for n in range(1, max(numbers) + 2) if (n in numbers) != (n - 1 in numbers))]
+    return [(edge, _ALLOW if edge in numbers else _ERRNO | errno.EPERM) for edge in edges]
 
 
 def _search(edges: list[tuple[int, int]]) -> list[Instruction]:

@@ -19,6 +19,8 @@ class Machine:
     """Change modes and times of files by path; only where the mount tree guards the host's files."""
     checked: dict[str, int]
     """Allowed with some arguments only; `seccomp` has the rules."""
+    setup: dict[str, int]
+    """What locks a guest down: allowed to the zygote and to a fresh fork, refused from then on."""
     own: dict[str, int]
     """What the jail calls by number, because older C libraries have no function for it."""
     has_x32: bool = False
@@ -59,6 +61,10 @@ _X86_64: Final = Machine(
     checked=_numbers("""
     ioctl=16 socketpair=53 clone=56 kill=62 fcntl=72 prctl=157 tkill=200 tgkill=234 prlimit64=302 clone3=435
     """),
+    setup=_numbers("""
+    capset=126 setrlimit=160 mount=165 unshare=272 setns=308 seccomp=317 pidfd_open=434
+    landlock_create_ruleset=444 landlock_add_rule=445 landlock_restrict_self=446
+    """),
     own=_numbers("""
     pivot_root=155 seccomp=317 open_tree=428 move_mount=429 close_range=436 mount_setattr=442
     landlock_create_ruleset=444 landlock_add_rule=445 landlock_restrict_self=446
@@ -93,6 +99,10 @@ _AARCH64: Final = Machine(
     checked=_numbers("""
     fcntl=25 ioctl=29 kill=129 tkill=130 tgkill=131 prctl=167 socketpair=199 clone=220 prlimit64=261
     clone3=435
+    """),
+    setup=_numbers("""
+    mount=40 capset=91 unshare=97 setrlimit=164 setns=268 seccomp=277 pidfd_open=434
+    landlock_create_ruleset=444 landlock_add_rule=445 landlock_restrict_self=446
     """),
     own=_numbers("""
     pivot_root=41 seccomp=277 open_tree=428 move_mount=429 close_range=436 mount_setattr=442

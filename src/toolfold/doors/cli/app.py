@@ -1,9 +1,9 @@
 """The commands and their options, and the one place where an error becomes a line and an exit code."""
 
+import atexit
 import os
 import sys
 import threading
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal, NoReturn
@@ -26,9 +26,11 @@ app = typer.Typer(
 def main() -> NoReturn:
     """The command `toolfold`; leaves the process."""
     code = run_command(sys.argv[1:])
-    # A tool's thread that does not come back cannot be stopped; the outcome is out, so do not wait for it.
-    if _threads_remain():
+    if any(not thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread()):
+        # Python would wait for them, but a tool that does not come back cannot be stopped, and the outcome is out.
+        atexit._run_exitfuncs()
         sys.stdout.flush()
+        sys.stderr.flush()
         os._exit(code)
     sys.exit(code)
 
@@ -38,7 +40,7 @@ def run_command(arguments: Sequence[str]) -> int:
     try:
         code = typer.main.get_command(app).main(args=list(arguments), prog_name="toolfold", standalone_mode=False)
     except typer.TyperException as error:
-        return _complain(error.format_message(), Exit.USAGE)
+        return _complain(error.format_message().replace("Value error, ", "").rstrip("."), Exit.USAGE)
     except ToolfoldError as error:
         return _complain(str(error), exit_of_error(error))
     except (KeyboardInterrupt, typer.Abort):
@@ -137,11 +139,3 @@ def _doctor(
 def _complain(message: str, code: int) -> int:
     print(f"toolfold: {' '.join(message.split())}", file=sys.stderr)
     return code
-
-
-def _threads_remain() -> bool:
-    deadline = time.monotonic() + 0.2
-    others = [one for one in threading.enumerate() if one is not threading.main_thread() and not one.daemon]
-    for one in others:
-        one.join(max(0.0, deadline - time.monotonic()))
-    return any(one.is_alive() for one in others)

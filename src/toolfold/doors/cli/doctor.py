@@ -1,48 +1,50 @@
-"""`toolfold doctor`: what this machine can promise, as a table or as JSON."""
+"""`toolfold doctor`: what this machine can promise, one line per finding, or as JSON."""
 
 import asyncio
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 
 from rich.console import Console
-from rich.table import Table
+from rich.text import Text
 
 from toolfold.doors.cli.exits import Exit
-from toolfold.engines.process.doctor import Diagnosis, examine
+from toolfold.engines.process.doctor import Diagnosis, Finding, examine
 from toolfold.models import Isolation
 
 
 def diagnose(*, as_json: bool, required: Isolation) -> int:
     """Examine, print, and say through the exit code whether the required tier can be had."""
     diagnosis = asyncio.run(examine(required))
+    console = Console(soft_wrap=True, highlight=False, markup=False)
     if as_json:
-        Console(soft_wrap=True).print_json(json.dumps(asdict(diagnosis)))
+        console.out(json.dumps(asdict(diagnosis), indent=2))
     else:
-        _print(diagnosis, Console(soft_wrap=True))
+        print_diagnosis(diagnosis, console)
     return Exit.FINISHED if diagnosis.ok else Exit.NO_ISOLATION
 
 
-def _print(diagnosis: Diagnosis, console: Console) -> None:
-    console.print(
-        f"{diagnosis.kernel} on {diagnosis.machine}, Python {diagnosis.python}, as {diagnosis.user}", highlight=False
-    )
-    console.print(_layers(diagnosis))
-    for tier, results in diagnosis.canaries.items():
-        console.print(_canaries(tier, results))
-    console.print(f"tier that this machine can give: {diagnosis.tier}", highlight=False)
-    verdict = "can be had" if diagnosis.ok else "CANNOT be had; nothing will run in it"
-    console.print(f"required tier {diagnosis.required!r} {verdict}", highlight=False)
+def print_diagnosis(diagnosis: Diagnosis, console: Console) -> None:
+    """The layers, then per tier each attack and what the tier cannot enforce, then the verdict."""
+    console.print(f"{diagnosis.kernel}, {diagnosis.machine}, Python {diagnosis.python}, user {diagnosis.user}")
+    console.print("\nlayers")
+    _print_findings(diagnosis.layers, console, good="there", bad="MISSING")
+    for tier, findings in diagnosis.canaries.items():
+        console.print(f"\nattacks in tier {tier}")
+        _print_findings(findings, console, good="held", bad="NOT HELD")
+        for note in diagnosis.notes.get(tier, ()):
+            console.print(f"  note: {note}")
+    console.print(f"\nstrongest tier that holds here: {diagnosis.tier}")
+    console.print(f"required: {diagnosis.required}, {'holds' if diagnosis.ok else 'DOES NOT HOLD: nothing runs in it'}")
 
 
-def _layers(diagnosis: Diagnosis) -> Table:
-    table = Table("layer", "state", title="isolation layers", title_justify="left", box=None)
-    for layer, state in diagnosis.layers.items():
-        table.add_row(layer, state)
-    return table
-
-
-def _canaries(tier: str, results: dict[str, str]) -> Table:
-    table = Table("attack", "result", title=f"attacks tried in tier {tier}", title_justify="left", box=None)
-    for attack, result in results.items():
-        table.add_row(attack, result)
-    return table
+def _print_findings(findings: Sequence[Finding], console: Console, *, good: str, bad: str) -> None:
+    before = ""
+    for finding in findings:
+        line = Text(f"  {finding.name:<32}")
+        line.append(f"{good if finding.ok else bad:<10}", style="green" if finding.ok else "bold red")
+        # One cause often shows in many lines; its text is long.
+        line.append("the same" if finding.detail == before and len(before) > len("the same") * 3 else finding.detail)
+        before = finding.detail
+        line.rstrip()
+        console.print(line)

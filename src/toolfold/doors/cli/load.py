@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from toolfold.errors import ToolfoldError, UsageError
-from toolfold.sources.functions import tool_from_function
+from toolfold.sources.functions import as_tool
 from toolfold.tools.tool import Tool
 
 _numbers = itertools.count(1)
@@ -29,16 +29,18 @@ def load_tools(sources: Sequence[str]) -> list[Tool]:
 
 
 def _tools_in(module: ModuleType, source: str) -> Iterator[Tool]:
+    found = [one for one in vars(module).values() if _is_marked(one)] or list(_public_functions(module))
     # By identity: two names may be bound to one tool.
-    decorated = {id(value): value for value in vars(module).values() if isinstance(value, Tool)}
-    if decorated:
-        yield from decorated.values()
-        return
-    for function in _public_functions(module):
+    for one in {id(one): one for one in found}.values():
         try:
-            yield tool_from_function(function)
+            yield as_tool(one)
         except ToolfoldError as error:
-            raise UsageError(f"{function.__name__!r} in {source!r} cannot be a tool: {error}") from error
+            raise UsageError(f"in tools {source!r}: {error}") from error
+
+
+def _is_marked(value: object) -> bool:
+    # Not `hasattr`: a tools file may hold objects that answer to every name.
+    return isinstance(value, Tool) or "__toolfold_tool__" in getattr(value, "__dict__", ())
 
 
 # Any: a tool may take and return whatever its author wrote.
@@ -67,6 +69,8 @@ def _import(source: str) -> ModuleType:
         raise UsageError(f"tools {source!r} import {error.name!r}, which is not installed") from error
     except PermissionError as error:
         raise UsageError(f"tools {source!r} cannot be read: permission denied") from error
+    except UsageError:
+        raise
     # Whatever the user's file raises while it is imported, `sys.exit` too, is the user's to fix.
     except (Exception, SystemExit) as error:
         raise UsageError(f"tools {source!r} raised {type(error).__name__}: {error}") from error

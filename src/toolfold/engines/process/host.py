@@ -18,7 +18,16 @@ from typing import TYPE_CHECKING, Final, Literal
 from toolfold.engines.base import Called, Died, Ended, Event, Order, Printed, Waiting
 from toolfold.engines.process.files import checked_names, collect
 from toolfold.models import Call, Problem, ProblemKind, Reply, Status
-from toolfold.protocol.codec import CallsFrame, EndedFrame, Violation, encode_reply, encode_start, tool_facts
+from toolfold.protocol.codec import (
+    HOLD_FRAME,
+    RELEASE_FRAME,
+    CallsFrame,
+    EndedFrame,
+    Violation,
+    encode_reply,
+    encode_start,
+    tool_facts,
+)
 from toolfold.protocol.machine import Conversation, LimitReached
 from toolfold_guest.wire import HEADER
 
@@ -197,6 +206,14 @@ class ProcessRun:
             text = f"a reply of {len(frame)} bytes; the limit is {self._order.limits.reply_bytes}"
             frame = encode_reply(Reply(call_id=reply.call_id, error=text))
         self._write(frame)
+
+    def hold(self) -> None:
+        """The execution pauses: the program's timers stand still until `release`."""
+        self._write(HOLD_FRAME)
+
+    def release(self) -> None:
+        """The execution goes on; at least one answer follows."""
+        self._write(RELEASE_FRAME)
 
     def stop(self, status: Literal["timeout", "cancelled", "limit"], problem: Problem | None = None) -> None:
         """End the program now; the last event then is an `Ended` with this status."""

@@ -107,6 +107,11 @@ def in_place(folder: str) -> Layout:
     )
 
 
+def builder_arguments() -> tuple[str, ...]:
+    """Starts the builder of the jail, in place and by path: no package is importable for it yet."""
+    return (_interpreter(), "-I", "-S", "-B", f"{_guest()}/jail/launch.py")
+
+
 def _arguments(interpreter: str) -> tuple[str, ...]:
     # No -I: it ignores PYTHONHASHSEED, and a replay needs a fixed one.
     return (interpreter, "-S", "-s", "-P", "-B", "-c", _START)

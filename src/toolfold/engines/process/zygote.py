@@ -22,14 +22,13 @@ import subprocess
 import sys
 import tempfile
 from collections import deque
-from pathlib import Path
 from typing import Any, Final
 
-import toolfold_guest
 from toolfold.engines.process import layout
 from toolfold.engines.process.tiers import Tier
 from toolfold.errors import EngineCrashed, EngineError, EngineUnavailable
 from toolfold.models import LibrarySet, Limits
+from toolfold_guest.jail.folders import remove_tree
 
 MAX_MESSAGE_BYTES: Final = 1 << 20
 START_SECONDS: Final = 60.0
@@ -126,8 +125,6 @@ class Guest:
     def _end(self, status: int) -> None:
         if not self._ended.done():
             self._ended.set_result(status)
-        if not self._is_parked and self._pidfd < 0:
-            self._fail(EngineCrashed(_DIED))
 
     def _fail(self, error: EngineError) -> None:
         if not self.ready.done():
@@ -159,7 +156,6 @@ class Zygote:
         """Until their end is known."""
         self._unsent: deque[tuple[bytes, list[int]]] = deque()
         self._is_closed = False
-        self._gone: asyncio.Future[None] = self._loop.create_future()
 
     @classmethod
     async def start(
@@ -177,9 +173,12 @@ class Zygote:
         folder = "" if has_tree else tempfile.mkdtemp(prefix="toolfold-")
         places = layout.jailed() if has_tree else layout.in_place(folder)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
+        try:
             _send_orders(ours, places, tier, folder, library_set, limits, loop_module)
-            process = await asyncio.to_thread(_launch, theirs.fileno())
+            process = await asyncio.to_thread(_launch, theirs)
+        except BaseException:
+            ours.close()
+            raise
         ours.setblocking(False)
         zygote = cls(process, ours, folder)
         zygote.notes = _notes(tier)
@@ -220,7 +219,7 @@ class Zygote:
             self._process.kill()
             await asyncio.to_thread(self._process.wait)
         if self._folder:
-            await asyncio.to_thread(_remove_tree, self._folder)
+            await asyncio.to_thread(remove_tree, self._folder)
 
     async def _hear_of_start(self) -> None:
         while True:
@@ -298,7 +297,13 @@ class Zygote:
             self._lose()
             return
         message: dict[str, Any] = json.loads(text)
-        for identity, pidfd in zip(message.get("forked", ()), fds, strict=True):
+        forked = message.get("forked", ())
+        if len(forked) != len(fds):  # this process may open no more files: those guests cannot be held
+            for fd in fds:
+                os.close(fd)
+            self._lose()
+            return
+        for identity, pidfd in zip(forked, fds, strict=True):
             self._guests[identity]._set_pidfd(pidfd)
         for identity, reason in message.get("refused", ()):
             guest = self._guests.pop(identity)
@@ -324,19 +329,19 @@ class Zygote:
         self._guests.clear()
 
 
-def _launch(control_fd: int) -> subprocess.Popen[bytes]:
-    script = Path(toolfold_guest.__file__).with_name("jail") / "launch.py"
-    interpreter = getattr(sys, "_base_executable", "") or sys.executable
-    return subprocess.Popen(
-        [interpreter, "-I", "-S", "-B", os.fspath(script), str(control_fd)],
-        env={"LC_ALL": "C.UTF-8"},
-        cwd="/",
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        pass_fds=(control_fd,),
-        start_new_session=True,  # a Ctrl-C in the terminal is for the host alone
-    )
+def _launch(control: socket.socket) -> subprocess.Popen[bytes]:
+    # The thread owns the socket: a cancelled start must not free a descriptor that is in use here.
+    with control:
+        return subprocess.Popen(
+            [*layout.builder_arguments(), str(control.fileno())],
+            env={"LC_ALL": "C.UTF-8"},
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            pass_fds=(control.fileno(),),
+            start_new_session=True,  # a Ctrl-C in the terminal is for the host alone
+        )
 
 
 def _send_orders(
@@ -380,10 +385,3 @@ def _notes(tier: Tier) -> tuple[str, ...]:
     else:
         notes.append("the program is not isolated from the host")
     return tuple(notes)
-
-
-def _remove_tree(folder: str) -> None:
-    # Imported here: the guest's code is loaded on the host for this one function only.
-    from toolfold_guest.jail.folders import remove_tree  # noqa: PLC0415
-
-    remove_tree(folder)

@@ -1,0 +1,47 @@
+"""Raw `pydantic-monty`, through its asyncio client: a pool of workers, one session per program."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, Self
+
+import pydantic_monty
+
+from bench.runners.base import Runner
+from bench.tools import TOOLS
+
+# Monty's own limit of host calls is 1,000, and a name that is looked up counts as one.
+LIMITS = {"max_suspensions": 100_000}
+
+
+class Monty(Runner):
+    name = "monty"
+
+    async def __aenter__(self) -> Self:
+        self._pool = pydantic_monty.AsyncMonty(min_processes=2, max_processes=24)
+        await self._pool.__aenter__()
+        self._tools = {tool.__name__: tool for tool in TOOLS}
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self._pool.__aexit__(*exc)
+
+    async def run(self, text: str) -> Any:
+        async with self._pool.checkout(limits=LIMITS) as session:
+            return await session.feed_run(text, external_lookup=self._tools)
+
+    @asynccontextmanager
+    async def paused(self, text: str, count: int) -> AsyncIterator[list[int]]:
+        async with AsyncExitStack() as stack:
+            pids = []
+            for _ in range(count):
+                session = await stack.enter_async_context(self._pool.checkout(limits=LIMITS))
+                step = await session.feed_start(text, external_lookup={})
+                while isinstance(step, pydantic_monty.AsyncNameLookupSnapshot):
+                    step = await step.resume(value=_ask)
+                assert isinstance(step, pydantic_monty.AsyncFunctionSnapshot), step
+                pids.append(session.worker_pid)
+            yield pids
+
+
+async def _ask(question: str) -> str:
+    return question

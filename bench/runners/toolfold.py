@@ -1,0 +1,62 @@
+"""This engine: with its warm pool, without it, and with the data libraries loaded."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Self
+
+import toolfold
+from bench.processes import descendants
+from bench.runners.base import Runner
+from bench.tools import TOOLS
+
+ASK = toolfold.ToolSpec(
+    name="ask",
+    python_name="ask",
+    input_schema={"type": "object", "properties": {"question": {"type": "string"}}, "required": ["question"]},
+    source="caller",
+)
+
+
+class Toolfold(Runner):
+    name = "toolfold"
+    options: dict[str, Any] = {}  # noqa: RUF012  # the defaults: warm pool, tier namespace, all limits
+
+    async def __aenter__(self) -> Self:
+        self._runtime = toolfold.Runtime(TOOLS, engine="process", **self.options)
+        await self._runtime.__aenter__()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self._runtime.__aexit__(*exc)
+
+    async def run(self, text: str) -> Any:
+        outcome = await self._runtime.run(text)
+        if outcome.status != "finished":
+            raise RuntimeError(str(outcome.problem or outcome.status))
+        return outcome.value
+
+    @asynccontextmanager
+    async def paused(self, text: str, count: int) -> AsyncIterator[list[int]]:
+        # No pool here: a guest that waits for a program would be counted as one that runs it.
+        async with toolfold.Runtime(engine="process", warm=0) as runtime:
+            before = descendants()
+            for _ in range(count):
+                step = await runtime.start(text, tools=[ASK])
+                assert isinstance(step, toolfold.Paused), step
+            now = descendants()
+            zygotes = set(now.values())  # guests have no children
+            yield [pid for pid in now if pid not in before and pid not in zygotes]
+
+
+class ToolfoldCold(Toolfold):
+    name = "toolfold, no pool"
+    options = {"warm": 0}  # noqa: RUF012
+
+
+class ToolfoldData(Toolfold):
+    """The same programs in guests that have numpy and pandas loaded."""
+
+    name = "toolfold, data"
+
+    async def run(self, text: str) -> Any:
+        return await super().run(f"import pandas\n{text}")

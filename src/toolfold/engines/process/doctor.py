@@ -1,0 +1,197 @@
+"""What this machine can promise: each layer tried for real, then attacks from inside the real jail.
+
+Nothing is read off a setting. A layer is there when a guest was locked with it; an attack was held
+when the guest says how it failed. Silence is failure.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import platform
+import socket
+import tempfile
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from toolfold.engines.process.tiers import LANDLOCK, LAYERS, NAMESPACE, NAMESPACES, Layer, Tier, TierName
+from toolfold.engines.process.zygote import Guest, Zygote
+from toolfold.errors import EngineError
+from toolfold.models import Isolation, Limits
+from toolfold_guest.wire import HEADER
+
+ATTACK_SECONDS: Final = 5.0
+PROBE: Final = "toolfold_guest.jail.probe"
+_STRENGTH: Final[dict[str, int]] = {"none": 0, "landlock": 1, "namespace": 2}
+
+ATTACKS: Final[dict[str, str]] = {
+    "read a host file": "open(host_file).read()",
+    "tcp to the host": "import socket; socket.create_connection(('127.0.0.1', port), 1)",
+    "unix socket of the host": "import socket; socket.socket(socket.AF_UNIX).connect(unix_socket)",
+    "signal the host": "import os; os.kill(host_pid, 0)",
+    "environment of the host": "open(f'/proc/{host_pid}/environ', 'rb').read(1)",
+    "fork": "import os; os.fork() or os._exit(0)",
+    "exec": "import os, sys; os.execv(sys.executable, [sys.executable, '-c', ''])",
+    "write to the standard library": "import os; open(os.__file__, 'a')",
+    "open a user namespace": (
+        "import ctypes, os\n"
+        "if ctypes.CDLL(None, use_errno=True).unshare(0x10000000): raise OSError(ctypes.get_errno(), 'unshare')"
+    ),
+    "change the mode of a host file": "import os; os.chmod(host_file, 0o600)",
+    "take 4 GB of memory": "bytearray(4 << 30)",
+}
+"""Each raises where it is held, and goes on to the end where it is not."""
+
+# Any other exception means that the attack itself is broken, which proves nothing.
+_REFUSALS: Final = frozenset({"PermissionError", "FileNotFoundError", "OSError", "MemoryError"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that was tried."""
+
+    name: str
+    ok: bool
+    detail: str
+    """How the attack failed, or why the layer cannot be had."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """What was found on this machine, and whether it is enough."""
+
+    kernel: str
+    machine: str
+    python: str
+    user: int
+    layers: tuple[Finding, ...]
+    canaries: Mapping[str, tuple[Finding, ...]]
+    """By tier: every attack, and whether it was held."""
+    notes: Mapping[str, tuple[str, ...]]
+    """By tier: what it cannot enforce here."""
+    tier: TierName
+    """The strongest that holds."""
+    required: Isolation
+    ok: bool
+
+
+async def examine(required: Isolation = "namespace") -> Diagnosis:
+    """Try every layer, run every attack in both tiers, and compare with what is `required`."""
+    layers = tuple([await _try_layer(layer) for layer in LAYERS])
+    canaries: dict[str, tuple[Finding, ...]] = {}
+    notes: dict[str, tuple[str, ...]] = {}
+    reached: TierName = "none"
+    for tier in (LANDLOCK, NAMESPACE):
+        canaries[tier.name], notes[tier.name] = await _attack_tier(tier)
+        if all(finding.ok for finding in canaries[tier.name]):
+            reached = tier.name
+    return Diagnosis(
+        kernel=platform.release(),
+        machine=platform.machine(),
+        python=platform.python_version(),
+        user=os.geteuid(),
+        layers=layers,
+        canaries=canaries,
+        notes=notes,
+        tier=reached,
+        required=required,
+        ok=_STRENGTH[reached] >= _STRENGTH.get(required, 0),
+    )
+
+
+async def _try_layer(layer: Layer) -> Finding:
+    """A guest locked with this layer alone, and with what the layer itself stands on."""
+    needed: set[Layer] = {layer, "user"} if layer in NAMESPACES else {layer}
+    name: Literal["namespace", "landlock"] = "namespace" if layer in NAMESPACES else "landlock"
+    try:
+        async with _jail(Tier(name, frozenset(needed))) as zygote, _guest(zygote):
+            return Finding(name=layer, ok=True, detail="")
+    except (EngineError, TimeoutError) as error:
+        return Finding(name=layer, ok=False, detail=_reason(error))
+
+
+async def _attack_tier(tier: Tier) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
+    try:
+        async with _jail(tier) as zygote:
+            with _targets() as names:
+                findings = [await _attack(zygote, name, text, names) for name, text in ATTACKS.items()]
+            return tuple(findings), zygote.notes
+    except EngineError as error:
+        return tuple(Finding(name=name, ok=False, detail=_reason(error)) for name in ATTACKS), ()
+
+
+async def _attack(zygote: Zygote, name: str, text: str, names: Mapping[str, Any]) -> Finding:
+    try:
+        async with asyncio.timeout(ATTACK_SECONDS), _guest(zygote) as guest:
+            answer = await run_in_probe(guest, text, names)
+    except (EngineError, OSError) as error:  # OSError: also the timeout, and the guest's end
+        return Finding(name=name, ok=False, detail=f"no answer from the jail ({_reason(error)})")
+    refusal = answer.get("error", "").split(":")[0]
+    if refusal in _REFUSALS:
+        return Finding(name=name, ok=True, detail=refusal)
+    return Finding(name=name, ok=False, detail=refusal or "leaked: the attack reached its aim")
+
+
+@contextlib.asynccontextmanager
+async def _jail(tier: Tier) -> AsyncIterator[Zygote]:
+    zygote = await Zygote.start(tier=tier, library_set="bare", limits=Limits(), loop_module=PROBE)
+    try:
+        yield zygote
+    finally:
+        await zygote.close()
+
+
+@contextlib.asynccontextmanager
+async def _guest(zygote: Zygote) -> AsyncIterator[Guest]:
+    guest = zygote.spawn()
+    try:
+        await asyncio.wait_for(guest.ready, ATTACK_SECONDS)
+        yield guest
+    finally:
+        guest.close()
+
+
+async def run_in_probe(guest: Guest, text: str, names: Mapping[str, Any]) -> dict[str, Any]:
+    """What a guest with the `PROBE` loop answers to one text; `ConnectionError` when it ends instead."""
+    loop = asyncio.get_running_loop()
+    order = json.dumps({"text": text, "names": dict(names)}).encode()
+    await loop.sock_sendall(guest.sock, HEADER.pack(len(order)) + order)
+    received = b""
+    while len(received) < HEADER.size or len(received) < HEADER.size + HEADER.unpack_from(received)[0]:
+        part = await loop.sock_recv(guest.sock, 1 << 16)
+        if not part or len(received) > 1 << 20:
+            raise ConnectionError("the guest ended")
+        received += part
+    answer: dict[str, Any] = json.loads(received[HEADER.size :])
+    return answer
+
+
+@contextlib.contextmanager
+def _targets() -> Iterator[dict[str, Any]]:
+    """Things on the host that anyone could reach who is not held."""
+    with (
+        tempfile.TemporaryDirectory(prefix="toolfold-doctor-") as folder,
+        socket.create_server(("127.0.0.1", 0)) as tcp,
+        socket.socket(socket.AF_UNIX) as unix,
+    ):
+        os.chmod(folder, 0o755)  # noqa: S103  # in reach of anyone is what it is for
+        host_file, unix_socket = f"{folder}/file", f"{folder}/socket"
+        with open(host_file, "w", encoding="ascii") as file:
+            file.write("secret")
+        os.chmod(host_file, 0o666)  # noqa: S103  # in reach of anyone is what it is for
+        unix.bind(unix_socket)
+        os.chmod(unix_socket, 0o777)  # noqa: S103  # in reach of anyone is what it is for
+        unix.listen()
+        yield {
+            "host_file": host_file,
+            "unix_socket": unix_socket,
+            "port": tcp.getsockname()[1],
+            "host_pid": os.getpid(),
+        }
+
+
+def _reason(error: Exception) -> str:
+    return (str(error) or type(error).__name__).removeprefix("cannot isolate here: ")

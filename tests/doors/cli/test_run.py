@@ -1,0 +1,232 @@
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from inline_snapshot import snapshot
+
+from tests.doors.cli.conftest import COMMAND, ENVIRONMENT, Cli
+from toolfold import File, Problem
+from toolfold.doors.cli.run import RunOptions, run_program
+from toolfold.runtime import Runtime
+from toolfold.testing import Ended, Event, Printed, ScriptedEngine
+
+pytestmark = pytest.mark.long
+
+
+def play(*events: Event, **options: object) -> int:
+    """Run the command's work on an engine that plays these events."""
+    Path("program.py").write_text("pass")
+    engine = ScriptedEngine(*events)
+    chosen = RunOptions(program="program.py", **options)
+    return run_program(chosen, lambda **given: Runtime(tools=given["tools"], engine=engine))
+
+
+def test_stdout_is_the_programs_stdout_byte_for_byte(cli: Cli) -> None:
+    done = cli("run", "-", "--tools", "tools.py", program='print("é\\x00\\r", await price("ACME"), end="")')
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "é\x00\r 12.5".encode(), b"")
+
+
+def test_a_failing_program_shows_its_traceback_and_exits_with_1(cli: Cli) -> None:
+    done = cli("run", "-", program='print("so far")\n1 / 0\n')
+
+    assert (done.returncode, done.stdout) == (1, b"so far\n")
+    assert done.stderr.decode() == snapshot(
+        """\
+Traceback (most recent call last):
+  File "<program>", line 2, in __main__
+    1 / 0
+ZeroDivisionError: division by zero
+"""
+    )
+
+
+def test_a_rejected_program_is_answered_with_its_line_and_exits_with_2(cli: Cli) -> None:
+    done = cli("run", "-", "--tools", "tools.py", program='x = 1\nprint(await prise("ACME"))\n')
+
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr.decode() == snapshot(
+        """\
+line 2: no tool 'prise'; did you mean 'price'?
+print(await prise("ACME"))
+            ^
+"""
+    )
+
+
+def test_a_program_that_takes_too_long_exits_with_4_and_keeps_its_output(cli: Cli) -> None:
+    done = cli("run", "-", "--timeout", "0.5", program='print("so far", flush=True)\nwhile True: pass\n')
+
+    assert (done.returncode, done.stdout) == (4, b"so far\n")
+    assert done.stderr.decode() == snapshot("the program took longer than 0.5 s\n")
+
+
+def test_json_is_one_object_with_every_field_of_the_outcome(cli: Cli) -> None:
+    done = cli("run", "-", "--json", "--tools", "tools.py", program='print(await price("ACME"))\nb"\\xff"')
+
+    shown = json.loads(done.stdout)
+
+    assert (done.returncode, done.stderr, done.stdout.count(b"\n")) == (0, b"", 1)
+    changing = ("execution_id", "seconds", "engine", "isolation", "context_saved", "calls", "hints")
+    assert {key: value for key, value in shown.items() if key not in changing} == {
+        "status": "finished",
+        "value": {"base64": "/w=="},
+        "stdout": "12.5\n",
+        "stderr": "",
+        "stdout_cut_bytes": 0,
+        "stderr_cut_bytes": 0,
+        "problem": None,
+        "files": [],
+    }
+    assert [(call["name"], call["arguments"], call["error"]) for call in shown["calls"]] == [
+        ("price", {"ticker": "ACME"}, None)
+    ]
+
+
+def test_a_file_is_read_in_the_data_folder_and_a_made_file_comes_out(cli: Cli, folder: Path) -> None:
+    (folder / "data.csv").write_text("a,b\n1,2\n")
+    program = 'open("/mnt/data/out.txt", "w").write(open("/mnt/data/data.csv").read().upper())'
+
+    done = cli("run", "-", "--json", "--file", "data.csv", "--out", "made", program=program)
+
+    shown = json.loads(done.stdout)
+    assert (shown["problem"], shown["files"]) == (None, [{"name": "out.txt", "mime": "text/plain", "size": 8}])
+    assert {path.name: path.read_text() for path in (folder / "made").iterdir()} == {"out.txt": "A,B\n1,2\n"}
+
+
+def test_a_figure_saved_in_the_data_folder_comes_out_as_a_picture(cli: Cli, folder: Path) -> None:
+    pytest.importorskip("matplotlib")
+    program = 'import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.savefig("/mnt/data/plot.png")\n'
+
+    done = cli("run", "-", "--engine", "process", "--out", "made", program=program)
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    assert (folder / "made/plot.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+
+
+def test_a_hostile_name_of_a_made_file_is_left_out_and_said(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    files = (File(name="../evil", data=b"x"), File(name="good", data=b"y"))
+
+    code = play(Ended(status="finished", files=files), out=Path("made"))
+
+    assert code == 2
+    assert capfd.readouterr().err == "toolfold: file '../evil' was not written: its name leads out of the folder\n"
+    assert sorted(str(path) for path in Path().rglob("*") if path.is_file()) == ["made/good", "program.py", "tools.py"]
+
+
+def test_what_was_cut_and_which_limit_was_met_are_said_on_stderr(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    problem = Problem(kind="memory", message="the program used more than 512 MiB")
+
+    code = play(
+        Printed("out"),
+        Printed("err", stream="stderr"),
+        Printed("", cut_bytes=7),
+        Ended(status="limit", problem=problem),
+    )
+
+    assert code == 4
+    out, err = capfd.readouterr()
+    assert (out, err) == (
+        "out",
+        "err\ntoolfold: 7 bytes of stdout were cut\nthe program used more than 512 MiB\n",
+    )
+
+
+def test_a_reader_that_leaves_early_is_no_error(folder: Path) -> None:
+    Path("program.py").write_text('print("x" * 1_000_000)')
+    command = subprocess.Popen(
+        [*COMMAND, "run", "program.py"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT
+    )
+    assert command.stdout is not None
+    command.stdout.close()
+
+    _, err = command.communicate()
+
+    assert (command.returncode, err) == (0, b"")
+
+
+def test_on_a_terminal_each_call_has_its_line_and_the_value_is_shown(folder: Path) -> None:
+    Path("program.py").write_text('await price("ACME")\nawait price("INIT")')
+    ours, theirs = os.openpty()
+    done = subprocess.run(
+        [*COMMAND, "run", "program.py", "--tools", "tools.py"],
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        env=ENVIRONMENT,
+        check=False,
+    )
+    os.close(theirs)
+
+    lines = [line.split() for line in os.read(ours, 65536).decode().splitlines()]
+    os.close(ours)
+
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert [(line[0], line[1]) for line in lines[:2]] == [("1", "price(ticker='ACME')"), ("2", "price(ticker='INIT')")]
+    assert lines[-1] == ["toolfold:", "value:", "80.0"]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_stops_the_program_and_leaves_no_process(number: int, code: int, folder: Path) -> None:
+    subreaper(on=True)
+    Path("waiting.py").write_text('await block("started")')
+    try:
+        with subprocess.Popen(
+            [*COMMAND, "run", "waiting.py", "--tools", "tools.py"], stderr=subprocess.PIPE, env=ENVIRONMENT
+        ) as command:
+            wait_for(Path("started"))
+            command.send_signal(number)
+            _, err = command.communicate(timeout=5)
+
+        assert (command.returncode, err) == (code, b"")
+        assert children() == []
+    finally:
+        subreaper(on=False)
+
+
+def test_a_tool_that_never_comes_back_does_not_hold_the_command(cli: Cli) -> None:
+    began = time.monotonic()
+
+    done = cli("run", "-", "--timeout", "0.5", "--tools", "tools.py", program='await block("started")')
+
+    assert (done.returncode, done.stderr) == (4, b"the program took longer than 0.5 s\n")
+    assert time.monotonic() - began < 8
+
+
+def test_where_user_namespaces_are_denied_nothing_runs_and_the_exit_code_is_3(
+    folder: Path, unproven: list[str]
+) -> None:
+    deny = 'echo 0 > /proc/sys/user/max_user_namespaces || exit 99; exec "$@"'
+    wrapped = ["unshare", "--user", "--map-root-user", "sh", "-c", deny, "sh", *COMMAND]
+    Path("program.py").write_text('print("ran")')
+
+    done = subprocess.run(
+        [*wrapped, "run", "program.py", "--engine", "process"], capture_output=True, env=ENVIRONMENT, check=False
+    )
+
+    if done.returncode not in (0, 3):
+        unproven.append(f"fail closed: user namespaces could not be denied for a test: {done.stderr!r}")
+        return
+    assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (3, b"", 1)
+
+
+def subreaper(*, on: bool) -> None:
+    """Orphans of our children become our children, so that none can hide."""
+    ctypes.CDLL(None).prctl(36, int(on), 0, 0, 0)
+
+
+def children() -> list[str]:
+    return Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+
+
+def wait_for(path: Path) -> None:
+    deadline = time.monotonic() + 8
+    while not path.exists():
+        assert time.monotonic() < deadline, f"{path} never came"
+        time.sleep(0.02)

@@ -1,0 +1,4 @@
+await get_expenses("u2", quarter=3)
+
+# expect value: [{'user': 'u2', 'amount': 30}, {'user': 'u2', 'amount': 5}]
+# expect calls: 1

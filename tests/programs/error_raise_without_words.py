@@ -1,0 +1,7 @@
+raise ValueError
+
+# expect error:
+# | Traceback (most recent call last):
+# |   File "<program>", line 1, in __main__
+# |     raise ValueError
+# | ValueError

@@ -1,0 +1,7 @@
+import sys
+
+sys.exit("no data")
+
+# expect error:
+# | SystemExit: no data
+# limits: monty

@@ -1,0 +1,8 @@
+import sys
+
+print("leaving")
+sys.exit(0)
+
+# expect stdout:
+# | leaving
+# limits: monty

@@ -1,0 +1,11 @@
+import textwrap
+
+print(textwrap.dedent("""
+    one
+      two
+""").strip())
+
+# expect stdout:
+# | one
+# |   two
+# limits: monty

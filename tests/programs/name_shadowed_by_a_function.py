@@ -1,0 +1,8 @@
+def price(ticker):
+    return {"price": len(ticker)}
+
+
+print(price("AAAA")["price"])
+
+# expect stdout:
+# | 4

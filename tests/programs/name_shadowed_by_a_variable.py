@@ -1,0 +1,5 @@
+price = 12
+print(price * 2)
+
+# expect stdout:
+# | 24

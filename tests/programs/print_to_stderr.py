@@ -1,0 +1,9 @@
+import sys
+
+print("careful", file=sys.stderr)
+print("fine")
+
+# expect stdout:
+# | fine
+# expect stderr:
+# | careful

@@ -1,0 +1,4 @@
+print("no end", end="")
+
+# expect stdout without its last newline:
+# | no end

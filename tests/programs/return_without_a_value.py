@@ -1,0 +1,7 @@
+print("before")
+if True:
+    return
+print("after")
+
+# expect stdout:
+# | before

@@ -1,0 +1,5 @@
+sorted("CAB", key=lambda ticker: -tools.price(ticker)["price"])
+
+# expect value: ['C', 'B', 'A']
+# expect calls: 3
+# limits: monty

@@ -1,0 +1,7 @@
+values = {"a": 1, "b": 2}
+del values["a"]
+print(values)
+
+# expect stdout:
+# | {'b': 2}
+# limits: monty

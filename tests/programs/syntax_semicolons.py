@@ -1,0 +1,4 @@
+a = 1; b = 2; print(a + b)
+
+# expect stdout:
+# | 3

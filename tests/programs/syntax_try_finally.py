@@ -1,0 +1,12 @@
+def close():
+    try:
+        return "value"
+    finally:
+        print("closed")
+
+
+print(close())
+
+# expect stdout:
+# | closed
+# | value

@@ -1,0 +1,10 @@
+text = """one
+  two
+    three
+"""
+print(text, end="")
+
+# expect stdout:
+# | one
+# |   two
+# |     three

@@ -1,0 +1,11 @@
+def poem():
+    return """
+roses
+	are red
+    """
+
+
+print(repr(poem()))
+
+# expect stdout:
+# | '\nroses\n\tare red\n    '

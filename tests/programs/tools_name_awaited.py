@@ -1,0 +1,6 @@
+row = await tools.price("A")
+print(row["price"])
+
+# expect stdout:
+# | 10
+# expect calls: 1

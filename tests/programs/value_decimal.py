@@ -1,0 +1,5 @@
+from decimal import Decimal
+
+[Decimal("1.50")]
+
+# expect value: ['1.50']

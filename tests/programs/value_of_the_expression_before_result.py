@@ -1,0 +1,4 @@
+result = 1
+2
+
+# expect value: 2

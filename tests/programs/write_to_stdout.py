@@ -1,0 +1,8 @@
+import sys
+
+sys.stdout.write("written\n")
+
+# expect stdout:
+# | written
+# expect value: 8
+# limits: monty

@@ -1,0 +1,84 @@
+"""The order of messages in one conversation, and what a guest may ask for in all."""
+
+import pytest
+
+from toolfold.models import Limits, Problem
+from toolfold.protocol.codec import Violation
+from toolfold.protocol.machine import Conversation, LimitReached
+
+
+def running(**limits: int) -> Conversation:
+    conversation = Conversation(granted=2, limits=Limits(**limits))  # type: ignore[arg-type]
+    conversation.start()
+    return conversation
+
+
+def test_a_program_prints_calls_and_ends() -> None:
+    conversation = running()
+
+    conversation.receive(b'[2,"a",""]')
+    conversation.receive(b'[1,"","",[[1,0,{}],[2,1,{}]],-1]')
+    conversation.receive(b'[1,"","",[[3,0,{}]],0]')
+    conversation.receive(b'[3,"","","finished",null,"",[0,0]]')
+
+    assert conversation.has_ended
+
+
+def test_nothing_is_legal_before_the_start() -> None:
+    with pytest.raises(Violation, match="while parked"):
+        Conversation(granted=1, limits=Limits()).receive(b'[2,"a",""]')
+
+
+def test_nothing_is_legal_after_the_end() -> None:
+    conversation = running()
+    conversation.receive(b'[3,"","","finished",null,"",[0,0]]')
+
+    with pytest.raises(Violation, match="while ended"):
+        conversation.receive(b'[1,"","",[[1,0,{}]],-1]')
+
+
+@pytest.mark.parametrize("calls", ["[0,0,{}]", "[2,0,{}]", "[-1,0,{}]", "[1,0,{}],[1,0,{}]", "[1,0,{}],[3,0,{}]"])
+def test_call_ids_rise_by_one(calls: str) -> None:
+    with pytest.raises(Violation, match="call id"):
+        running().receive(f'[1,"","",[{calls}],-1]'.encode())
+
+
+@pytest.mark.parametrize("tool", [-1, 2, 10**30])
+def test_a_tool_outside_the_grant_is_a_violation(tool: int) -> None:
+    with pytest.raises(Violation, match="a call of tool"):
+        running().receive(f'[1,"","",[[1,{tool},{{}}]],-1]'.encode())
+
+
+def test_more_calls_than_the_limit_end_the_program() -> None:
+    conversation = running(calls=2)
+    conversation.receive(b'[1,"","",[[1,0,{}],[2,0,{}]],-1]')
+
+    with pytest.raises(LimitReached) as caught:
+        conversation.receive(b'[1,"","",[[3,0,{}]],-1]')
+
+    assert caught.value.problem == Problem(kind="calls", message="the program made more than 2 tool calls")
+
+
+def test_a_frame_is_refused_by_its_header() -> None:
+    conversation = running(value_bytes=1000)
+
+    conversation.check_size(1000)
+
+    with pytest.raises(Violation, match="a frame of 4294967295 bytes"):
+        conversation.check_size(2**32 - 1)
+
+
+def test_a_guest_that_does_not_cut_its_output_is_not_ours() -> None:
+    conversation = running()
+    chunk = b'[2,"' + b"x" * 1024 * 1024 + b'",""]'
+    for _ in range(9):
+        conversation.receive(chunk)
+
+    with pytest.raises(Violation, match="more stdout"):
+        conversation.receive(chunk)
+
+
+@pytest.mark.parametrize("end", ['"done",null,"",[0,0]', '"finished",null,"",[-1,0]'])
+def test_an_end_of_an_unknown_kind_is_a_violation(end: str) -> None:
+    with pytest.raises(Violation, match="an end of kind"):
+        running().receive(f'[3,"","",{end}]'.encode())

@@ -1,0 +1,260 @@
+"""The four verbs, on the process engine and on a scripted one."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+import toolfold
+from toolfold import Call, Limits, Outcome, Paused, Problem, Reply, Runtime, ToolSpec, UsageError
+from toolfold.models import CallRecord
+
+ASK = ToolSpec(
+    name="ask-user",
+    python_name="ask_user",
+    input_schema={"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]},
+    source="caller",
+)
+LATE = ToolSpec(name="late", python_name="late", source="caller")
+
+
+@toolfold.tool
+async def double(x: int) -> int:
+    """Twice as much."""
+    return 2 * x
+
+
+@toolfold.tool
+async def forever() -> None:
+    """Never answers."""
+    await asyncio.Event().wait()
+
+
+@toolfold.tool
+def broken() -> None:
+    """Always fails."""
+    raise ValueError("no luck")
+
+
+@pytest.fixture
+async def runtime() -> AsyncIterator[Runtime]:
+    async with Runtime(tools=[double, forever, broken]) as runtime:
+        yield runtime
+
+
+def answers(step: Paused | Outcome) -> list[Reply]:
+    assert isinstance(step, Paused)
+    return [Reply(call_id=call.id, value=f"re: {call.arguments['q']}") for call in step.calls]
+
+
+async def test_a_program_runs_to_its_end(runtime: Runtime) -> None:
+    outcome = await runtime.run("print(await double(x=2))\nawait double(3)")
+
+    assert (outcome.status, outcome.value, outcome.stdout, outcome.stderr) == ("finished", 6, "4\n", "")
+    assert [(call.name, call.arguments, call.error) for call in outcome.calls] == [
+        ("double", {"x": 2}, None),
+        ("double", {"x": 3}, None),
+    ]
+    assert (outcome.engine, outcome.isolation) == ("process", "namespace")
+
+
+async def test_a_rejected_program_made_no_call(runtime: Runtime) -> None:
+    outcome = await runtime.run("await double(x=1)\nawait duoble(x=2)")
+
+    assert (outcome.status, outcome.calls) == ("rejected", ())
+    assert outcome.problem == Problem(
+        kind="unknown_tool",
+        message="no tool 'duoble'; did you mean 'double'?",
+        line=2,
+        column=7,
+        source="await duoble(x=2)\n      ^",
+    )
+
+
+async def test_a_tool_that_raises_shows_at_the_call_site_and_can_be_caught(runtime: Runtime) -> None:
+    caught = await runtime.run("try:\n    await broken()\nexcept ToolError as error:\n    print(error)")
+    uncaught = await runtime.run("x = 1\nawait broken()")
+
+    assert caught.stdout == "'broken' failed: no luck\n"
+    assert uncaught.stderr == (
+        "Traceback (most recent call last):\n"
+        '  File "<program>", line 2, in __main__\n'
+        "    await broken()\n"
+        "ToolError: 'broken' failed: no luck\n"
+    )
+
+
+async def test_a_gather_of_the_callers_tools_is_one_pause(runtime: Runtime) -> None:
+    step = await runtime.start("print(await asyncio.gather(ask_user('a'), double(4), ask_user('b')))", tools=[ASK])
+
+    assert isinstance(step, Paused)
+    assert list(step.calls) == [
+        Call(id=1, tool="ask-user", arguments={"q": "a"}),
+        Call(id=3, tool="ask-user", arguments={"q": "b"}),
+    ]
+    end = await runtime.resume(step.execution_id, answers(step))
+    assert isinstance(end, Outcome)
+    assert (end.status, end.stdout) == ("finished", "['re: a', 8, 're: b']\n")
+
+
+async def test_some_replies_may_come_before_others(runtime: Runtime) -> None:
+    text = "for done in asyncio.as_completed([ask_user('a'), ask_user('b')]):\n    print(await done)"
+    first = await runtime.start(text, tools=[ASK])
+    assert isinstance(first, Paused)
+
+    second = await runtime.resume(first.execution_id, answers(first)[1:])
+    assert isinstance(second, Paused)
+    end = await runtime.resume(first.execution_id, answers(second))
+
+    assert [call.id for call in second.calls] == [1]
+    assert isinstance(end, Outcome)
+    assert end.stdout == "re: b\nre: a\n"
+
+
+async def test_timers_of_a_paused_program_stand_still(runtime: Runtime) -> None:
+    step = await runtime.start("print(await asyncio.wait_for(ask_user('a'), 0.05))", tools=[ASK])
+    assert isinstance(step, Paused)
+    await asyncio.wait_for(asyncio.get_running_loop().run_in_executor(None, _a_tenth_of_a_second), 5)
+
+    end = await runtime.resume(step.execution_id, answers(step))
+
+    assert isinstance(end, Outcome)
+    assert (end.status, end.stdout) == ("finished", "re: a\n")
+
+
+def _a_tenth_of_a_second() -> None:
+    import threading
+
+    threading.Event().wait(0.1)
+
+
+async def test_a_pause_does_not_count_against_the_wall_clock(runtime: Runtime) -> None:
+    step = await runtime.start("print(ask := await ask_user('a'))", tools=[ASK], limits=Limits(wall_seconds=0.08))
+    assert isinstance(step, Paused)
+    await asyncio.get_running_loop().run_in_executor(None, _a_tenth_of_a_second)
+
+    end = await runtime.resume(step.execution_id, answers(step))
+
+    assert isinstance(end, Outcome)
+    assert end.status == "finished"
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "import threading\nr = []\nts = [threading.Thread(target=lambda q=q: r.append(tools.ask_user(q))) for q in 'ab']\n"
+        "[t.start() for t in ts]\n[t.join() for t in ts]\nprint(sorted(r))",
+        "await asyncio.to_thread(str)\nprint(await asyncio.gather(ask_user('a'), ask_user('b')))",
+        "print(await asyncio.gather(*[asyncio.to_thread(tools.ask_user, q) for q in 'ab']))",
+    ],
+)
+async def test_a_program_with_threads_pauses_too(runtime: Runtime, program: str) -> None:
+    step = await runtime.start(program, tools=[ASK])
+
+    while isinstance(step, Paused):
+        step = await runtime.resume(step.execution_id, answers(step))
+
+    assert (step.status, step.stdout) == ("finished", "['re: a', 're: b']\n")
+
+
+@pytest.mark.parametrize(
+    "replies", [[Reply(call_id=9)], [Reply(call_id=1), Reply(call_id=1)], [Reply(call_id=1), Reply(call_id=7)]]
+)
+async def test_a_reply_to_no_open_call_is_refused_and_nothing_is_lost(runtime: Runtime, replies: list[Reply]) -> None:
+    step = await runtime.start("print(await ask_user('a'))", tools=[ASK])
+    assert isinstance(step, Paused)
+
+    with pytest.raises(UsageError, match="no open call"):
+        await runtime.resume(step.execution_id, replies)
+
+    end = await runtime.resume(step.execution_id, answers(step))
+    assert isinstance(end, Outcome)
+    assert end.stdout == "re: a\n"
+
+
+async def test_no_replies_give_the_same_pause_again(runtime: Runtime) -> None:
+    step = await runtime.start("await ask_user('a')", tools=[ASK])
+    assert isinstance(step, Paused)
+
+    assert await runtime.resume(step.execution_id, []) == step
+
+
+async def test_an_execution_that_is_over_cannot_be_resumed(runtime: Runtime) -> None:
+    step = await runtime.start("await ask_user('a')", tools=[ASK])
+    assert isinstance(step, Paused)
+    await runtime.cancel(step.execution_id)
+
+    with pytest.raises(UsageError, match="no paused execution"):
+        await runtime.resume(step.execution_id, answers(step))
+
+
+async def test_cancelling_the_task_ends_the_program_and_its_calls(runtime: Runtime) -> None:
+    task = asyncio.create_task(runtime.run("await forever()"))
+    await asyncio.wait([task], timeout=0.2)
+    task.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+    assert (await runtime.run("1 + 1")).value == 2
+
+
+async def test_a_program_that_takes_too_long_keeps_what_it_printed(runtime: Runtime) -> None:
+    outcome = await runtime.run("print('so far')\nawait forever()", limits=Limits(wall_seconds=0.3))
+
+    assert (outcome.status, outcome.stdout) == ("timeout", "so far\n")
+    assert outcome.problem == Problem(kind="wall_clock", message="the program took longer than 0.3 s")
+
+
+async def test_a_direct_call_goes_through_the_same_router(runtime: Runtime) -> None:
+    assert await runtime.call("double", {"x": 3}) == Reply(call_id=0, value=6)
+    assert await runtime.call("duoble", {"x": 3}) == Reply(
+        call_id=0, error="no tool 'duoble'; did you mean 'double'?"
+    )
+
+
+async def test_each_call_is_told_while_the_program_runs(runtime: Runtime) -> None:
+    seen: list[CallRecord] = []
+
+    outcome = await runtime.run("for x in range(3):\n    await double(x)", on_call=seen.append)
+
+    assert tuple(seen) == outcome.calls
+
+
+async def test_one_call_only_gets_a_hint(runtime: Runtime) -> None:
+    outcome = await runtime.run("await double(1)")
+
+    assert outcome.hints == ("one call only: a direct call of 'double' would do",)
+
+
+async def test_more_calls_than_may_fly_wait_their_turn() -> None:
+    flying = peak = 0
+
+    async def count(x: int) -> int:
+        nonlocal flying, peak
+        flying += 1
+        peak = max(peak, flying)
+        await asyncio.sleep(0.001)
+        flying -= 1
+        return x
+
+    async with Runtime(tools=[count], limits=Limits(calls_in_flight=5)) as runtime:
+        outcome = await runtime.run("sum(await asyncio.gather(*[count(x) for x in range(40)]))")
+
+    assert (outcome.value, peak) == (780, 5)
+
+
+async def test_what_stayed_out_of_the_context_is_estimated() -> None:
+    def rows() -> list[dict[str, Any]]:
+        return [{"n": n} for n in range(1000)]
+
+    async with Runtime(tools=[rows]) as runtime:
+        outcome = await runtime.run("len(await rows())")
+
+    size = len(str([{"n": n} for n in range(1000)]).replace(" ", "").encode())
+    assert outcome.context_saved.bytes == size + len("{}") - len("len(await rows())") - len("1000")
+
+
+def test_run_sync_runs_one_program() -> None:
+    assert toolfold.run_sync("1 + 1").value == 2

@@ -1,0 +1,96 @@
+"""Arguments against a JSON Schema."""
+
+import logging
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+
+from toolfold.errors import ToolArgumentsInvalid
+from toolfold.models import Media, ToolSpec
+from toolfold.tools.schema import argument_check
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "ticker": {"type": "string"},
+        "count": {"type": ["integer", "null"], "minimum": 3},
+        "side": {"enum": ["buy", "sell"]},
+        "version": {"const": 2},
+        "rows": {"type": "array", "items": {"type": "object", "required": ["when"], "additionalProperties": False,
+                                            "properties": {"when": {"type": "string", "format": "date"}}}},
+        "id": {"anyOf": [{"type": "integer"}, {"type": "string"}]},
+        "limit": {"oneOf": [{"type": "null"}, {"enum": ["all"]}]},
+        "flag": {"type": "boolean"},
+    },
+    "required": ["ticker"],
+    "additionalProperties": False,
+}  # fmt: skip
+
+
+def spec(schema: dict[str, Any]) -> ToolSpec:
+    return ToolSpec(name="price", python_name="price", input_schema=schema)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"ticker": 3}, "ticker must be a string, got 3"),
+        ({}, "ticker is missing"),
+        ({"ticker": "A", "tiker": 1}, "no parameter 'tiker'; did you mean 'ticker'?"),
+        (
+            {"ticker": "A", "xyz": 1},
+            "no parameter 'xyz'; it takes ticker, count, side, version, rows, id, limit, flag",
+        ),
+        ({"ticker": "A", "count": "x"}, "count must be an integer or null, got 'x'"),
+        ({"ticker": "A", "count": 1}, "count: 1 is less than the minimum of 3"),
+        ({"ticker": "A", "side": "hold"}, "side must be one of 'buy', 'sell', got 'hold'"),
+        ({"ticker": "A", "version": 1}, "version must be 2, got 1"),
+        ({"ticker": "A", "rows": [{"when": "x"}, {}]}, "rows[1]['when'] is missing"),
+        ({"ticker": "A", "rows": [{"when": "x", "who": 1}]}, "rows[0] has no key 'who'"),
+        ({"ticker": "A", "id": []}, "id must be a string or an integer, got []"),
+        ({"ticker": "A", "limit": "some"}, "limit must be one of 'all', got 'some'"),
+        ({"ticker": 1, "flag": "yes"}, "ticker must be a string, got 1 (and 1 more)"),
+        ({"ticker": ["x" * 200]}, "ticker must be a string, got ['" + "x" * 77 + "…"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_explained_in_one_line(arguments: dict[str, Any], text: str) -> None:
+    check = argument_check(spec(SCHEMA))
+
+    with pytest.raises(ToolArgumentsInvalid) as caught:
+        check(arguments)
+
+    assert str(caught.value) == f"'price' got a bad argument: {text}"
+
+
+def test_fitting_arguments_come_back_and_formats_are_not_checked() -> None:
+    arguments = {"ticker": "A", "rows": [{"when": "no date"}], "id": 2**80}
+
+    assert argument_check(spec(SCHEMA))(arguments) is arguments
+    assert argument_check(spec(SCHEMA))(MappingProxyType(arguments)) == arguments
+
+
+def test_bytes_and_media_are_text_and_objects_to_a_schema() -> None:
+    image = Media(kind="image", mime="image/png", data=b"x")
+    schema = {"properties": {"data": {"type": "string"}, "image": {"type": "object"}, "count": {"type": "integer"}}}
+    check = argument_check(spec(schema))
+
+    assert check({"data": b"\xff", "image": image}) == {"data": b"\xff", "image": image}
+    with pytest.raises(ToolArgumentsInvalid) as caught:
+        check({"count": b"abc"})
+    assert str(caught.value) == "'price' got a bad argument: count must be an integer, got 'YWJj'"
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [{"type": "nope"}, {"$ref": "#/nowhere"}, {"$ref": "http://127.0.0.1:9/schema.json"}, {"pattern": "("}],
+)
+def test_a_broken_schema_checks_nothing_and_fetches_nothing(
+    schema: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        check = argument_check(spec(schema))
+
+    assert check({"any": 1}) == {"any": 1}
+    assert [record.name for record in caplog.records] == ["toolfold.tools.schema"]
+    assert "\n" not in caplog.text.strip()
