@@ -16,8 +16,11 @@ from itertools import zip_longest
 from pathlib import Path
 
 import pytest
+from inline_snapshot import snapshot
 
 import toolfold
+from examples.demo.tools import get_budget, list_people
+from examples.demo.tools import get_expenses as get_demo_expenses
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -123,6 +126,23 @@ def shell(command: str, folder: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.parametrize("engine", ["auto", "monty"])
+async def test_the_demo_folds_more_than_50_calls_into_one_program_on_every_engine(engine: str) -> None:
+    text = (ROOT / "examples/demo/program.py").read_text(encoding="utf-8")
+
+    async with toolfold.Runtime(tools=[list_people, get_demo_expenses, get_budget], engine=engine) as runtime:
+        outcome = await runtime.run(text)
+
+    assert (outcome.problem, len(outcome.calls)) == (None, 60)
+    assert outcome.stdout == snapshot("""\
+sales        spent  21240.72 of  20000  OVER
+engineering  spent  19603.59 of  20500  ok
+support      spent  19299.32 of  17500  OVER
+research     spent  20384.77 of  22500  ok
+""")
+    assert outcome.context_saved.bytes > 500_000
+
+
 def test_the_limits_in_the_docs_are_the_defaults() -> None:
     table = "\n".join(f"| `{field.name}` | {field.default:,} |" for field in fields(toolfold.Limits))
 
@@ -133,7 +153,7 @@ def test_every_link_in_the_docs_leads_to_a_file_of_the_repository() -> None:
     link = re.compile(r"\]\(([^)#]+)[^)]*\)")
     targets = [(page, target) for page in PAGES for target in link.findall(page.read_text(encoding="utf-8"))]
 
-    dead = [(page.name, target) for page, target in targets if not (page.parent / target).exists()]
+    dead = [(page.name, to) for page, to in targets if "://" not in to and not (page.parent / to).exists()]
 
     assert dead == []
 

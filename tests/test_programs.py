@@ -222,5 +222,5 @@ def _tool(name: str, function: Any, *, domain: str = "", required: tuple[str, ..
     return Tool(spec=spec, call=call)
 
 
-def test_the_corpus_is_there() -> None:
+async def test_the_corpus_is_there() -> None:
     assert len(PROGRAMS) >= 70

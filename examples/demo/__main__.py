@@ -77,7 +77,9 @@ def _sum(console: Console, outcome: toolfold.Outcome) -> None:
     console.print(f"{len(outcome.calls)} tool calls in one program, {outcome.seconds * 1000:.0f} ms")
     console.print(f"one after another the tools alone take {one_by_one * 1000:.0f} ms, and each call is a model turn")
     console.print(f"{fetched:,} bytes of replies; {back:,} bytes went back to the model")
-    console.print(f"{saved.bytes:,} bytes (about {saved.tokens:,} tokens) of calls and replies stayed out of the model's context")
+    console.print(
+        f"{saved.bytes:,} bytes of calls and replies stayed out of the model's context (~{saved.tokens:,} tokens)"
+    )
     console.print(f"engine {outcome.engine}, isolation {outcome.isolation}")
     for hint in outcome.hints:
         console.print(f"note: {hint}", markup=False)

@@ -117,7 +117,7 @@ class Execution:
             seconds=ended - began,
             error=reply.error,
             bytes_in=json_size(call.arguments),
-            bytes_out=json_size(reply.value if reply.error is None else reply.error),
+            bytes_out=_size(reply),
         )
         self._records.append(record)
         if self._on_call is not None:
@@ -190,6 +190,12 @@ class Execution:
         went_in += json_size(ended.value) if ended.value is not None else 0
         saved = max(0, stayed_out - went_in)
         return ContextSaved(tokens=saved // 4, bytes=saved)
+
+
+def _size(reply: Reply) -> int:
+    if reply.size_bytes is not None:
+        return reply.size_bytes
+    return json_size(reply.value if reply.error is None else reply.error)
 
 
 class Output:

@@ -90,6 +90,8 @@ class Reply:
     value: Value = None
     error: str | None = None
     """The whole text of the `ToolError` that the program sees; `None` for a success."""
+    size_bytes: int | None = None
+    """Of the value as JSON, where it was measured on the way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

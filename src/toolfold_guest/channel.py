@@ -24,6 +24,7 @@ import time
 from typing import Any
 
 from toolfold_guest.output import Outlet
+from toolfold_guest.tape import Tape
 from toolfold_guest.values import encode, revive
 from toolfold_guest.wire import CALLS, ENDED, HEADER, HOLD, PRINTED, RELEASE, REPLY, START
 
@@ -32,6 +33,7 @@ SEND_AT_BYTES = 4 * 1024 * 1024
 QUIET_MILLISECONDS = 50
 _quote = json.encoder.encode_basestring
 _threads = _thread._count  # how many threads besides the first
+_monotonic = time.monotonic  # the real one, whatever the tape puts in its place
 _BLOCKED = object()
 
 _buffer = memoryview(bytearray(BUFFER_BYTES))
@@ -49,12 +51,14 @@ class Channel:
     def __init__(self, sock: socket.socket, loop: Any, stdout: Outlet, stderr: Outlet, streams: tuple[Any, Any]) -> None:
         self.loop = loop
         self.report_waiting = False
+        self.tape: Tape | None = None
         self.max_argument_bytes = 0
         self.seen = 0
         """Replies taken so far: tells the host whether a `waiting` is stale."""
         self._stdout, self._stderr = stdout, stderr
         self._flush_stdout, self._flush_stderr = streams[0].flush, streams[1].flush
         stdout.full = stderr.full = self.send_printed
+        self.fd = sock.fileno()
         self._sock, self._recv_into, self._send = sock, sock.recv_into, sock.send
         self._rest = b""
         self._ids = itertools.count(1)
@@ -101,15 +105,20 @@ class Channel:
         self._unsent.append(f"[{call_id},{index},{text}]")
         self.send_calls(waits=True)
         while True:
-            reply = self.receive()
-            self.seen += 1
-            if reply[1] == call_id:
-                if self._rest:
-                    self._settle_rest()
-                return _open(reply)
-            self._settle(reply)
+            own = None
+            for reply in self._take_batch():
+                if reply[1] == call_id:
+                    own = reply
+                else:
+                    self._settle(reply)
+            if own is not None:
+                return _open(own)
+            if self.report_waiting:
+                self.send_calls(waits=True)  # still blocked: the replies were for others
 
     def _call_among_threads(self, index: int, text: str) -> Any:
+        if self.tape is not None:
+            self.tape.spoil()  # which thread runs when is nowhere on record
         with self._turn:
             call_id = self._queue(index, text, _BLOCKED)
             self.send_calls(waits=False)
@@ -122,14 +131,12 @@ class Channel:
                 try:
                     if self.report_waiting and not self._rest and not self._reply_poll.poll(QUIET_MILLISECONDS):
                         self.send_calls(waits=True)
-                    reply = self.receive()
+                    batch = self._take_batch()
                 finally:
                     self._turn.acquire()
                     self._is_reading = False
-                self.seen += 1
-                self._settle(reply)
-                if self._rest:
-                    self._settle_rest()
+                for reply in batch:
+                    self._settle(reply)
                 self._turn.notify_all()
             return _open(self._arrived.pop(call_id))
 
@@ -155,17 +162,28 @@ class Channel:
         with self._turn:
             if self._is_reading:
                 return
-            self.seen += 1
-            self._settle(self.receive())
-            if self._rest:
-                self._settle_rest()
+            for reply in self._take_batch():
+                self._settle(reply)
             self._turn.notify_all()
 
-    def _settle_rest(self) -> None:
-        """Replies that came along in the same read; the socket will not say that they are here."""
-        while len(self._rest) >= HEADER.size and len(self._rest) >= HEADER.size + HEADER.unpack_from(self._rest)[0]:
-            self.seen += 1
-            self._settle(self.receive())
+    def _take_batch(self) -> list[Any]:
+        """All replies of one read, as many as came the first time if this is a replay."""
+        tape = self.tape
+        if tape is not None and tape.is_replaying:
+            batch = [self.receive() for _ in range(tape.next_wake())]
+        else:
+            batch = [self.receive()]
+            while self._rest and self._has_whole_message():
+                batch.append(self.receive())
+            if tape is not None:
+                tape.woke(len(batch))
+        self.seen += len(batch)
+        return batch
+
+    def _has_whole_message(self) -> bool:
+        """The socket will not say that there is more: it was read already."""
+        size = len(self._rest) - HEADER.size
+        return size >= 0 and size >= HEADER.unpack_from(self._rest)[0]
 
     def _settle(self, reply: Any) -> None:
         waiter = self._pending.pop(reply[1], None)
@@ -182,10 +200,10 @@ class Channel:
         message = self._next_message()
         while message[0] != REPLY:
             if message[0] == HOLD:
-                held_at = time.monotonic()
+                held_at = _monotonic()
                 while self._next_message()[0] != RELEASE:
                     pass
-                self.loop.held_seconds += time.monotonic() - held_at
+                self.loop.held_seconds += _monotonic() - held_at
             elif message[0] == START:
                 break
             message = self._next_message()
@@ -243,20 +261,25 @@ class Channel:
     def before_sleep(self) -> bool:
         """The event loop is about to wait: send what has gathered; true if a quiet while would mean a pause."""
         if _threads():
-            if self._unsent:
-                with self._turn:
-                    self.send_calls(waits=False)
+            self.send_unsent()
             return self.report_waiting and bool(self._pending) and self._told_waiting != self.seen
         if self._unsent or (self.report_waiting and self._pending and self._told_waiting != self.seen):
             self.send_calls(waits=True)
         return False
+
+    def send_unsent(self) -> None:
+        """Send calls that have gathered, without a word on whether the guest waits."""
+        if self._unsent:
+            with self._turn:
+                self.send_calls(waits=False)
 
     def send_calls(self, *, waits: bool) -> None:
         unsent, self._unsent, self._unsent_bytes = self._unsent, [], 0
         seen = -1
         if waits and self.report_waiting:
             seen = self._told_waiting = self.seen
-        self._emit(f"[{CALLS},{self._take_output()},[{','.join(unsent)}],{seen}]")
+        tape = "null" if self.tape is None else self.tape.take()
+        self._emit(f"[{CALLS},{self._take_output()},[{','.join(unsent)}],{seen},{tape}]")
 
     def send_printed(self) -> None:
         stdout, stderr = self._stdout.take(), self._stderr.take()

@@ -12,7 +12,10 @@ from typing import Any
 
 from toolfold_guest.channel import QUIET_MILLISECONDS
 
+BUSY_TURNS = 64
+
 _threads = _thread._count
+_monotonic = time.monotonic  # the real one, whatever the tape puts in its place
 
 
 class PollSelector(selectors.BaseSelector):
@@ -23,6 +26,7 @@ class PollSelector(selectors.BaseSelector):
         self._poll = select.poll()
         self.loop: Any = None
         self.channel: Any = None
+        self._busy_turns = 0
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
         fd = fileobj if isinstance(fileobj, int) else fileobj.fileno()
@@ -53,18 +57,53 @@ class PollSelector(selectors.BaseSelector):
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         milliseconds = None if timeout is None else max(0, int(timeout * 1000 + 0.999))
-        if milliseconds != 0:
-            is_guessing = self.channel.before_sleep()
-            if _threads():
-                self.loop.make_wakeable()
-            if is_guessing and not self._poll.poll(QUIET_MILLISECONDS):
-                self.channel.send_calls(waits=True)
+        tape = self.channel.tape
+        if tape is not None:
+            return self._select_on_tape(tape, milliseconds)
+        if milliseconds != 0 or self._is_busy_for_long():
+            self._before_sleep(milliseconds)
+        return self._ready(milliseconds)
+
+    def _is_busy_for_long(self) -> bool:
+        """True at every 64th turn: a program that spins until a call is done must still send it."""
+        self._busy_turns += 1
+        return self._busy_turns % BUSY_TURNS == 0
+
+    def _before_sleep(self, milliseconds: int | None) -> None:
+        if milliseconds == 0:
+            self.channel.send_unsent()
+            return
+        is_guessing = self.channel.before_sleep()
+        if _threads():
+            self.loop.make_wakeable()
+        if is_guessing and not self._poll.poll(QUIET_MILLISECONDS):
+            self.channel.send_calls(waits=True)
+
+    def _ready(self, milliseconds: int | None) -> list[tuple[selectors.SelectorKey, int]]:
         ready = []
         for fd, mask in self._poll.poll(milliseconds):
             key = self._keys.get(fd)
             if key is not None:
                 events = (1 if mask & ~select.POLLOUT else 0) | (2 if mask & ~select.POLLIN else 0)
                 ready.append((key, events & key.events))
+        return ready
+
+    def _select_on_tape(self, tape: Any, milliseconds: int | None) -> list[tuple[selectors.SelectorKey, int]]:
+        """Look for replies only where a replay will look too: when idle, and at every 64th busy turn."""
+        if milliseconds == 0 and not self._is_busy_for_long():
+            self.loop.after_select(slept=False)
+            return []
+        self._before_sleep(milliseconds)
+        ready: list[tuple[selectors.SelectorKey, int]] = []
+        if not tape.is_replaying:
+            ready = self._ready(milliseconds)
+            if not ready:
+                tape.woke(0)
+        elif tape.peek_wake():
+            ready = [(key, 1) for key in self._keys.values() if key.fd == self.channel.fd]
+        else:
+            tape.next_wake()
+        self.loop.after_select(slept=True)
         return ready
 
 
@@ -74,6 +113,9 @@ class GuestLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         self._ssock = self._csock = None
         self.held_seconds = 0.0
+        self._now = 0.0
+        self._is_after_select = False
+        self.poll_selector: Any = None
         selector = PollSelector()
         super().__init__(selector)
         selector.loop = self
@@ -81,7 +123,28 @@ class GuestLoop(asyncio.SelectorEventLoop):
 
     def time(self) -> float:
         """The clock of timers: it stands still while the execution is paused."""
-        return time.monotonic() - self.held_seconds
+        tape = self.poll_selector.channel.tape if self.poll_selector is not None else None
+        if tape is None:
+            return _monotonic() - self.held_seconds
+        if self._is_after_select:  # asked once in every turn, for timers that are due
+            self._is_after_select = False
+        else:
+            self._read_clock(tape)
+        return self._now
+
+    def after_select(self, *, slept: bool) -> None:
+        """A turn on tape: read the clock only if there is a timer to read it for."""
+        if slept and self._scheduled:  # type: ignore[attr-defined]  # asyncio's heap of timers
+            self._read_clock(self.poll_selector.channel.tape)
+        self._is_after_select = True
+
+    def _read_clock(self, tape: Any) -> None:
+        now = tape.clock(lambda: _monotonic() - self.held_seconds)
+        if now < self._now:
+            # The first live read after a replay: timers go on from where they stood.
+            self.held_seconds -= self._now - now
+            now = self._now
+        self._now = now
 
     # The wake-up pipe costs two descriptors and a reader; a program without threads needs none.
 

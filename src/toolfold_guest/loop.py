@@ -21,7 +21,7 @@ import threading
 import types
 from typing import Any, NoReturn
 
-from toolfold_guest import eventloop, preload, tracebacks
+from toolfold_guest import eventloop, preload, tape, tracebacks
 from toolfold_guest.channel import Channel
 from toolfold_guest.names import Namespace, lenient_loads
 from toolfold_guest.output import Outlet, text_stream
@@ -90,7 +90,11 @@ def _serve(sock: socket.socket, message: Any) -> None:
     sys.stdout, sys.stderr = streams
     channel.report_waiting = options.get("report_waiting", False)
     channel.max_argument_bytes = options["max_argument_bytes"]
-    _seed(options["seed"])
+    if "tape" in options:
+        channel.tape = tape.Tape(*options["tape"])
+        tape.install(channel.tape, options["seed"])
+    else:
+        _seed(options["seed"])
     for name, data in options.get("files", ()):
         _place(name, data)
     status, value, error = _run(channel, text, tools, options)

@@ -12,6 +12,12 @@ from toolfold_guest.channel import Channel, ToolError
 
 FEW_TOOLS = 64  # up to here every tool gets its bare name; beyond, only those the program mentions
 
+PROTECTED = frozenset(
+    "print len range enumerate zip map sorted sum min max abs round any all str int float bool list dict set tuple "
+    "bytes type isinstance getattr hasattr setattr repr open iter next super object Exception ToolError tools".split()
+)
+"""No program can do without these: a tool of that name is called as `tools.<name>`."""
+
 _PRESET = {"np": "numpy", "pd": "pandas", "plt": "matplotlib.pyplot"}
 
 
@@ -42,10 +48,10 @@ class Namespace:
 
     def fill(self, names: dict[str, Any], mentioned: Callable[[], set[str]], preset: tuple[str, ...]) -> None:
         """Put into the program's globals what it may use without an import."""
-        wanted: Any = self._index if len(self._index) <= FEW_TOOLS else mentioned() & self._index.keys()
+        wanted: set[str] = set(self._index) if len(self._index) <= FEW_TOOLS else mentioned() & self._index.keys()
         for name in preset:
             names[name] = _import_preset(name)
-        for name in wanted:
+        for name in wanted - PROTECTED:
             names[name] = self.awaitable(name)
         names["ToolError"] = ToolError
         names["tools"] = self.module()
@@ -99,6 +105,10 @@ class ToolsModule(types.ModuleType):
             made = namespace.blocking(name)
         elif name.startswith("async_") and name[6:] in members:
             made = namespace.awaitable(name[6:])
+        elif name.startswith("async_") and name[6:] in self.__dict__:
+            made = self.__dict__[name[6:]]  # `from tools import hr`: a domain, not a tool
+        elif name in ("ToolError", "async_ToolError"):
+            made = ToolError
         else:
             raise AttributeError(_no_tool(name.removeprefix("async_"), members)) from None
         self.__dict__[name] = made

@@ -21,7 +21,7 @@ def compile_program(text: str) -> tuple[types.CodeType, types.CodeType | None]:
     """The body, and the last expression if the program ends in one: its value is the outcome's."""
     tree = ast.parse(text, FILENAME)
     if "return" in text:
-        _Returns().visit(tree)
+        _rewrite_returns(tree)
     if "tools" in text:
         _rewrite_tools(tree)
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
@@ -44,18 +44,33 @@ def _futures(code: types.CodeType) -> int:
     return code.co_flags & annotations
 
 
-class _Returns(ast.NodeTransformer):
+def _rewrite_returns(tree: ast.Module) -> None:
     """A top-level `return x` becomes `raise __toolfold_return__(x)`; functions stay as they are."""
+    blocks: list[list[ast.stmt]] = [tree.body]
+    while blocks:
+        block = blocks.pop()
+        for index, statement in enumerate(block):
+            if isinstance(statement, ast.Return):
+                block[index] = _leaving(statement)
+            elif not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                blocks.extend(_blocks_of(statement))
 
-    def visit_Return(self, node: ast.Return) -> ast.AST:
-        name = ast.Name(RETURN_NAME, ast.Load())
-        raised = ast.Call(name, [node.value] if node.value is not None else [], [])
-        return ast.fix_missing_locations(ast.copy_location(ast.Raise(raised, None), node))
 
-    def _keep(self, node: ast.AST) -> ast.AST:
-        return node
+def _blocks_of(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
+    for name in ("body", "orelse", "finalbody"):
+        yield getattr(statement, name, [])
+    for name in ("handlers", "cases"):
+        for part in getattr(statement, name, []):
+            yield part.body
 
-    visit_FunctionDef = visit_AsyncFunctionDef = visit_ClassDef = visit_Lambda = _keep
+
+def _leaving(statement: ast.Return) -> ast.stmt:
+    value = [statement.value] if statement.value is not None else []
+    leaving = ast.Raise(ast.Call(ast.Name(RETURN_NAME, ast.Load()), value, []), None)
+    ast.copy_location(leaving, statement)
+    for node in (leaving.exc, leaving.exc.func):  # type: ignore[union-attr]  # made two lines above
+        ast.copy_location(node, statement)  # type: ignore[arg-type]
+    return leaving
 
 
 def _rewrite_tools(tree: ast.Module) -> None:

@@ -22,7 +22,7 @@ from toolfold_guest.wire import BYTES_KEY, MEDIA_KEY
 
 MAX_DEPTH = 200
 
-_LISTED = (set, frozenset, deque, range, type({}.keys()), type({}.values()), type({}.items()), types.GenericAlias)
+_LISTED = (deque, range, type({}.keys()), type({}.values()), type({}.items()), types.GenericAlias)
 
 
 class Media:
@@ -84,6 +84,8 @@ def _simplify(value: Any) -> Any:
         return value.value
     if isinstance(value, UUID | PurePath):
         return str(value)
+    if isinstance(value, set | frozenset):
+        return _in_order(value)
     if isinstance(value, _LISTED):
         return list(value)
     if isinstance(value, Mapping):
@@ -97,12 +99,16 @@ def _simplify_foreign(value: Any) -> Any:
     """Types of libraries that may not be loaded, known by their module and shape."""
     module = type(value).__module__.partition(".")[0]
     if module == "decimal":
-        return str(value)
+        return float(value)  # text would break the sums of whoever reads it
     if module == "numpy" and hasattr(value, "tolist"):
+        if value.dtype.kind in "mM":
+            value = value.astype("datetime64[us]" if value.dtype.kind == "M" else "timedelta64[us]")
         plain = value.tolist()
         return NotImplemented if plain is value else plain
     if module == "pandas":
         if hasattr(value, "to_dict") and hasattr(value, "columns"):
+            if any(name is not None for name in value.index.names):
+                value = value.reset_index()  # the keys of a `groupby` are its index
             return value.to_dict("records")
         if hasattr(value, "tolist"):
             return value.tolist()
@@ -110,6 +116,13 @@ def _simplify_foreign(value: Any) -> Any:
             return None
     dump = getattr(value, "model_dump", None)
     return dump() if callable(dump) and not isinstance(value, type) else NotImplemented
+
+
+def _in_order(items: set[Any] | frozenset[Any]) -> list[Any]:
+    try:
+        return sorted(items)
+    except TypeError:
+        return list(items)
 
 
 def _plain(value: Any, path: str, depth: int) -> Any:

@@ -3,7 +3,7 @@
 A frame is a little-endian 32-bit length and that many bytes.
 
 Guest to host, JSON arrays, because the host trusts nothing here and JSON can be parsed strictly:
-    [CALLS,   stdout, stderr, [[id, tool index, arguments], ...], replies seen or -1]
+    [CALLS,   stdout, stderr, [[id, tool index, arguments], ...], replies seen or -1, tape]
     [PRINTED, stdout, stderr]
     [ENDED,   stdout, stderr, status, value, error, [stdout bytes cut, stderr bytes cut]]
 Host to guest, `marshal`, because the host is trusted and nothing decodes faster:

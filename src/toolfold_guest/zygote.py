@@ -20,7 +20,7 @@ import sys
 import threading
 from typing import Any, Final, NoReturn
 
-from toolfold_guest.jail import kernel
+from toolfold_guest.jail import kernel, pages
 from toolfold_guest.jail.folders import remove_tree
 from toolfold_guest.jail.identity import PROC_FD
 from toolfold_guest.jail.lockdown import DATA_FD, Lockdown
@@ -80,6 +80,7 @@ class _Server:
         gc.collect()
         gc.freeze()
         gc.disable()
+        pages.collapse()
         self._vm_bytes = _vm_bytes()
         self._lockdown.confine_zygote()
 

@@ -4,4 +4,3 @@ sys.exit("no data")
 
 # expect error:
 # | SystemExit: no data
-# limits: monty

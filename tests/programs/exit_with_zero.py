@@ -5,4 +5,3 @@ sys.exit(0)
 
 # expect stdout:
 # | leaving
-# limits: monty

@@ -13,4 +13,3 @@ print(await asyncio.gather(*[one(n) for n in range(6)]))
 # expect stdout:
 # | [0, 2, 4, 6, 8, 10]
 # expect calls: 6
-# limits: monty

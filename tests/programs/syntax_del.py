@@ -4,4 +4,3 @@ print(values)
 
 # expect stdout:
 # | {'b': 2}
-# limits: monty

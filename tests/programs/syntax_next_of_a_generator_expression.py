@@ -4,4 +4,3 @@ print(found["name"])
 # expect stdout:
 # | Bo
 # expect calls: 1
-# limits: monty

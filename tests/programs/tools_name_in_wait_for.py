@@ -6,4 +6,3 @@ print(row["price"])
 # expect stdout:
 # | 30
 # expect calls: 1
-# limits: monty

@@ -5,4 +5,3 @@ print(await asyncio.wait_for(slow(0.0), timeout=5))
 # expect stdout:
 # | 0.0
 # expect calls: 1
-# limits: monty

@@ -7,4 +7,3 @@ except asyncio.TimeoutError:
 
 # expect stdout:
 # | too slow
-# limits: monty

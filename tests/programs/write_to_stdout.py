@@ -5,4 +5,3 @@ sys.stdout.write("written\n")
 # expect stdout:
 # | written
 # expect value: 8
-# limits: monty

@@ -38,11 +38,11 @@ json_values: st.SearchStrategy[Any] = st.recursive(
 
 
 def test_each_kind_of_frame_is_read() -> None:
-    calls = decode_frame(b'[1,"out","err",[[1,0,{"a":1}],[2,3,{}]],7]')
+    calls = decode_frame(b'[1,"out","err",[[1,0,{"a":1}],[2,3,{}]],7,null]')
     printed = decode_frame(b'[2,"x","y"]')
     ended = decode_frame(b'[3,"","","finished",{"a":[1]},"",[0,5]]')
 
-    assert calls == CallsFrame("out", "err", [WireCall(1, 0, {"a": 1}), WireCall(2, 3, {})], 7)
+    assert calls == CallsFrame("out", "err", [WireCall(1, 0, {"a": 1}), WireCall(2, 3, {})], 7, None)
     assert printed == PrintedFrame("x", "y")
     assert ended == EndedFrame("", "", "finished", {"a": [1]}, "", (0, 5))
 
@@ -57,9 +57,9 @@ def test_each_kind_of_frame_is_read() -> None:
         b'[2,"x"]',
         b'[2,"x","y","z"]',
         b'[2,1,"y"]',
-        b'[1,"","",[[1,0]],0]',
-        b'[1,"","",[["1",0,{}]],0]',
-        b'[1,"","",[[1,0,[]]],0]',
+        b'[1,"","",[[1,0]],0,null]',
+        b'[1,"","",[["1",0,{}]],0,null]',
+        b'[1,"","",[[1,0,[]]],0,null]',
         b'[3,"","","finished",NaN,"",[0,0]]',
         b'[3,"","","finished","\\ud800","",[0,0]]',
         b'[3,"","","finished",null,"",[0]]',
@@ -89,7 +89,7 @@ def test_no_bytes_raise_anything_but_a_violation(body: bytes) -> None:
 def test_what_the_guest_encodes_the_host_reads_back(value: Any) -> None:
     text = values.encode({"v": value}, "argument ")
 
-    frame = decode_frame(f'[1,"","",[[1,0,{text}]],-1]'.encode())
+    frame = decode_frame(f'[1,"","",[[1,0,{text}]],-1,null]'.encode())
 
     assert isinstance(frame, CallsFrame)
     assert frame.calls[0].arguments == {"v": value}

@@ -17,8 +17,8 @@ def test_a_program_prints_calls_and_ends() -> None:
     conversation = running()
 
     conversation.receive(b'[2,"a",""]')
-    conversation.receive(b'[1,"","",[[1,0,{}],[2,1,{}]],-1]')
-    conversation.receive(b'[1,"","",[[3,0,{}]],0]')
+    conversation.receive(b'[1,"","",[[1,0,{}],[2,1,{}]],-1,null]')
+    conversation.receive(b'[1,"","",[[3,0,{}]],0,null]')
     conversation.receive(b'[3,"","","finished",null,"",[0,0]]')
 
     assert conversation.has_ended
@@ -34,27 +34,27 @@ def test_nothing_is_legal_after_the_end() -> None:
     conversation.receive(b'[3,"","","finished",null,"",[0,0]]')
 
     with pytest.raises(Violation, match="while ended"):
-        conversation.receive(b'[1,"","",[[1,0,{}]],-1]')
+        conversation.receive(b'[1,"","",[[1,0,{}]],-1,null]')
 
 
 @pytest.mark.parametrize("calls", ["[0,0,{}]", "[2,0,{}]", "[-1,0,{}]", "[1,0,{}],[1,0,{}]", "[1,0,{}],[3,0,{}]"])
 def test_call_ids_rise_by_one(calls: str) -> None:
     with pytest.raises(Violation, match="call id"):
-        running().receive(f'[1,"","",[{calls}],-1]'.encode())
+        running().receive(f'[1,"","",[{calls}],-1,null]'.encode())
 
 
 @pytest.mark.parametrize("tool", [-1, 2, 10**30])
 def test_a_tool_outside_the_grant_is_a_violation(tool: int) -> None:
     with pytest.raises(Violation, match="a call of tool"):
-        running().receive(f'[1,"","",[[1,{tool},{{}}]],-1]'.encode())
+        running().receive(f'[1,"","",[[1,{tool},{{}}]],-1,null]'.encode())
 
 
 def test_more_calls_than_the_limit_end_the_program() -> None:
     conversation = running(calls=2)
-    conversation.receive(b'[1,"","",[[1,0,{}],[2,0,{}]],-1]')
+    conversation.receive(b'[1,"","",[[1,0,{}],[2,0,{}]],-1,null]')
 
     with pytest.raises(LimitReached) as caught:
-        conversation.receive(b'[1,"","",[[3,0,{}]],-1]')
+        conversation.receive(b'[1,"","",[[3,0,{}]],-1,null]')
 
     assert caught.value.problem == Problem(kind="calls", message="the program made more than 2 tool calls")
 

@@ -3,12 +3,15 @@
 import asyncio
 import contextvars
 import functools
+import math
 import threading
+import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
+from time import perf_counter
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -479,6 +482,25 @@ async def test_annotations_that_are_text_may_name_local_classes() -> None:
     assert await value_of(maker(), one={"n": 1}, other={"n": 2}) == 3
 
 
+def test_a_mark_keeps_no_local_alive_but_the_types_it_names() -> None:
+    class Big:
+        pass
+
+    def maker() -> tuple[Any, weakref.ref[Big]]:
+        big = Big()
+
+        @tool
+        def marked(one: "int") -> int:
+            return one
+
+        return marked, weakref.ref(big)
+
+    marked, big = maker()
+
+    assert as_tool(marked).spec.parameters == ("one",)
+    assert big() is None
+
+
 class Opaque:
     pass
 
@@ -537,3 +559,52 @@ async def test_a_recursive_type_is_described_and_checked() -> None:
 
 class Tree(BaseModel):
     children: list["Tree"] = []
+
+
+async def test_a_million_mistakes_are_explained_in_no_time() -> None:
+    def add(numbers: list[int]) -> int:
+        return sum(numbers)
+
+    start = perf_counter()
+    first = await reply_of(add, numbers=["x"] * 50_000)
+    last = await reply_of(add, numbers=[1] * 30 + ["x"] * 50_000)
+    seconds = perf_counter() - start
+
+    assert first.error == "'add' got a bad argument: numbers[0] must be an integer, got 'x' (and 49999 more)"
+    assert last.error == "'add' got a bad argument: they do not fit its schema, and are too large to say where"
+    assert seconds < 2
+
+
+def test_a_misused_decorator_fails_at_once() -> None:
+    with pytest.raises(TypeError) as misspelt:
+        tool(readonly=True)  # type: ignore[call-overload]
+    with pytest.raises(UsageError) as positional:
+        tool("get_users")  # type: ignore[call-overload]
+    with pytest.raises(UsageError) as built_in:
+        tool(len)
+
+    assert [str(caught.value) for caught in (misspelt, positional, built_in)] == [
+        "got an unexpected keyword argument 'readonly'",
+        "'get_users' cannot be marked with @tool: it is not callable",
+        "<built-in function len> cannot be marked with @tool; use tool_from_function",
+    ]
+
+
+async def test_classes_and_built_in_functions_are_tools() -> None:
+    assert await value_of(Sale, amount="1.5") == {"amount": 1.5}
+    assert await value_of(math.sqrt, x=9.0) == 3.0
+
+
+async def test_future_annotations_of_another_module_are_read() -> None:
+    source = (
+        "from __future__ import annotations\n"
+        "from datetime import date\n"
+        "class Row(dict): pass\n"
+        "def days(start: date, end: date | None = None, *, tags: list[str] = ()) -> int:\n"
+        "    return (end - start).days\n"
+    )
+    namespace: dict[str, Any] = {"__name__": "elsewhere"}
+    exec(source, namespace)
+
+    assert await value_of(namespace["days"], start="2026-01-01", end="2026-01-03") == 2
+    assert as_tool(namespace["days"]).spec.output_schema == {"type": "integer"}

@@ -37,6 +37,17 @@ class Waiting:
     replies_seen: int
 
 
+@dataclass(frozen=True, slots=True)
+class Taped:
+    """What a replay needs besides the replies; comes before the calls that it led to."""
+
+    wakes: tuple[int, ...] = ()
+    """How many replies each wake-up of the guest brought; 0 where a timer ran out."""
+    clocks: tuple[float, ...] = ()
+    is_spoilt: bool = False
+    """There was too much to keep: this execution cannot be replayed."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
     """The program came to an end of its own making, or to a limit."""
@@ -56,7 +67,7 @@ class Died:
     detail: str
 
 
-Event: TypeAlias = Printed | Called | Waiting | Ended | Died
+Event: TypeAlias = Printed | Called | Waiting | Taped | Ended | Died
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +81,8 @@ class Order:
     files: Sequence[File] = ()
     seed: int | None = None
     """Seeds the guest's randomness; `None` takes a fresh seed."""
+    tape: Taped | None = None
+    """Makes the program repeatable and yields `Taped`; one that is not empty is replayed first."""
     report_waiting: bool = False
     """Yield `Waiting`; costs a message per batch of replies, so only where a pause is possible."""
 

@@ -36,7 +36,7 @@ class DataFolder:
         self._not_handled = not_handled
         self._spent_bytes = 0
         self._folders_made = 0
-        for path in (FOLDER, PurePosixPath("/tmp")):  # noqa: S108  # a name in the program's own, empty tree
+        for path in (FOLDER, PurePosixPath("/tmp")):  # in the program's own, empty tree
             folder.path_mkdir(path, parents=True, exist_ok=True)
 
     def __call__(self, *, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], is_async: bool, **_: Any) -> Any:

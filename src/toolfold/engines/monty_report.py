@@ -25,6 +25,9 @@ def ended(error: Any, text: str, limits: Limits) -> Ended:
     if isinstance(exception, TimeoutError) and message.startswith("feed time limit exceeded"):
         words = f"the program used its {limits.cpu_seconds} s of CPU time"
         return Ended(status="limit", problem=Problem(kind="cpu", message=words))
+    if isinstance(exception, SystemExit):
+        problem = Problem(kind="exception", message=_last_line(exception))
+        return Ended(status="failed", problem=problem) if message not in ("", "0") else Ended(status="finished")
     refused = _refused(exception, message)
     if refused:
         return Ended(
@@ -34,8 +37,10 @@ def ended(error: Any, text: str, limits: Limits) -> Ended:
     return Ended(status="failed", problem=problem)
 
 
-def traceback_text(error: Any, text: str) -> str:
+def error_text(error: Any, text: str) -> str:
     """The traceback as the process engine writes it: the program's own lines, no carets."""
+    if isinstance(error.exception(), SystemExit):
+        return _last_line(error.exception())
     frames = [
         traceback.FrameSummary("<program>", frame.line, _place(frame.function_name), line=_at(text, frame.line))
         for frame in error.traceback()

@@ -27,18 +27,69 @@ async def __gather__(*awaitables, return_exceptions=False):
     if return_exceptions:
         awaitables = [__caught__(awaitable) for awaitable in awaitables]
     return await asyncio.gather(*awaitables)
+async def __wait_for__(awaitable, timeout):
+    if timeout is not None:
+        __deadline__(str(awaitable), timeout)
+    return await awaitable
+def __leave__(code=None):
+    raise SystemExit("" if code is None else str(code))
+def __write__(text):
+    print(text, end="")
+    return len(text)
+class __Semaphore__:
+    def __init__(self, value=1):
+        self.free = value
+        self.waiting = []
+    def locked(self):
+        return self.free == 0
+    async def acquire(self):
+        if self.free:
+            self.free -= 1
+        else:
+            ticket = __ticket__()
+            self.waiting.append(ticket)
+            await ticket
+        return True
+    def release(self):
+        if self.waiting:
+            __settle__(str(self.waiting.pop(0)))
+        else:
+            self.free += 1
+class __Held__:
+    def __init__(self, semaphore):
+        self.semaphore = semaphore
+    def __enter__(self):
+        return None
+    def __exit__(self, *error):
+        self.semaphore.release()
+        return False
+async def __held__(semaphore):
+    await semaphore.acquire()
+    return __Held__(semaphore)
 """
-"""Runs before the program: names it finds ready, and what stands in for what Monty lacks."""
+"""Runs before the program: names it finds ready, and what stands in for what Monty lacks.
+
+`__deadline__`, `__ticket__` and `__settle__` are answered by the host, which owns every future.
+"""
 
 # What Monty's own modules lack or do differently, and the name of the prelude that is used instead.
 _INSTEAD: Final = {
-    ("json", "loads"): "__loads__",
-    ("asyncio", "create_task"): "__task__",
-    ("asyncio", "ensure_future"): "__task__",
-    ("asyncio", "gather"): "__gather__",
+    "json.loads": "__loads__",
+    "asyncio.create_task": "__task__",
+    "asyncio.ensure_future": "__task__",
+    "asyncio.wait_for": "__wait_for__",
+    "asyncio.TimeoutError": "TimeoutError",
+    "asyncio.Semaphore": "__Semaphore__",
+    "asyncio.BoundedSemaphore": "__Semaphore__",
+    "asyncio.Lock": "__Semaphore__",
+    "sys.exit": "__leave__",
+    "sys.stdout.write": "__write__",
 }
 
-_GATHERERS: Final = frozenset({"gather", "create_task", "ensure_future"})
+# A bare `gather` may be called with the keyword that Monty's own lacks.
+_IMPORTED_INSTEAD: Final = {**_INSTEAD, "asyncio.gather": "__gather__"}
+_GATHERERS: Final = frozenset({"gather", "create_task", "ensure_future", "wait_for"})
+_SEMAPHORES: Final = frozenset({"asyncio.Semaphore", "asyncio.BoundedSemaphore", "asyncio.Lock"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +109,7 @@ def prepare(text: str, tools: Container[str]) -> Prepared:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return Prepared(text=text)
     finder = _Finder(text, tools)
+    finder.semaphores = _semaphores(tree)
     finder.visit(tree)
     return Prepared(text=finder.edited(), sets_result=_sets_result(tree))
 
@@ -67,6 +119,8 @@ class _Finder(ast.NodeVisitor):
         self._source = text.encode()
         self._tools = tools
         self._modules = {"tools"}
+        self.semaphores: set[str] = set()
+        """What the program calls its semaphores and locks: `limit`, `self.limit`, ..."""
         self._edits: list[tuple[int, int, str]] = []
         self._line_starts = [0]
         for line in self._source.split(b"\n"):
@@ -83,7 +137,7 @@ class _Finder(ast.NodeVisitor):
         module = node.module or ""
         if _is_tools(module):
             self._import_tools(node)
-        elif any((module, alias.name) in _INSTEAD for alias in node.names):
+        elif any(f"{module}.{alias.name}" in _IMPORTED_INSTEAD for alias in node.names):
             self._import_instead(node, module)
 
     def visit_Import(self, node: ast.Import) -> None:
@@ -94,19 +148,54 @@ class _Finder(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
-        if isinstance(node.value, ast.Name) and node.attr != "gather":
-            instead = _INSTEAD.get((node.value.id, node.attr))
-            if instead:
-                self._replace(node, instead)
-        self.generic_visit(node)
+        instead = _INSTEAD.get(_dotted(node))
+        if instead:
+            self._replace(node, instead)
+        else:
+            self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> None:
         # Monty's own `gather` is the faster one; only this keyword is missing there.
-        if ast.unparse(node.func) == "asyncio.gather" and any(k.arg == "return_exceptions" for k in node.keywords):
-            self._replace(node.func, _INSTEAD["asyncio", "gather"])
-        if ast.unparse(node.func).rpartition(".")[2] in _GATHERERS:
+        name = _dotted(node.func)
+        if name == "asyncio.gather" and any(k.arg == "return_exceptions" for k in node.keywords):
+            self._replace(node.func, "__gather__")
+        if name == "next" and node.args and isinstance(node.args[0], ast.GeneratorExp):
+            self._iterate(node, node.args[0])
+        if name.rpartition(".")[2] in _GATHERERS:
             for argument in node.args:
                 self._make_argument_awaitable(argument)
+        self.generic_visit(node)
+
+    def _iterate(self, call: ast.Call, generator: ast.GeneratorExp) -> None:
+        """Monty's generator expressions are lists, and `next` takes no list."""
+        start, end = self._start(generator), self._end(generator)
+        # Alone in a call, it shares the call's own parentheses.
+        shares = not self._source[self._end(call.func) : start].strip()
+        self._edits += [(start, start, "(iter" if shares else "iter("), (end, end, ")")]
+
+    def visit_AsyncWith(self, node: ast.AsyncWith) -> None:
+        """`async with` of a semaphore has a form that Monty knows; of anything else it has none."""
+        held = [item.context_expr for item in node.items]
+        if all(_dotted(expression) in self.semaphores for expression in held):
+            start, end = self._start(node), self._start(held[0])
+            self._edits.append((start, end, self._source[start:end].decode().removeprefix("async").lstrip()))
+            for expression in held:
+                self._replace(expression, f"await __held__({_dotted(expression)})")
+        self.generic_visit(node)
+
+    def visit_Delete(self, node: ast.Delete) -> None:
+        """`del rows[key]` is `rows.pop(key)`; what else can be deleted, Monty cannot."""
+        target = node.targets[0]
+        is_alone = len(node.targets) == 1
+        if is_alone and isinstance(target, ast.Subscript) and not isinstance(target.slice, ast.Tuple | ast.Slice):
+            parts = {
+                "del": (self._start(node), self._start(target), ""),
+                "[": (self._end(target.value), self._start(target.slice), ".pop("),
+                "]": (self._end(target.slice), self._end(target), ")"),
+            }
+            # Parentheses and line breaks of the program's belong to no node; then it stays as it is.
+            if all(self._source[start:end].strip(b" ") == key.encode() for key, (start, end, _) in parts.items()):
+                self._edits += parts.values()
         self.generic_visit(node)
 
     def _make_argument_awaitable(self, argument: ast.expr) -> None:
@@ -123,7 +212,7 @@ class _Finder(ast.NodeVisitor):
         """`tools.name(...)` whose value is awaited becomes `tools.async_name(...)`."""
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             return
-        root = ast.unparse(node.func.value)
+        root = _dotted(node.func.value)
         if root.partition(".")[0] in self._modules and node.func.attr in self._tools:
             self._replace(node.func, f"{root}.async_{node.func.attr}")
 
@@ -139,23 +228,41 @@ class _Finder(ast.NodeVisitor):
         self._replace(node, f"from {node.module} import ({', '.join(names)}{self._newlines(node)})")
 
     def _import_instead(self, node: ast.ImportFrom, module: str) -> None:
-        kept = [ast.unparse(alias) for alias in node.names if (module, alias.name) not in _INSTEAD]
-        bound = [
-            f"{alias.asname or alias.name} = {_INSTEAD[module, alias.name]}"
-            for alias in node.names
-            if (module, alias.name) in _INSTEAD
-        ]
+        instead = {alias: _IMPORTED_INSTEAD.get(f"{module}.{alias.name}") for alias in node.names}
+        kept = [ast.unparse(alias) for alias, name in instead.items() if not name]
+        bound = [f"{alias.asname or alias.name} = {name}" for alias, name in instead.items() if name]
         newlines = self._newlines(node)
         imports = f"from {module} import ({', '.join(kept)})" if kept else "()"
         self._replace(node, "; ".join([imports[:-1] + newlines + ")", *bound]))
 
     def _replace(self, node: ast.expr | ast.stmt, new: str) -> None:
-        start = self._line_starts[node.lineno - 1] + node.col_offset
-        end = self._line_starts[(node.end_lineno or node.lineno) - 1] + (node.end_col_offset or node.col_offset)
-        self._edits.append((start, end, new))
+        self._edits.append((self._start(node), self._end(node), new))
+
+    def _start(self, node: ast.expr | ast.stmt) -> int:
+        return self._line_starts[node.lineno - 1] + node.col_offset
+
+    def _end(self, node: ast.expr | ast.stmt) -> int:
+        return self._line_starts[(node.end_lineno or node.lineno) - 1] + (node.end_col_offset or 0)
 
     def _newlines(self, node: ast.stmt) -> str:
         return "\n" * ((node.end_lineno or node.lineno) - node.lineno)
+
+
+def _semaphores(tree: ast.Module) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and _dotted(getattr(node.value, "func", node.value)) in _SEMAPHORES:
+            found.update(_dotted(target) for target in node.targets)
+    return found - {""}
+
+
+def _dotted(node: ast.expr) -> str:
+    """`a.b.c` for a name or attributes of one; empty for anything else."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    return ".".join([node.id, *reversed(parts)]) if isinstance(node, ast.Name) else ""
 
 
 def _is_tools(module: str) -> bool:

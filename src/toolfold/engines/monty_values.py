@@ -15,6 +15,8 @@ from toolfold_guest.values import MAX_DEPTH
 # Monty hands these out as text; no program prints its own data in these forms.
 _STAND_IN: Final = re.compile(r"<(function|coroutine|module|bound method|iterator|built-in function)\b.*>")
 
+_MAX_BITS: Final = 14_280  # 4300 decimal digits: the most that Python turns into text
+
 
 class UnsendableError(TypeError):
     """A value has no form that crosses the wall; the text names its type and its place."""
@@ -24,8 +26,10 @@ def plain(value: Any, path: str, depth: int = 0) -> Value:
     """A value of the program as JSON values, bytes and media; `path` says where it is in an error."""
     if depth > MAX_DEPTH:
         raise UnsendableError(f"{path[:60]}... is nested more than {MAX_DEPTH} levels deep")
-    if value is None or isinstance(value, bool | int | bytes | Media):
+    if value is None or isinstance(value, bool | bytes | Media):
         return value
+    if isinstance(value, int):
+        return _number(value, path)
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, str):
@@ -55,9 +59,17 @@ def _scalar(value: Any, path: str) -> Value:
         return value.isoformat()
     if isinstance(value, dt.timedelta):
         return value.total_seconds()
-    if isinstance(value, Decimal | UUID | PurePath):
+    if isinstance(value, Decimal):
+        return plain(float(value), path)
+    if isinstance(value, UUID | PurePath):
         return str(value)
     raise _unsendable(path, _type_name(value))
+
+
+def _number(value: int, path: str) -> int:
+    if value.bit_length() > _MAX_BITS:
+        raise UnsendableError(f"{path} is a number with more than 4300 digits, which cannot be sent")
+    return value
 
 
 def _text(value: str, path: str) -> str:

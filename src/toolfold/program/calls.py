@@ -18,6 +18,7 @@ from toolfold.program.reader import GUARDED, GUARDED_NAMES, Reader, Use
 from toolfold.program.scopes import Kind, Scope
 
 _ASYNC: Final = "async_"
+_FEW: Final = 6
 _MOST_GUESSES: Final = 16
 """Names looked up for a spelling mistake, for each program: it is linear in the number of tools."""
 
@@ -173,12 +174,12 @@ class Calls:
         return Fault("unknown_tool", f"no tool {name!r}{place}; {rest}", node)
 
     def _no_module(self, module: str, node: ast.AST) -> Fault:
-        others = [name for name in self._index.modules if name != "tools"]
-        near = nearest(module, others)
+        others = [name.removeprefix("tools.") for name in self._index.modules if name != "tools"]
+        near = nearest(module.removeprefix("tools."), others)
         if near is not None:
-            rest = f"did you mean {near!r}?"
+            rest = f"did you mean 'tools.{near}'?"
         elif others:
-            rest = f"the modules are: {', '.join(others[:6])}"
+            rest = f"the modules are: {', '.join(f'tools.{name}' for name in others[:_FEW])}"
         else:
             rest = "all tools are in 'tools'"
         return Fault("unknown_tool", f"no module {module!r}; {rest}", node)

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import ast
 import warnings
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from toolfold.models import Limits, Problem
 from toolfold.program.places import place_of, problem_at, problem_at_byte
-
-if TYPE_CHECKING:
-    from toolfold.program.reader import Reader
+from toolfold.program.reader import Reader
 
 FILENAME: Final = "<program>"
 

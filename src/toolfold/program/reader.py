@@ -19,12 +19,7 @@ _DYNAMIC_ATTRIBUTES: Final = frozenset(
     {"__builtins__", "__dict__", "__globals__", "_getframe", "currentframe", "f_globals", "f_locals", "modules"}
 )
 _DYNAMIC_MODULES: Final = frozenset({"__main__", "builtins", "importlib"})
-_NO_CHILDREN: Final = frozenset(
-    {
-        "arg", "attr", "conversion", "ctx", "id", "is_async", "kind", "level", "module", "name", "names", "op", "ops",
-        "rest", "simple", "tag", "type_comment", "type_ignores",
-    }
-)  # fmt: skip
+_EMPTY_NODES: Final = frozenset({"ctx", "op", "ops"})
 _LEAVES: Final = (ast.Constant, ast.MatchSingleton, ast.Pass, ast.Break, ast.Continue)
 
 Guard: TypeAlias = int
@@ -90,9 +85,9 @@ class Reader:
             value = getattr(node, field, None)
             if value.__class__ is list:
                 for item in value:
-                    if item is not None:
+                    if isinstance(item, ast.AST):
                         push((item, scope, guard))
-            elif value is not None:
+            elif isinstance(value, ast.AST):
                 push((value, scope, guard))
 
     def _push(self, nodes: Iterable[ast.AST | None], scope: Scope, guard: Guard) -> None:
@@ -375,10 +370,10 @@ _FIELDS: Final[dict[type[ast.AST], tuple[str, ...]]] = {}
 
 
 def _fields(kind: type[ast.AST]) -> tuple[str, ...]:
-    """Fields of a kind of node that hold nodes."""
+    """Fields of a kind of node that may hold nodes with something in them."""
     found = _FIELDS.get(kind)
     if found is None:
-        found = _FIELDS[kind] = tuple(field for field in kind._fields if field not in _NO_CHILDREN)
+        found = _FIELDS[kind] = tuple(field for field in kind._fields if field not in _EMPTY_NODES)
     return found
 
 

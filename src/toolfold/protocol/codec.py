@@ -40,6 +40,8 @@ class CallsFrame(msgspec.Struct, array_like=True, forbid_unknown_fields=True, ta
     stderr: str
     calls: list[WireCall]
     replies_seen: int
+    tape: tuple[list[int], list[int | float]] | int | None
+    """Wake-ups and clock reads since the last frame; a number when there were too many to keep."""
 
 
 class PrintedFrame(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=PRINTED, gc=False):

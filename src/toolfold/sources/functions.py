@@ -31,7 +31,7 @@ from typing_extensions import TypedDict  # pydantic refuses the one in `typing` 
 from toolfold.errors import ToolArgumentsInvalid, ToolError, UsageError
 from toolfold.models import AllowedCallers, Json, ToolSpec, Value
 from toolfold.tools.names import python_name
-from toolfold.tools.schema import bad_argument, missing, shown, unknown, wrong
+from toolfold.tools.schema import TOO_LARGE_TO_EXPLAIN, bad_argument, missing, sample, shown, unknown, wrong
 from toolfold.tools.shape import show_path, to_value
 from toolfold.tools.tool import Tool
 
@@ -64,6 +64,7 @@ def tool(
 # Any: the overloads above have the options; they mean what they mean for `tool_from_function`.
 def tool(function: Function | None = None, /, **options: Any) -> Any:
     """Mark a function as a tool, bare (`@tool`) or with the options of `tool_from_function`."""
+    inspect.signature(tool_from_function).bind(function, **options)  # a misspelt option fails here, not later
     if function is None:
         return lambda marked: _mark(marked, options)
     return _mark(function, options)
@@ -128,8 +129,16 @@ class _Mark:
 
 
 def _mark(function: _F, options: Mapping[str, Any]) -> _F:
+    if not callable(function):
+        raise UsageError(f"{shown(function)} cannot be marked with @tool: it is not callable")
+    # Only the names in its annotations: a mark must not keep all that was local alive.
+    words: set[str] = set()
+    # From Python 3.14 on, reading them fails while a class they name is not there yet.
+    with contextlib.suppress(NameError):
+        words.update(re.findall(r"\w+", str(getattr(_origin(function), "__annotations__", ""))))
+    names = {name: value for name, value in _local_names(function).items() if name in words}
     try:
-        setattr(function, _MARK, _Mark(options, _local_names(function)))
+        setattr(function, _MARK, _Mark(options, names))
     except AttributeError:
         raise UsageError(f"{shown(function)} cannot be marked with @tool; use tool_from_function") from None
     return function
@@ -282,7 +291,7 @@ def _input(name: str, signature: inspect.Signature, words: _Words) -> tuple[_Pre
         try:
             values: dict[str, Any] = validate(arguments)
         except ValidationError as error:
-            raise _explained(name, error, arguments, known) from None
+            raise _explained(name, error, arguments, adapter, known) from None
         for missing_name in fills.keys() - values.keys():
             values[missing_name] = fills[missing_name].get_default(call_default_factory=True)
         return values
@@ -369,7 +378,7 @@ class _Words:
     @classmethod
     def of(cls, fn: Function) -> _Words:
         """Read a Google, NumPy or Sphinx docstring; of any other, all is description."""
-        text = inspect.getdoc(fn if inspect.isroutine(fn) else _origin(fn)) or ""
+        text = inspect.getdoc(fn if inspect.isroutine(fn) or inspect.isclass(fn) else _origin(fn)) or ""
         if "\n" not in text:
             return cls(description=text)
         # Imported here: it takes 25 ms, and many tools have a docstring of one line.
@@ -389,6 +398,7 @@ class _Words:
 # --- what is wrong with arguments ------------------------------------------------------------
 
 _SHOULD_BE: Final = re.compile(r"Input should be (?:a valid (?P<noun>[^,]+).*|(?P<rest>.+))", re.DOTALL)
+_MANY_ERRORS: Final = 10_000
 _NOUNS: Final = {
     "boolean": "true or false",
     "dictionary": "an object",
@@ -399,10 +409,18 @@ _NOUNS: Final = {
 
 
 def _explained(
-    name: str, error: ValidationError, arguments: Mapping[str, Value], known: Sequence[str]
+    name: str, error: ValidationError, arguments: Mapping[str, Value], adapter: TypeAdapter[Any], known: Sequence[str]
 ) -> ToolArgumentsInvalid:
-    errors = error.errors(include_url=False, include_context=False)
-    return bad_argument(name, _explain(errors[0], arguments, known), len(errors) - 1)
+    count = error.error_count()
+    if count > _MANY_ERRORS:
+        try:
+            adapter.validator.validate_python(sample(arguments))
+        except ValidationError as smaller:
+            error = smaller
+        else:
+            return bad_argument(name, TOO_LARGE_TO_EXPLAIN)
+    first = error.errors(include_url=False, include_context=False)[0]
+    return bad_argument(name, _explain(first, arguments, known), count - 1)
 
 
 def _explain(error: ErrorDetails, arguments: Mapping[str, Value], known: Sequence[str]) -> str:

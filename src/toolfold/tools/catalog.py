@@ -6,7 +6,9 @@ import difflib
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cached_property
+from heapq import nlargest
 from itertools import islice
+from operator import eq
 
 from toolfold.errors import UsageError
 from toolfold.models import ToolSpec
@@ -67,14 +69,10 @@ class Catalog:
 
     def nearest(self, text: str) -> str | None:
         """The name most like a misspelt one, if any is."""
-        # Comparing is slow, so only with names of a like length and a like first or last letter.
-        ends = {text[:1], text[-1:]}
-        near = {
-            known
-            for known in (*self._tools, *self._names)
-            if abs(len(known) - len(text)) <= 3 and ends & {known[:1], known[-1:]}
-        }
-        close = difflib.get_close_matches(text, sorted(near), n=1)
+        # A true comparison is slow, so only with those that have most letters in the same places.
+        near = [known for known in {*self._tools, *self._names} if abs(len(known) - len(text)) <= 3]
+        likely = nlargest(50, sorted(near), key=lambda known: _same_places(known, text))
+        close = difflib.get_close_matches(text, likely, n=1)
         return close[0] if close else None
 
     def with_tools(self, extra: Iterable[Tool]) -> Catalog:
@@ -123,6 +121,12 @@ class Catalog:
     def _is_clear(self, alias: str) -> bool:
         """Whether an alias means one tool only and hides no identifier."""
         return len(self._aliased.get(alias, ())) == 1 and alias not in self._names and alias not in NEEDED
+
+
+def _same_places(one: str, other: str) -> int:
+    """How many letters two names have in the same places, counted from the start and from the end."""
+    count: int = sum(map(eq, one, other)) + sum(map(eq, reversed(one), reversed(other)))
+    return count
 
 
 def _renamed(tool: Tool, identifier: str, aliases: tuple[str, ...]) -> Tool:

@@ -40,6 +40,8 @@ class Request:
     max_reply_bytes: int | None
     # Any: once checked, these are what the tool takes: dates, models, ...
     arguments: Any
+    size_bytes: int | None = None
+    """Of the reply's value as JSON, once it is there."""
 
 
 Handler: TypeAlias = Callable[[Request], Awaitable[Value]]
@@ -71,7 +73,8 @@ class Router:
         if path is None:
             path = self._path(call.tool)
         try:
-            value = await path(Request(call, caller, max_reply_bytes or self._max_reply_bytes, call.arguments))
+            request = Request(call, caller, max_reply_bytes or self._max_reply_bytes, call.arguments)
+            value = await path(request)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is None or task.cancelling():
@@ -80,7 +83,7 @@ class Router:
         # A tool that calls `sys.exit` must not end the host; so not only `Exception`.
         except (Exception, SystemExit) as error:  # noqa: BLE001
             return Reply(call_id=call.id, error=error_text(call.tool, error))
-        return Reply(call_id=call.id, value=value)
+        return Reply(call_id=call.id, value=value, size_bytes=request.size_bytes)
 
     def _path(self, name: str) -> Handler:
         tool = self.catalog.get(name)
@@ -182,12 +185,13 @@ def _calling(tool: Tool) -> Handler:
     call, spec = tool.call, tool.spec
 
     async def run(request: Request) -> Value:
-        return _shaped(spec, await call(request.arguments), request.max_reply_bytes)
+        value, request.size_bytes = _shaped(spec, await call(request.arguments), request.max_reply_bytes)
+        return value
 
     return run
 
 
-def _shaped(spec: ToolSpec, returned: object, max_bytes: int | None) -> Value:
+def _shaped(spec: ToolSpec, returned: object, max_bytes: int | None) -> tuple[Value, int]:
     if type(returned) is str and spec.output_schema is None and returned[:1] in ("{", "["):
         returned = _parsed(returned)
     try:
@@ -196,7 +200,7 @@ def _shaped(spec: ToolSpec, returned: object, max_bytes: int | None) -> Value:
         raise _ReplyError(f"{spec.name!r} returned {error}") from error
     if max_bytes is not None and size > max_bytes:
         raise _ReplyError(f"{spec.name!r} returned {_size(size)}; the limit is {_size(max_bytes)}")
-    return value
+    return value, size
 
 
 def _parsed(text: str) -> Value:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final
 
 import jsonschema_rs
@@ -12,7 +13,7 @@ import msgspec
 
 from toolfold.errors import ToolArgumentsInvalid
 from toolfold.models import ToolSpec, Value
-from toolfold.tools.shape import show_path
+from toolfold.tools.shape import json_size, show_path
 
 _log: Final = logging.getLogger(__name__)
 
@@ -20,7 +21,11 @@ _TYPES: Final = {
     "string": "a string", "integer": "an integer", "number": "a number", "boolean": "true or false",
     "array": "a list", "object": "an object", "null": "null",
 }  # fmt: skip
+TOO_LARGE_TO_EXPLAIN: Final = "they do not fit its schema, and are too large to say where"
 _SHOWN_CHARACTERS: Final = 80
+_LARGE_BYTES: Final = 64 * 1024
+_SAMPLE_ITEMS: Final = 20
+_SAMPLE_KEYS: Final = 1000
 
 
 def argument_check(spec: ToolSpec) -> Callable[[Mapping[str, Value]], Mapping[str, Value]]:
@@ -38,23 +43,35 @@ def argument_check(spec: ToolSpec) -> Callable[[Mapping[str, Value]], Mapping[st
     def check(arguments: Mapping[str, Value]) -> Mapping[str, Value]:
         if type(arguments) is not dict:
             arguments = dict(arguments)
+        json = arguments
         try:
             valid = validator.is_valid(arguments)
         except ValueError:
             # Bytes and media have no JSON form of their own: to a schema they are base64 text.
-            errors = list(validator.iter_errors(msgspec.to_builtins(arguments)))
-        else:
-            errors = [] if valid else list(validator.iter_errors(arguments))
-        if errors:
-            raise bad_argument(spec.name, _explain(errors[0], spec.parameters), len(errors) - 1)
-        return arguments
+            json = msgspec.to_builtins(arguments)
+            valid = validator.is_valid(json)
+        if valid:
+            return arguments
+        errors = list(validator.iter_errors(json if json_size(json) < _LARGE_BYTES else sample(json)))
+        text = _explain(errors[0], spec.parameters) if errors else TOO_LARGE_TO_EXPLAIN
+        raise bad_argument(spec.name, text, len(errors) - 1)
 
     return check
 
 
+def sample(value: Value) -> Value:
+    """The first items of each list: listing a million mistakes would stop the host for seconds."""
+    match value:
+        case list():
+            return [sample(item) for item in value[:_SAMPLE_ITEMS]]
+        case dict():
+            return {key: sample(item) for key, item in islice(value.items(), _SAMPLE_KEYS)}
+    return value
+
+
 def bad_argument(tool: str, text: str, others: int = 0) -> ToolArgumentsInvalid:
     """The error for arguments that do not fit, as programs read it."""
-    more = f" (and {others} more)" if others else ""
+    more = f" (and {others} more)" if others > 0 else ""
     return ToolArgumentsInvalid(f"{tool!r} got a bad argument: {text}{more}")
 
 
@@ -80,7 +97,7 @@ def unknown(path: Sequence[str | int], known: Collection[str]) -> str:
 
 def shown(value: object) -> str:
     """A value in an error text: its `repr`, on one line and not too long."""
-    text = repr(value)
+    text = repr(value[:_SHOWN_CHARACTERS] if isinstance(value, (str, bytes)) else sample(value))
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[: _SHOWN_CHARACTERS - 1]}…"
 
 

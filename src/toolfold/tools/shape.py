@@ -23,9 +23,10 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+import sys
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterable, KeysView, Mapping, ValuesView
+from collections.abc import Callable, ItemsView, Iterable, KeysView, Mapping, ValuesView
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -47,6 +48,9 @@ MAX_ITEMS: Final = 10_000_000
 LEAVES: Final = frozenset({str, int, float, bool, type(None), bytes, Media})
 _PLAIN: Final = LEAVES | {list, dict}
 _SHOWN_STEPS: Final = 10
+# From 3.13 on the collector is shown no values of an instance's `__dict__`; next to a dict with
+# other keys, of which it is shown too many, the sum over both would look right.
+_COUNT_EACH: Final = sys.version_info >= (3, 13)
 _encoder: Final = msgspec.json.Encoder()
 
 
@@ -95,10 +99,17 @@ def is_plain(obj: object) -> bool:
         if items > MAX_ITEMS:
             return False
         level = gc.get_referents(*boxes)
-        # CPython names a dict's keys as referents only if one of them is not exactly a `str`.
-        if len(level) != size:
+        if len(level) != size or (_COUNT_EACH and not all(map(_shows_values_only, boxes))):
             return False
     return LEAVES.issuperset(map(type, level))
+
+
+def _shows_values_only(box: Any) -> bool:
+    """Whether the collector sees all values in a list or dict, and no keys.
+
+    It is shown the keys of a dict only if one of them is not exactly a `str`.
+    """
+    return len(gc.get_referents(box)) == len(box)
 
 
 class _RefusedError(Exception):
@@ -187,7 +198,7 @@ _BY_BASE: Final[tuple[tuple[type | tuple[type, ...], _Reader], ...]] = (
     ((uuid.UUID, PurePath, IPv4Address, IPv6Address, IPv4Network, IPv6Network), lambda _, obj, __: str(obj)),
     ((bytes, bytearray, memoryview), lambda _, obj, __: bytes(obj)),
     (Mapping, _Shaper.record),
-    ((list, tuple, deque, range, KeysView, ValuesView), _Shaper.items),
+    ((list, tuple, deque, range, KeysView, ValuesView, ItemsView), _Shaper.items),
     ((set, frozenset), lambda shaper, obj, depth: shaper.items(_in_order(obj), depth)),
 )
 

@@ -3,6 +3,7 @@
 import ctypes
 import os
 import struct
+import sys
 from typing import Any, Final
 
 from toolfold_guest.jail.syscalls import MACHINES
@@ -41,6 +42,7 @@ _MOVE_MOUNT_F_EMPTY_PATH: Final = 4
 _READ_ONLY_NOSUID: Final = 3
 _NODEV: Final = 4
 _MNT_DETACH: Final = 2
+_MADV_COLLAPSE: Final = 25
 
 
 class JailError(Exception):
@@ -59,6 +61,7 @@ _mount = _libc.mount
 _umount2 = _libc.umount2
 _capset = _libc.capset
 _signalfd = _libc.signalfd
+_madvise = _libc.madvise
 
 
 def _pick_fork() -> Any:
@@ -145,9 +148,13 @@ def close_from(fd: int) -> None:
 
 def signal_fd(signal_number: int) -> int:
     """A descriptor that is readable when the (blocked) signal is pending."""
-    mask = ctypes.create_string_buffer(128)
-    mask[(signal_number - 1) // 8] = 1 << ((signal_number - 1) % 8)
+    mask = ctypes.create_string_buffer((1 << (signal_number - 1)).to_bytes(8, sys.byteorder), 128)
     return check(_signalfd(-1, mask, os.O_CLOEXEC | os.O_NONBLOCK), "signalfd")
+
+
+def collapse_pages(address: int, size: int) -> None:
+    """Put these pages into a huge one, if the kernel can."""
+    _madvise(ctypes.c_void_p(address), ctypes.c_size_t(size), _MADV_COLLAPSE)
 
 
 def die_with_parent() -> None:

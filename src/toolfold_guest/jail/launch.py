@@ -36,6 +36,8 @@ _USER_NAMESPACE_ADVICE: Final = (
     "allow them for this user (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone, "
     "kernel.apparmor_restrict_unprivileged_userns; in a container its seccomp profile), or ask for isolation 'landlock'"
 )
+# The kernel counts no threads of root.
+_THREADS_NOTE: Final = "the number of threads is limited by memory only"
 
 
 def main(fd: int) -> NoReturn:
@@ -96,7 +98,7 @@ def _enter(order: dict[str, Any]) -> list[str]:
     if os.geteuid() == 0 and "mount" in layers and _own_mounts():
         tree.build(order["binds"], order["hidden"], order["links"])
         is_built = True
-        kernel.drop_user(identity.pick_user())
+        notes += _drop_user(order)
     elif os.geteuid() == 0 and "caps" in layers:
         notes += _drop_user_in_place(order)
     if "user" in layers:
@@ -120,20 +122,30 @@ def _own_mounts() -> bool:
     return True
 
 
-def _drop_user_in_place(order: dict[str, Any]) -> list[str]:
-    """Without a tree of our own another user must be able to read the interpreter where it lies."""
+def _drop_user(order: dict[str, Any]) -> list[str]:
     user = identity.pick_user()
-    os.setresgid(-1, user, -1)
-    os.setresuid(-1, user, -1)
-    is_readable = all(os.access(path, os.R_OK, effective_ids=True) for path in order["readable"])
-    os.setresuid(-1, 0, -1)
-    os.setresgid(-1, 0, -1)
-    if not is_readable:
-        return ["the program runs as root without its rights, because another user cannot read this interpreter"]
+    if user is None:
+        reason = "no other user is mapped here"
+        return [f"the program runs as this container's root, without its rights, because {reason}", _THREADS_NOTE]
     if order["folder"]:
         os.chown(order["folder"], user, user)
     kernel.drop_user(user)
     return []
+
+
+def _drop_user_in_place(order: dict[str, Any]) -> list[str]:
+    """Without root's eyes on the mounts, another user must be able to read the interpreter where it lies."""
+    user = identity.pick_user()
+    if user is not None:
+        os.setresgid(-1, user, -1)
+        os.setresuid(-1, user, -1)
+        is_readable = all(os.access(path, os.R_OK, effective_ids=True) for path in order["readable"])
+        os.setresuid(-1, 0, -1)
+        os.setresgid(-1, 0, -1)
+        if not is_readable:
+            reason = "another user cannot read this interpreter"
+            return [f"the program runs as root without its rights, because {reason}", _THREADS_NOTE]
+    return _drop_user(order)
 
 
 def _open_user_namespace() -> None:

@@ -95,7 +95,7 @@ def _rules(process_id: int) -> dict[str, list[Instruction]]:
         # Its own limits, and only to read them: no new value may be given.
         "prlimit64": [
             _argument(0),
-            Instruction(_EQUAL, 1, 0, 0),
+            Instruction(_EQUAL, 2, 0, 0),
             *_unless(_EQUAL, process_id, _ERRNO | errno.EPERM),
             _argument(2),
             *_unless(_EQUAL, 0, _ERRNO | errno.EPERM),

@@ -32,6 +32,17 @@ def test_stdout_is_the_programs_stdout_byte_for_byte(cli: Cli) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "é\x00\r 12.5".encode(), b"")
 
 
+def test_what_a_tool_prints_goes_to_stderr_not_into_the_programs_output(cli: Cli, folder: Path) -> None:
+    (folder / "loud.py").write_text(
+        'import os\nprint("loading")\ndef shout() -> int:\n    print("calling")\n    return os.system("echo running")\n'
+    )
+
+    done = cli("run", "-", "--tools", "loud.py", program="print(await shout())")
+
+    assert (done.returncode, done.stdout) == (0, b"0\n")
+    assert sorted(done.stderr.decode().split()) == ["calling", "loading", "running"]
+
+
 def test_a_failing_program_shows_its_traceback_and_exits_with_1(cli: Cli) -> None:
     done = cli("run", "-", program='print("so far")\n1 / 0\n')
 
@@ -178,10 +189,14 @@ def test_a_signal_stops_the_program_and_leaves_no_process(number: int, code: int
     Path("waiting.py").write_text('await block("started")')
     try:
         with subprocess.Popen(
-            [*COMMAND, "run", "waiting.py", "--tools", "tools.py"], stderr=subprocess.PIPE, env=ENVIRONMENT
+            [*COMMAND, "run", "waiting.py", "--tools", "tools.py"],
+            stderr=subprocess.PIPE,
+            env=ENVIRONMENT,
+            start_new_session=True,
         ) as command:
             wait_for(Path("started"))
-            command.send_signal(number)
+            # To the whole group, as a terminal does for Ctrl-C.
+            os.killpg(command.pid, number)
             _, err = command.communicate(timeout=5)
 
         assert (command.returncode, err) == (code, b"")

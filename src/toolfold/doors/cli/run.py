@@ -4,7 +4,8 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,17 +47,32 @@ def run_program(options: RunOptions, open_runtime: Callable[..., Runtime] = Runt
     files = read_files(options.files, limits)
     if options.out is not None:
         prepare_folder(options.out)
-    runtime = open_runtime(
-        tools=load_tools(options.tools),
-        engine=options.engine,
-        isolation=options.isolation,
-        accept_no_isolation=options.accept_no_isolation,
-        limits=limits,
-        # One program is run, so no guest needs to wait for the next.
-        warm=1,
-    )
-    outcome = _until_stopped(_run_once(runtime, text, files, limits))
+    with _stdout_to_stderr():
+        runtime = open_runtime(
+            tools=load_tools(options.tools),
+            engine=options.engine,
+            isolation=options.isolation,
+            accept_no_isolation=options.accept_no_isolation,
+            limits=limits,
+            # One program is run, so no guest needs to wait for the next.
+            warm=1,
+        )
+        outcome = _until_stopped(_run_once(runtime, text, files, limits))
     return outcome if isinstance(outcome, int) else _finish(outcome, options)
+
+
+@contextmanager
+def _stdout_to_stderr() -> Iterator[None]:
+    """What a tool or a process of its own prints must not be taken for the program's output."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 async def _run_once(runtime: Runtime, text: str, files: tuple[File, ...], limits: Limits) -> Outcome:

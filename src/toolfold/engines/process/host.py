@@ -13,9 +13,9 @@ import asyncio
 import os
 import signal
 from collections import deque
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-from toolfold.engines.base import Called, Died, Ended, Event, Order, Printed, Waiting
+from toolfold.engines.base import Called, Died, Ended, Event, Order, Printed, Taped, Waiting
 from toolfold.engines.process.files import checked_names, collect
 from toolfold.models import Call, Problem, ProblemKind, Reply, Status
 from toolfold.protocol.codec import (
@@ -72,7 +72,7 @@ class ProcessRun:
         self._loop.add_reader(self._guest.sock.fileno(), self._readable)
         self._conversation.start()
         order = self._order
-        options = {
+        options: dict[str, Any] = {
             "preset": order.program.preset_names,
             "seed": order.seed,
             "report_waiting": order.report_waiting,
@@ -80,6 +80,8 @@ class ProcessRun:
             "max_value_bytes": order.limits.value_bytes,
             "files": [(file.name, file.data) for file in order.files],
         }
+        if order.tape is not None:
+            options["tape"] = (list(order.tape.wakes), list(order.tape.clocks))
         self._write(encode_start(order.program.text, [tool_facts(spec) for spec in order.tools], options))
         return self
 
@@ -175,6 +177,8 @@ class ProcessRun:
         if frame.stderr or cut[1]:
             self._push(Printed(frame.stderr, "stderr", cut[1]))
         if isinstance(frame, CallsFrame):
+            if frame.tape is not None:
+                self._push(_taped(frame.tape))
             tools = self._order.tools
             for call in frame.calls:
                 self._push(Called(Call(id=call.id, tool=tools[call.tool].name, arguments=call.arguments)))
@@ -277,6 +281,10 @@ class ProcessRun:
         except Exception as error:  # noqa: BLE001  # whatever broke there, the guest is gone
             return Died(str(error) or "the zygote is gone")
         return await self._with_files(ended_from_exit(status, self._order))
+
+
+def _taped(tape: tuple[list[int], list[int | float]] | int) -> Taped:
+    return Taped(is_spoilt=True) if isinstance(tape, int) else Taped(tuple(tape[0]), tuple(tape[1]))
 
 
 def ended_from_exit(exit_status: int, order: Order) -> Ended:

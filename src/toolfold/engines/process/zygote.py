@@ -223,13 +223,16 @@ class Zygote:
 
     async def _hear_of_start(self) -> None:
         while True:
-            text = await self._loop.sock_recv(self._control, MAX_MESSAGE_BYTES)
+            try:
+                text = await self._loop.sock_recv(self._control, MAX_MESSAGE_BYTES)
+            except ConnectionResetError:
+                continue  # it ended with an order unread; what it said before is still there to be read
             if not text:
                 raise EngineUnavailable("cannot isolate here: the zygote ended before it was ready, without a word")
             message: dict[str, Any] = json.loads(text)
             if "failed" in message:
                 raise EngineUnavailable(f"cannot isolate here: {message['failed']}")
-            self.notes += tuple(message.get("notes", ()))
+            self.notes = tuple(dict.fromkeys([*self.notes, *message.get("notes", ())]))
             if "ready" in message:
                 self.vm_bytes = message["ready"]
                 return
@@ -361,7 +364,7 @@ def _send_orders(
         "binds": places.binds,
         "hidden": places.hidden,
         "links": places.links,
-        "readable": (*places.readable_folders, *places.readable_files),
+        "readable": [source for source, _ in places.binds] or [*places.readable_folders, *places.readable_files],
     }
     zygote = {
         "library_set": library_set,

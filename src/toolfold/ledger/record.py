@@ -1,0 +1,133 @@
+"""What happened, as the ledger keeps it: the contract of every store, and the values it holds.
+
+A replay reads the same entries that a person does: calls in the order in which the program made
+them, replies in the order in which it got them, and the tape of its clock reads in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeAlias
+
+from toolfold.errors import ToolfoldError
+from toolfold.models import Call, CallRecord, File, Limits, Outcome, Program, Reply, ToolSpec
+
+State: TypeAlias = Literal["running", "paused", "ended"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begun:
+    """The start of an execution, with all that a replay begins from."""
+
+    execution_id: str
+    program: Program
+    tools: tuple[ToolSpec, ...]
+    """The grant, in the order in which the guest knows it."""
+    outside: tuple[str, ...] = ()
+    """Names of the tools that only the caller can answer."""
+    limits: Limits
+    files: tuple[File, ...] = ()
+    seed: int = 0
+    engine: str = ""
+    isolation: str = ""
+    tenant: str = ""
+    session: str = ""
+    rerun_of: str = ""
+    began_at: float
+    """Seconds since 1970."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """The program made a call. Written before a tool that is not safe to repeat is called."""
+
+    call: Call
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The program was given a reply; entries stand in the order of delivery."""
+
+    reply: Reply
+    record: CallRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Tape:
+    """Wake-ups and clock reads of the guest since the last one of these."""
+
+    wakes: tuple[int, ...] = ()
+    clocks: tuple[float, ...] = ()
+    is_spoilt: bool = False
+
+
+Entry: TypeAlias = Made | Given | Tape
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """One execution, whole."""
+
+    begun: Begun
+    entries: tuple[Entry, ...] = ()
+    state: State
+    epoch: int
+    outcome: Outcome | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """One line of a listing."""
+
+    execution_id: str
+    state: State
+    status: str
+    """Of the outcome; empty while there is none."""
+    began_at: float
+    seconds: float
+    calls: int
+    first_line: str
+    """Of the program, shortened."""
+    session: str = ""
+    tenant: str = ""
+
+
+class Fenced(ToolfoldError):
+    """Another process took this execution over; what this one did since is not recorded. Do not retry here."""
+
+    code = "fenced"
+
+
+class LedgerFull(ToolfoldError):
+    """One execution wants to keep more than the ledger's limit for one; it cannot be paused durably."""
+
+    code = "ledger_full"
+
+
+class Ledger(Protocol):
+    """Where executions are kept.
+
+    `begin` and `note` only gather: they return at once and are written with the next
+    `flush`, `park`, `accept` or `finish`, or shortly after, in the order given. The others
+    return when what they say is safe against a kill of this process. A write with an epoch
+    that is not the execution's raises `Fenced` and changes nothing.
+    """
+
+    def begin(self, begun: Begun) -> None: ...
+    def note(self, execution_id: str, *entries: Entry, epoch: int = 0) -> None: ...
+    async def flush(self, execution_id: str) -> None:
+        """All that was gathered for this execution is safe."""
+    async def park(self, execution_id: str, *, epoch: int = 0) -> None:
+        """The execution is paused."""
+    async def accept(self, execution_id: str, entries: Sequence[Given], *, epoch: int = 0) -> None:
+        """Replies of the outside, written before the program goes on."""
+    async def takeover(self, execution_id: str) -> int:
+        """Raise the epoch: whoever held the execution is fenced. The new epoch."""
+    async def finish(self, execution_id: str, outcome: Outcome, *, epoch: int = 0) -> None:
+        """The execution is over; its outcome is written shortly after, in the background."""
+    async def load(self, execution_id: str) -> History | None: ...
+    async def list(self, *, limit: int = 50, before: float | None = None, tenant: str | None = None) -> list[Summary]:
+        """Newest first."""
+    async def close(self) -> None:
+        """Write what has gathered and let go of the store."""

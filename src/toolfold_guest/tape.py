@@ -1,0 +1,169 @@
+"""What makes a program repeatable: when it woke, what clocks said, and where randomness began.
+
+A program is a function of its text, its replies and a few reads of the world. The replies are in
+the host's ledger. The reads are on this tape, which leaves with each frame of calls; a replay is
+given the tape back and reads from it until it is used up, then goes on live.
+"""
+
+import ctypes
+import datetime
+import gc
+import json
+import os
+import random
+import sys
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+MAX_ENTRIES = 10_000
+"""In all. A program that reads the clock more often is not worth replaying, and says so."""
+
+_UTC = datetime.UTC
+_TIME_FUNCTIONS = ("time", "monotonic", "perf_counter", "process_time", "time_ns", "monotonic_ns", "perf_counter_ns")
+
+
+class Tape:
+    """Recorded wake-ups and clock reads, in two lines because either is complete in itself."""
+
+    def __init__(self, wakes: list[int], clocks: list[float]) -> None:
+        self._old_wakes, self._old_clocks = deque(wakes), deque(clocks)
+        self._new: tuple[list[int], list[Any]] = ([], [])
+        self._entries = len(wakes) + len(clocks)
+
+    @property
+    def is_replaying(self) -> bool:
+        """Wake-ups of the past are left: the guest must not wait for the present."""
+        return bool(self._old_wakes)
+
+    def peek_wake(self) -> int:
+        """The next wake-up of the past, left in place."""
+        return self._old_wakes[0]
+
+    def next_wake(self) -> int:
+        """How many replies came with this wake-up the first time; none means that a timer ran out."""
+        return self._old_wakes.popleft()
+
+    def woke(self, replies: int) -> None:
+        """Note a wake-up of the present."""
+        self._note(0, replies)
+
+    def clock(self, read: Callable[[], Any]) -> Any:
+        """A clock's reading: of the past while there is one, else of now."""
+        if self._old_clocks:
+            return self._old_clocks.popleft()
+        now = read()
+        self._note(1, now)
+        return now
+
+    def spoil(self) -> None:
+        """Something happened that no tape can hold."""
+        self._entries = MAX_ENTRIES + 1
+
+    def take(self) -> str:
+        """What is new since the last take, as JSON; `0` when there was too much to keep."""
+        if self._entries > MAX_ENTRIES:
+            return "0"
+        wakes, clocks = self._new
+        self._new = ([], [])
+        return json.dumps([wakes, clocks])
+
+    def _note(self, line: int, entry: Any) -> None:
+        self._entries += 1
+        if self._entries <= MAX_ENTRIES:
+            self._new[line].append(entry)
+
+
+def install(tape: Tape, seed: int) -> None:
+    """Route clocks and randomness of this guest through a tape and a seed."""
+    for name in _TIME_FUNCTIONS:
+        setattr(time, name, _taped(tape, getattr(time, name)))
+    _tape_broken_down(tape)
+    _tape_datetime(tape)
+    _seed_entropy(seed)
+
+
+def _taped(tape: Tape, read: Callable[[], Any]) -> Callable[[], Any]:
+    is_steady = not read.__name__.startswith("time")
+    last: Any = 0
+    ahead: Any = 0
+
+    def clock() -> Any:
+        nonlocal last, ahead
+        now = tape.clock(lambda: read() + ahead)
+        if is_steady and now < last:
+            # After a replay on another machine: a steady clock goes on from where it stood.
+            ahead += last - now
+            now = last
+        last = now
+        return now
+
+    clock.__name__ = clock.__qualname__ = read.__name__
+    return clock
+
+
+def _tape_broken_down(tape: Tape) -> None:
+    """`localtime`, `gmtime`, `ctime` and `strftime` read the clock themselves when given no time."""
+    for name in ("localtime", "gmtime", "ctime"):
+        setattr(time, name, _with_default_time(getattr(time, name)))
+    strftime = time.strftime
+
+    def taped_strftime(format: str, *moment: Any) -> str:
+        return strftime(format, *(moment or (time.localtime(),)))
+
+    time.strftime = taped_strftime
+
+
+def _with_default_time(function: Callable[..., Any]) -> Callable[..., Any]:
+    def broken_down(seconds: float | None = None) -> Any:
+        return function(time.time() if seconds is None else seconds)
+
+    broken_down.__name__ = broken_down.__qualname__ = function.__name__
+    return broken_down
+
+
+def _tape_datetime(tape: Tape) -> None:
+    """Patched in the types themselves: a subclass of `datetime` makes pandas crash."""
+
+    def now(cls: Any, tz: Any = None) -> Any:
+        return cls.fromtimestamp(time.time(), tz)
+
+    def utcnow(cls: Any) -> Any:
+        return cls.fromtimestamp(time.time(), _UTC).replace(tzinfo=None)
+
+    def today(cls: Any) -> Any:
+        return cls.fromtimestamp(time.time())
+
+    _patch_type(datetime.datetime, {"now": classmethod(now), "utcnow": classmethod(utcnow)})
+    _patch_type(datetime.date, {"today": classmethod(today)})
+    pandas = sys.modules.get("pandas")
+    if pandas is not None:
+        _patch_type(pandas.Timestamp, {"now": classmethod(now), "today": classmethod(now)})
+
+
+def _patch_type(kind: type, methods: dict[str, Any]) -> None:
+    namespace = gc.get_referents(kind.__dict__)[0]
+    namespace.update(methods)
+    ctypes.pythonapi.PyType_Modified(ctypes.py_object(kind))
+
+
+def _seed_entropy(seed: int) -> None:
+    source = random.Random(seed)
+    os.urandom = source.randbytes
+    random._urandom = source.randbytes  # type: ignore[attr-defined]  # where `SystemRandom` and `secrets` get theirs
+    random.seed(seed)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed(seed & 0xFFFFFFFF)
+        _seed_numpy_generators(numpy, source)
+
+
+def _seed_numpy_generators(numpy: Any, source: random.Random) -> None:
+    """`default_rng()` without a seed asks the system; here it asks the seeded source."""
+    default_rng = numpy.random.default_rng
+
+    def seeded_rng(seed: Any = None) -> Any:
+        return default_rng(source.getrandbits(128) if seed is None else seed)
+
+    numpy.random.default_rng = seeded_rng

@@ -1,0 +1,113 @@
+"""The system-call filters, run by a small interpreter: both machines are tested on either."""
+
+import errno
+import struct
+
+import pytest
+
+from toolfold_guest.jail.seccomp import compile_base, compile_guest
+from toolfold_guest.jail.syscalls import MACHINES, Machine
+
+ALLOW, KILL = "allow", "kill"
+CLONE_THREAD, CLONE_VM, CLONE_NEWUSER = 0x10000, 0x100, 0x10000000
+machines = pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES.keys())
+
+
+def evaluate(program: bytes, number: int, arguments: tuple[int, ...] = (), *, arch: int) -> str | int:
+    """What the kernel would do: `allow`, `kill`, or an error number."""
+    data = struct.pack("=IIQ6Q", number, arch, 0, *(*arguments, *[0] * (6 - len(arguments))))
+    code = list(struct.iter_unpack("=HBBI", program))
+    accumulator = position = 0
+    while True:
+        operation, if_true, if_false, operand = code[position]
+        position += 1
+        if operation == 0x20:
+            accumulator = struct.unpack_from("=I", data, operand)[0]
+        elif operation == 0x05:
+            position += operand
+        elif operation == 0x06:
+            return {0x7FFF0000: ALLOW, 0x80000000: KILL}.get(operand, operand & 0xFFFF)
+        else:
+            holds = {0x15: accumulator == operand, 0x35: accumulator >= operand, 0x45: bool(accumulator & operand)}
+            position += if_true if holds[operation] else if_false
+
+
+def verdict(machine: Machine, name: str, *arguments: int) -> str | int:
+    number = {**machine.allowed, **machine.attributes, **machine.checked, **machine.setup}[name]
+    program = compile_guest(machine, 7, attributes=False)
+    return evaluate(program, number, arguments, arch=machine.audit_arch)
+
+
+@machines
+def test_the_base_allows_exactly_what_its_tables_name(machine: Machine) -> None:
+    program = compile_base(machine)
+    named = {
+        *machine.allowed.values(),
+        *machine.attributes.values(),
+        *machine.checked.values(),
+        *machine.setup.values(),
+    }
+
+    verdicts = {number: evaluate(program, number, arch=machine.audit_arch) for number in range(600)}
+
+    assert verdicts == {number: ALLOW if number in named else errno.EPERM for number in range(600)}
+
+
+@machines
+def test_another_calling_convention_is_killed(machine: Machine) -> None:
+    program = compile_base(machine)
+
+    assert evaluate(program, 0, arch=0x40000003) == KILL  # i386
+    assert evaluate(program, 0x40000000, arch=machine.audit_arch) == (KILL if machine.has_x32 else errno.EPERM)
+
+
+@machines
+def test_a_guest_may_start_threads_but_no_process_and_no_namespace(machine: Machine) -> None:
+    assert verdict(machine, "clone", CLONE_VM | CLONE_THREAD) == ALLOW
+    assert verdict(machine, "clone", 17) == errno.EPERM
+    assert verdict(machine, "clone", CLONE_THREAD | CLONE_NEWUSER) == errno.EPERM
+    assert verdict(machine, "clone3") == errno.ENOSYS
+
+
+@machines
+def test_a_guest_may_signal_only_itself(machine: Machine) -> None:
+    verdicts = {
+        (name, target): verdict(machine, name, target & 0xFFFFFFFFFFFFFFFF, 9)
+        for name in ("kill", "tgkill", "tkill")
+        for target in (7, 1, 0, -1, -7)
+    }
+
+    assert {key for key, value in verdicts.items() if value == ALLOW} == {("kill", 7), ("tgkill", 7), ("tkill", 7)}
+
+
+@machines
+def test_a_guest_may_read_its_own_limits_and_set_none(machine: Machine) -> None:
+    assert verdict(machine, "prlimit64", 0, 7, 0, 1) == ALLOW
+    assert verdict(machine, "prlimit64", 7, 7, 0, 1) == ALLOW
+    assert verdict(machine, "prlimit64", 8, 7, 0, 1) == errno.EPERM
+    assert verdict(machine, "prlimit64", 0, 7, 1, 0) == errno.EPERM
+    assert verdict(machine, "prlimit64", 0, 7, 1 << 32, 0) == errno.EPERM
+
+
+@machines
+def test_a_guest_makes_socket_pairs_of_one_family_only(machine: Machine) -> None:
+    assert [verdict(machine, "socketpair", family) for family in (1, 2, 16)] == [ALLOW, errno.EPERM, errno.EPERM]
+
+
+@machines
+def test_a_guest_has_lost_what_locked_it_down(machine: Machine) -> None:
+    assert {verdict(machine, name) for name in machine.setup} == {errno.EPERM}
+    assert {verdict(machine, name) for name in machine.attributes} == {errno.EPERM}
+    assert verdict(machine, "ioctl", 0, 0x5412) == errno.ENOTTY  # push a character into a terminal
+    assert verdict(machine, "prctl", 38) == errno.EPERM
+    assert verdict(machine, "fcntl", 0, 1031) == errno.EPERM  # larger pipes
+    assert verdict(machine, "fcntl", 0, 1) == ALLOW
+
+
+@machines
+def test_file_modes_and_times_are_open_to_a_guest_with_a_tree_of_its_own(machine: Machine) -> None:
+    program = compile_guest(machine, 1, attributes=True)
+
+    verdicts = {evaluate(program, number, arch=machine.audit_arch) for number in machine.attributes.values()}
+
+    assert verdicts == {ALLOW}

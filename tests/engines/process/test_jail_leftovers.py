@@ -1,0 +1,178 @@
+"""Nothing stays: no process, no descriptor, no mount, no folder, whoever dies first."""
+
+import asyncio
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+import toolfold_guest
+from toolfold.engines.process.doctor import PROBE
+from toolfold.engines.process.tiers import LANDLOCK, NAMESPACE, Tier, tier_named
+from toolfold.engines.process.zygote import Zygote
+from toolfold.errors import EngineCrashed
+from toolfold.models import Limits
+
+both_tiers = pytest.mark.parametrize("tier", [NAMESPACE, LANDLOCK], ids=lambda tier: tier.name)
+SOURCE = os.fspath(Path(toolfold_guest.__file__).parents[1])
+HOST = """
+import asyncio, sys
+from toolfold.engines.process.tiers import tier_named
+from toolfold.engines.process.zygote import Zygote
+from toolfold.models import Limits
+
+async def main():
+    tier = tier_named(sys.argv[1])
+    zygote = await Zygote.start(tier=tier, library_set="bare", limits=Limits(), loop_module="toolfold_guest.jail.probe")
+    guests = zygote.spawn_many(5)
+    await asyncio.gather(*[guest.ready for guest in guests])
+    print("ready", flush=True)
+    await asyncio.sleep(60)
+
+asyncio.run(main())
+"""
+
+
+def descendants(process: int) -> list[int]:
+    parents: dict[int, int] = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                stat = Path(f"/proc/{entry}/stat").read_text(encoding="utf-8", errors="replace")
+            except OSError:
+                continue  # ended meanwhile
+            parents[int(entry)] = int(stat.rpartition(")")[2].split()[1])
+    found = [process]
+    for one in found:
+        found += [child for child, parent in parents.items() if parent == one]
+    return found[1:]
+
+
+def have_ended(pidfds: list[int], seconds: float = 5) -> bool:
+    poll = select.poll()
+    for pidfd in pidfds:
+        poll.register(pidfd, select.POLLIN)
+    left = set(pidfds)
+    while left:
+        ended = poll.poll(seconds * 1000)
+        if not ended:
+            break
+        for pidfd, _ in ended:
+            poll.unregister(pidfd)
+            left.discard(pidfd)
+    for pidfd in pidfds:
+        os.close(pidfd)
+    return not left
+
+
+def folders() -> set[str]:
+    return {name for name in os.listdir(tempfile.gettempdir()) if name.startswith("toolfold-")}
+
+
+def state() -> tuple[set[str], list[int], str, set[str]]:
+    mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8")
+    return set(os.listdir("/proc/self/fd")), descendants(os.getpid()), mounts, folders()
+
+
+async def start(tier: Tier) -> Zygote:
+    return await Zygote.start(tier=tier, library_set="bare", limits=Limits(), loop_module=PROBE)
+
+
+@pytest.mark.long
+@both_tiers
+async def test_a_hundred_guests_leave_nothing(tier: Tier) -> None:
+    await asyncio.to_thread(lambda: None)  # the loop's thread and its descriptors are not ours
+    before = state()
+
+    zygote = await start(tier)
+    for _ in range(25):
+        guests = zygote.spawn_many(4)
+        await asyncio.gather(*[guest.ready for guest in guests])
+        for guest in guests:
+            guest.close()
+            guest.close()
+    statuses = [await guest.wait() for guest in guests]
+    await zygote.close()
+
+    assert statuses == [-signal.SIGKILL] * 4
+    assert state() == before
+
+
+@both_tiers
+async def test_guests_closed_before_they_were_ready_leave_nothing(tier: Tier) -> None:
+    await asyncio.to_thread(lambda: None)
+    before = state()
+
+    zygote = await start(tier)
+    guests = zygote.spawn_many(8)
+    for guest in guests:
+        guest.close()
+    for guest in guests:
+        await guest.wait()
+        with pytest.raises(EngineCrashed):
+            await guest.ready
+    left = descendants(zygote.pid)
+    await zygote.close()
+
+    assert len(left) == 1  # the zygote itself
+    assert state() == before
+
+
+@both_tiers
+async def test_guests_die_with_a_zygote_that_is_killed(tier: Tier) -> None:
+    zygote = await start(tier)
+    guests = zygote.spawn_many(3)
+    await asyncio.gather(*[guest.ready for guest in guests])
+    pidfds = [os.pidfd_open(process) for process in [zygote.pid, *descendants(zygote.pid)]]
+    server = descendants(zygote.pid)[0]
+
+    os.kill(server, signal.SIGKILL)
+    statuses = [await guest.wait() for guest in guests]
+
+    assert (statuses, zygote.closed, have_ended(pidfds)) == ([-signal.SIGKILL] * 3, True, True)
+    for guest in guests:
+        guest.close()
+    await zygote.close()
+
+
+@both_tiers
+async def test_all_die_with_the_builder_of_the_jail(tier: Tier) -> None:
+    before = folders()
+    zygote = await start(tier)
+    guest = zygote.spawn()
+    await guest.ready
+    pidfds = [os.pidfd_open(process) for process in descendants(zygote.pid)]
+
+    os.kill(zygote.pid, signal.SIGKILL)
+
+    assert (await guest.wait(), have_ended(pidfds)) == (-signal.SIGKILL, True)
+    guest.close()
+    await zygote.close()
+    assert folders() == before
+
+
+@pytest.mark.parametrize("name", ["namespace", "landlock", "none"])
+def test_nothing_stays_after_a_kill_of_the_host(name: str) -> None:
+    before = folders()
+    host = subprocess.Popen(
+        [sys.executable, "-c", HOST, tier_named(name).name],
+        env={**os.environ, "PYTHONPATH": SOURCE},
+        stdout=subprocess.PIPE,
+    )
+    assert host.stdout is not None
+    with host, host.stdout:
+        assert host.stdout.readline() == b"ready\n"
+        processes = descendants(host.pid)
+        pidfds = [os.pidfd_open(process) for process in processes]
+
+        host.kill()
+        host.wait()
+
+    assert len(processes) == 7  # builder, zygote, five guests
+    assert have_ended(pidfds)
+    assert folders() == before

@@ -1,0 +1,10 @@
+"""Makes an unnamed file in any file system but its own two."""
+
+STOPPED_BY = {"mount", "landlock"}
+
+for folder in ("/", "/etc", "/usr/lib", "/dev", "/mnt", "/var/tmp", OPEN_FOLDER):
+    try:
+        os.open(folder, os.O_TMPFILE | os.O_RDWR, 0o600)
+        print("REACHED")
+    except OSError:
+        continue

@@ -1,0 +1,9 @@
+"""Makes more calls than it may in one frame."""
+
+STOPPED_BY = {"protocol"}
+WITNESS = "len(served) > 1000"
+
+send([1, "", "", [[number, 0, {}] for number in range(1, 2001)], -1])
+import time
+
+time.sleep(0.3)

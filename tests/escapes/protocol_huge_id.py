@@ -1,0 +1,6 @@
+"""Makes a call under an id that no database column holds."""
+
+STOPPED_BY = {"protocol"}
+WITNESS = "10**30 in dict(served)"
+
+send([1, "", "", [[10**30, 0, {}]], -1])

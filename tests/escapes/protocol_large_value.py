@@ -1,0 +1,7 @@
+"""Ends with a value far beyond the limit, past the guest's own check."""
+
+STOPPED_BY = {"protocol"}
+WITNESS = "len(value or '') > 20_000_000"
+
+send([3, "", "", "finished", "x" * 20_000_001, "", [0, 0]])
+os._exit(0)

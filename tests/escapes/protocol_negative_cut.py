@@ -1,0 +1,7 @@
+"""Says that less than nothing was cut from its output."""
+
+STOPPED_BY = {"protocol"}
+WITNESS = "min(cut_bytes) < 0"
+
+send([3, "", "", "finished", None, "", [-5, 0]])
+os._exit(0)

@@ -1,0 +1,6 @@
+"""Calls the last tool of the host by a negative index."""
+
+STOPPED_BY = {"protocol"}
+WITNESS = "'wipe' in dict(served).values()"
+
+send([1, "", "", [[1, -1, {}]], -1])

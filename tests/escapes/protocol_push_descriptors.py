@@ -1,0 +1,14 @@
+"""Pushes descriptors into the host until it has none left."""
+
+STOPPED_BY = {"protocol"}
+WITNESS = "descriptors > 50"
+
+import socket
+
+host = socket.socket(fileno=3)
+files = [os.open("/dev/null", os.O_RDONLY) for _ in range(100)]
+body = b'[1,"","",[[1,0,{}]],-1]'
+socket.send_fds(host, [struct.pack("<I", len(body)) + body], files)
+import time
+
+time.sleep(0.1)

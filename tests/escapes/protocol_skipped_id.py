@@ -1,0 +1,6 @@
+"""Skips ids, so that a replay cannot match calls to replies."""
+
+STOPPED_BY = {"protocol"}
+WITNESS = "5 in dict(served)"
+
+send([1, "", "", [[5, 0, {}]], -1])

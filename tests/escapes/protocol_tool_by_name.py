@@ -1,0 +1,6 @@
+"""Calls an ungranted tool by its name in place of its index."""
+
+STOPPED_BY = {"protocol"}
+WITNESS = "'wipe' in dict(served).values() or error"
+
+send([1, "", "", [[1, "wipe", {}]], -1])

@@ -1,0 +1,1 @@
+"""Shared code of the attack corpus: what lies on the host, how an attack runs, what counts as success."""

@@ -1,0 +1,70 @@
+"""The product's own host side under an attack: the engine, with tools that answer at once."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+
+from toolfold.engines.base import Called, Died, Ended, Order, Printed, Waiting
+from toolfold.engines.process import ProcessEngine
+from toolfold.models import Problem, Reply
+
+from tests.escapes_support.seen import BLOB, WALL_SECONDS, Seen, descendants, open_descriptors
+
+_STUCK_AFTER_SECONDS = 2.0
+_GONE_WITHIN_SECONDS = 1.0
+
+
+async def run_on_engine(engine: ProcessEngine, order: Order) -> Seen:
+    """The program, to its end or to the wall clock."""
+    seen = Seen()
+    before, processes = open_descriptors(), descendants(os.getpid())
+    try:
+        async with asyncio.timeout(WALL_SECONDS + _STUCK_AFTER_SECONDS):
+            await _follow(engine, order, seen, before)
+    except TimeoutError:
+        seen.error = "stuck"
+    except Exception as error:  # noqa: BLE001  # an attack that breaks the host has reached something
+        seen.error = f"{type(error).__name__}: {error}"
+    seen.is_alive = not await _are_gone(processes)
+    return seen
+
+
+async def _follow(engine: ProcessEngine, order: Order, seen: Seen, before: int) -> None:
+    loop = asyncio.get_running_loop()
+    async with engine.open(order) as run:
+        inside = open_descriptors()
+        timer = loop.call_later(WALL_SECONDS, run.stop, "timeout", Problem(kind="wall_clock", message="too long"))
+        async for event in run:
+            seen.descriptors = max(seen.descriptors, open_descriptors() - inside)
+            match event:
+                case Printed():
+                    seen.printed += event.text
+                    seen.cut_bytes = (seen.cut_bytes[0] + event.cut_bytes, 0)
+                case Called():
+                    seen.served.append((event.call.id, event.call.tool))
+                    seen.largest_argument_bytes = max(seen.largest_argument_bytes, len(str(event.call.arguments)))
+                    seen.served_after_end = bool(seen.status)
+                    value = BLOB if event.call.tool == "blob" else None
+                    seen.answered_bytes += len(value or "")
+                    run.answer(Reply(call_id=event.call.id, value=value))
+                case Ended():
+                    seen.status, seen.value, seen.notes = event.status, event.value, event.notes
+                    if event.problem:
+                        seen.problem, seen.problem_text = event.problem.kind, event.problem.message
+                    seen.files = {file.name: file.data for file in event.files}
+                case Died():
+                    seen.error = f"Died: {event.detail}"
+                case Waiting():
+                    pass
+        timer.cancel()
+
+
+async def _are_gone(before: set[int]) -> bool:
+    deadline = time.monotonic() + _GONE_WITHIN_SECONDS
+    while descendants(os.getpid()) - before:
+        if time.monotonic() > deadline:
+            return False
+        await asyncio.sleep(0.005)
+    return True

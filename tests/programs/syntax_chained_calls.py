@@ -1,0 +1,4 @@
+print("  One, two ".strip().lower().replace(",", "").split())
+
+# expect stdout:
+# | ['one', 'two']
