@@ -90,7 +90,7 @@ class Reply:
     value: Value = None
     error: str | None = None
     """The whole text of the `ToolError` that the program sees; `None` for a success."""
-    size_bytes: int | None = None
+    size_bytes: int | None = field(default=None, compare=False)
     """Of the value as JSON, where it was measured on the way."""
 
 

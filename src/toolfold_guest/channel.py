@@ -48,16 +48,23 @@ class ToolError(Exception):
 class Channel:
     """One socket to the host, shared by the event loop, blocking calls and threads."""
 
-    def __init__(self, sock: socket.socket, loop: Any, stdout: Outlet, stderr: Outlet, streams: tuple[Any, Any]) -> None:
+    def __init__(self, loop: Any, stdout: Outlet, stderr: Outlet, streams: tuple[Any, Any]) -> None:
         self.loop = loop
+        self._stdout, self._stderr = stdout, stderr
+        self._flush_stdout, self._flush_stderr = streams[0].flush, streams[1].flush
+        stdout.full = stderr.full = self.send_printed
+        self._sending = threading.Lock()
+        self._turn = threading.Condition(threading.Lock())
+
+    def attach(self, sock: socket.socket) -> None:
+        """Begin a conversation. Apart from making one: that happens in the zygote, and guests share its pages."""
         self.report_waiting = False
         self.tape: Tape | None = None
         self.max_argument_bytes = 0
         self.seen = 0
         """Replies taken so far: tells the host whether a `waiting` is stale."""
-        self._stdout, self._stderr = stdout, stderr
-        self._flush_stdout, self._flush_stderr = streams[0].flush, streams[1].flush
-        stdout.full = stderr.full = self.send_printed
+        self._stdout.reset()
+        self._stderr.reset()
         self.fd = sock.fileno()
         self._sock, self._recv_into, self._send = sock, sock.recv_into, sock.send
         self._rest = b""
@@ -70,8 +77,6 @@ class Channel:
         self._reply_poll.register(sock, select.POLLIN)
         self._told_waiting = -1
         self._is_listening = False
-        self._sending = threading.Lock()
-        self._turn = threading.Condition(threading.Lock())
         self._is_reading = False
         self._arrived: dict[int, Any] = {}
 
@@ -153,7 +158,9 @@ class Channel:
     def _encode(self, name: str, arguments: dict[str, Any]) -> str:
         text = encode(arguments, f"{name} argument ")
         if len(text) > self.max_argument_bytes:
-            raise ValueError(f"the arguments of {name!r} take {len(text)} bytes; the limit is {self.max_argument_bytes}")
+            raise ValueError(
+                f"the arguments of {name!r} take {len(text)} bytes; the limit is {self.max_argument_bytes}"
+            )
         return text
 
     # replies

@@ -10,11 +10,11 @@ Rules:
 import _thread
 import asyncio
 import gc
+import io
 import json
 import marshal
 import os
 import random
-import re
 import socket
 import sys
 import threading
@@ -30,21 +30,29 @@ from toolfold_guest.values import Unsendable, encode
 from toolfold_guest.wire import HEADER, REPLY, START
 
 CO_COROUTINE = 0x80
+LOOKS_UP_NAMES = frozenset(
+    {"__globals__", "__main__", "dir", "eval", "exec", "f_globals", "globals", "locals", "modules", "vars"}
+)
 REHEARSALS = (
     "async def count():\n    return [x for x in range(3)]\nprint(f'{len(await count()):.2f}', await echo(value=2))",
     "print(await asyncio.gather(asyncio.sleep(0), echo(value=1)))",
 )
 
 _loop: eventloop.GuestLoop
+_streams: tuple[io.TextIOWrapper, io.TextIOWrapper]
+_channel: Channel
 
 
 def prepare(library_set: str) -> None:
     """Load libraries and build what every guest starts with. Called in the zygote, before any fork."""
-    global _loop
+    global _loop, _streams, _channel
     preload.preload(library_set)
     json.loads = lenient_loads
     _loop = eventloop.GuestLoop()
     eventloop.install(_loop)
+    stdout, stderr = Outlet(), Outlet()
+    _streams = text_stream(stdout), text_stream(stderr)
+    _channel = _loop.poll_selector.channel = Channel(_loop, stdout, stderr, _streams)
     for text in REHEARSALS * 3:  # later passes specialise the bytecode
         rehearse(text)
     try:
@@ -82,12 +90,10 @@ def main(fd: int) -> NoReturn:
 
 
 def _serve(sock: socket.socket, message: Any) -> None:
-    stdout, stderr = Outlet(), Outlet()
-    streams = text_stream(stdout), text_stream(stderr)
-    channel = Channel(sock, _loop, stdout, stderr, streams)
-    _loop.poll_selector.channel = channel
+    channel = _channel
+    channel.attach(sock)
     _, text, tools, options = message or channel.receive()
-    sys.stdout, sys.stderr = streams
+    sys.stdout, sys.stderr = _streams
     channel.report_waiting = options.get("report_waiting", False)
     channel.max_argument_bytes = options["max_argument_bytes"]
     if "tape" in options:
@@ -99,7 +105,7 @@ def _serve(sock: socket.socket, message: Any) -> None:
         _place(name, data)
     status, value, error = _run(channel, text, tools, options)
     if message is None:
-        _add_low_level_output(streams[0])
+        _add_low_level_output(_streams[0])
         if _thread._count():
             threading._shutdown()  # type: ignore[attr-defined]  # waits for the program's threads, as an exit does
     channel.send_end(status, value, error)
@@ -112,7 +118,7 @@ def _run(channel: Channel, text: str, tools: list[Any], options: dict[str, Any])
     try:
         codes = compile_program(text)
         names[RETURN_NAME] = _Returned
-        Namespace(channel, tools).fill(names, lambda: _mentioned(codes, text), options["preset"])
+        Namespace(channel, tools).fill(names, _mentioned(codes), options["preset"])
         value = _execute(codes, names, text)
         if value is None:
             value = names.get("result")
@@ -181,17 +187,15 @@ def _leave(leaving: SystemExit) -> tuple[str, str, str]:
     return "failed", "null", f"SystemExit: {leaving.code}"
 
 
-def _mentioned(codes: tuple[types.CodeType | None, ...], text: str) -> set[str]:
-    """Every global name in the program's code; all of them if it looks names up by itself."""
+def _mentioned(codes: tuple[types.CodeType | None, ...]) -> set[str] | None:
+    """Every global name in the program's code; `None` if it looks names up by itself."""
     names: set[str] = set()
     open_codes = [code for code in codes if code is not None]
     while open_codes:
         code = open_codes.pop()
         names.update(code.co_names)
         open_codes.extend(constant for constant in code.co_consts if isinstance(constant, types.CodeType))
-    if names & {"globals", "eval", "exec", "locals", "vars"}:
-        names.update(re.findall(r"\w+", text))
-    return names
+    return names if names.isdisjoint(LOOKS_UP_NAMES) else None
 
 
 def _place(name: str, data: bytes) -> None:

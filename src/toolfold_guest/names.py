@@ -10,8 +10,6 @@ from typing import Any, NamedTuple
 
 from toolfold_guest.channel import Channel, ToolError
 
-FEW_TOOLS = 64  # up to here every tool gets its bare name; beyond, only those the program mentions
-
 PROTECTED = frozenset(
     "print len range enumerate zip map sorted sum min max abs round any all str int float bool list dict set tuple "
     "bytes type isinstance getattr hasattr setattr repr open iter next super object Exception ToolError tools".split()
@@ -40,15 +38,19 @@ class Namespace:
 
     def __init__(self, channel: Channel, tools: list[tuple[Any, ...]]) -> None:
         self._channel = channel
-        self._facts = [ToolFacts(*tool) for tool in tools]
+        self._tools = tools
         self._index: dict[str, int] = {}
-        for index, facts in enumerate(self._facts):
-            for name in (facts.python_name, *facts.aliases):
-                self._index[name] = index
+        for index, (_, python_name, aliases, *_) in enumerate(tools):
+            self._index[python_name] = index
+            for alias in aliases:
+                self._index[alias] = index
 
-    def fill(self, names: dict[str, Any], mentioned: Callable[[], set[str]], preset: tuple[str, ...]) -> None:
-        """Put into the program's globals what it may use without an import."""
-        wanted: set[str] = set(self._index) if len(self._index) <= FEW_TOOLS else mentioned() & self._index.keys()
+    def fill(self, names: dict[str, Any], mentioned: set[str] | None, preset: tuple[str, ...]) -> None:
+        """Put into the program's globals what it may use without an import.
+
+        Of the tools only those that it mentions, for each one costs; `None` mentions them all.
+        """
+        wanted = self._index.keys() if mentioned is None else self._index.keys() & mentioned
         for name in preset:
             names[name] = _import_preset(name)
         for name in wanted - PROTECTED:
@@ -57,8 +59,8 @@ class Namespace:
         names["tools"] = self.module()
 
     def awaitable(self, name: str) -> Callable[..., Any]:
-        index = self._index[name]
-        facts, call = self._facts[index], self._channel.call
+        index, facts = self._facts(name)
+        call = self._channel.call
 
         async def tool(*args: Any, **kwargs: Any) -> Any:
             return await call(index, facts.name, kwargs if not args else bind(facts, args, kwargs))
@@ -66,13 +68,17 @@ class Namespace:
         return _dressed(tool, name, facts)
 
     def blocking(self, name: str) -> Callable[..., Any]:
-        index = self._index[name]
-        facts, call = self._facts[index], self._channel.call_blocking
+        index, facts = self._facts(name)
+        call = self._channel.call_blocking
 
         def tool(*args: Any, **kwargs: Any) -> Any:
             return call(index, facts.name, kwargs if not args else bind(facts, args, kwargs))
 
         return _dressed(tool, name, facts)
+
+    def _facts(self, name: str) -> tuple[int, ToolFacts]:
+        index = self._index[name]
+        return index, ToolFacts(*self._tools[index])
 
     def module(self) -> types.ModuleType:
         """`tools`, with one submodule for each domain, importable by name."""
@@ -80,8 +86,9 @@ class Namespace:
         sys.modules["tools"] = root
         domains: dict[str, list[str]] = {}
         for name, index in self._index.items():
-            if self._facts[index].domain:
-                domains.setdefault(self._facts[index].domain, []).append(name)
+            domain = self._tools[index][3]
+            if domain:
+                domains.setdefault(domain, []).append(name)
         for domain, members in domains.items():
             module = ToolsModule(self, f"tools.{domain}", sorted(members))
             root.__dict__[domain] = sys.modules[module.__name__] = module

@@ -12,13 +12,18 @@ class Outlet(io.RawIOBase):
     """One stream. Whoever sends a frame takes what has gathered."""
 
     def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self.reset()
+        self.full: Callable[[], None] = lambda: None
+        """Called when enough has gathered for a frame of its own."""
+
+    def reset(self) -> None:
+        """As new: what a rehearsal wrote is no program's output."""
         self.cut_bytes = 0
         self._kept_bytes = 0
         self._chunks: list[bytes] = []
         self._gathered_bytes = 0
-        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
-        self.full: Callable[[], None] = lambda: None
-        """Called when enough has gathered for a frame of its own."""
+        self._decoder.reset()
 
     def writable(self) -> bool:
         return True
@@ -42,7 +47,7 @@ class Outlet(io.RawIOBase):
         if not self._chunks:
             return ""
         chunks, self._chunks, self._gathered_bytes = self._chunks, [], 0
-        return self._decode(b"".join(chunks))
+        return self._decoder.decode(b"".join(chunks))
 
 
 def text_stream(outlet: Outlet) -> io.TextIOWrapper:

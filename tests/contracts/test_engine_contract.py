@@ -303,6 +303,29 @@ async def test_a_synchronous_call_waits_too(engine: Engine) -> None:
     assert [type(event) for event in events] == [Called, Waiting]
 
 
+async def test_timers_stand_still_while_a_run_is_held(engine: Engine) -> None:
+    text = """
+async def late():
+    await asyncio.sleep(0.2)
+    print('timer')
+async def ask():
+    await echo(value=1)
+    print('reply')
+await asyncio.gather(late(), ask())
+"""
+    async with watched(engine, text, report_waiting=True) as watch:
+        await watch.until(lambda events: Waiting(0) in events)
+        watch.run.hold()
+        await asyncio.sleep(0.4)
+        while_held = printed(watch.events)
+        watch.run.release()
+        watch.run.answer(Reply(call_id=1))
+        await watch.end()
+
+    assert while_held == ""
+    assert printed(watch.events) == "reply\ntimer\n"
+
+
 # stopping
 
 

@@ -3,9 +3,8 @@
 STOPPED_BY = {"user", "caps", "seccomp"}
 NEEDS_ROOT = True
 
-handle = (ctypes.c_char * 136)(*struct.pack("<I", 128))
-mount = ctypes.c_int()
-found = kernel("name_to_handle_at", -100, b"/tmp", handle, ctypes.byref(mount), 0)
-folder = os.open("/tmp", os.O_RDONLY)
-if kernel("open_by_handle_at", folder, handle, os.O_RDONLY) >= 0:
+handle = ctypes.create_string_buffer(struct.pack("=I", 128), 136)
+mount = ctypes.create_string_buffer(4)
+found = kernel("name_to_handle_at", -100, b".", handle, mount, 0)
+if kernel("open_by_handle_at", os.open(".", os.O_RDONLY), handle, os.O_RDONLY) >= 0:
     print("REACHED")

@@ -5,7 +5,7 @@ NEEDS_ROOT = True
 
 import sys
 
-for folder in sys.path:
+for folder in set(sys.path) - {os.getcwd()}:  # the data folder is its own, and is on the path on purpose
     path = f"{folder}/of_the_guest_{os.getpid()}"
     if os.path.isdir(folder):
         try:

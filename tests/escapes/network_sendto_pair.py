@@ -1,13 +1,10 @@
 """Names an address in `sendto` on a socket pair, which is not filtered."""
 
 STOPPED_BY = {"mount"}
-WITNESS = "'REACHED' in printed"
+WITNESS = "'datagram path' in bait.visits"
 
-import errno, socket
+import socket, time
 
 mine, _ = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
-try:
-    mine.sendto(b"x", UNIX_PATH)
-except OSError as error:
-    if error.errno == errno.EPROTOTYPE:  # found it: a stream socket
-        print("REACHED")
+mine.sendto(b"x", DATAGRAM_PATH)
+time.sleep(0.05)

@@ -1,7 +1,7 @@
 """Runs a program that is a file nowhere."""
 
 STOPPED_BY = {"seccomp", "landlock"}
-WITNESS = "status == 'failed' and 'code 7' in problem_text"
+WITNESS = "'exit code' in problem_text"
 
 import sys
 

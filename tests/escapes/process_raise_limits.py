@@ -2,6 +2,7 @@
 
 STOPPED_BY = {"user", "caps", "seccomp"}
 NEEDS_ROOT = True
+MAY_LACK = "root has no CAP_SYS_RESOURCE here"
 
 import resource
 

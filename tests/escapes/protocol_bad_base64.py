@@ -3,5 +3,5 @@
 STOPPED_BY = {"protocol"}
 WITNESS = "error"
 
-send([3, "", "", "finished", {"\0b": "a"}, "", [0, 0]])
+send_end({"\0b": "a"})
 os._exit(0)

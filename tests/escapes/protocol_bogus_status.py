@@ -3,5 +3,5 @@
 STOPPED_BY = {"protocol"}
 WITNESS = "status == 'cancelled'"
 
-send([3, "", "", "cancelled", None, "", [0, 0]])
+send_end(None, status="cancelled")
 os._exit(0)

@@ -3,5 +3,5 @@
 STOPPED_BY = {"protocol"}
 WITNESS = "error"
 
-send([3, "", "", "finished", {"\0m": ["image"]}, "", [0, 0]])
+send_end({"\0m": ["image"]})
 os._exit(0)

@@ -3,5 +3,5 @@
 STOPPED_BY = {"protocol"}
 WITNESS = "error"
 
-send([3, "", "", "finished", {"\0b": [1, 2]}, "", [0, 0]])
+send_end({"\0b": [1, 2]})
 os._exit(0)

@@ -3,8 +3,8 @@
 STOPPED_BY = {"protocol"}
 WITNESS = "served_after_end"
 
-send([3, "", "", "finished", "done", "", [0, 0]])
-send([1, "", "", [[1, 0, {}]], -1])
+send_end("done")
+send_calls([[1, 0, {}]])
 import time
 
 time.sleep(0.1)

@@ -4,4 +4,4 @@ STOPPED_BY = {"protocol"}
 WITNESS = "len(served) > 1000"
 
 for number in range(1, 2001):
-    send([1, "", "", [[number, 0, {}]], -1])
+    send_calls([[number, 0, {}]])

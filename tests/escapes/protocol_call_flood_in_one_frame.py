@@ -3,7 +3,7 @@
 STOPPED_BY = {"protocol"}
 WITNESS = "len(served) > 1000"
 
-send([1, "", "", [[number, 0, {}] for number in range(1, 2001)], -1])
+send_calls([[number, 0, {}] for number in range(1, 2001)])
 import time
 
 time.sleep(0.3)

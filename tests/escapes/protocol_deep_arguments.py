@@ -3,4 +3,4 @@
 STOPPED_BY = {"protocol"}
 WITNESS = "served"
 
-send_bytes(b'[1,"","",[[1,0,{"a":' + b"[" * 300 + b"]" * 300 + b"}]],-1]")
+send_raw_arguments(b'{"a":' + b"[" * 300 + b"]" * 300 + b"}")

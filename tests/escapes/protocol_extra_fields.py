@@ -3,5 +3,5 @@
 STOPPED_BY = {"protocol"}
 WITNESS = "status == 'finished'"
 
-send([3, "", "", "finished", None, "", [0, 0], {"status": "failed"}])
+send([*END, {"status": "failed"}])
 os._exit(0)

@@ -3,5 +3,5 @@
 STOPPED_BY = {"protocol"}
 WITNESS = "getattr(value, 'kind', '') == 'program'"
 
-send([3, "", "", "finished", {"\0m": ["program", "text/html", "", "", ""]}, "", [0, 0]])
+send_end({"\0m": ["program", "text/html", "", "", ""]})
 os._exit(0)

@@ -3,4 +3,4 @@
 STOPPED_BY = {"protocol"}
 WITNESS = "10**30 in dict(served)"
 
-send([1, "", "", [[10**30, 0, {}]], -1])
+send_calls([[10**30, 0, {}]])

@@ -3,5 +3,5 @@
 STOPPED_BY = {"protocol"}
 WITNESS = "error"
 
-send_bytes(b'[3,"","","finished",' + b"9" * 100_000 + b',"",[0,0]]')
+send_raw_end(b"9" * 100_000)
 os._exit(0)

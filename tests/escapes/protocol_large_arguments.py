@@ -3,4 +3,4 @@
 STOPPED_BY = {"protocol"}
 WITNESS = "largest_argument_bytes > 20_000_000"
 
-send([1, "", "", [[1, 0, {"text": "x" * 20_000_000}]], -1])
+send_calls([[1, 0, {"text": "x" * 20_000_000}]])

@@ -3,5 +3,5 @@
 STOPPED_BY = {"protocol"}
 WITNESS = "len(value or '') > 20_000_000"
 
-send([3, "", "", "finished", "x" * 20_000_001, "", [0, 0]])
+send_end("x" * 20_000_001)
 os._exit(0)

@@ -3,5 +3,5 @@
 STOPPED_BY = {"protocol"}
 WITNESS = "isinstance(value, str) and not is_text(value)"
 
-send_bytes(b'[3,"","","finished","\\ud800","",[0,0]]')
+send_raw_end(b'"\\ud800"')
 os._exit(0)

@@ -3,4 +3,4 @@
 STOPPED_BY = {"protocol"}
 WITNESS = "-1 in dict(served)"
 
-send([1, "", "", [[-1, 0, {}]], -1])
+send_calls([[-1, 0, {}]])

@@ -3,6 +3,6 @@
 STOPPED_BY = {"protocol"}
 WITNESS = "'late' in printed"
 
-send([3, "", "", "finished", "first", "", [0, 0]])
+send_end("first")
 send([2, "late", ""])
 os._exit(0)

@@ -3,4 +3,4 @@
 STOPPED_BY = {"protocol"}
 WITNESS = "len(served) > len(dict(served))"
 
-send([1, "", "", [[1, 0, {}], [1, 1, {}]], -1])
+send_calls([[1, 0, {}], [1, 1, {}]])

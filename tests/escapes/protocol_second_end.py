@@ -3,6 +3,6 @@
 STOPPED_BY = {"protocol"}
 WITNESS = "value == 'second'"
 
-send([3, "", "", "finished", "first", "", [0, 0]])
-send([3, "", "", "finished", "second", "", [0, 0]])
+send_end("first")
+send_end("second")
 os._exit(0)

@@ -3,4 +3,4 @@
 STOPPED_BY = {"protocol"}
 WITNESS = "5 in dict(served)"
 
-send([1, "", "", [[5, 0, {}]], -1])
+send_calls([[5, 0, {}]])

@@ -3,4 +3,4 @@
 STOPPED_BY = {"protocol"}
 WITNESS = "'wipe' in dict(served).values() or error"
 
-send([1, "", "", [[1, "wipe", {}]], -1])
+send_calls([[1, "wipe", {}]])

@@ -3,4 +3,4 @@
 STOPPED_BY = {"protocol"}
 WITNESS = "served"
 
-send([1, "", "", [[1, True, {}]], -1])
+send_calls([[1, True, {}]])

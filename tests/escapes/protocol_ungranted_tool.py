@@ -3,4 +3,4 @@
 STOPPED_BY = {"protocol"}
 WITNESS = "'wipe' in dict(served).values()"
 
-send([1, "", "", [[1, 3, {}]], -1])
+send_calls([[1, 3, {}]])

@@ -15,7 +15,9 @@ HOST_SIDE: Final = frozenset({"protocol", "collector"})
 LINEAGE: Final = frozenset({"own process", "fresh seed"})
 """What a guest does not share with the host and with other guests."""
 _PRINTS_REACHED: Final = "'REACHED' in printed.split()"
-_HEADER: Final = frozenset({"STOPPED_BY", "WITNESS", "NEEDS_ROOT", "MAY_LACK", "LIMITS", "BEFORE", "MACHINE"})
+_HEADER: Final = frozenset(
+    {"STOPPED_BY", "WITNESS", "NEEDS_ROOT", "MAY_LACK", "LIMITS", "BEFORE", "MACHINE", "WALL_SECONDS"}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +40,8 @@ class Attack:
     before: str = ""
     """A program that runs first, in a guest of its own; `SAME` for the attack itself."""
     machine: str = ""
+    """The only kind of processor that has what it uses."""
+    wall_seconds: float = 1.0
 
     @property
     def kind(self) -> str:

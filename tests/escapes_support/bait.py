@@ -95,6 +95,7 @@ class Bait:
             "UDP_PORT": self._ports["udp"],
             "DIAL_PORT": self._ports["dialled"],
             "UNIX_PATH": str(self.folder / "socket"),
+            "DATAGRAM_PATH": str(self.folder / "datagrams"),
             "ABSTRACT_NAME": f"\0{self.secret[-8:]}",
             "SHARED_KEY": self._key,
             "HOST_NAME": platform.node(),
@@ -132,10 +133,9 @@ class Bait:
         self._serve("unix abstract", unix, f"\0{self.secret[-8:]}")
         with contextlib.suppress(OSError):  # a host without IPv6
             self._serve("tcp6", socket.AF_INET6, ("::1", 0))
-        udp = self._stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
-        udp.bind(loopback)
-        self._ports["udp"] = udp.getsockname()[1]
-        self._in_background(self._hear, udp)
+        self._hear_at("udp", socket.AF_INET, loopback)
+        self._hear_at("datagram path", unix, str(self.folder / "datagrams"))
+        self._hear_at("datagram abstract", unix, f"\0{self.secret[-8:]}d")
         with socket.socket() as free:
             free.bind(loopback)
             self._ports["dialled"] = free.getsockname()[1]
@@ -151,6 +151,16 @@ class Bait:
             self._ports[name] = listener.getsockname()[1]
         self._in_background(self._accept, name, listener)
 
+    def _hear_at(self, name: str, family: int, address: Any) -> None:
+        sock = self._stack.enter_context(socket.socket(family, socket.SOCK_DGRAM))
+        sock.bind(address)
+        if isinstance(address, str):
+            if not address.startswith("\0"):
+                os.chmod(address, 0o777)
+        else:
+            self._ports[name] = sock.getsockname()[1]
+        self._in_background(self._hear, name, sock)
+
     def _in_background(self, target: Any, *arguments: Any) -> None:
         for thing in arguments:
             if isinstance(thing, socket.socket):
@@ -165,11 +175,11 @@ class Bait:
                 listener.accept()[0].close()
                 self.visits.add(name)
 
-    def _hear(self, sock: socket.socket) -> None:
+    def _hear(self, name: str, sock: socket.socket) -> None:
         while not self._is_over.is_set():
             with contextlib.suppress(OSError):
                 sock.recv(100)
-                self.visits.add("udp")
+                self.visits.add(name)
 
     def _dial(self) -> None:
         while not self._is_over.wait(_DIAL_EVERY_SECONDS):

@@ -5,16 +5,15 @@ from __future__ import annotations
 import os
 import platform
 
-from toolfold.engines.process import ProcessEngine
-from toolfold.engines.process.tiers import Tier
-from toolfold.models import Limits
-
 from tests.escapes_support.attack import HOST_SIDE, LINEAGE, Attack
 from tests.escapes_support.bait import Bait
 from tests.escapes_support.naive_host import NaiveHosts
 from tests.escapes_support.real_host import run_on_engine
 from tests.escapes_support.seen import Seen, order_for
 from tests.escapes_support.shared_process import run_in_shared_process
+from toolfold.engines.process import ProcessEngine
+from toolfold.engines.process.tiers import Tier
+from toolfold.models import Limits
 
 
 class Corpus:

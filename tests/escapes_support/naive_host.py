@@ -14,10 +14,12 @@ import os
 import select
 import signal
 import socket
+import stat
 import threading
 import time
 from typing import Any
 
+from tests.escapes_support.seen import BLOB, TOOLS, Seen, open_descriptors
 from toolfold.engines.base import Order
 from toolfold.engines.process.tiers import Tier
 from toolfold.engines.process.zygote import Guest, Zygote
@@ -25,9 +27,8 @@ from toolfold.models import Limits, Media, Reply
 from toolfold.protocol.codec import encode_reply, encode_start, tool_facts
 from toolfold_guest.wire import BYTES_KEY, CALLS, ENDED, HEADER, MEDIA_KEY
 
-from tests.escapes_support.seen import BLOB, TOOLS, Seen, open_descriptors
-
-_QUIET_SECONDS = 0.3
+_FIRST_WORD_SECONDS = 1.0
+_QUIET_SECONDS = 0.15
 _AT_MOST_SECONDS = 2.0
 _STOP_READING_BYTES = 100 * 1024 * 1024
 
@@ -67,7 +68,9 @@ class _NaiveHost:
 
     def run(self) -> Seen:
         options = {"preset": (), "seed": None, "max_argument_bytes": 1 << 40, "max_value_bytes": 1 << 40}
-        self._unsent += encode_start(self._order.program.text, [tool_facts(tool) for tool in self._order.tools], options)
+        self._unsent += encode_start(
+            self._order.program.text, [tool_facts(tool) for tool in self._order.tools], options
+        )
         try:
             self._converse()
         except Exception as error:  # noqa: BLE001  # a real one would be gone now, with all its programs
@@ -84,7 +87,9 @@ class _NaiveHost:
         poll.register(self._sock, select.POLLIN)
         read, deadline = bytearray(), time.monotonic() + _AT_MOST_SECONDS
         self._send()
-        while poll.poll(_QUIET_SECONDS * 1000) and time.monotonic() < deadline:
+        patience = _FIRST_WORD_SECONDS
+        while poll.poll(patience * 1000) and time.monotonic() < deadline:
+            patience = _QUIET_SECONDS
             data, fds, _, _ = socket.recv_fds(self._sock, 1 << 20, 250)
             self._received += fds
             if not data:
@@ -134,7 +139,7 @@ class _NaiveHost:
     def _collect(self) -> None:
         reader = threading.Thread(target=self._read_files, daemon=True)
         reader.start()
-        reader.join(_QUIET_SECONDS)
+        reader.join(_FIRST_WORD_SECONDS)
         if reader.is_alive():
             self.seen.error = "stuck"
             self._release_pipes()
@@ -161,7 +166,9 @@ class _NaiveHost:
     def _release_pipes(self) -> None:
         folder = f"/proc/self/fd/{self._guest.data_fd}"
         for name in os.listdir(folder):
-            os.close(os.open(os.path.join(folder, name), os.O_RDWR | os.O_NONBLOCK))
+            path = os.path.join(folder, name)
+            if stat.S_ISFIFO(os.lstat(path).st_mode):
+                os.close(os.open(path, os.O_RDWR | os.O_NONBLOCK))
 
 
 def _revive(value: Any) -> Any:

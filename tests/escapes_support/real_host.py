@@ -6,11 +6,10 @@ import asyncio
 import os
 import time
 
-from toolfold.engines.base import Called, Died, Ended, Order, Printed, Waiting
+from tests.escapes_support.seen import BLOB, Seen, descendants, open_descriptors
+from toolfold.engines.base import Called, Died, Ended, Order, Printed, Taped, Waiting
 from toolfold.engines.process import ProcessEngine
 from toolfold.models import Problem, Reply
-
-from tests.escapes_support.seen import BLOB, WALL_SECONDS, Seen, descendants, open_descriptors
 
 _STUCK_AFTER_SECONDS = 2.0
 _GONE_WITHIN_SECONDS = 1.0
@@ -21,7 +20,7 @@ async def run_on_engine(engine: ProcessEngine, order: Order) -> Seen:
     seen = Seen()
     before, processes = open_descriptors(), descendants(os.getpid())
     try:
-        async with asyncio.timeout(WALL_SECONDS + _STUCK_AFTER_SECONDS):
+        async with asyncio.timeout(order.limits.wall_seconds + _STUCK_AFTER_SECONDS):
             await _follow(engine, order, seen, before)
     except TimeoutError:
         seen.error = "stuck"
@@ -35,7 +34,9 @@ async def _follow(engine: ProcessEngine, order: Order, seen: Seen, before: int) 
     loop = asyncio.get_running_loop()
     async with engine.open(order) as run:
         inside = open_descriptors()
-        timer = loop.call_later(WALL_SECONDS, run.stop, "timeout", Problem(kind="wall_clock", message="too long"))
+        timer = loop.call_later(
+            order.limits.wall_seconds, run.stop, "timeout", Problem(kind="wall_clock", message="too long")
+        )
         async for event in run:
             seen.descriptors = max(seen.descriptors, open_descriptors() - inside)
             match event:
@@ -56,7 +57,7 @@ async def _follow(engine: ProcessEngine, order: Order, seen: Seen, before: int) 
                     seen.files = {file.name: file.data for file in event.files}
                 case Died():
                     seen.error = f"Died: {event.detail}"
-                case Waiting():
+                case Waiting() | Taped():
                     pass
         timer.cancel()
 

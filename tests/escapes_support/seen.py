@@ -7,13 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.escapes_support.attack import Attack
+from tests.escapes_support.bait import Bait
 from toolfold.engines.base import Order
 from toolfold.models import Limits, Program, ToolSpec
 
-from tests.escapes_support.attack import Attack
-from tests.escapes_support.bait import Bait
-
-WALL_SECONDS = 1.0
 TOOLS = ("note", "echo", "blob", "wipe")
 """What the host has. A program is granted all but the last."""
 GRANTED = tuple(ToolSpec(name=name, python_name=name) for name in TOOLS[:-1])
@@ -51,13 +49,15 @@ class Seen:
         names = {name: getattr(self, name) for name in self.__slots__}
         assert self.bait is not None
         # eval: the expression stands in a file of this corpus.
-        return bool(eval(attack.witness, {**names, "SECRET": self.bait.secret, "is_text": is_text}))  # noqa: S307
+        return bool(eval(attack.witness, {**names, "SECRET": self.bait.secret, "is_text": is_text}))
 
 
 def order_for(attack: Attack, bait: Bait, *, is_control: bool, text: str | None = None) -> Order:
     """The attack as an engine takes it: unchecked, because the check is no wall."""
     whole = bait.prelude(is_control=is_control) + (attack.text if text is None else text)
-    return Order(program=Program(text=whole), tools=GRANTED, limits=Limits(**attack.limits))
+    return Order(
+        program=Program(text=whole), tools=GRANTED, limits=Limits(wall_seconds=attack.wall_seconds, **attack.limits)
+    )
 
 
 def is_text(value: Any) -> bool:

@@ -34,7 +34,10 @@ def run_in_shared_process(texts: list[str], *, fork: bool, folder: Path) -> list
 
 
 def _main() -> None:
-    import toolfold.models  # noqa: F401, PLC0415  # only the child is a host that has it loaded
+    # Only the child is a host that has these loaded, and seeded, before a program comes.
+    import random  # noqa: F401
+
+    import toolfold.models  # noqa: F401
 
     secret_of_the_host = sys.argv[1]  # noqa: F841  # for programs that walk frames
     order = json.loads(sys.stdin.read())

@@ -52,6 +52,8 @@ class MontyEngine:
         """Start a program on a worker of its own; leaving kills the worker."""
         if self._pool is None or self._monty is None:
             raise UsageError("the engine is not entered; use `async with` on it first")
+        if order.tape is not None and order.tape.wakes:
+            raise UsageError("the monty engine cannot replay a program; replay it on the process engine")
         async with self._slots:
             run = MontyRun(self._monty, self._pool, order)
             try:
@@ -82,6 +84,16 @@ class MontyRun:
     def answer(self, reply: Reply) -> None:
         """Hand a reply to the program."""
         self._driver.inbox.put(reply)
+
+    def hold(self) -> None:
+        """Stop the program's clock."""
+        self._driver.clock.hold()
+        self._driver.inbox.put("look")
+
+    def release(self) -> None:
+        """Let the program's clock go on."""
+        self._driver.clock.release()
+        self._driver.inbox.put("look")
 
     def stop(self, status: Literal["timeout", "cancelled", "limit"], problem: Problem | None = None) -> None:
         """Kill the worker."""

@@ -22,12 +22,12 @@ from types import ModuleType
 from typing import Any, Final, Literal, TypeAlias
 
 from toolfold.engines import monty_report
-from toolfold.engines.base import Called, Died, Ended, Event, Order, Printed, Waiting
+from toolfold.engines.base import Called, Died, Ended, Event, Order, Printed, Taped, Waiting
 from toolfold.engines.monty_files import FOLDER, DataFolder
 from toolfold.engines.monty_names import Tool, modules_of, tools_by_name
 from toolfold.engines.monty_rewrite import PRELUDE, prepare
 from toolfold.engines.monty_values import UnsendableError, for_guest, plain
-from toolfold.models import MIB, Call, Media, Problem, Reply
+from toolfold.models import MIB, Call, Media, Problem, Program, Reply
 from toolfold.tools.shape import json_size
 
 KEEP_BYTES: Final = 8 * MIB
@@ -45,7 +45,8 @@ class Driver:
     """One program on one worker: the thread's side."""
 
     def __init__(self, monty: ModuleType, pool: Any, order: Order, post: Callable[[Event], None]) -> None:
-        self.inbox: queue.SimpleQueue[Reply | None] = queue.SimpleQueue()
+        self.inbox: queue.SimpleQueue[Reply | Literal["stop", "look"]] = queue.SimpleQueue()
+        self.clock = Clock()
         self._monty, self._pool, self._order, self._post = monty, pool, order, post
         self._tools = tools_by_name(order.tools)
         self._files = _data_folder(monty, order)
@@ -74,10 +75,12 @@ class Driver:
             self._stopped = last
             if self._pid is not None:
                 _kill(self._pid)
-        self.inbox.put(None)
+        self.inbox.put("stop")
 
     def run(self) -> Ended | Died:
         """The whole life of the program; its last event."""
+        if self._order.tape is not None:
+            self._post(Taped(is_spoilt=True))
         try:
             with self._pool.checkout(**self._settings()) as session:
                 with self._lock:
@@ -124,10 +127,7 @@ class Driver:
         text = self._order.program.text
         prepared = prepare(text, {name for name in self._tools if "." not in name})
         try:
-            presets = (
-                ("tools", *self._order.program.preset_names) if "tools" in text else self._order.program.preset_names
-            )
-            session.feed_run(PRELUDE + _imports(presets), external_lookup={})
+            session.feed_run(PRELUDE + _imports(self._order.program), external_lookup={})
             value = self._feed(session, prepared.text)
             if value is None and prepared.sets_result:
                 value = self._feed(session, "result if 'result' in locals() else None")
@@ -212,7 +212,7 @@ class Driver:
         return step.resume({"exception": error})
 
     def _set_timer(self, seconds: float, call_id: int, error: str = "") -> None:
-        heapq.heappush(self._timers, (time.monotonic() + max(0.0, seconds), call_id, error))
+        heapq.heappush(self._timers, (self.clock.now() + max(0.0, seconds), call_id, error))
 
     def _call(self, tool: Tool, step: _Snapshot) -> Call:
         name, limits = tool.spec.name, self._order.limits
@@ -242,28 +242,31 @@ class Driver:
         self._take_what_is_there()
         while not is_ready():
             self._tell_waiting()
-            self._take(self._timers[0][0] - time.monotonic() if self._timers else None)
+            self._take(self._timers[0][0] if self._timers else None)
             self._take_what_is_there()
 
     def _sleep(self, seconds: float) -> None:
-        until = time.monotonic() + seconds
-        while (rest := until - time.monotonic()) > 0:
-            self._take(rest)
+        until = self.clock.now() + seconds
+        while self.clock.now() < until:
+            self._take(until)
 
     def _take_what_is_there(self) -> None:
         while not self.inbox.empty():
-            self._take(0)
-        while self._timers and self._timers[0][0] <= time.monotonic():
+            self._take(None)
+        while self._timers and self._timers[0][0] <= self.clock.now():
             _, call_id, error = heapq.heappop(self._timers)
             self._arrived.setdefault(call_id, {"exc_type": error} if error else {"return_value": None})
 
-    def _take(self, timeout_seconds: float | None) -> None:
+    def _take(self, until: float | None) -> None:
+        """The next message, or nothing if the clock gets there first."""
         try:
-            reply = self.inbox.get(timeout=None if timeout_seconds is None else max(0.0, timeout_seconds))
+            reply = self.inbox.get(timeout=self.clock.seconds_to(until))
         except queue.Empty:
             return
-        if reply is None:
+        if reply == "stop":
             raise _StoppedError
+        if not isinstance(reply, Reply):
+            return  # the clock was stopped or started: look at it again
         call_id = self._open.pop(reply.call_id, None)
         if call_id is None:
             return  # answered twice, or never called
@@ -296,6 +299,32 @@ class Driver:
         self._kept_bytes[stream] += len(data)
 
 
+class Clock:
+    """The program's time, which stands still while its execution is paused."""
+
+    def __init__(self) -> None:
+        self._lost_seconds = 0.0
+        self._held_at: float | None = None
+
+    def now(self) -> float:
+        """Seconds since some moment, without the pauses."""
+        at = self._held_at
+        return (time.monotonic() if at is None else at) - self._lost_seconds
+
+    def seconds_to(self, moment: float | None) -> float | None:
+        """How long to wait for a moment; `None` for ever, as long as the clock stands still."""
+        return None if moment is None or self._held_at is not None else max(0.0, moment - self.now())
+
+    def hold(self) -> None:
+        """Stand still."""
+        self._held_at = self._held_at or time.monotonic()
+
+    def release(self) -> None:
+        """Go on."""
+        if self._held_at is not None:
+            self._lost_seconds, self._held_at = self._lost_seconds + time.monotonic() - self._held_at, None
+
+
 class _StoppedError(Exception):
     """`stop` was called; `last` is the event that says so."""
 
@@ -313,8 +342,9 @@ def _data_folder(monty: ModuleType, order: Order) -> DataFolder:
     return DataFolder(monty.OSAccess(given), order.files, order.limits, monty.NOT_HANDLED)
 
 
-def _imports(names: tuple[str, ...]) -> str:
+def _imports(program: Program) -> str:
     """A preset that Monty has no module for stays undefined, and a use of it is a `NameError`."""
+    names = ("tools", *program.preset_names) if "tools" in program.text else program.preset_names
     return "".join(f"try:\n    import {name}\nexcept ImportError:\n    pass\n" for name in names)
 
 

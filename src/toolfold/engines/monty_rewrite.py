@@ -106,12 +106,14 @@ def prepare(text: str, tools: Container[str]) -> Prepared:
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     try:
         tree = ast.parse(text)
+        finder = _Finder(text, tools)
+        finder.semaphores = _semaphores(tree)
+        finder.visit(tree)
+        edited = finder.edited()
+        ast.parse(edited)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return Prepared(text=text)
-    finder = _Finder(text, tools)
-    finder.semaphores = _semaphores(tree)
-    finder.visit(tree)
-    return Prepared(text=finder.edited(), sets_result=_sets_result(tree))
+    return Prepared(text=edited, sets_result=_sets_result(tree))
 
 
 class _Finder(ast.NodeVisitor):
@@ -171,7 +173,8 @@ class _Finder(ast.NodeVisitor):
         start, end = self._start(generator), self._end(generator)
         # Alone in a call, it shares the call's own parentheses.
         shares = not self._source[self._end(call.func) : start].strip()
-        self._edits += [(start, start, "(iter" if shares else "iter("), (end, end, ")")]
+        if self._source[start : start + 1] + self._source[end - 1 : end] == b"()":
+            self._edits += [(start, start, "(iter" if shares else "iter("), (end, end, ")")]
 
     def visit_AsyncWith(self, node: ast.AsyncWith) -> None:
         """`async with` of a semaphore has a form that Monty knows; of anything else it has none."""
@@ -236,7 +239,10 @@ class _Finder(ast.NodeVisitor):
         self._replace(node, "; ".join([imports[:-1] + newlines + ")", *bound]))
 
     def _replace(self, node: ast.expr | ast.stmt, new: str) -> None:
-        self._edits.append((self._start(node), self._end(node), new))
+        start, end = self._start(node), self._end(node)
+        # Up to Python 3.11 an expression in an f-string may not be where it says it is.
+        if isinstance(node, ast.stmt) or self._source[start:end] == _dotted(node).encode():
+            self._edits.append((start, end, new))
 
     def _start(self, node: ast.expr | ast.stmt) -> int:
         return self._line_starts[node.lineno - 1] + node.col_offset

@@ -77,6 +77,12 @@ class ScriptedRun:
         self._open.discard(reply.call_id)
         self._changed.set()
 
+    def hold(self) -> None:
+        """A script has no timers."""
+
+    def release(self) -> None:
+        """A script has no timers."""
+
     def stop(self, status: Literal["timeout", "cancelled", "limit"], problem: Problem | None = None) -> None:
         """Skip to an `Ended` with this status."""
         if self._stopped is None and not self._is_over:

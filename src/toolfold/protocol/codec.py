@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 import marshal
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -86,7 +87,7 @@ def decode_frame(body: bytes | memoryview) -> Frame:
 
 
 def _limit_depth(frame: Frame) -> None:
-    level: list[Any] = _values(frame)
+    level: list[Any] = values_of(frame)
     for _ in range(MAX_DEPTH):
         level = [item for value in level for item in _children(value)]
         if not level:
@@ -94,10 +95,20 @@ def _limit_depth(frame: Frame) -> None:
     raise Violation(f"a value nested more than {MAX_DEPTH} levels deep")
 
 
-def _values(frame: Frame) -> list[Any]:
+def values_of(frame: Frame) -> list[Any]:
+    """What the program itself put into a frame, besides its output."""
     if isinstance(frame, CallsFrame):
         return [call.arguments for call in frame.calls]
     return [frame.value] if isinstance(frame, EndedFrame) else []
+
+
+def encoded_size(value: Value) -> int:
+    """Characters of a value in a frame. Slow, and so only for frames that look too large."""
+    return len(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_text_of))
+
+
+def _text_of(value: bytes | Media) -> str:
+    return base64.b64encode(value if isinstance(value, bytes) else value.data).decode()
 
 
 def _children(value: Any) -> Sequence[Any]:
@@ -120,7 +131,7 @@ def _revive(value: Any) -> Value:
     if not isinstance(value, dict):
         return value
     if len(value) == 1:
-        (key, item), = value.items()
+        ((key, item),) = value.items()
         if key == BYTES_KEY:
             return _bytes(item)
         if key == MEDIA_KEY:

@@ -12,7 +12,16 @@ from __future__ import annotations
 from typing import Final, Literal
 
 from toolfold.models import Limits, Problem
-from toolfold.protocol.codec import CallsFrame, EndedFrame, Frame, PrintedFrame, Violation, decode_frame
+from toolfold.protocol.codec import (
+    CallsFrame,
+    EndedFrame,
+    Frame,
+    PrintedFrame,
+    Violation,
+    decode_frame,
+    encoded_size,
+    values_of,
+)
 
 State = Literal["parked", "running", "ended"]
 Kind = Literal["start", "calls", "printed", "ended"]
@@ -28,6 +37,9 @@ KEPT_OUTPUT_BYTES: Final = 8 * 1024 * 1024
 OUTPUT_SLACK_BYTES: Final = 1024 * 1024
 """Replacing a half character at a cut may add a few bytes."""
 FRAME_SLACK_BYTES: Final = 16 * 1024 * 1024
+VALUE_SLACK_BYTES: Final = 64 * 1024
+"""The guest's encoder and ours may differ in a few escapes."""
+MAX_CUT_BYTES: Final = 2**53
 
 _KINDS: Final[dict[type[Frame], Kind]] = {CallsFrame: "calls", PrintedFrame: "printed", EndedFrame: "ended"}
 _END_STATUSES: Final = frozenset({"finished", "failed", "value", "memory", "limit"})
@@ -81,8 +93,10 @@ class Conversation:
             self._count("stderr", frame.stderr)
         if isinstance(frame, CallsFrame):
             self._check_calls(frame)
-        elif isinstance(frame, EndedFrame) and (frame.status not in _END_STATUSES or min(frame.cut_bytes) < 0):
-            raise Violation(f"an end of kind {frame.status[:40]!r}")
+        elif isinstance(frame, EndedFrame):
+            _check_end(frame)
+        if len(body) > self._limits.value_bytes:
+            self._check_values(frame)
         return frame
 
     def _move(self, kind: Kind) -> None:
@@ -96,6 +110,12 @@ class Conversation:
         if self._output_bytes[stream] > KEPT_OUTPUT_BYTES + OUTPUT_SLACK_BYTES:
             raise Violation(f"more {stream} than a guest sends")
 
+    def _check_values(self, frame: Frame) -> None:
+        """A frame may be large for its output or many calls, but no single value beyond the limit."""
+        for value in values_of(frame):
+            if encoded_size(value) > self._limits.value_bytes + VALUE_SLACK_BYTES:
+                raise Violation("a larger value than a guest sends")
+
     def _check_calls(self, frame: CallsFrame) -> None:
         for call in frame.calls:
             if call.id != self._last_call_id + 1:
@@ -106,3 +126,10 @@ class Conversation:
         if self._last_call_id > self._limits.calls:
             limit = self._limits.calls
             raise LimitReached(Problem(kind="calls", message=f"the program made more than {limit} tool calls"))
+
+
+def _check_end(frame: EndedFrame) -> None:
+    if frame.status not in _END_STATUSES:
+        raise Violation(f"an end of kind {frame.status[:40]!r}")
+    if not all(0 <= cut <= MAX_CUT_BYTES for cut in frame.cut_bytes):
+        raise Violation("an impossible size of cut output")

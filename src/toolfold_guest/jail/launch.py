@@ -32,8 +32,8 @@ _NAMESPACES: Final = {
     "uts": kernel.NEWUTS,
     "cgroup": kernel.NEWCGROUP,
 }
-_USER_NAMESPACE_ADVICE: Final = (
-    "allow them for this user (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone, "
+_NAMESPACE_ADVICE: Final = (
+    "allow user namespaces for this user (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone, "
     "kernel.apparmor_restrict_unprivileged_userns; in a container its seccomp profile), or ask for isolation 'landlock'"
 )
 # The kernel counts no threads of root.
@@ -96,7 +96,7 @@ def _enter(order: dict[str, Any]) -> list[str]:
     if "landlock" in layers:
         landlock.version()
     if os.geteuid() == 0 and "mount" in layers and _own_mounts():
-        tree.build(order["binds"], order["hidden"], order["links"])
+        _build_tree(order)
         is_built = True
         notes += _drop_user(order)
     elif os.geteuid() == 0 and "caps" in layers:
@@ -107,11 +107,18 @@ def _enter(order: dict[str, Any]) -> list[str]:
         if name in layers:
             _open_namespace(name, flag)
     if "mount" in layers and not is_built:
-        tree.build(order["binds"], order["hidden"], order["links"])
+        _build_tree(order)
     if "uts" in layers:
         socket.sethostname("sandbox")
     _check_readable(order)
     return notes
+
+
+def _build_tree(order: dict[str, Any]) -> None:
+    try:
+        tree.build(order["binds"], order["hidden"], order["links"])
+    except OSError as error:
+        raise kernel.JailError(f"the file tree cannot be built ({error.strerror}); {_NAMESPACE_ADVICE}") from None
 
 
 def _own_mounts() -> bool:
@@ -155,14 +162,14 @@ def _open_user_namespace() -> None:
         identity.map_ids(user, group, inside=0)
     except OSError as error:
         reason = error.strerror
-        raise kernel.JailError(f"user namespaces are refused ({reason}); {_USER_NAMESPACE_ADVICE}") from None
+        raise kernel.JailError(f"user namespaces are refused ({reason}); {_NAMESPACE_ADVICE}") from None
 
 
 def _open_namespace(name: str, flag: int) -> None:
     try:
         kernel.unshare(flag)
     except OSError as error:
-        raise kernel.JailError(f"a {name} namespace is refused ({error.strerror}); {_USER_NAMESPACE_ADVICE}") from None
+        raise kernel.JailError(f"a {name} namespace is refused ({error.strerror}); {_NAMESPACE_ADVICE}") from None
 
 
 def _check_readable(order: dict[str, Any]) -> None:

@@ -66,22 +66,23 @@ class Lockdown:
             kernel.unshare(self._namespaces)
             if self._namespaces & kernel.NEWUSER:
                 identity.map_ids(self._user, self._group, inside=USER_INSIDE)
-        temp = folder
+        temp, data = self._folders_of(folder)
         if self.has_tree:
-            temp, folder = tree.TEMP, tree.DATA
             tree.mount_temp(temp, size_bytes=limits["temp_bytes"], files=limits["data_files"])
-            tree.mount_temp(folder, size_bytes=limits["data_bytes"], files=limits["data_files"])
+            tree.mount_temp(data, size_bytes=limits["data_bytes"], files=limits["data_files"])
         else:
-            _use_temp(folder)
-        os.chdir(folder)
+            os.mkdir(temp, 0o700)
+            os.mkdir(data, 0o700)
+            _use_temp(temp)
+        os.chdir(data)
         output = os.open(f"{temp}/.output", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         os.unlink(f"{temp}/.output")
         os.dup2(output, 1)
         os.dup2(output, 2)
         os.close(output)
-        data = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        os.dup2(data, DATA_FD)
-        os.close(data)
+        opened = os.open(data, os.O_RDONLY | os.O_DIRECTORY)
+        os.dup2(opened, DATA_FD)
+        os.close(opened)
 
     def seal(self, limits: Mapping[str, Any], vm_bytes: int, folder: str) -> None:
         """Give up every right that a program must not have. There is no way back."""
@@ -90,11 +91,14 @@ class Lockdown:
         if "caps" in self._layers:
             kernel.drop_capabilities()
         if "landlock" in self._layers:
-            self._impose_landlock([tree.TEMP, tree.DATA] if self.has_tree else [folder])
+            self._impose_landlock(self._folders_of(folder))
         kernel.close_from(DATA_FD + 1)
         kernel.die_with_parent()
         if "seccomp" in self._layers:
             seccomp.load_filter(self._filter if self._has_own_ids else _for_process(self._filter, os.getpid()))
+
+    def _folders_of(self, folder: str) -> tuple[str, str]:
+        return (tree.TEMP, tree.DATA) if self.has_tree else (f"{folder}/temp", f"{folder}/data")
 
     def _limit(self, limits: Mapping[str, Any], vm_bytes: int) -> None:
         wanted = {

@@ -75,6 +75,23 @@ result = {
     }  # fmt: skip
 
 
+async def test_no_module_and_no_code_names_a_path_of_the_host() -> None:
+    text = """
+import asyncio, gc, sys, types
+files = {getattr(module, "__file__", None) for module in sys.modules.values()}
+files |= {one.__code__.co_filename for one in gc.get_objects() if isinstance(one, types.FunctionType)}
+result = sorted(name for name in files if name and not name.startswith(("/py/", "<")))
+"""
+    async with guest() as one:
+        assert await answer(one, text) == []
+
+
+async def test_temporary_files_stay_out_of_the_data_folder_in_place_too() -> None:
+    text = "import os, tempfile; tempfile.mkdtemp(); result = os.listdir('.')"
+    async with guest(LANDLOCK) as one:
+        assert await answer(one, text) == []
+
+
 @both_tiers
 async def test_a_guest_has_four_descriptors(tier: Tier) -> None:
     async with jail(tier) as zygote:

@@ -20,6 +20,7 @@ from toolfold.models import Limits
 
 both_tiers = pytest.mark.parametrize("tier", [NAMESPACE, LANDLOCK], ids=lambda tier: tier.name)
 SOURCE = os.fspath(Path(toolfold_guest.__file__).parents[1])
+PACKAGES = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
 HOST = """
 import asyncio, sys
 from toolfold.engines.process.tiers import tier_named
@@ -161,7 +162,7 @@ def test_nothing_stays_after_a_kill_of_the_host(name: str) -> None:
     before = folders()
     host = subprocess.Popen(
         [sys.executable, "-c", HOST, tier_named(name).name],
-        env={**os.environ, "PYTHONPATH": SOURCE},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([SOURCE, *PACKAGES])},
         stdout=subprocess.PIPE,
     )
     assert host.stdout is not None

@@ -4,7 +4,6 @@ import os
 import shutil
 import subprocess
 import sys
-import sysconfig
 import tempfile
 from pathlib import Path
 
@@ -13,8 +12,9 @@ import pytest
 import toolfold_guest
 
 SOURCE = os.fspath(Path(toolfold_guest.__file__).parents[1])
+PACKAGES = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
 ADVICE = (
-    "allow them for this user (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone, "
+    "allow user namespaces for this user (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone, "
     "kernel.apparmor_restrict_unprivileged_userns; in a container its seccomp profile), or ask for isolation 'landlock'"
 )
 # A seccomp filter as containers have it: `unshare` is refused, all else is allowed.
@@ -61,10 +61,9 @@ asyncio.run(main())
 
 
 def run(before: str, tier: str, text: str = "result = 1", *, interpreter: str = sys.executable, user: int = -1) -> str:
-    paths = [SOURCE, sysconfig.get_path("purelib")]
     done = subprocess.run(
         [interpreter, "-B", "-c", before + RUN, tier, text],
-        env={"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(paths)},
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join([SOURCE, *PACKAGES])},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         cwd="/",
@@ -118,7 +117,7 @@ def test_a_guest_whose_own_set_up_fails_is_refused_too() -> None:
             "namespace",
             "",
         ],
-        env={"PYTHONPATH": SOURCE},
+        env={"PYTHONPATH": os.pathsep.join([SOURCE, *PACKAGES])},
         capture_output=True,
         text=True,
         check=False,
@@ -132,7 +131,7 @@ def test_an_ordinary_user_has_the_same_jail(tier: str, unproven: list[str]) -> N
     interpreter = shutil.which(f"python3.{sys.version_info.minor}", path="/usr/bin:/usr/local/bin")
     if os.geteuid() != 0:
         interpreter, user = sys.executable, -1
-    elif interpreter is None or not _others_can_read(SOURCE, sysconfig.get_path("purelib")):
+    elif interpreter is None or not _others_can_read(SOURCE, *PACKAGES):
         unproven.append("an ordinary user: no interpreter and checkout that another user can read")
         pytest.skip("no interpreter and checkout that another user can read")
     else:

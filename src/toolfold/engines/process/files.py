@@ -11,6 +11,9 @@ from toolfold.errors import UsageError
 from toolfold.models import File, Limits
 
 MAX_FOLDERS_DEEP = 8
+MAX_NOTES = 20
+"""Notes go to the model: a program must not fill its context with names of files."""
+_SHOWN_CHARACTERS = 120
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -23,7 +26,7 @@ def collect(data_fd: int, given: Mapping[str, bytes], limits: Limits) -> tuple[t
         try:
             size = os.fstat(fd).st_size
             if size > room:
-                notes.append(f"left out {name!r}: {size} bytes, with {room} left of the limit")
+                notes.append(f"left out {_shown(name)}: {size} bytes, with {room} left of the limit")
                 continue
             data = _read(fd, size)
         finally:
@@ -31,6 +34,8 @@ def collect(data_fd: int, given: Mapping[str, bytes], limits: Limits) -> tuple[t
         if given.get(name) != data:
             files.append(File(name=name, data=data, mime=mime_of(name, data)))
             room -= len(data)
+    if len(notes) > MAX_NOTES:
+        notes[MAX_NOTES:] = [f"left out {len(notes) - MAX_NOTES} more"]
     return tuple(sorted(files, key=lambda file: file.name)), tuple(notes)
 
 
@@ -55,26 +60,30 @@ def _walk(folder_fd: int, prefix: str, depth: int, notes: list[str], left: list[
     for name in sorted(os.listdir(folder_fd)):
         path = prefix + name
         if left[0] <= 0:
-            notes.append(f"left out {path!r} and what follows: too many files")
+            notes.append(f"left out {_shown(path)} and what follows: too many files")
             return
         left[0] -= 1
         try:
             fd = os.open(name, _OPEN, dir_fd=folder_fd)
         except OSError:
-            notes.append(f"left out {path!r}: not a file that can be read")
+            notes.append(f"left out {_shown(path)}: not a file that can be read")
             continue
         mode = os.fstat(fd).st_mode
         if stat.S_ISREG(mode):
             if _is_utf8(path):
                 yield path, fd
                 continue
-            notes.append(f"left out {path!r}: its name is not text")
+            notes.append(f"left out {_shown(path)}: its name is not text")
         elif stat.S_ISDIR(mode) and depth < MAX_FOLDERS_DEEP:
             if name not in ("__pycache__", ".matplotlib"):
                 yield from _walk(fd, path + "/", depth + 1, notes, left)
         else:
-            notes.append(f"left out {path!r}: not a regular file")
+            notes.append(f"left out {_shown(path)}: not a regular file")
         os.close(fd)
+
+
+def _shown(path: str) -> str:
+    return repr(path if len(path) <= _SHOWN_CHARACTERS else f"{path[:_SHOWN_CHARACTERS]}...")
 
 
 def _is_utf8(name: str) -> bool:

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from toolfold.engines.process.zygote import Guest
 
 UNREAD_REPLIES_BYTES: Final = 64 * 1024 * 1024
+HANG_UP_SECONDS: Final = 0.5
+"""How long a guest may take to end after its connection did."""
 _buffer = memoryview(bytearray(256 * 1024))
 
 _ENDS: Final[dict[str, tuple[Status, ProblemKind]]] = {
@@ -64,7 +66,6 @@ class ProcessRun:
         self._unsent: deque[bytes | memoryview] = deque()
         self._unsent_bytes = 0
         self._is_over = False
-        self._stopped: Ended | None = None
 
     async def __aenter__(self) -> ProcessRun:
         self._guest = await self._pool.take(self._order.limits)
@@ -106,7 +107,7 @@ class ProcessRun:
         event = self._events.popleft()
         if isinstance(event, Ended):
             return await self._with_files(event)
-        if isinstance(event, Died) and self._stopped is None:
+        if isinstance(event, Died):
             return await self._explain()
         return event
 
@@ -163,11 +164,13 @@ class ProcessRun:
                     break
                 self._handle(view[position + HEADER.size : end])
                 position = end
-            rest = bytes(view[position:size])
         finally:
             if view is not _buffer:
                 view.release()
-        self._partial = bytearray(rest)
+        if view is _buffer:
+            partial += _buffer[position:size]
+        else:
+            del partial[:position]  # nothing to move while one large frame grows
 
     def _handle(self, body: memoryview) -> None:
         frame = self._conversation.receive(body)
@@ -277,7 +280,12 @@ class ProcessRun:
     async def _explain(self) -> Event:
         """The connection ended without a last word: ask how the process did."""
         try:
-            status = await self._guest.wait()
+            async with asyncio.timeout(HANG_UP_SECONDS):
+                status = await self._guest.wait()
+        except TimeoutError:
+            # It hung up to be forgotten, and runs on: `_with_files` kills it.
+            message = "the program closed its connection to the host and went on"
+            return await self._with_files(Ended(status="failed", problem=Problem(kind="protocol", message=message)))
         except Exception as error:  # noqa: BLE001  # whatever broke there, the guest is gone
             return Died(str(error) or "the zygote is gone")
         return await self._with_files(ended_from_exit(status, self._order))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import site
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -132,11 +131,9 @@ def _guest() -> str:
 
 
 def _sites() -> list[str]:
-    candidates = site.getsitepackages()
-    if site.ENABLE_USER_SITE:
-        candidates = [*candidates, site.getusersitepackages()]
-    found = [os.path.realpath(path) for path in candidates if path in sys.path and os.path.isdir(path)]
-    return list(dict.fromkeys(found))
+    """Where packages are installed; not the folders of the host's own code."""
+    found = [path for path in sys.path if os.path.basename(path) in ("site-packages", "dist-packages")]
+    return list(dict.fromkeys(os.path.realpath(path) for path in found if os.path.isdir(path)))
 
 
 def _libraries() -> list[str]:

@@ -38,7 +38,6 @@ _GUESTS_PER_MESSAGE: Final = 64
 _READY: Final = b"R"
 _MAX_REASON_BYTES: Final = 1000
 _KILLED: Final = -int(signal.SIGKILL)
-_FDS_BUFFER_BYTES: Final = socket.CMSG_SPACE(4 * _GUESTS_PER_MESSAGE)
 
 
 class Guest:
@@ -385,6 +384,8 @@ def _notes(tier: Tier) -> tuple[str, ...]:
         notes.append("the number of threads is limited by memory only")
     if "landlock" in tier.layers:
         notes.append("the program can see which files the host has, but not read them")
-    else:
+    if "seccomp" in tier.layers:
+        notes.append("the program cannot change modes and times of files, as shutil.copy does")
+    if not tier.layers & {"landlock", "seccomp"}:
         notes.append("the program is not isolated from the host")
     return tuple(notes)
