@@ -66,8 +66,9 @@ async def test_the_landlock_tier_stops_all_but_what_its_page_lists(corpus: Corpu
         if seen.reaches(attack):
             reached.add(attack.name)
 
-    listed = set(re.findall(r"^\| `(\w+)` \|", LANDLOCK_PAGE.read_text(encoding="utf-8"), re.MULTILINE))
-    assert reached == listed
+    rows = re.findall(r"^\| `(\w+)` \| (.+?) \|", LANDLOCK_PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    sometimes = {name for name, when in rows if when != "always"}
+    assert reached | sometimes == {name for name, _ in rows}
 
 
 @pytest.mark.long

@@ -209,9 +209,7 @@ async def test_a_program_that_takes_too_long_keeps_what_it_printed(runtime: Runt
 
 async def test_a_direct_call_goes_through_the_same_router(runtime: Runtime) -> None:
     assert await runtime.call("double", {"x": 3}) == Reply(call_id=0, value=6)
-    assert await runtime.call("duoble", {"x": 3}) == Reply(
-        call_id=0, error="no tool 'duoble'; did you mean 'double'?"
-    )
+    assert await runtime.call("duoble", {"x": 3}) == Reply(call_id=0, error="no tool 'duoble'; did you mean 'double'?")
 
 
 async def test_each_call_is_told_while_the_program_runs(runtime: Runtime) -> None:

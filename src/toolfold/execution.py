@@ -162,7 +162,7 @@ class Execution:
     def outcome(self, ended: Ended) -> Outcome:
         """What became of it all."""
         stdout, stderr = self._output["stdout"], self._output["stderr"]
-        records = tuple(sorted(self._records, key=lambda record: record.id))
+        records = tuple(sorted((*self._records, *self._unanswered()), key=lambda record: record.id))
         hints = (*self._engine.notes, *ended.notes)
         if len(records) == 1 and ended.status == "finished":
             hints += (f"one call only: a direct call of {records[0].name!r} would do",)
@@ -183,6 +183,20 @@ class Execution:
             context_saved=self._saved(records, ended, stdout, stderr),
             hints=hints,
         )
+
+    def _unanswered(self) -> Iterator[CallRecord]:
+        """Calls that the program did not wait for: they may have run."""
+        now = time.perf_counter()
+        for call, began in self._open.values():
+            yield CallRecord(
+                id=call.id,
+                name=call.tool,
+                arguments=call.arguments,
+                started_seconds=began - self._began,
+                seconds=now - began,
+                error="the program ended before the reply",
+                bytes_in=json_size(call.arguments),
+            )
 
     def _saved(self, records: Sequence[CallRecord], ended: Ended, *streams: Output) -> ContextSaved:
         stayed_out = sum(record.bytes_in + record.bytes_out for record in records)

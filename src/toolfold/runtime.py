@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from toolfold.tools.tool import Tool
 
 
+LARGE_TEXT_CHARACTERS = 32 * 1024
+"""Parsing more than this could hold up every other execution."""
+
+
 class Runtime:
     """Runs programs. Enter it first; leaving it ends every guest and every paused execution.
 
@@ -106,7 +110,10 @@ class Runtime:
         execution_id = secrets.token_hex(8)
         specs = (*self._specs, *outside) if outside else self._specs
         checker = Checker(specs) if outside else self._checker
-        program = checker.check(text, limits=limits)  # program text -> check
+        if len(text) < LARGE_TEXT_CHARACTERS:
+            program = checker.check(text, limits=limits)  # program text -> check
+        else:
+            program = await asyncio.to_thread(checker.check, text, limits=limits)
         if isinstance(program, Problem):
             engine, isolation = self._engine.name, self._engine.isolation
             return Outcome(

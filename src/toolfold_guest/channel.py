@@ -23,14 +23,14 @@ import threading
 import time
 from typing import Any
 
-from toolfold_guest.output import Outlet
+from toolfold_guest.output import Outlet, Stream
 from toolfold_guest.tape import Tape
 from toolfold_guest.values import encode, revive
 from toolfold_guest.wire import CALLS, ENDED, HEADER, HOLD, PRINTED, RELEASE, REPLY, START
 
 BUFFER_BYTES = 64 * 1024
 SEND_AT_BYTES = 4 * 1024 * 1024
-QUIET_MILLISECONDS = 50
+QUIET_SECONDS = 0.05
 _quote = json.encoder.encode_basestring
 _threads = _thread._count  # how many threads besides the first
 _monotonic = time.monotonic  # the real one, whatever the tape puts in its place
@@ -48,10 +48,10 @@ class ToolError(Exception):
 class Channel:
     """One socket to the host, shared by the event loop, blocking calls and threads."""
 
-    def __init__(self, loop: Any, stdout: Outlet, stderr: Outlet, streams: tuple[Any, Any]) -> None:
+    def __init__(self, loop: Any, stdout: Outlet, stderr: Outlet, streams: tuple[Stream, Stream]) -> None:
         self.loop = loop
         self._stdout, self._stderr = stdout, stderr
-        self._flush_stdout, self._flush_stderr = streams[0].flush, streams[1].flush
+        self._gather_stdout, self._gather_stderr = streams[0].gather, streams[1].gather
         stdout.full = stderr.full = self.send_printed
         self._sending = threading.Lock()
         self._turn = threading.Condition(threading.Lock())
@@ -84,8 +84,9 @@ class Channel:
 
     async def call(self, index: int, name: str, arguments: dict[str, Any]) -> Any:
         """An awaited call: blocks in place if nothing else could run, else waits as a future."""
-        loop = self.loop
-        if asyncio.get_running_loop() is not loop:
+        loop: Any = self.loop
+        running: Any = asyncio.get_running_loop()
+        if running is not loop:
             return await asyncio.to_thread(self.call_blocking, index, name, arguments)
         if not self._pending and not loop._ready and not loop._scheduled and not _threads():
             return self.call_blocking(index, name, arguments)
@@ -134,7 +135,7 @@ class Channel:
                 self._is_reading = True
                 self._turn.release()
                 try:
-                    if self.report_waiting and not self._rest and not self._reply_poll.poll(QUIET_MILLISECONDS):
+                    if self.report_waiting and not self._rest and not self._reply_poll.poll(QUIET_SECONDS * 1000):
                         self.send_calls(waits=True)
                     batch = self._take_batch()
                 finally:
@@ -293,14 +294,25 @@ class Channel:
         if stdout or stderr:
             self._emit(f"[{PRINTED},{_quote(stdout)},{_quote(stderr)}]")
 
+    def send_last_words(self, *_: object) -> None:
+        """The host is about to stop the program: what it printed so far must not go with it."""
+        if self._sending.locked():
+            return  # in the middle of a frame, which takes the output along
+        try:
+            self._gather_stdout()
+            self._gather_stderr()
+        except RuntimeError:
+            pass  # in the middle of a print; the lines before it have gathered
+        self.send_printed()
+
     def send_end(self, status: str, value_text: str, error: str) -> None:
         output = self._take_output()
         cut = f"[{self._stdout.cut_bytes},{self._stderr.cut_bytes}]"
         self._emit(f"[{ENDED},{output},{_quote(status)},{value_text},{_quote(error)},{cut}]")
 
     def _take_output(self) -> str:
-        self._flush_stdout()
-        self._flush_stderr()
+        self._gather_stdout()
+        self._gather_stderr()
         return f"{_quote(self._stdout.take())},{_quote(self._stderr.take())}"
 
     def _emit(self, text: str) -> None:

@@ -3,14 +3,13 @@
 import _thread
 import asyncio
 import asyncio.tasks
-import select
 import selectors
 import threading
 import time
 from collections.abc import Coroutine
 from typing import Any
 
-from toolfold_guest.channel import QUIET_MILLISECONDS
+from toolfold_guest.channel import QUIET_SECONDS
 
 BUSY_TURNS = 64
 
@@ -18,89 +17,51 @@ _threads = _thread._count
 _monotonic = time.monotonic  # the real one, whatever the tape puts in its place
 
 
-class PollSelector(selectors.BaseSelector):
-    """`poll` only: it holds no kernel object, so the loop can be built once, in the zygote."""
+class GuestSelector(selectors.PollSelector):
+    """`poll` holds no kernel object, so the loop can be built once, in the zygote."""
 
     def __init__(self) -> None:
-        self._keys: dict[int, selectors.SelectorKey] = {}
-        self._poll = select.poll()
+        super().__init__()
         self.loop: Any = None
         self.channel: Any = None
         self._busy_turns = 0
 
-    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
-        fd = fileobj if isinstance(fileobj, int) else fileobj.fileno()
-        if fd in self._keys:
-            raise KeyError(f"fd {fd} is registered already")
-        key = self._keys[fd] = selectors.SelectorKey(fileobj, fd, events, data)
-        self._poll.register(fd, (select.POLLIN if events & 1 else 0) | (select.POLLOUT if events & 2 else 0))
-        return key
-
-    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
-        fd = fileobj if isinstance(fileobj, int) else fileobj.fileno()
-        key = self._keys.pop(fd)
-        self._poll.unregister(fd)
-        return key
-
-    def modify(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
-        self.unregister(fileobj)
-        return self.register(fileobj, events, data)
-
-    def get_key(self, fileobj: Any) -> selectors.SelectorKey:
-        return self._keys[fileobj if isinstance(fileobj, int) else fileobj.fileno()]
-
-    def get_map(self) -> Any:
-        return self._keys
-
-    def close(self) -> None:
-        self._keys.clear()
-
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        milliseconds = None if timeout is None else max(0, int(timeout * 1000 + 0.999))
         tape = self.channel.tape
         if tape is not None:
-            return self._select_on_tape(tape, milliseconds)
-        if milliseconds != 0 or self._is_busy_for_long():
-            self._before_sleep(milliseconds)
-        return self._ready(milliseconds)
+            return self._select_on_tape(tape, timeout)
+        if timeout is None or timeout > 0 or self._is_busy_for_long():
+            self._before_sleep(timeout)
+        return super().select(timeout)
 
     def _is_busy_for_long(self) -> bool:
         """True at every 64th turn: a program that spins until a call is done must still send it."""
         self._busy_turns += 1
         return self._busy_turns % BUSY_TURNS == 0
 
-    def _before_sleep(self, milliseconds: int | None) -> None:
-        if milliseconds == 0:
+    def _before_sleep(self, timeout: float | None) -> None:
+        if timeout is not None and timeout <= 0:
             self.channel.send_unsent()
             return
         is_guessing = self.channel.before_sleep()
         if _threads():
             self.loop.make_wakeable()
-        if is_guessing and not self._poll.poll(QUIET_MILLISECONDS):
+        if is_guessing and not super().select(QUIET_SECONDS):
             self.channel.send_calls(waits=True)
 
-    def _ready(self, milliseconds: int | None) -> list[tuple[selectors.SelectorKey, int]]:
-        ready = []
-        for fd, mask in self._poll.poll(milliseconds):
-            key = self._keys.get(fd)
-            if key is not None:
-                events = (1 if mask & ~select.POLLOUT else 0) | (2 if mask & ~select.POLLIN else 0)
-                ready.append((key, events & key.events))
-        return ready
-
-    def _select_on_tape(self, tape: Any, milliseconds: int | None) -> list[tuple[selectors.SelectorKey, int]]:
+    def _select_on_tape(self, tape: Any, timeout: float | None) -> list[tuple[selectors.SelectorKey, int]]:
         """Look for replies only where a replay will look too: when idle, and at every 64th busy turn."""
-        if milliseconds == 0 and not self._is_busy_for_long():
+        if timeout is not None and timeout <= 0 and not self._is_busy_for_long():
             self.loop.after_select(slept=False)
             return []
-        self._before_sleep(milliseconds)
+        self._before_sleep(timeout)
         ready: list[tuple[selectors.SelectorKey, int]] = []
         if not tape.is_replaying:
-            ready = self._ready(milliseconds)
+            ready = super().select(timeout)
             if not ready:
                 tape.woke(0)
         elif tape.peek_wake():
-            ready = [(key, 1) for key in self._keys.values() if key.fd == self.channel.fd]
+            ready = [(self.get_key(self.channel.fd), selectors.EVENT_READ)]
         else:
             tape.next_wake()
         self.loop.after_select(slept=True)
@@ -111,12 +72,13 @@ class GuestLoop(asyncio.SelectorEventLoop):
     """One loop for the guest's life. `run_until_complete` works while it runs, as programs expect."""
 
     def __init__(self) -> None:
-        self._ssock = self._csock = None
+        self._ssock: Any = None
+        self._csock: Any = None
         self.held_seconds = 0.0
         self._now = 0.0
         self._is_after_select = False
         self.poll_selector: Any = None
-        selector = PollSelector()
+        selector = GuestSelector()
         super().__init__(selector)
         selector.loop = self
         self.poll_selector = selector
@@ -157,11 +119,11 @@ class GuestLoop(asyncio.SelectorEventLoop):
 
     def _close_self_pipe(self) -> None:
         if self._ssock is not None:
-            super()._close_self_pipe()  # type: ignore[misc]
+            super()._close_self_pipe()  # type: ignore[misc]  # the same
 
     def _write_to_self(self) -> None:
         if self._csock is not None:
-            super()._write_to_self()  # type: ignore[misc]
+            super()._write_to_self()  # type: ignore[misc]  # the same
 
     def run_until_complete(self, future: Any) -> Any:
         if not self.is_running():
@@ -172,7 +134,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
             asyncio.tasks._leave_task(self, outer)
         try:
             while not task.done():
-                self._run_once()  # type: ignore[attr-defined]
+                self._run_once()  # type: ignore[attr-defined]  # the same
         finally:
             if outer is not None:
                 asyncio.tasks._enter_task(self, outer)
@@ -206,10 +168,9 @@ class Runner:
 
 def install(loop: GuestLoop) -> None:
     """Make `asyncio`'s ways to start a loop lead to the guest's, in the main thread."""
-    asyncio.run = run  # type: ignore[assignment]
-    asyncio.Runner = Runner  # type: ignore[misc, assignment]
+    for name, ours in {"run": run, "Runner": Runner, "as_completed": _as_completed}.items():
+        setattr(asyncio, name, ours)
     asyncio.new_event_loop = asyncio.events.new_event_loop = _new_event_loop
-    asyncio.as_completed = _as_completed
     asyncio.set_event_loop(loop)
     _state["loop"] = loop
     _state["thread"] = threading.get_ident()
@@ -226,10 +187,10 @@ def _guest_loop() -> GuestLoop:
 
 
 def _is_main() -> bool:
-    return threading.get_ident() == _state["thread"]
+    return bool(threading.get_ident() == _state["thread"])
 
 
-def run(main: Coroutine[Any, Any, Any], *, debug: bool | None = None, loop_factory: Any = None) -> Any:
+def run(main: Coroutine[Any, Any, Any], *, debug: bool | None = None, **_: Any) -> Any:
     """`asyncio.run` that also works where a loop runs already, as it always does here."""
     if not _is_main():
         return _asyncio_run(main, debug=debug)

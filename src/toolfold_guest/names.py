@@ -11,9 +11,13 @@ from typing import Any, NamedTuple
 from toolfold_guest.channel import Channel, ToolError
 
 PROTECTED = frozenset(
-    "print len range enumerate zip map sorted sum min max abs round any all str int float bool list dict set tuple "
-    "bytes type isinstance getattr hasattr setattr repr open iter next super object Exception ToolError tools".split()
-)
+    {
+        "print", "len", "range", "enumerate", "zip", "map", "sorted", "sum", "min", "max", "abs", "round",
+        "any", "all", "str", "int", "float", "bool", "list", "dict", "set", "tuple", "bytes", "type",
+        "isinstance", "getattr", "hasattr", "setattr", "repr", "open", "iter", "next", "super", "object",
+        "Exception", "ToolError", "tools",
+    }
+)  # fmt: skip
 """No program can do without these: a tool of that name is called as `tools.<name>`."""
 
 _PRESET = {"np": "numpy", "pd": "pandas", "plt": "matplotlib.pyplot"}

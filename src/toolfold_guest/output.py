@@ -50,6 +50,18 @@ class Outlet(io.RawIOBase):
         return self._decoder.decode(b"".join(chunks))
 
 
-def text_stream(outlet: Outlet) -> io.TextIOWrapper:
+class Stream(io.TextIOWrapper):
     """A text file over an outlet, as full as the interpreter's own: `.buffer`, `.encoding`, ..."""
-    return io.TextIOWrapper(io.BufferedWriter(outlet), encoding="utf-8", errors="backslashreplace", newline="\n")
+
+    def __init__(self, outlet: Outlet) -> None:
+        super().__init__(io.BufferedWriter(outlet), encoding="utf-8", errors="backslashreplace", newline="\n")
+        self._outlet = outlet
+
+    def flush(self) -> None:
+        """The program wants to be heard now."""
+        self.gather()
+        self._outlet.full()
+
+    def gather(self) -> None:
+        """Move what is buffered here to the outlet."""
+        super().flush()

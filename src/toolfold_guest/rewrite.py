@@ -66,11 +66,9 @@ def _blocks_of(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
 
 def _leaving(statement: ast.Return) -> ast.stmt:
     value = [statement.value] if statement.value is not None else []
-    leaving = ast.Raise(ast.Call(ast.Name(RETURN_NAME, ast.Load()), value, []), None)
-    ast.copy_location(leaving, statement)
-    for node in (leaving.exc, leaving.exc.func):  # type: ignore[union-attr]  # made two lines above
-        ast.copy_location(node, statement)  # type: ignore[arg-type]
-    return leaving
+    name = ast.copy_location(ast.Name(RETURN_NAME, ast.Load()), statement)
+    raised = ast.copy_location(ast.Call(name, value, []), statement)
+    return ast.copy_location(ast.Raise(raised, None), statement)
 
 
 def _rewrite_tools(tree: ast.Module) -> None:

@@ -79,8 +79,8 @@ def install(tape: Tape, seed: int) -> None:
     """Route clocks and randomness of this guest through a tape and a seed."""
     for name in _TIME_FUNCTIONS:
         setattr(time, name, _taped(tape, getattr(time, name)))
-    _tape_broken_down(tape)
-    _tape_datetime(tape)
+    _tape_broken_down()
+    _tape_datetime()
     _seed_entropy(seed)
 
 
@@ -103,7 +103,7 @@ def _taped(tape: Tape, read: Callable[[], Any]) -> Callable[[], Any]:
     return clock
 
 
-def _tape_broken_down(tape: Tape) -> None:
+def _tape_broken_down() -> None:
     """`localtime`, `gmtime`, `ctime` and `strftime` read the clock themselves when given no time."""
     for name in ("localtime", "gmtime", "ctime"):
         setattr(time, name, _with_default_time(getattr(time, name)))
@@ -123,7 +123,7 @@ def _with_default_time(function: Callable[..., Any]) -> Callable[..., Any]:
     return broken_down
 
 
-def _tape_datetime(tape: Tape) -> None:
+def _tape_datetime() -> None:
     """Patched in the types themselves: a subclass of `datetime` makes pandas crash."""
 
     def now(cls: Any, tz: Any = None) -> Any:
@@ -149,7 +149,7 @@ def _patch_type(kind: type, methods: dict[str, Any]) -> None:
 
 
 def _seed_entropy(seed: int) -> None:
-    source = random.Random(seed)
+    source = random.Random(seed)  # noqa: S311  # repeatable is the point; the program guards nothing with it
     os.urandom = source.randbytes
     random._urandom = source.randbytes  # type: ignore[attr-defined]  # where `SystemRandom` and `secrets` get theirs
     random.seed(seed)

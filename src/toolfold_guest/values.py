@@ -21,8 +21,9 @@ from uuid import UUID
 from toolfold_guest.wire import BYTES_KEY, MEDIA_KEY
 
 MAX_DEPTH = 200
+MAX_INTEGER_BITS = 14_000  # near the most digits that Python itself turns into text
 
-_LISTED = (deque, range, type({}.keys()), type({}.values()), type({}.items()), types.GenericAlias)
+_LISTED: tuple[Any, ...] = (deque, range, type({}.keys()), type({}.values()), type({}.items()), types.GenericAlias)
 
 
 class Media:
@@ -47,7 +48,9 @@ def encode(value: Any, what: str) -> str:
     marks[0] = 0
     try:
         text = "".join(_c_encode(value, 0)) if _c_encode is not None else _py_encode(value)
-        if text.count('"\\u0000') == marks[0]:
+        if text.count('"\\u0000') == marks[0] and (
+            text.count("[") + text.count("{") <= MAX_DEPTH or _is_shallow(value)
+        ):
             text.encode()  # lone surrogates
             return text
     except (ValueError, TypeError, RecursionError):
@@ -77,7 +80,7 @@ def _simplify(value: Any) -> Any:
         return {MEDIA_KEY: [value.kind, value.mime, data, value.uri, value.name]}
     if isinstance(value, datetime.datetime | datetime.date | datetime.time):
         # pandas' NaT is a datetime that equals nothing, not even itself.
-        return value.isoformat() if value == value else None  # noqa: PLR0124
+        return value.isoformat() if value == value else None
     if isinstance(value, datetime.timedelta):
         return value.total_seconds()
     if isinstance(value, enum.Enum):
@@ -118,6 +121,17 @@ def _simplify_foreign(value: Any) -> Any:
     return dump() if callable(dump) and not isinstance(value, type) else NotImplemented
 
 
+def _is_shallow(value: Any) -> bool:
+    """Level by level, each container once; what is not a plain container has no depth to speak of."""
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [item for one in level for item in (one.values() if isinstance(one, dict) else one)
+                 if isinstance(item, dict | list | tuple)] if level else []  # fmt: skip
+        if not level:
+            return True
+    return False
+
+
 def _in_order(items: set[Any] | frozenset[Any]) -> list[Any]:
     try:
         return sorted(items)
@@ -129,8 +143,10 @@ def _plain(value: Any, path: str, depth: int) -> Any:
     if depth > MAX_DEPTH:
         raise Unsendable(f"{path[:60]}... is nested more than {MAX_DEPTH} levels deep")
     kind = type(value)
-    if value is None or kind is bool or kind is int:
+    if value is None or kind is bool:
         return value
+    if isinstance(value, int) and not isinstance(value, enum.Enum):
+        return _number(value, path)
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else None
     if isinstance(value, str):
@@ -139,8 +155,6 @@ def _plain(value: Any, path: str, depth: int) -> Any:
         return {_key(key, path): _plain(item, f"{path}[{key!r}]", depth + 1) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(item, f"{path}[{index}]", depth + 1) for index, item in enumerate(value)]
-    if isinstance(value, int):
-        return int(value)
     before = marks[0]
     simpler = _simplify(value)
     if marks[0] != before:
@@ -151,20 +165,28 @@ def _plain(value: Any, path: str, depth: int) -> Any:
     return _plain(simpler, path, depth + 1)
 
 
+def _number(value: int, path: str) -> int:
+    if value.bit_length() > MAX_INTEGER_BITS:
+        raise Unsendable(f"{path} is an integer of {value.bit_length()} bits; the limit is {MAX_INTEGER_BITS}")
+    return int(value)
+
+
 def _text(value: str, path: str) -> str:
     try:
         value.encode()
     except UnicodeEncodeError:
         raise Unsendable(f"{path} is text with a lone surrogate, which cannot be sent") from None
-    return str(value)
+    return str.__str__(value)  # of an enum that is a str: its text, not its name
 
 
 def _key(key: Any, path: str) -> str:
     if isinstance(key, str):
         text = _text(key, f"a key of {path}")
         return "\0" + text if text.startswith("\0") else text
+    if isinstance(key, enum.Enum):
+        return _key(key.value, path)
     if key is None or isinstance(key, bool | int | float):
-        return json.dumps(key) if not isinstance(key, enum.Enum) else json.dumps(key.value)
+        return json.dumps(key)
     simpler = _simplify(key)
     if isinstance(simpler, str):
         return _key(simpler, path)
@@ -178,7 +200,7 @@ _py_encode: Callable[[Any], str] = json.JSONEncoder(
 ).encode
 
 # One C encoder for the life of the guest: `json.dumps` builds a new one for each call, at 2 µs.
-_make: Any = json.encoder.c_make_encoder
+_make: Any = getattr(json.encoder, "c_make_encoder", None)
 _c_encode: Any = _make and _make(
     _markers, _default, json.encoder.encode_basestring, None, ":", ",", False, False, False
 )

@@ -1,6 +1,6 @@
 """Names an abstract address of the host in `sendto` on a socket pair."""
 
-STOPPED_BY = {"net", "landlock"}
+STOPPED_BY = {"net", "landlock", "seccomp"}
 WITNESS = "'datagram abstract' in bait.visits"
 
 import socket, time

@@ -1,6 +1,6 @@
-"""Names an address in `sendto` on a socket pair, which is not filtered."""
+"""Names an address in `sendto` on a socket pair."""
 
-STOPPED_BY = {"mount"}
+STOPPED_BY = {"mount", "seccomp"}
 WITNESS = "'datagram path' in bait.visits"
 
 import socket, time

@@ -63,7 +63,10 @@ def test_a_tool_of_the_module_is_awaitable_where_it_is_awaited(text: str, value:
     assert run(text) == value
 
 
-@pytest.mark.parametrize("text", ["return 5", "if True:\n    return 5", "for x in 'ab':\n    return 5", "with open('/dev/null'):\n    return 5"])
+@pytest.mark.parametrize(
+    "text",
+    ["return 5", "if True:\n    return 5", "for x in 'ab':\n    return 5", "with open('/dev/null'):\n    return 5"],
+)
 def test_a_top_level_return_leaves_with_its_value(text: str) -> None:
     with pytest.raises(Returned) as caught:
         run(text)

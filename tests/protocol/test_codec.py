@@ -1,5 +1,6 @@
 """Frames from a guest: what is legal is read whole, everything else is a violation."""
 
+import contextlib
 import json
 import marshal
 from typing import Any
@@ -79,10 +80,8 @@ def test_anything_else_is_a_violation(body: bytes) -> None:
 
 @given(st.binary(max_size=200))
 def test_no_bytes_raise_anything_but_a_violation(body: bytes) -> None:
-    try:
+    with contextlib.suppress(Violation):
         decode_frame(body)
-    except Violation:
-        pass
 
 
 @given(json_values)

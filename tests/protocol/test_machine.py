@@ -78,7 +78,15 @@ def test_a_guest_that_does_not_cut_its_output_is_not_ours() -> None:
         conversation.receive(chunk)
 
 
-@pytest.mark.parametrize("end", ['"done",null,"",[0,0]', '"finished",null,"",[-1,0]'])
-def test_an_end_of_an_unknown_kind_is_a_violation(end: str) -> None:
-    with pytest.raises(Violation, match="an end of kind"):
+@pytest.mark.parametrize(
+    ("end", "breach"),
+    [
+        ('"done",null,"",[0,0]', "an end of kind 'done'"),
+        ('"finished",null,"",[-1,0]', "an impossible size of cut output"),
+    ],
+)
+def test_an_end_that_no_guest_says_is_a_violation(end: str, breach: str) -> None:
+    with pytest.raises(Violation) as caught:
         running().receive(f'[3,"","",{end}]'.encode())
+
+    assert str(caught.value) == breach

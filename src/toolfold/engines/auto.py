@@ -26,11 +26,11 @@ def engine_named(
     if name not in NAMES:
         raise UsageError(f"no engine {name!r}; there are {', '.join(NAMES)}")
     if name == "monty":
-        return _monty(limits)
+        return _monty()
     process = _process(isolation, limits, warm, accept_no_isolation)
     if name == "process" or isolation != "namespace":
         return process  # a tier that was asked for by name is not replaced by another engine
-    return AutoEngine(process, limits)
+    return AutoEngine(process)
 
 
 def _process(isolation: str, limits: Limits | None, warm: int, accept_no_isolation: bool) -> Engine:
@@ -40,7 +40,7 @@ def _process(isolation: str, limits: Limits | None, warm: int, accept_no_isolati
     return ProcessEngine(isolation=isolation, limits=limits, warm=warm, accept_no_isolation=accept_no_isolation)
 
 
-def _monty(limits: Limits | None) -> Engine:
+def _monty() -> Engine:
     # Here, not at the top: an optional extra.
     from toolfold.engines.monty import MontyEngine  # noqa: PLC0415
 
@@ -50,9 +50,8 @@ def _monty(limits: Limits | None) -> Engine:
 class AutoEngine:
     """The process engine where it can run, else Monty if it is installed; says which in every outcome."""
 
-    def __init__(self, first: Engine, limits: Limits | None) -> None:
+    def __init__(self, first: Engine) -> None:
         self._chosen = first
-        self._limits = limits
         self._note: tuple[str, ...] = ()
 
     @property
@@ -80,10 +79,10 @@ class AutoEngine:
         return self
 
     async def _fall_back(self, error: EngineUnavailable) -> None:
-        self._chosen = _monty(self._limits)
+        self._chosen = _monty()
         await self._chosen.__aenter__()
         self._note = (f"ran on the monty engine, a subset of Python, because {error}",)
-        print(f"toolfold: {self._note[0]}", file=sys.stderr)
+        sys.stderr.write(f"toolfold: {self._note[0]}\n")
 
     async def __aexit__(self, *exc: object) -> None:
         await self._chosen.__aexit__(*exc)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, Self, TypeAlias
 
 from toolfold.models import Call, File, Limits, Problem, Program, Reply, Status, ToolSpec, Value
 
@@ -97,10 +97,13 @@ class Run(Protocol):
     def __aiter__(self) -> AsyncIterator[Event]: ...
     def answer(self, reply: Reply) -> None:
         """Hand a reply to the program; ignored once the run is over."""
+
     def hold(self) -> None:
         """The execution pauses: the program's timers stand still until `release`."""
+
     def release(self) -> None:
         """The execution goes on; at least one answer follows."""
+
     def stop(self, status: Literal["timeout", "cancelled", "limit"], problem: Problem | None = None) -> None:
         """End the program now; the last event then is an `Ended` with this status."""
 
@@ -108,12 +111,15 @@ class Run(Protocol):
 class Engine(Protocol):
     """Where programs run. Enter it before the first `open`; leaving it ends every guest."""
 
-    name: str
-    isolation: str
-    notes: tuple[str, ...]
-    """What this engine cannot enforce on this machine; goes into every outcome's hints."""
+    @property
+    def name(self) -> str: ...
+    @property
+    def isolation(self) -> str: ...
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What this engine cannot enforce on this machine; goes into every outcome's hints."""
 
-    async def __aenter__(self) -> Engine: ...
+    async def __aenter__(self) -> Self: ...
     async def __aexit__(self, *exc: object) -> None: ...
     def open(self, order: Order) -> AbstractAsyncContextManager[Run]:
         """Start a program. Leaving the context kills the guest and frees all it held."""

@@ -118,16 +118,22 @@ class Ledger(Protocol):
     def note(self, execution_id: str, *entries: Entry, epoch: int = 0) -> None: ...
     async def flush(self, execution_id: str) -> None:
         """All that was gathered for this execution is safe."""
+
     async def park(self, execution_id: str, *, epoch: int = 0) -> None:
         """The execution is paused."""
+
     async def accept(self, execution_id: str, entries: Sequence[Given], *, epoch: int = 0) -> None:
         """Replies of the outside, written before the program goes on."""
+
     async def takeover(self, execution_id: str) -> int:
         """Raise the epoch: whoever held the execution is fenced. The new epoch."""
+
     async def finish(self, execution_id: str, outcome: Outcome, *, epoch: int = 0) -> None:
         """The execution is over; its outcome is written shortly after, in the background."""
+
     async def load(self, execution_id: str) -> History | None: ...
     async def list(self, *, limit: int = 50, before: float | None = None, tenant: str | None = None) -> list[Summary]:
         """Newest first."""
+
     async def close(self) -> None:
         """Write what has gathered and let go of the store."""

@@ -65,7 +65,7 @@ class EndedFrame(msgspec.Struct, array_like=True, forbid_unknown_fields=True, ta
 
 Frame = CallsFrame | PrintedFrame | EndedFrame
 
-_decoder = msgspec.json.Decoder(Frame)
+_decoder: msgspec.json.Decoder[Frame] = msgspec.json.Decoder(Frame)
 
 
 def decode_frame(body: bytes | memoryview) -> Frame:
@@ -140,7 +140,7 @@ def _revive(value: Any) -> Value:
 
 
 def _own_key(key: str) -> str:
-    return key[1:] if key.startswith("\0") else key
+    return key.removeprefix("\0")
 
 
 def _bytes(text: Any) -> bytes:

@@ -4,9 +4,11 @@ import ctypes
 import os
 import struct
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, TypeAlias
 
 from toolfold_guest.jail import kernel
+
+_Buffer: TypeAlias = "ctypes.Array[ctypes.c_char]"
 
 _VERSION_FLAG: Final = 1
 _RULE_PATH_BENEATH: Final = 1
@@ -16,6 +18,7 @@ _MAKE_CHAR, _MAKE_DIR, _MAKE_REG, _MAKE_SOCK, _MAKE_FIFO, _MAKE_BLOCK, _MAKE_SYM
 _REFER, _TRUNCATE, _IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
 
 _READ: Final = _READ_FILE | _READ_DIR
+# All that a program does in a folder of its own: no devices, no sockets, no exec.
 _READ_WRITE: Final = (
     _READ
     | _WRITE_FILE
@@ -49,7 +52,7 @@ def version() -> int:
 
 
 class Ruleset:
-    """What stays allowed, put together and then imposed on the calling thread."""
+    """What stays allowed. Put together before the fork; a guest then only hands it to the kernel."""
 
     def __init__(self, interface: int) -> None:
         self._handled = (1 << _FS_BITS_BY_VERSION[min(interface, 5)]) - 1
@@ -57,32 +60,33 @@ class Ruleset:
         scoped = _SCOPE_ABSTRACT_SOCKETS_AND_SIGNALS if interface >= 6 else 0
         # An older kernel refuses fields it does not know, so they are left out, not zero.
         fields = 3 if interface >= 6 else 2 if interface >= 4 else 1
-        attributes = struct.pack("=QQQ", self._handled, net, scoped)[: 8 * fields]
-        buffer = ctypes.create_string_buffer(attributes, len(attributes))
-        self._fd = kernel.call("landlock_create_ruleset", buffer, ctypes.c_size_t(len(attributes)), 0)
+        self._attributes = _buffer(struct.pack("=QQQ", self._handled, net, scoped)[: 8 * fields])
+        self._rules: list[_Buffer] = []
 
     def allow_read(self, fds: Iterable[int], *, files: bool = False) -> None:
         """Below these directories, or in these `files`."""
-        for fd in fds:
-            self._add(fd, _READ & _OF_A_FILE if files else _READ)
-
-    def allow_write(self, path: str) -> None:
-        """Everything that a program does in a folder of its own: no devices, no sockets, no exec."""
-        fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
-        self._add(fd, _READ_WRITE)
-        os.close(fd)
+        self._rules += [self._rule(fd, _READ & _OF_A_FILE if files else _READ) for fd in fds]
 
     def allow_devices(self, fds: Iterable[int]) -> None:
         """Reading and writing of harmless devices such as /dev/null."""
-        for fd in fds:
-            self._add(fd, _DEVICE)
+        self._rules += [self._rule(fd, _DEVICE) for fd in fds]
 
-    def impose(self) -> None:
-        """From here on nothing else is allowed. Needs `no_new_privileges`."""
-        kernel.call("landlock_restrict_self", self._fd, 0)
-        os.close(self._fd)
+    def impose(self, writable: Iterable[str]) -> None:
+        """Bind the calling thread to it, and to `writable` folders. Needs `no_new_privileges`."""
+        size = ctypes.c_size_t(len(self._attributes))
+        ruleset = kernel.call("landlock_create_ruleset", self._attributes, size, 0)
+        for rule in self._rules:
+            kernel.call("landlock_add_rule", ruleset, _RULE_PATH_BENEATH, rule, 0)
+        for path in writable:
+            fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+            kernel.call("landlock_add_rule", ruleset, _RULE_PATH_BENEATH, self._rule(fd, _READ_WRITE), 0)
+            os.close(fd)
+        kernel.call("landlock_restrict_self", ruleset, 0)
+        os.close(ruleset)
 
-    def _add(self, fd: int, rights: int) -> None:
-        rule = struct.pack("=Qi", rights & self._handled, fd)
-        buffer = ctypes.create_string_buffer(rule, len(rule))
-        kernel.call("landlock_add_rule", self._fd, _RULE_PATH_BENEATH, buffer, 0)
+    def _rule(self, fd: int, rights: int) -> _Buffer:
+        return _buffer(struct.pack("=Qi", rights & self._handled, fd))
+
+
+def _buffer(data: bytes) -> _Buffer:
+    return ctypes.create_string_buffer(data, len(data))

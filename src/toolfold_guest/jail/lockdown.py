@@ -34,19 +34,13 @@ class Lockdown:
         self._namespaces = 0
         for layer, flag in (("user", kernel.NEWUSER), ("mount", kernel.NEWNS), ("ipc", kernel.NEWIPC)):
             self._namespaces |= flag if layer in self._layers else 0
-        self._folders = self._files = self._devices = []
+        self.first_free_fd = DATA_FD + 1
         if "landlock" in self._layers:
-            self._landlock = landlock.version()
-            # Opened now: a guest then adds rules without one path lookup.
-            self._folders = [_open(path) for path in readable]
-            self._files = [_open(path) for path in files]
-            devices = ["/dev"] if self.has_tree else [f"/dev/{name}" for name in tree.DEVICES]
-            self._devices = [_open(path) for path in devices if os.path.exists(path)]
+            self._prepare_landlock(readable, files)
         if "seccomp" in self._layers:
             assert kernel.MACHINE is not None
             process = 1 if self._has_own_ids else _ANY_PROCESS
             self._filter = seccomp.compile_guest(kernel.MACHINE, process, attributes=self.has_tree)
-        self.first_free_fd = max([DATA_FD, *self._folders, *self._files, *self._devices]) + 1
         self._user, self._group = os.getuid(), os.getgid()
         self._hard_limits = {limit: resource.getrlimit(limit)[1] for limit in _LIMITS}
 
@@ -91,11 +85,23 @@ class Lockdown:
         if "caps" in self._layers:
             kernel.drop_capabilities()
         if "landlock" in self._layers:
-            self._impose_landlock(self._folders_of(folder))
+            self._ruleset.impose(self._folders_of(folder))
         kernel.close_from(DATA_FD + 1)
         kernel.die_with_parent()
         if "seccomp" in self._layers:
             seccomp.load_filter(self._filter if self._has_own_ids else _for_process(self._filter, os.getpid()))
+
+    def _prepare_landlock(self, readable: Sequence[str], files: Sequence[str]) -> None:
+        # Opened before anything else, so that a guest keeps these and closes all above them.
+        devices = ["/dev"] if self.has_tree else [f"/dev/{name}" for name in tree.DEVICES]
+        folder_fds = [_open(path) for path in readable]
+        file_fds = [_open(path) for path in files]
+        device_fds = [_open(path) for path in devices if os.path.exists(path)]
+        self.first_free_fd = max(*folder_fds, *file_fds, *device_fds) + 1
+        self._ruleset = landlock.Ruleset(landlock.version())
+        self._ruleset.allow_read(folder_fds)
+        self._ruleset.allow_read(file_fds, files=True)
+        self._ruleset.allow_devices(device_fds)
 
     def _folders_of(self, folder: str) -> tuple[str, str]:
         return (tree.TEMP, tree.DATA) if self.has_tree else (f"{folder}/temp", f"{folder}/data")
@@ -118,15 +124,6 @@ class Lockdown:
             hard = self._hard_limits[limit]
             lower = value if hard == resource.RLIM_INFINITY else min(value, hard)
             resource.setrlimit(limit, (lower, lower))
-
-    def _impose_landlock(self, writable: Sequence[str]) -> None:
-        rules = landlock.Ruleset(self._landlock)
-        rules.allow_read(self._folders)
-        rules.allow_read(self._files, files=True)
-        rules.allow_devices(self._devices)
-        for path in writable:
-            rules.allow_write(path)
-        rules.impose()
 
 
 def _open(path: str) -> int:

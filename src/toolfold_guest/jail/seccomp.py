@@ -23,6 +23,8 @@ _X32_BIT: Final = 0x40000000
 _CLONE_THREAD: Final = 0x00010000
 _CLONE_NAMESPACES: Final = 0x7E020080
 _AF_UNIX: Final = 1
+# A pair of datagram sockets could name any socket of the host in `sendmsg`; streams cannot.
+_STREAMS: Final = (0x1, 0x801, 0x80001, 0x80801)
 # isatty, bytes readable, non-blocking, close-on-exec on and off, window size
 _IOCTLS: Final = (0x5401, 0x541B, 0x5421, 0x5450, 0x5451, 0x5413)
 # what only reads the process's own state, and its names: of the thread, of a mapping
@@ -88,7 +90,12 @@ def _rules(process_id: int) -> dict[str, list[Instruction]]:
         "ioctl": [_argument(1), *_one_of(_IOCTLS, then=_ALLOW, otherwise=_ERRNO | errno.ENOTTY)],
         "prctl": [_argument(0), *_one_of(_PRCTLS, then=_ALLOW, otherwise=_ERRNO | errno.EPERM)],
         "fcntl": [_argument(1), *_one_of(_REFUSED_FCNTLS, then=_ERRNO | errno.EPERM, otherwise=_ALLOW)],
-        "socketpair": [_argument(0), *_unless(_EQUAL, _AF_UNIX, _ERRNO | errno.EPERM), allow],
+        "socketpair": [
+            _argument(0),
+            *_unless(_EQUAL, _AF_UNIX, _ERRNO | errno.EPERM),
+            _argument(1),
+            *_one_of(_STREAMS, then=_ALLOW, otherwise=_ERRNO | errno.EPERM),
+        ],
         "kill": to_self,
         "tgkill": to_self,
         "tkill": to_self,

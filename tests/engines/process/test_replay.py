@@ -75,9 +75,7 @@ class Record:
 async def drive(engine: ProcessEngine, name: str, seed: int, past: Record | None, chance: random.Random) -> Record:
     """Run a program, answering calls in random order; the replies of a past run are given at once."""
     tape = Taped(tuple(past.wakes), tuple(past.clocks)) if past else Taped()
-    program = Program(
-        text=PROGRAMS[name], preset_names=("asyncio",), library_set="data" if name == "numpy" else "bare"
-    )
+    program = Program(text=PROGRAMS[name], preset_names=("asyncio",), library_set="data" if name == "numpy" else "bare")
     order = Order(program=program, tools=[GET], seed=seed, tape=tape, report_waiting=True)
     record = Record()
     answered = past.replies if past else []

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from toolfold.engines.process.zygote import Guest
 
 UNREAD_REPLIES_BYTES: Final = 64 * 1024 * 1024
+LAST_WORDS_SECONDS: Final = 0.1
+"""How long a program that is stopped has to hand over what it printed."""
 HANG_UP_SECONDS: Final = 0.5
 """How long a guest may take to end after its connection did."""
 _buffer = memoryview(bytearray(256 * 1024))
@@ -66,6 +68,8 @@ class ProcessRun:
         self._unsent: deque[bytes | memoryview] = deque()
         self._unsent_bytes = 0
         self._is_over = False
+        self._stopping: Ended | None = None
+        self._last_words_timer: asyncio.TimerHandle | None = None
 
     async def __aenter__(self) -> ProcessRun:
         self._guest = await self._pool.take(self._order.limits)
@@ -91,6 +95,8 @@ class ProcessRun:
     ) -> None:
         self._stop_listening()
         self._is_over = True
+        if self._last_words_timer is not None:
+            self._last_words_timer.cancel()
         self._pool.give_back(self._guest)
 
     # events
@@ -136,7 +142,7 @@ class ProcessRun:
         except OSError:
             size = 0
         if not size:
-            self._push(Died("the guest closed its connection"))
+            self._push(self._stopping or Died("the guest closed its connection"))
             return
         try:
             self._take(size)
@@ -179,6 +185,9 @@ class ProcessRun:
             self._push(Printed(frame.stdout, "stdout", cut[0]))
         if frame.stderr or cut[1]:
             self._push(Printed(frame.stderr, "stderr", cut[1]))
+        if self._stopping is not None:
+            self._finish_stop()
+            return
         if isinstance(frame, CallsFrame):
             if frame.tape is not None:
                 self._push(_taped(frame.tape))
@@ -224,9 +233,16 @@ class ProcessRun:
 
     def stop(self, status: Literal["timeout", "cancelled", "limit"], problem: Problem | None = None) -> None:
         """End the program now; the last event then is an `Ended` with this status."""
-        if not self._is_over:
+        if self._is_over or self._stopping is not None:
+            return
+        self._stopping = Ended(status=status, problem=problem)
+        self._guest.warn()
+        self._last_words_timer = self._loop.call_later(LAST_WORDS_SECONDS, self._finish_stop)
+
+    def _finish_stop(self) -> None:
+        if not self._is_over and self._stopping is not None:
             self._guest.kill()
-            self._push(Ended(status=status, problem=problem))
+            self._push(self._stopping)
 
     def _write(self, frame: bytes) -> None:
         if self._unsent:

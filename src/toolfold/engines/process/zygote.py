@@ -63,6 +63,12 @@ class Guest:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
 
+    def warn(self) -> None:
+        """Let it say its last words: the kill comes next."""
+        if self._pidfd >= 0:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pidfd, signal.SIGTERM)
+
     async def wait(self) -> int:
         """Its exit status, negative for a signal; -9 if the zygote went first and took it along."""
         return await asyncio.shield(self._ended)

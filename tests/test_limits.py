@@ -1,0 +1,241 @@
+"""Whatever a program uses up, it ends with a clear outcome in time, and the next one runs normally."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+import toolfold
+from toolfold.errors import EngineUnavailable
+from toolfold.models import MIB, Limits, Outcome
+from toolfold.runtime import Runtime
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+WALL = {"wall_seconds": 0.5}
+MEMORY = {"wall_seconds": 5.0, "memory_bytes": 256 * MIB}
+
+
+class Meter:
+    """Counts how many calls of `wait_a_little` run at once."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.most = 0
+
+
+METER = Meter()
+
+
+@toolfold.tool
+async def wait_a_little() -> int:
+    """Takes a moment."""
+    METER.now += 1
+    METER.most = max(METER.most, METER.now)
+    await asyncio.sleep(0.01)
+    METER.now -= 1
+    return 1
+
+
+@toolfold.tool
+def long_text(size: int) -> str:
+    """A text of that many characters."""
+    return "x" * size
+
+
+@toolfold.tool
+def measure(text: str) -> int:
+    """How long a text is."""
+    return len(text)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def runtime(unproven: list[str]) -> AsyncIterator[Runtime]:
+    runtime = Runtime([wait_a_little, long_text, measure], engine="process")
+    try:
+        await runtime.__aenter__()
+    except EngineUnavailable as error:
+        unproven.append(f"limits of the process engine: {error}")
+        pytest.skip(str(error))
+    yield runtime
+    await runtime.__aexit__()
+
+
+async def run(runtime: Runtime, text: str, **limits: Any) -> Outcome:
+    """The outcome, in time and with the next program unharmed."""
+    wanted = Limits(**limits)
+    began = time.perf_counter()
+    outcome = await runtime.run(text, limits=wanted)
+    took = time.perf_counter() - began
+    following = await runtime.run("print(6 * 7)")
+    assert took < wanted.wall_seconds + 1
+    assert (following.status, following.stdout) == ("finished", "42\n")
+    return outcome
+
+
+def how(outcome: Outcome) -> tuple[str, str | None]:
+    return outcome.status, outcome.problem.kind if outcome.problem else None
+
+
+ENDLESS = {
+    "loops": "while True:\n    pass",
+    "loops_in_c": "sum(iter(int, 1))",
+    "loops_in_a_coroutine": "while True:\n    await asyncio.sleep(0)",
+    "sleeps": "import time\ntime.sleep(1000)",
+    "sleeps_in_a_coroutine": "await asyncio.sleep(1000)",
+    "blocks_all_signals": (
+        "import signal\n"
+        "signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "while True:\n    pass"
+    ),
+    "catches_everything": "while True:\n    try:\n        while True:\n            pass\n    except BaseException:\n        pass",
+    "waits_for_a_thread": "import threading\nthreading.Thread(target=lambda: sum(iter(int, 1))).start()",
+    "prints": "while True:\n    print('x' * 100)",
+}
+
+
+@pytest.mark.parametrize("text", ENDLESS.values(), ids=ENDLESS.keys())
+async def test_a_program_that_would_go_on_for_ever_ends_at_its_wall_clock(text: str, runtime: Runtime) -> None:
+    outcome = await run(runtime, "print('begun')\n" + text, **WALL)
+
+    assert outcome.stdout[:6] == "begun\n"
+    assert how(outcome) == ("timeout", "wall_clock")
+    assert outcome.problem is not None
+    assert outcome.problem.message == "the program took longer than 0.5 s"
+
+
+TOO_MUCH = {
+    "allocates_4_gb": ("block = bytearray(4 << 30)", ("limit", "memory")),
+    "allocates_bit_by_bit": ("blocks = []\nwhile True:\n    blocks.append(bytes(1 << 20))", ("limit", "memory")),
+    "returns_1_gb": ("'x' * (1 << 30)", ("limit", "memory")),
+    "returns_20_mb": ("'x' * (20 << 20)", ("limit", "value")),
+    "returns_20_mb_as_result": ("result = ['x' * 1000] * 20_000", ("limit", "value")),
+    "opens_5000_files": ("files = [open('/dev/null') for _ in range(5000)]", ("failed", "exception")),
+    "starts_600_threads": (
+        "import threading, time\n"
+        "for _ in range(600):\n    threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()",
+        ("failed", "exception"),
+    ),
+    "recurses": ("def f():\n    return f()\nf()", ("failed", "exception")),
+    "recurses_in_c": (
+        "import sys\nsys.setrecursionlimit(10**9)\nnest = []\nfor _ in range(10**6):\n    nest = [nest]\nrepr(nest)",
+        ("failed", "exception"),
+    ),
+    "leaves_the_interpreter": ("import os\nos._exit(3)", ("failed", "exception")),
+    "crashes_the_interpreter": ("import ctypes\nctypes.string_at(0)", ("failed", "exception")),
+    "aborts": ("import os\nos.abort()", ("failed", "exception")),
+}
+
+
+@pytest.mark.parametrize(("text", "ends"), TOO_MUCH.values(), ids=TOO_MUCH.keys())
+async def test_a_program_that_takes_too_much_ends_by_its_limit(
+    text: str, ends: tuple[str, str], runtime: Runtime
+) -> None:
+    outcome = await run(runtime, text, **MEMORY)
+
+    assert how(outcome) == ends
+
+
+async def test_cpu_time_is_limited_apart_from_the_wall_clock(runtime: Runtime) -> None:
+    outcome = await run(runtime, "while True:\n    pass", cpu_seconds=1, wall_seconds=8.0)
+
+    assert how(outcome) == ("limit", "cpu")
+
+
+async def test_output_is_kept_up_to_the_cap_and_the_rest_is_counted(runtime: Runtime) -> None:
+    outcome = await run(runtime, "for _ in range(200):\n    print('x' * 1_048_575)", wall_seconds=8.0)
+
+    assert (outcome.status, outcome.problem) == ("finished", None)
+    assert outcome.stdout == "x" * 65_536
+    assert outcome.stdout_cut_bytes == 200 * MIB - 65_536
+
+
+async def test_output_is_cut_on_a_character_boundary(runtime: Runtime) -> None:
+    outcome = await run(runtime, "print('é' * 100, end='')", output_bytes=101)
+
+    assert (outcome.stdout, outcome.stdout_cut_bytes) == ("é" * 50, 100)
+
+
+async def test_output_before_a_timeout_is_kept(runtime: Runtime) -> None:
+    outcome = await run(runtime, "print('y' * 100_000)\nawait wait_a_little()\nwhile True:\n    pass", **WALL)
+
+    assert how(outcome) == ("timeout", "wall_clock")
+    assert (outcome.stdout, outcome.stdout_cut_bytes) == ("y" * 65_536, 34_465)
+
+
+async def test_more_calls_than_allowed_end_the_program(runtime: Runtime) -> None:
+    outcome = await run(runtime, "for n in range(10):\n    await measure(text='x' * n)", calls=5)
+
+    assert how(outcome) == ("limit", "calls")
+    assert [record.arguments["text"] for record in outcome.calls] == ["x" * n for n in range(5)]
+
+
+async def test_calls_beyond_those_in_flight_wait_for_their_turn(runtime: Runtime) -> None:
+    METER.most = 0
+
+    outcome = await run(
+        runtime, "print(sum(await asyncio.gather(*[wait_a_little() for _ in range(12)])))", calls_in_flight=3
+    )
+
+    assert (outcome.status, outcome.stdout, METER.most) == ("finished", "12\n", 3)
+
+
+async def test_a_reply_that_is_too_large_is_an_error_at_the_call(runtime: Runtime) -> None:
+    text = "try:\n    await long_text(size=100_000)\nexcept ToolError as error:\n    print(error)"
+
+    outcome = await run(runtime, text, reply_bytes=1000)
+
+    assert outcome.stdout == "'long_text' returned 97.7 KiB; the limit is 1000 bytes\n"
+
+
+async def test_arguments_that_are_too_large_are_an_error_at_the_call(runtime: Runtime) -> None:
+    text = "try:\n    await measure(text='x' * 5000)\nexcept ValueError as error:\n    print(error)"
+
+    outcome = await run(runtime, text, value_bytes=1000)
+
+    assert outcome.stdout == "the arguments of 'measure' take 5011 bytes; the limit is 1000\n"
+    assert outcome.calls == ()
+
+
+async def test_the_data_folder_holds_so_many_bytes(runtime: Runtime) -> None:
+    outcome = await run(runtime, "open('a', 'wb').write(bytes(3 << 20))", data_bytes=1 * MIB, temp_bytes=8 * MIB)
+
+    assert how(outcome) == ("failed", "exception")
+    assert outcome.problem is not None
+    assert outcome.problem.message == "OSError: [Errno 28] No space left on device"
+
+
+async def test_the_data_folder_holds_so_many_files(runtime: Runtime) -> None:
+    outcome = await run(runtime, "for n in range(100):\n    open(str(n), 'w').close()", data_files=20)
+
+    assert how(outcome) == ("failed", "exception")
+    assert outcome.problem is not None
+    assert outcome.problem.message.startswith("OSError: [Errno 28] No space left on device")
+    assert len(outcome.files) == 20
+
+
+async def test_a_program_text_that_is_too_long_never_starts(runtime: Runtime) -> None:
+    outcome = await run(runtime, "# " + "x" * 2000, program_bytes=1000)
+
+    assert how(outcome) == ("rejected", "too_large")
+
+
+async def test_a_symlink_a_pipe_and_a_sparse_file_do_no_harm(runtime: Runtime) -> None:
+    text = (
+        "import os\n"
+        "os.symlink('/etc/passwd', 'link')\n"
+        "open('real.txt', 'w').write('kept')\n"
+        "for make in (lambda: os.mkfifo('pipe'), lambda: os.truncate(os.open('hole', os.O_RDWR | os.O_CREAT), 2 << 30)):\n"
+        "    try:\n        make()\n    except OSError as error:\n        print(error.errno)\n"
+    )
+
+    outcome = await run(runtime, text)
+
+    assert outcome.status == "finished"
+    assert [(file.name, file.data) for file in outcome.files if file.data] == [("real.txt", b"kept")]
