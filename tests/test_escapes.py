@@ -99,7 +99,7 @@ async def test_a_frame_of_the_right_shape_is_served_so_the_forged_ones_fail_for_
     assert (believed.served, believed.status, believed.value) == (served, "finished", {"b": [1]})
 
 
-def test_there_are_attacks_of_every_kind() -> None:
+async def test_there_are_attacks_of_every_kind() -> None:
     assert len(ATTACKS) >= 80
     assert {attack.kind for attack in ATTACKS} == KINDS
 

@@ -102,12 +102,19 @@ ENDLESS = {
 
 @pytest.mark.parametrize("text", ENDLESS.values(), ids=ENDLESS.keys())
 async def test_a_program_that_would_go_on_for_ever_ends_at_its_wall_clock(text: str, runtime: Runtime) -> None:
-    outcome = await run(runtime, "print('begun')\n" + text, **WALL)
+    outcome = await run(runtime, "print('begun', flush=True)\n" + text, **WALL)
 
     assert outcome.stdout[:6] == "begun\n"
     assert how(outcome) == ("timeout", "wall_clock")
     assert outcome.problem is not None
     assert outcome.problem.message == "the program took longer than 0.5 s"
+
+
+@pytest.mark.parametrize("name", ["loops", "loops_in_a_coroutine", "sleeps", "sleeps_in_a_coroutine"])
+async def test_what_was_printed_before_the_wall_clock_needs_no_flush(name: str, runtime: Runtime) -> None:
+    outcome = await run(runtime, "print('begun')\n" + ENDLESS[name], **WALL)
+
+    assert (outcome.status, outcome.stdout) == ("timeout", "begun\n")
 
 
 TOO_MUCH = {

@@ -185,7 +185,7 @@ async def test_an_execution_that_is_over_cannot_be_resumed(runtime: Runtime) -> 
     assert isinstance(step, Paused)
     await runtime.cancel(step.execution_id)
 
-    with pytest.raises(UsageError, match="no paused execution"):
+    with pytest.raises(UsageError, match="has ended; there is nothing to resume"):
         await runtime.resume(step.execution_id, answers(step))
 
 

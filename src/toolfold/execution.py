@@ -1,4 +1,4 @@
-"""One life of a program: its run, its open calls, its output so far, its clock."""
+"""One life of a program: its run, its open calls, its output so far, its clock, its record."""
 
 from __future__ import annotations
 
@@ -7,35 +7,53 @@ import sys
 import time
 from collections import deque
 from contextlib import AsyncExitStack, contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from toolfold.errors import UsageError
+from toolfold.ledger.record import Given, Made, Tape
 from toolfold.models import CallRecord, ContextSaved, Outcome, Paused, Problem, Reply
+from toolfold.output import Output
 from toolfold.tools.shape import json_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Sequence
 
-    from toolfold.engines.base import Ended, Engine, Order, Printed, Run
-    from toolfold.models import Call, ToolSpec
+    from toolfold.engines.base import Ended, Engine, Order, Printed, Run, Taped
+    from toolfold.ledger.record import Begun, Ledger
+    from toolfold.models import Call
+    from toolfold.replay import Past, Rerun
     from toolfold.tools.router import Router
 
 
 class Execution:
-    """What the runtime holds of a program between its start and its outcome."""
+    """What the runtime holds of a program between its start and its outcome.
+
+    Args:
+        past: The execution went on in another process, and this is its record there.
+        rerun: Replies of an earlier execution that need not be fetched again.
+        epoch: Of the ledger; whoever takes the execution over raises it.
+    """
 
     def __init__(
-        self, id: str, order: Order, engine: Engine, router: Router, outside: Sequence[ToolSpec],
-        on_call: Callable[[CallRecord], None] | None,
+        self, begun: Begun, order: Order, *, engine: Engine, router: Router, ledger: Ledger,
+        on_call: Callable[[CallRecord], None] | None = None, past: Past | None = None, rerun: Rerun | None = None,
+        epoch: int = 0,
     ) -> None:  # fmt: skip
-        self.id = id
+        self.id = begun.execution_id
         self.run: Run
         self.is_paused = False
+        self._begun = begun
         self._order = order
         self._engine = engine
         self._router = router
-        self._outside = frozenset(spec.name for spec in outside)
+        self._ledger = ledger
+        self._epoch = epoch
+        self._outside = frozenset(begun.outside)
+        self._safe = frozenset(spec.name for spec in order.tools if spec.read_only or spec.idempotent)
         self._on_call = on_call
+        self._past = past
+        self._rerun = rerun
         self._stack = AsyncExitStack()
         self._output = {"stdout": Output(order.limits.output_bytes), "stderr": Output(order.limits.output_bytes)}
         self._records: list[CallRecord] = []
@@ -47,8 +65,14 @@ class Execution:
         self._left_seconds = order.limits.wall_seconds
 
     async def open(self) -> None:
-        """Give the program to the engine."""
+        """Give the program to the engine; one with a past also gets the replies it had."""
         self.run = await self._stack.enter_async_context(self._engine.open(self._order))
+        if self._past is None:
+            self._ledger.begin(self._begun)
+            return
+        for given in self._past.given:
+            self.run.answer(given.reply)
+        self._replies_sent = len(self._past.given)
 
     async def close(self) -> None:
         """End the guest and every call that the program did not wait for."""
@@ -71,9 +95,15 @@ class Execution:
         seconds = f"{self._order.limits.wall_seconds:g}"
         self.run.stop("timeout", Problem(kind="wall_clock", message=f"the program took longer than {seconds} s"))
 
-    def keep(self, printed: Printed) -> None:
-        """Output of the program, up to the cap; the rest is counted."""
-        self._output[printed.stream].add(printed.text, printed.cut_bytes)
+    def keep(self, event: Printed | Taped) -> None:
+        """Output for the outcome, or the tape for a replay."""
+        if hasattr(event, "text"):
+            self._output[event.stream].add(event.text, event.cut_bytes)
+        else:
+            self._note(Tape(event.wakes, event.clocks, event.is_spoilt))
+
+    def _note(self, *entries: Made | Given | Tape) -> None:
+        self._ledger.note(self.id, *entries, epoch=self._epoch)
 
     @property
     def started(self) -> tuple[str, ...]:
@@ -83,32 +113,66 @@ class Execution:
     # calls
 
     def serve(self, call: Call) -> None:
-        """Send a call on its way: to the router at once, or to the outside with the next pause."""
+        """Send a call on its way: to the record, to the router, or to the outside with the next pause."""
+        if self._past is not None and self._past.knows(call):
+            self._repeat(call)
+            return
+        self._open[call.id] = (call, time.perf_counter())
+        self._note(Made(call))
+        recorded = self._rerun.reply_to(call) if self._rerun is not None else None
+        if recorded is not None:
+            self._answer(call, recorded)
+        elif call.tool not in self._outside:
+            self._dispatch(call)
+
+    def _repeat(self, call: Call) -> None:
+        """A call that the program made before: its reply is on its way, or nobody knows of one."""
+        assert self._past is not None
+        given = self._past.given_to(call.id)
+        if given is not None:
+            self._records.append(given.record)
+            return
         self._open[call.id] = (call, time.perf_counter())
         if call.tool in self._outside:
             return
-        if len(self._in_flight) < self._order.limits.calls_in_flight:
+        if call.tool in self._safe:
             self._dispatch(call)
         else:
-            self._queued.append(call)
+            text = f"{call.tool!r} was called before the host stopped; whether it ran is not known"
+            self._answer(call, Reply(call_id=call.id, error=text))
 
     def _dispatch(self, call: Call) -> None:
+        if len(self._in_flight) >= self._order.limits.calls_in_flight:
+            self._queued.append(call)
+            return
         task = _start(self._serve(call))
         if not task.done():
             self._in_flight.add(task)
-            task.add_done_callback(self._in_flight.discard)
+            task.add_done_callback(self._landed)
+
+    def _landed(self, task: asyncio.Task[None]) -> None:
+        self._in_flight.discard(task)
+        if self._queued and not task.cancelled():
+            self._dispatch(self._queued.popleft())
 
     async def _serve(self, call: Call) -> None:
+        if self._order.tape is not None and call.tool not in self._safe:
+            await self._ledger.flush(self.id)  # a replay must know that this was begun
         reply = await self._router.serve(call, max_reply_bytes=self._order.limits.reply_bytes)
         self._answer(call, reply)
-        if self._queued:
-            self._dispatch(self._queued.popleft())
 
     def _answer(self, call: Call, reply: Reply) -> None:
         began = self._open.pop(call.id)[1]
         ended = time.perf_counter()
         self._replies_sent += 1
         self.run.answer(reply)  # first the answer: the guest goes on while we do the accounts
+        record = self._record(call, reply, began, ended)
+        self._note(Given(reply, record))
+        self._records.append(record)
+        if self._on_call is not None:
+            self._on_call(record)
+
+    def _record(self, call: Call, reply: Reply, began: float, ended: float) -> CallRecord:
         record = CallRecord(
             id=call.id,
             name=call.tool,
@@ -119,9 +183,17 @@ class Execution:
             bytes_in=json_size(call.arguments),
             bytes_out=_size(reply),
         )
-        self._records.append(record)
-        if self._on_call is not None:
-            self._on_call(record)
+        meta = reply.meta
+        if meta is None:
+            return record
+        return replace(
+            record,
+            attempts=meta.attempts,
+            cached=meta.cached,
+            breaker=meta.breaker,
+            from_record=meta.from_record,
+            used_arguments=meta.arguments,
+        )
 
     # pauses
 
@@ -134,15 +206,16 @@ class Execution:
         """The guest has seen every reply and has nothing to run, and no local call is on its way."""
         return replies_seen == self._replies_sent and not self._in_flight and bool(self.open_calls)
 
-    def pause(self) -> Paused:
-        """Stand still until the outside answers."""
+    async def pause(self) -> Paused:
+        """Stand still until the outside answers; what happened so far is safe first."""
         if not self.is_paused:
             self.is_paused = True
             self.run.hold()
+            await self._ledger.park(self.id, epoch=self._epoch)
         return Paused(execution_id=self.id, calls=self.open_calls)
 
-    def accept(self, replies: Sequence[Reply]) -> None:
-        """Hand over replies of the outside; all of them are checked before one is used."""
+    async def accept(self, replies: Sequence[Reply]) -> None:
+        """Hand over replies of the outside; all are checked and written down before one is used."""
         if not self.is_paused:
             raise UsageError(f"execution {self.id!r} is running; wait for it to pause")
         open_calls = {call.id: call for call in self.open_calls}
@@ -153,15 +226,36 @@ class Execution:
                 raise UsageError(f"no open call {reply.call_id!r} in execution {self.id!r}; open are {ids}")
             seen.add(reply.call_id)
         self.is_paused = False
-        self.run.release()
+        now = time.perf_counter()
+        accepted = []
         for reply in replies:
-            self._answer(open_calls[reply.call_id], reply)
+            call, began = self._open[reply.call_id]
+            accepted.append(Given(reply, self._record(call, reply, began, now)))
+        await self._ledger.accept(self.id, accepted, epoch=self._epoch)
+        self.run.release()
+        for given in accepted:
+            self._deliver(given)
+
+    def _deliver(self, given: Given) -> None:
+        del self._open[given.reply.call_id]
+        self._replies_sent += 1
+        self.run.answer(given.reply)
+        self._records.append(given.record)
+        if self._on_call is not None:
+            self._on_call(given.record)
 
     # the end
 
-    def outcome(self, ended: Ended) -> Outcome:
-        """What became of it all."""
-        stdout, stderr = self._output["stdout"], self._output["stderr"]
+    async def finish(self, ended: Ended) -> Outcome:
+        """What became of it all; the ledger keeps more of the output than the caller sees."""
+        outcome = self._outcome(ended)
+        whole = replace(outcome, stdout=self._output["stdout"].whole(), stderr=self._output["stderr"].whole())
+        await self._ledger.finish(self.id, whole, epoch=self._epoch)
+        return outcome
+
+    def _outcome(self, ended: Ended) -> Outcome:
+        stdout, stdout_cut_bytes = self._output["stdout"].cut()
+        stderr, stderr_cut_bytes = self._output["stderr"].cut()
         records = tuple(sorted((*self._records, *self._unanswered()), key=lambda record: record.id))
         hints = (*self._engine.notes, *ended.notes)
         if len(records) == 1 and ended.status == "finished":
@@ -170,17 +264,17 @@ class Execution:
             execution_id=self.id,
             status=ended.status,
             value=ended.value,
-            stdout=stdout.text(),
-            stderr=stderr.text(),
-            stdout_cut_bytes=stdout.cut_bytes,
-            stderr_cut_bytes=stderr.cut_bytes,
+            stdout=stdout,
+            stderr=stderr,
+            stdout_cut_bytes=stdout_cut_bytes,
+            stderr_cut_bytes=stderr_cut_bytes,
             problem=ended.problem,
             calls=records,
             files=ended.files,
             engine=self._engine.name,
             isolation=self._engine.isolation,
             seconds=time.perf_counter() - self._began,
-            context_saved=self._saved(records, ended, stdout, stderr),
+            context_saved=self._saved(records, ended, stdout + stderr),
             hints=hints,
         )
 
@@ -188,19 +282,11 @@ class Execution:
         """Calls that the program did not wait for: they may have run."""
         now = time.perf_counter()
         for call, began in self._open.values():
-            yield CallRecord(
-                id=call.id,
-                name=call.tool,
-                arguments=call.arguments,
-                started_seconds=began - self._began,
-                seconds=now - began,
-                error="the program ended before the reply",
-                bytes_in=json_size(call.arguments),
-            )
+            yield self._record(call, Reply(call_id=call.id, error="the program ended before the reply"), began, now)
 
-    def _saved(self, records: Sequence[CallRecord], ended: Ended, *streams: Output) -> ContextSaved:
+    def _saved(self, records: Sequence[CallRecord], ended: Ended, shown: str) -> ContextSaved:
         stayed_out = sum(record.bytes_in + record.bytes_out for record in records)
-        went_in = len(self._order.program.text.encode()) + sum(stream.kept_bytes for stream in streams)
+        went_in = len(self._order.program.text.encode()) + len(shown.encode())
         went_in += json_size(ended.value) if ended.value is not None else 0
         saved = max(0, stayed_out - went_in)
         return ContextSaved(tokens=saved // 4, bytes=saved)
@@ -210,34 +296,6 @@ def _size(reply: Reply) -> int:
     if reply.size_bytes is not None:
         return reply.size_bytes
     return json_size(reply.value if reply.error is None else reply.error)
-
-
-class Output:
-    """One stream, kept up to a cap and cut on a character boundary."""
-
-    def __init__(self, cap_bytes: int) -> None:
-        self._cap_bytes = cap_bytes
-        self._parts: list[str] = []
-        self.kept_bytes = 0
-        self.cut_bytes = 0
-
-    def add(self, text: str, cut_bytes: int) -> None:
-        """Keep what fits; `cut_bytes` were dropped before it came here."""
-        self.cut_bytes += cut_bytes
-        size = len(text) if text.isascii() else len(text.encode())
-        room = self._cap_bytes - self.kept_bytes
-        if size > room:
-            text = text.encode()[:room].decode(errors="ignore")
-            kept = len(text.encode())
-            self.cut_bytes += size - kept
-            self._cap_bytes = self.kept_bytes + kept  # later, shorter text must not slip in behind the cut
-            size = kept
-        self.kept_bytes += size
-        self._parts.append(text)
-
-    def text(self) -> str:
-        """All that was kept."""
-        return "".join(self._parts)
 
 
 if sys.version_info >= (3, 12):

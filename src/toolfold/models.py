@@ -57,6 +57,8 @@ class ToolSpec:
     allowed_callers: AllowedCallers = "both"
     timeout_seconds: float | None = None
     """How long one call may take; `None` takes the limit of the execution."""
+    cache_seconds: float = 0.0
+    """How long a reply may be given again to the same arguments; 0 is not at all."""
     source: str = "function"
     """Where it came from: `function`, `caller`, `mcp:<server>`, ..."""
 
@@ -83,6 +85,22 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReplyMeta:
+    """How a reply came about, where that was not one plain call of the tool."""
+
+    attempts: int = 1
+    """How often the tool was called; 0 where an earlier reply or the breaker answered instead."""
+    cached: bool = False
+    """The reply is an earlier one: same arguments within `cache_seconds`, or the same idempotency key."""
+    breaker: str = ""
+    """`opened` or `closed` by this call; `open`: not called because of it."""
+    from_record: bool = False
+    """The reply is from the ledger's record of an earlier execution."""
+    arguments: Mapping[str, Value] | None = None
+    """What the tool was called with, where an approval changed it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
     """The answer to one call: a value, or the reason why there is none."""
 
@@ -92,6 +110,7 @@ class Reply:
     """The whole text of the `ToolError` that the program sees; `None` for a success."""
     size_bytes: int | None = field(default=None, compare=False)
     """Of the value as JSON, where it was measured on the way."""
+    meta: ReplyMeta | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,6 +193,12 @@ class CallRecord:
     """Size of the arguments, as JSON."""
     bytes_out: int = 0
     """Size of the reply, as JSON."""
+    attempts: int = 1
+    cached: bool = False
+    breaker: str = ""
+    from_record: bool = False
+    used_arguments: Mapping[str, Value] | None = None
+    """These five as in `ReplyMeta`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

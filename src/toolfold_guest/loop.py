@@ -8,6 +8,7 @@ Rules:
 """
 
 import _thread
+import ast
 import asyncio
 import gc
 import json
@@ -25,7 +26,7 @@ from toolfold_guest import eventloop, preload, tape, tracebacks
 from toolfold_guest.channel import Channel
 from toolfold_guest.names import Namespace, lenient_loads
 from toolfold_guest.output import Outlet, Stream
-from toolfold_guest.rewrite import RETURN_NAME, compile_program
+from toolfold_guest.rewrite import FILENAME, RETURN_NAME, _named, compile_program
 from toolfold_guest.values import Unsendable, encode
 from toolfold_guest.wire import HEADER, REPLY, START
 
@@ -150,18 +151,17 @@ def compile_in_parts(text: str) -> tuple[types.CodeType, types.CodeType] | None:
     expression and what precedes is complete, that is where the last statement begins.
     """
     at = _last_line_at_margin(text)
-    if at < 0 or "tools" in text:
+    if at < 0 or "tools" in text or "__future__" in text:
         return None
     head, tail = text[:at], text[at:]
     flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
     try:
-        body = compile(head, FILENAME, "exec", flags, dont_inherit=True)
         # Blank lines in front keep the line numbers.
-        futures = body.co_flags & CO_FUTURE_ANNOTATIONS
-        last = compile("\n" * head.count("\n") + tail, FILENAME, "eval", flags | futures, dont_inherit=True)
+        last = compile("\n" * head.count("\n") + tail, FILENAME, "eval", flags, dont_inherit=True)
+        body = compile(head, FILENAME, "exec", flags, dont_inherit=True)
     except SyntaxError:
         return None  # ends in a statement, or has a top-level `return`
-    return named(body), named(last)
+    return _named(body), _named(last)
 
 
 def _last_line_at_margin(text: str) -> int:
@@ -169,7 +169,7 @@ def _last_line_at_margin(text: str) -> int:
     end = len(text)
     while end >= 0:
         at = text.rfind("\n", 0, end) + 1
-        if text[at : at + 1].strip("#)]}'\"\\"):
+        if text[at : at + 1].strip("#)]}'\" \t\r\n\f"):
             return at
         end = at - 1
     return -1

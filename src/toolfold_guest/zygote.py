@@ -28,6 +28,7 @@ from toolfold_guest.jail.lockdown import DATA_FD, Lockdown
 CONTROL_FD: Final = 3
 MAX_MESSAGE_BYTES: Final = 1 << 20
 MAX_FDS: Final = 250
+DATA: Final = b"D"
 READY: Final = b"R"
 FAILED: Final = b"F"
 # The C library's 8 MiB per thread would use up a guest's memory limit with a few dozen threads.
@@ -145,9 +146,10 @@ class _Server:
             kernel.close_from(self._lockdown.first_free_fd)  # and so do the sockets of siblings
             signal.pthread_sigmask(signal.SIG_SETMASK, ())
             self._lockdown.separate(limits, folder)
+            _hand_over_data()
             self._loop.rehearse()
             self._lockdown.seal(limits, self._vm_bytes, folder)
-            _hand_over_data()
+            os.write(CONTROL_FD, READY)
             self._loop.main(CONTROL_FD)
         # The parent's code must never go on in the child, whatever happens.
         except BaseException as error:  # noqa: BLE001
@@ -195,8 +197,10 @@ class _Server:
 
 
 def _hand_over_data() -> None:
+    # Before the limits: the kernel counts descriptors in flight per user, over all guests, and
+    # compares with the limit of who sends. A guest that hoards them must not stop the others.
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, CONTROL_FD)
-    sock.sendmsg([READY], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [DATA_FD]))])
+    sock.sendmsg([DATA], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [DATA_FD]))])
     sock.detach()
     os.close(DATA_FD)
 

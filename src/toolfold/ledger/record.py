@@ -105,6 +105,18 @@ class LedgerFull(ToolfoldError):
     code = "ledger_full"
 
 
+class LedgerFailed(ToolfoldError):
+    """The store could not be written or read: disk full, folder gone. What was not acknowledged may be lost."""
+
+    code = "ledger_failed"
+
+
+def first_line(text: str, length: int = 80) -> str:
+    """The first line of a program that says something, shortened."""
+    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    return line if len(line) <= length else line[: length - 1] + "…"
+
+
 class Ledger(Protocol):
     """Where executions are kept.
 
@@ -134,6 +146,9 @@ class Ledger(Protocol):
     async def load(self, execution_id: str) -> History | None: ...
     async def list(self, *, limit: int = 50, before: float | None = None, tenant: str | None = None) -> list[Summary]:
         """Newest first."""
+
+    async def find(self, prefix: str, *, limit: int = 2) -> list[str]:
+        """Ids that start with `prefix`, in their order: two are enough to know that it is not unique."""
 
     async def close(self) -> None:
         """Write what has gathered and let go of the store."""

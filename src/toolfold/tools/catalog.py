@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 from heapq import nlargest
@@ -12,8 +12,9 @@ from operator import eq
 
 from toolfold.errors import UsageError
 from toolfold.models import ToolSpec
+from toolfold.tools.globs import Globs
 from toolfold.tools.names import NEEDED, python_name, settled, spared
-from toolfold.tools.tool import Tool
+from toolfold.tools.tool import Tool, with_name
 
 
 class Catalog:
@@ -85,6 +86,35 @@ class Catalog:
         wider._aliased = self._aliased.copy()
         wider._add(extra)
         return wider
+
+    # the same tools, seen otherwise
+
+    def filtered(self, keep: Callable[[ToolSpec], bool] | str | Iterable[str]) -> Catalog:
+        """Only the tools that a function says yes to, or that a pattern means: `["hr_*", "price"]`."""
+        wanted = keep if callable(keep) else Globs(keep).match
+        return Catalog(self._given[tool.spec.name] for tool in self if wanted(tool.spec))
+
+    def renamed(self, names: Mapping[str, str] | Callable[[str], str]) -> Catalog:
+        """With other names, by table or by function; identifiers follow, and old aliases are dropped.
+
+        Raises:
+            UsageError: the table has a tool that is not here, or two tools come to one name.
+        """
+        if callable(names):
+            return Catalog(with_name(tool, names(name)) for name, tool in self._given.items())
+        for name in names:
+            if name not in self:
+                near = self.nearest(name)
+                raise UsageError(f"no tool {name!r} to rename" + (f"; did you mean {near!r}?" if near else ""))
+        return Catalog(with_name(tool, names.get(name, name)) for name, tool in self._given.items())
+
+    def prefixed(self, prefix: str) -> Catalog:
+        """With this before each name."""
+        return self.renamed(lambda name: f"{prefix}{name}")
+
+    def in_domain(self, domain: str) -> Catalog:
+        """With every tool in this domain: `from tools.<domain> import ...`."""
+        return Catalog(replace(tool, spec=replace(tool.spec, domain=domain)) for tool in self._given.values())
 
     def _add(self, tools: Iterable[Tool]) -> None:
         bases = {base for base, names in self._groups.items() if len(names) > 1}

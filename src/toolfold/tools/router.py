@@ -4,8 +4,8 @@ The path of a call is a chain of steps, outermost first:
 
     find → may this caller → check the arguments → [the wrappers] → time out → call → shape
 
-The wrappers are where approval, budget, cache, breaker and retry go, in that order. A chain is
-built once per tool, at its first call; a step that has nothing to do for a tool is left out of it.
+`wrappers.wrappers` has the wrappers and their order. A chain is built once per tool, at its first
+call; a step that has nothing to do for a tool is left out of it.
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ from __future__ import annotations
 import asyncio
 import math
 import os
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
 from toolfold.errors import ToolArgumentsInvalid, ToolError, ToolNotFound, ToolRefused, ToolTimedOut
-from toolfold.models import Call, Reply, ToolSpec, Value
+from toolfold.models import Call, Reply, ReplyMeta, ToolSpec, Value
 from toolfold.tools.catalog import Catalog
+from toolfold.tools.context import CallContext
 from toolfold.tools.schema import argument_check
 from toolfold.tools.shape import is_plain, to_sized_value
 from toolfold.tools.tool import Tool
@@ -40,8 +41,15 @@ class Request:
     max_reply_bytes: int | None
     # Any: once checked, these are what the tool takes: dates, models, ...
     arguments: Any
+    context: CallContext | None = None
     size_bytes: int | None = None
     """Of the reply's value as JSON, once it is there."""
+    meta: ReplyMeta | None = None
+
+    # Any: each field of `ReplyMeta` has its own type.
+    def note(self, **changes: Any) -> None:
+        """Say in the reply how it came about."""
+        self.meta = replace(self.meta or ReplyMeta(), **changes)
 
 
 Handler: TypeAlias = Callable[[Request], Awaitable[Value]]
@@ -64,26 +72,35 @@ class Router:
         self.catalog = catalog
         self._default_timeout_seconds = default_timeout_seconds
         self._max_reply_bytes = max_reply_bytes
-        self._steps: tuple[Wrapper, ...] = (_permitted, _checked, *wrappers, self._timed)
+        # Wrappers that do not say where the arguments are checked come after it.
+        steps = wrappers if checked in wrappers else (checked, *wrappers)
+        self._steps: tuple[Wrapper, ...] = (_permitted, *steps, self._timed)
         self._paths: dict[str, Handler] = {}
 
-    async def serve(self, call: Call, *, caller: Caller = "code", max_reply_bytes: int | None = None) -> Reply:
+    async def serve(
+        self,
+        call: Call,
+        *,
+        caller: Caller = "code",
+        max_reply_bytes: int | None = None,
+        context: CallContext | None = None,
+    ) -> Reply:
         """The reply to one call, whatever the tool does; only a cancel of this very task comes through."""
         path = self._paths.get(call.tool)
         if path is None:
             path = self._path(call.tool)
+        request = Request(call, caller, max_reply_bytes or self._max_reply_bytes, call.arguments, context)
         try:
-            request = Request(call, caller, max_reply_bytes or self._max_reply_bytes, call.arguments)
             value = await path(request)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            return Reply(call_id=call.id, error=f"{call.tool!r} failed: it was cancelled")
+            return Reply(call_id=call.id, error=f"{call.tool!r} failed: it was cancelled", meta=request.meta)
         # A tool that calls `sys.exit` must not end the host; so not only `Exception`.
         except (Exception, SystemExit) as error:  # noqa: BLE001
-            return Reply(call_id=call.id, error=error_text(call.tool, error))
-        return Reply(call_id=call.id, value=value, size_bytes=request.size_bytes)
+            return Reply(call_id=call.id, error=error_text(call.tool, error), meta=request.meta)
+        return Reply(call_id=call.id, value=value, size_bytes=request.size_bytes, meta=request.meta)
 
     def _path(self, name: str) -> Handler:
         tool = self.catalog.get(name)
@@ -117,11 +134,36 @@ def error_text(tool: str, error: BaseException) -> str:
     return text
 
 
-class _ReplyError(ToolError):
+def checked(tool: Tool, rest: Handler) -> Handler:
+    """The step that checks the arguments; in a router's `wrappers` it marks the place of that step."""
+    prepare = preparation(tool)
+
+    # Not async, like every step that only looks before it leaps: a coroutine less for each call.
+    def check(request: Request) -> Awaitable[Value]:
+        request.arguments = prepare(request.call.arguments)
+        return rest(request)
+
+    return check
+
+
+def preparation(tool: Tool) -> Callable[[Mapping[str, Value]], Mapping[str, Any]]:
+    """Arguments as they came, checked and turned into what the tool takes."""
+    return tool.prepare or argument_check(tool.spec)
+
+
+def check_size(tool: str, size: int, max_bytes: int | None) -> None:
+    """Raises `ReplyUnfit` for a reply over the limit."""
+    if max_bytes is not None and size > max_bytes:
+        raise ReplyUnfit(f"{tool!r} returned {_size(size)}; the limit is {_size(max_bytes)}")
+
+
+class ReplyUnfit(ToolError):
     """The tool ran; what it returned cannot be sent."""
 
 
-_SPEAKS_FOR_ITSELF: Final = (ToolNotFound, ToolRefused, ToolArgumentsInvalid, ToolTimedOut, _ReplyError)
+NO_FAULT_OF_THE_TOOL: Final = (ToolNotFound, ToolRefused, ToolArgumentsInvalid, ReplyUnfit)
+"""Errors that would come again at once, and do not say that the tool is broken."""
+_SPEAKS_FOR_ITSELF: Final = (*NO_FAULT_OF_THE_TOOL, ToolTimedOut)
 
 
 def _message(error: BaseException) -> str:
@@ -150,22 +192,12 @@ def _permitted(tool: Tool, rest: Handler) -> Handler:
     rule = "may not be called from a program" if allowed == "direct" else "may be called from a program only"
     text = f"{tool.spec.name!r} {rule}"
 
-    async def permit(request: Request) -> Value:
+    def permit(request: Request) -> Awaitable[Value]:
         if request.caller != allowed:
             raise ToolRefused(text)
-        return await rest(request)
+        return rest(request)
 
     return permit
-
-
-def _checked(tool: Tool, rest: Handler) -> Handler:
-    prepare = tool.prepare or argument_check(tool.spec)
-
-    async def check(request: Request) -> Value:
-        request.arguments = prepare(request.call.arguments)
-        return await rest(request)
-
-    return check
 
 
 def _timed(name: str, seconds: float, rest: Handler) -> Handler:
@@ -182,13 +214,19 @@ def _timed(name: str, seconds: float, rest: Handler) -> Handler:
 
 
 def _calling(tool: Tool) -> Handler:
-    call, spec = tool.call, tool.spec
+    call, call_within, spec = tool.call, tool.call_within, tool.spec
 
     async def run(request: Request) -> Value:
         value, request.size_bytes = _shaped(spec, await call(request.arguments), request.max_reply_bytes)
         return value
 
-    return run
+    async def run_within(request: Request) -> Value:
+        assert call_within is not None
+        returned = await call_within(request.arguments, request.context or CallContext())
+        value, request.size_bytes = _shaped(spec, returned, request.max_reply_bytes)
+        return value
+
+    return run if call_within is None else run_within
 
 
 def _shaped(spec: ToolSpec, returned: object, max_bytes: int | None) -> tuple[Value, int]:
@@ -197,9 +235,8 @@ def _shaped(spec: ToolSpec, returned: object, max_bytes: int | None) -> tuple[Va
     try:
         value, size = to_sized_value(returned)
     except ToolError as error:
-        raise _ReplyError(f"{spec.name!r} returned {error}") from error
-    if max_bytes is not None and size > max_bytes:
-        raise _ReplyError(f"{spec.name!r} returned {_size(size)}; the limit is {_size(max_bytes)}")
+        raise ReplyUnfit(f"{spec.name!r} returned {error}") from error
+    check_size(spec.name, size, max_bytes)
     return value, size
 
 

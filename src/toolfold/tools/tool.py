@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
+from toolfold.errors import ToolArgumentsInvalid
 from toolfold.models import ToolSpec, Value
+from toolfold.tools.context import CallContext
+from toolfold.tools.names import python_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,3 +28,24 @@ class Tool:
 
     `None`: `call` takes them as they came, and the router checks them against `spec.input_schema`.
     """
+    call_within: Callable[[Mapping[str, Any], CallContext], Awaitable[Any]] | None = None
+    """In place of `call`, where the tool must know whose call it is: a program within a program."""
+    retry: Literal["safe", "always", "never"] = "safe"
+    """After a failure: `safe` tries again only where that cannot do a thing twice (see `retry`)."""
+
+
+def with_name(tool: Tool, name: str) -> Tool:
+    """The same tool under another name, also in what it says of its arguments."""
+    old, prepare = tool.spec.name, tool.prepare
+    if name == old:
+        return tool
+
+    def prepare_as(arguments: Mapping[str, Value]) -> Mapping[str, Any]:
+        assert prepare is not None
+        try:
+            return prepare(arguments)
+        except ToolArgumentsInvalid as error:
+            raise ToolArgumentsInvalid(str(error).replace(repr(old), repr(name), 1)) from error
+
+    spec = replace(tool.spec, name=name, python_name=python_name(name), aliases=())
+    return replace(tool, spec=spec, prepare=prepare and prepare_as)

@@ -86,7 +86,7 @@ class Lockdown:
             kernel.drop_capabilities()
         if "landlock" in self._layers:
             self._ruleset.impose(self._folders_of(folder))
-        kernel.close_from(DATA_FD + 1)
+        kernel.close_from(DATA_FD)
         kernel.die_with_parent()
         if "seccomp" in self._layers:
             seccomp.load_filter(self._filter if self._has_own_ids else _for_process(self._filter, os.getpid()))

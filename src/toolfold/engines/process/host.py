@@ -65,8 +65,12 @@ class ProcessRun:
         self._wake: asyncio.Future[None] | None = None
         self._guest: Guest
         self._partial = bytearray()
+        self._open_calls = 0
+        self._batch: list[bytes] = []
+        """Replies of this turn of the loop."""
         self._unsent: deque[bytes | memoryview] = deque()
         self._unsent_bytes = 0
+        self._is_listening = False
         self._is_over = False
         self._stopping: Ended | None = None
         self._last_words_timer: asyncio.TimerHandle | None = None
@@ -75,6 +79,7 @@ class ProcessRun:
         self._guest = await self._pool.take(self._order.limits)
         self._recv_into, self._send = self._guest.sock.recv_into, self._guest.sock.send
         self._loop.add_reader(self._guest.sock.fileno(), self._readable)
+        self._is_listening = True
         self._conversation.start()
         order = self._order
         options: dict[str, Any] = {
@@ -93,10 +98,10 @@ class ProcessRun:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stop_listening()
-        self._is_over = True
         if self._last_words_timer is not None:
             self._last_words_timer.cancel()
+        if not self._is_over:  # left while someone may still wait for the next event
+            self._push(Ended(status="cancelled"))
         self._pool.give_back(self._guest)
 
     # events
@@ -128,7 +133,8 @@ class ProcessRun:
 
     def _stop_listening(self) -> None:
         fd = self._guest.sock.fileno()
-        if fd >= 0:
+        if fd >= 0 and self._is_listening:
+            self._is_listening = False
             self._loop.remove_reader(fd)
             self._loop.remove_writer(fd)
 
@@ -192,6 +198,7 @@ class ProcessRun:
             if frame.tape is not None:
                 self._push(_taped(frame.tape))
             tools = self._order.tools
+            self._open_calls += len(frame.calls)
             for call in frame.calls:
                 self._push(Called(Call(id=call.id, tool=tools[call.tool].name, arguments=call.arguments)))
             if frame.replies_seen >= 0:
@@ -221,7 +228,18 @@ class ProcessRun:
         if len(frame) > self._order.limits.reply_bytes + 4096:
             text = f"a reply of {len(frame)} bytes; the limit is {self._order.limits.reply_bytes}"
             frame = encode_reply(Reply(call_id=reply.call_id, error=text))
-        self._write(frame)
+        self._open_calls -= 1
+        self._batch.append(frame)
+        if not self._open_calls:
+            self._send_batch()
+        elif len(self._batch) == 1:
+            # More may come in this turn of the loop: one message for all of them is one wake-up.
+            self._loop.call_soon(self._send_batch)
+
+    def _send_batch(self) -> None:
+        if self._batch and not self._is_over:
+            batch, self._batch = self._batch, []
+            self._write(b"".join(batch))
 
     def hold(self) -> None:
         """The execution pauses: the program's timers stand still until `release`."""
@@ -287,7 +305,7 @@ class ProcessRun:
     async def _with_files(self, ended: Ended) -> Ended:
         """Collect after the kill: a guest that still runs could change what is being read."""
         self._guest.kill()
-        if not os.listdir(self._guest.data_fd):
+        if self._guest.data_fd < 0 or not os.listdir(self._guest.data_fd):
             return ended
         given = {file.name: file.data for file in self._order.files}
         found = await asyncio.to_thread(collect, self._guest.data_fd, given, self._order.limits)

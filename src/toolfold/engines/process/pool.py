@@ -55,10 +55,14 @@ class Pool:
 
     def give_back(self, guest: Guest) -> None:
         """The program is over: end its guest and see that another one waits."""
-        self._taken.discard(guest)
-        guest.close()
+        guest.kill()
+        self._loop.call_soon(self._retire, guest)  # the outcome does not wait for descriptors to close
         if self._warm and self._top_up_timer is None and not self._is_closed:
             self._top_up_timer = self._loop.call_later(TOP_UP_AFTER_SECONDS, self._top_up)
+
+    def _retire(self, guest: Guest) -> None:
+        self._taken.discard(guest)
+        guest.close()
 
     async def close(self) -> None:
         """End every guest, parked or taken, and the zygote."""
@@ -72,7 +76,7 @@ class Pool:
         await self.zygote.close()
 
     def _next(self, limits: Limits) -> Guest:
-        if _of_process(limits) != _of_process(self._limits):
+        if limits is not self._limits and _of_process(limits) != _of_process(self._limits):
             return self.zygote.spawn(limits)
         return self._parked.popleft() if self._parked else self.zygote.spawn()
 

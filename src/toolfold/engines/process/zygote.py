@@ -2,7 +2,7 @@
 
 Rules:
 1. `Zygote.start` either has every layer of its tier or raises; nothing runs in between.
-2. A guest may send descriptors in its first message only; after that plain `recv` drops them.
+2. A guest sends one descriptor, before any program is there; after that plain `recv` drops them.
 3. How a guest ended is what the zygote's `waitpid` saw, never the guest's word.
 4. Whoever dies first, nothing stays: the zygote ends with the control socket, its guests with it.
 """
@@ -35,6 +35,7 @@ START_SECONDS: Final = 60.0
 END_SECONDS: Final = 5.0
 # A message carries at most 253 descriptors.
 _GUESTS_PER_MESSAGE: Final = 64
+_DATA: Final = b"D"
 _READY: Final = b"R"
 _MAX_REASON_BYTES: Final = 1000
 _KILLED: Final = -int(signal.SIGKILL)
@@ -93,21 +94,23 @@ class Guest:
         self._loop.add_reader(self.sock.fileno(), self._read_first)
 
     def _read_first(self) -> None:
-        """One byte at most: what follows is for whoever uses the socket next."""
+        """One byte at a time: what follows is for whoever uses the socket next."""
         try:
             text, fds, _, _ = socket.recv_fds(self.sock, 1, 1, socket.MSG_CMSG_CLOEXEC)
         except BlockingIOError:
             return
         except OSError:
             text, fds = b"", []
-        if text == _READY and not self._reason and len(fds) == 1:
-            self._loop.remove_reader(self.sock.fileno())
+        if text == _DATA and len(fds) == 1 and self.data_fd < 0:
             self.data_fd = fds[0]
-            self._is_parked = True
-            self._settle()
             return
         for fd in fds:
             os.close(fd)
+        if text == _READY and not self._reason and self.data_fd >= 0:
+            self._loop.remove_reader(self.sock.fileno())
+            self._is_parked = True
+            self._settle()
+            return
         self._reason += text
         if not text or len(self._reason) > _MAX_REASON_BYTES:
             self._loop.remove_reader(self.sock.fileno())

@@ -1,0 +1,209 @@
+"""Records to bytes and back, exactly: MessagePack, with marks for what it does not know.
+
+Encoding an entry freezes it: a tool may change the value that it returned as soon as it has
+returned it. It is done on the event loop, so the common case is one call into C.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from toolfold.errors import UsageError
+from toolfold.ledger.record import Begun, Entry, Given, Made, Tape
+from toolfold.models import Call, CallRecord, Media, Outcome, Reply, ToolSpec
+
+# How a map of five that begins with the key `kind` looks; a `Media` that was taken for a plain dataclass.
+_LOOKS_LIKE_MEDIA: Final = b"\x85\xa4kind"
+_MEDIA: Final = 1
+_BIG_INT: Final = 2
+
+_PLAIN: Final = b"\0"
+_DEFLATED: Final = b"\1"
+_WORTH_DEFLATING_BYTES: Final = 512
+_SAMPLE_BYTES: Final = 4096
+
+_T = TypeVar("_T")
+
+
+class _Made(msgspec.Struct, array_like=True, tag=0, gc=False):
+    call: Call
+
+
+class _Given(msgspec.Struct, array_like=True, tag=1, gc=False):
+    reply: Reply
+    record: CallRecord
+
+
+class _Tape(msgspec.Struct, array_like=True, tag=2, gc=False):
+    wakes: tuple[int, ...]
+    # An int stays one: `time_ns` has more digits than a float.
+    clocks: tuple[int | float, ...]
+    is_spoilt: bool
+
+
+class _Ended(msgspec.Struct, array_like=True, gc=False):
+    outcome: Outcome
+    has_own_calls: bool
+
+
+def encode_entry(entry: Entry) -> bytes:
+    """One entry, frozen."""
+    match entry:
+        case Made():
+            return encode((0, entry.call))
+        case Given():
+            return encode((1, entry.reply, entry.record))
+        case Tape():
+            return encode((2, entry.wakes, entry.clocks, entry.is_spoilt))
+
+
+def is_call(body: bytes) -> bool:
+    """Whether an encoded entry is a `Made`."""
+    return body[1] == 0
+
+
+def join_entries(bodies: Sequence[bytes]) -> bytes:
+    """Encoded entries as one body for `decode_entries`."""
+    return b"".join((b"\xdd", len(bodies).to_bytes(4, "big"), *bodies))
+
+
+def decode_entries(body: bytes) -> list[Entry]:
+    """The entries of one body, in their order."""
+    return [_entry(one) for one in _entries.decode(body)]
+
+
+def _entry(one: _Made | _Given | _Tape) -> Entry:
+    match one:
+        case _Made():
+            return Made(one.call)
+        case _Given():
+            return Given(one.reply, one.record)
+        case _Tape():
+            return Tape(one.wakes, one.clocks, one.is_spoilt)
+
+
+def encode_begun(begun: Begun) -> bytes:
+    """All but the grant, which many executions share: that is `encode_tools`."""
+    return encode(replace(begun, tools=()))
+
+
+def decode_begun(body: bytes, tools: tuple[ToolSpec, ...]) -> Begun:
+    """The start of an execution, with its grant."""
+    return replace(_begun.decode(body), tools=tools)
+
+
+def encode_tools(tools: tuple[ToolSpec, ...]) -> bytes:
+    """A grant."""
+    return encode(tools)
+
+
+def decode_tools(body: bytes) -> tuple[ToolSpec, ...]:
+    """A grant."""
+    return _tools.decode(body)
+
+
+def encode_outcome(outcome: Outcome, noted: Mapping[int, CallRecord]) -> bytes:
+    """An outcome; its calls are left out where they are the ones that the entries hold already."""
+    is_noted = len(outcome.calls) == len(noted) and all(noted.get(call.id) is call for call in outcome.calls)
+    return encode((replace(outcome, calls=()) if is_noted else outcome, not is_noted))
+
+
+def encode_cut_down(outcome: Outcome, max_bytes: int) -> bytes:
+    """An outcome that is too large to keep: how it ended, and a hint that says what is missing."""
+    hint = f"the ledger kept no value, output, calls and files: together they are more than {max_bytes} bytes"
+    kept = replace(outcome, value=None, stdout="", stderr="", calls=(), files=(), hints=(*outcome.hints, hint))
+    return encode((kept, True))
+
+
+def decode_outcome(body: bytes, entries: Sequence[Entry]) -> Outcome:
+    """An outcome, with the calls that its entries hold."""
+    ended = _ended.decode(body)
+    if ended.has_own_calls:
+        return ended.outcome
+    records = (entry.record for entry in entries if isinstance(entry, Given))
+    return replace(ended.outcome, calls=tuple(sorted(records, key=lambda record: record.id)))
+
+
+def deflate(body: bytes) -> bytes:
+    """A body for the disk: records repeat their field names, so most shrink to a fifth."""
+    if len(body) < _WORTH_DEFLATING_BYTES:
+        return _PLAIN + body
+    middle = len(body) // 2
+    sample = body[middle : middle + _SAMPLE_BYTES]
+    # Pictures and archives do not shrink, and finding that out takes a second for the largest.
+    if len(body) > 4 * _SAMPLE_BYTES and len(zlib.compress(sample, 1)) > 0.9 * len(sample):
+        return _PLAIN + body
+    return _DEFLATED + zlib.compress(body, 1)
+
+
+def inflate(data: bytes) -> bytes:
+    """What `deflate` was given."""
+    return zlib.decompress(memoryview(data)[1:]) if data[:1] == _DEFLATED else data[1:]
+
+
+# Any: whatever a record holds.
+def encode(obj: Any) -> bytes:
+    """Dataclasses, JSON values, `bytes` and `Media`, nested at will.
+
+    Raises:
+        UsageError: naming the type that cannot be kept.
+    """
+    try:
+        raw = _encoder.encode(obj)
+        return _encoder.encode(_marked(obj)) if _LOOKS_LIKE_MEDIA in raw else raw
+    except (OverflowError, UnicodeEncodeError):
+        return _encoder.encode(_marked(obj))
+
+
+def _marked(obj: Any) -> Any:
+    """The same with marks where MessagePack has no form, or where ours would be taken for another."""
+    match obj:
+        case Media():
+            fields = (obj.kind, obj.mime, obj.data, obj.uri, obj.name)
+            return msgspec.msgpack.Ext(_MEDIA, _encoder.encode(_marked(fields)))
+        case str():
+            # Only a broken tool's error text has a lone surrogate; it is shown, not compared.
+            return obj.encode("utf-8", "backslashreplace").decode()
+        case int() if not -(2**63) <= obj < 2**64:
+            return msgspec.msgpack.Ext(_BIG_INT, hex(obj).encode())
+        case list() | tuple():
+            return [_marked(one) for one in obj]
+        case Mapping():
+            return {_marked(key): _marked(one) for key, one in obj.items()}
+        case _ if dataclasses.is_dataclass(obj):
+            return {field.name: _marked(getattr(obj, field.name)) for field in dataclasses.fields(obj)}
+        case _:
+            return obj
+
+
+def _revive(code: int, data: memoryview) -> Any:
+    if code == _MEDIA:
+        kind, mime, content, uri, name = _any.decode(data)
+        return Media(kind=kind, mime=mime, data=content, uri=uri, name=name)
+    if code == _BIG_INT:
+        return int(bytes(data), 16)
+    return msgspec.msgpack.Ext(code, bytes(data))
+
+
+def _refuse(obj: Any) -> Any:
+    if isinstance(obj, Mapping):
+        return dict(obj)
+    raise UsageError(f"a value of type {type(obj).__name__!r} cannot be kept; JSON values, bytes and Media can")
+
+
+def _decoder(kind: type[_T]) -> msgspec.msgpack.Decoder[_T]:
+    return msgspec.msgpack.Decoder(kind, ext_hook=_revive)
+
+
+_encoder: Final = msgspec.msgpack.Encoder(enc_hook=_refuse)
+_any: Final = _decoder(list[Any])
+_entries: Final = _decoder(list[_Made | _Given | _Tape])
+_begun: Final = _decoder(Begun)
+_tools: Final = _decoder(tuple[ToolSpec, ...])
+_ended: Final = _decoder(_Ended)

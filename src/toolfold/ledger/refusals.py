@@ -1,0 +1,36 @@
+"""The words in which every store refuses a write, so that they read the same everywhere."""
+
+from toolfold.errors import UsageError
+from toolfold.ledger.record import Fenced, LedgerFull
+
+
+def fenced(execution_id: str) -> Fenced:
+    """For a write with an old epoch."""
+    return Fenced(f"execution {execution_id!r} was taken over by another process; leave it to that one")
+
+
+def full(execution_id: str, max_bytes: int) -> LedgerFull:
+    """For an execution that does not fit."""
+    return LedgerFull(
+        f"execution {execution_id!r} wants to keep more than {max_bytes} bytes; return less, or raise the ledger's limit"
+    )
+
+
+def unknown(execution_id: str) -> UsageError:
+    """For a write to nothing."""
+    return UsageError(f"no execution {execution_id!r} in the ledger; it may have been forgotten since")
+
+
+def ended(execution_id: str) -> UsageError:
+    """For a write after the end."""
+    return UsageError(f"execution {execution_id!r} has ended; its record takes no more")
+
+
+def twice(execution_id: str) -> UsageError:
+    """For a second start."""
+    return UsageError(f"execution {execution_id!r} is in the ledger already; ids are used once")
+
+
+def closed() -> UsageError:
+    """For any use after `close`."""
+    return UsageError("the ledger is closed; open it again")

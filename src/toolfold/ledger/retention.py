@@ -1,0 +1,56 @@
+"""How long the ledger keeps what, and when it is time to look. Pure: the stores do the forgetting."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Final
+
+from toolfold.models import MIB
+
+_DAY: Final = 86_400.0
+_LOOK_EVERY_SECONDS: Final = 300.0
+_SLACK: Final = 20
+"""A limit may be passed by a twentieth before it is looked at out of turn."""
+
+MAX_EXECUTION_BYTES: Final = 128 * MIB
+"""What one execution may keep, unless told otherwise: the files it began with, its calls, its replies."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retention:
+    """What may stay. The oldest that ended go first; every limit holds at the same time."""
+
+    age_seconds: float = 30 * _DAY
+    """Since the last word of an execution that ended."""
+    open_age_seconds: float = 30 * _DAY
+    """The same for one that is paused, or was cut off. A younger one is never forgotten."""
+    total_bytes: int = 1024 * MIB
+    executions: int = 100_000
+
+
+class Schedule:
+    """Says when a look is due: now and then, and sooner after many writes. Not on every write."""
+
+    def __init__(self, keep: Retention) -> None:
+        self._keep = keep
+        self._next = 0.0
+        self._bytes = 0
+        self._executions = 0
+
+    def wrote(self, size_bytes: int, executions: int) -> None:
+        """Count what was added."""
+        self._bytes += size_bytes
+        self._executions += executions
+
+    def is_due(self) -> bool:
+        """Whether to look now; a `True` starts the count anew."""
+        is_due = (
+            time.monotonic() >= self._next
+            or self._bytes > self._keep.total_bytes // _SLACK
+            or self._executions > self._keep.executions // _SLACK
+        )
+        if is_due:
+            self._next = time.monotonic() + _LOOK_EVERY_SECONDS
+            self._bytes = self._executions = 0
+        return is_due

@@ -1,0 +1,310 @@
+"""The SQLite tables, and every statement on them. Synchronous; knows nothing of threads or loops.
+
+An execution is one row that listings and fences read, and a few pieces that hold its story:
+piece 0 is how it began, 1 and up are batches of entries, -1 is its outcome. Grants are shared.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from toolfold.ledger import codec, refusals
+from toolfold.ledger.record import Begun, Entry, History, State, Summary, Tape, first_line
+from toolfold.ledger.retention import Retention
+from toolfold.ledger.seal import NoSeal, Seal
+from toolfold.models import Outcome, ToolSpec
+
+SCHEMA: Final = """
+CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE executions (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    id TEXT NOT NULL UNIQUE,
+    state TEXT NOT NULL,
+    status TEXT NOT NULL,
+    epoch INTEGER NOT NULL,
+    began_at REAL NOT NULL,
+    touched_at REAL NOT NULL,
+    seconds REAL NOT NULL,
+    calls INTEGER NOT NULL,
+    session TEXT NOT NULL,
+    tenant TEXT NOT NULL,
+    bytes INTEGER NOT NULL,
+    pieces INTEGER NOT NULL,
+    is_full INTEGER NOT NULL,
+    granted BLOB NOT NULL,
+    title BLOB NOT NULL
+);
+CREATE INDEX executions_by_time ON executions (began_at);
+CREATE INDEX executions_by_tenant ON executions (tenant, began_at);
+CREATE INDEX executions_by_grant ON executions (granted);
+CREATE INDEX executions_by_state ON executions (state, touched_at, number, bytes);
+CREATE TABLE pieces (execution INTEGER, piece INTEGER, body BLOB NOT NULL, PRIMARY KEY (execution, piece));
+CREATE TABLE grants (digest BLOB PRIMARY KEY, body BLOB NOT NULL);
+"""
+
+_OUTCOME: Final = -1
+_CACHED_GRANTS: Final = 8
+_SWEPT_AT_ONCE: Final = 200
+_SPOILT: Final = codec.encode_entry(Tape(is_spoilt=True))
+
+
+class _Row(NamedTuple):
+    number: int
+    state: State
+    epoch: int
+    bytes: int
+    pieces: int
+    is_full: int
+
+
+class Tables:
+    """Reads and writes on one connection. The caller begins and ends transactions."""
+
+    def __init__(self, connection: sqlite3.Connection, seal: Seal | NoSeal, max_execution_bytes: int) -> None:
+        self._db = connection
+        self._seal = seal
+        self._max_bytes = max_execution_bytes
+        # By identity, with the tuple held so that its id stays its own: a runtime grants the same one each time.
+        self._grants: OrderedDict[int, tuple[tuple[ToolSpec, ...], bytes, bytes]] = OrderedDict()
+        self.written_bytes = 0
+
+    # writing
+
+    def begin(self, begun: Begun) -> None:
+        """A new execution. Files that pass its limit are left out, and it cannot be replayed."""
+        body, is_full = codec.encode_begun(begun), 0
+        if len(body) > self._max_bytes:
+            body, is_full = codec.encode_begun(replace(begun, files=())), 1
+        granted = self._grant(begun.tools)
+        title = self._seal.seal(first_line(begun.program.text).encode(), f"{begun.execution_id}/title")
+        values = (
+            begun.execution_id, begun.began_at, time.time(), begun.session, begun.tenant, len(body), is_full, granted,
+            title,
+        )  # fmt: skip
+        try:
+            cursor = self._db.execute(
+                "INSERT INTO executions (id, state, status, epoch, began_at, touched_at, seconds, calls, session,"
+                " tenant, bytes, pieces, is_full, granted, title) VALUES (?, 'running', '', 0, ?, ?, 0, 0, ?, ?, ?, 1,"
+                " ?, ?, ?)",
+                values,
+            )
+        except sqlite3.IntegrityError as error:
+            raise refusals.twice(begun.execution_id) from error
+        number = cursor.lastrowid
+        assert number is not None
+        self._put(begun.execution_id, number, 0, body)
+        if is_full:
+            self._append(begun.execution_id, self._row(begun.execution_id, 0), [_SPOILT])
+
+    def add(self, execution_id: str, epoch: int, bodies: Sequence[bytes]) -> None:
+        """Entries of a running execution. Past its limit they are left out, and it is marked as full."""
+        row = self._row(execution_id, epoch)
+        if row.is_full:
+            return
+        room = self._max_bytes - row.bytes
+        if sum(map(len, bodies)) <= room:
+            self._append(execution_id, row, bodies)
+            return
+        fitting = []
+        for body in bodies:
+            room -= len(body)
+            if room < 0:
+                break
+            fitting.append(body)
+        self._append(execution_id, row, [*fitting, _SPOILT])
+        self._db.execute("UPDATE executions SET is_full = 1 WHERE number = ?", (row.number,))
+
+    def check(self, execution_id: str) -> None:
+        """Raises where what was added is not all there."""
+        found = self._db.execute("SELECT is_full FROM executions WHERE id = ?", (execution_id,)).fetchone()
+        if found is None:
+            raise refusals.unknown(execution_id)
+        if found[0]:
+            raise refusals.full(execution_id, self._max_bytes)
+
+    def park(self, execution_id: str, epoch: int) -> None:
+        """Running to paused."""
+        row = self._row(execution_id, epoch)
+        if row.is_full:
+            raise refusals.full(execution_id, self._max_bytes)
+        self._set_state(row, "paused")
+
+    def accept(self, execution_id: str, epoch: int, bodies: Sequence[bytes]) -> None:
+        """Replies of the outside, all or none; the execution runs again."""
+        row = self._row(execution_id, epoch)
+        if row.is_full or row.bytes + sum(map(len, bodies)) > self._max_bytes:
+            raise refusals.full(execution_id, self._max_bytes)
+        self._append(execution_id, row, bodies)
+        self._set_state(row, "running")
+
+    def takeover(self, execution_id: str) -> int:
+        """The next epoch."""
+        row = self._row(execution_id, None)
+        self._db.execute(
+            "UPDATE executions SET epoch = ?, touched_at = ? WHERE number = ?",
+            (row.epoch + 1, time.time(), row.number),
+        )
+        return row.epoch + 1
+
+    def finish(self, execution_id: str, epoch: int, outcome: Outcome, body: bytes) -> None:
+        """The end; `body` is the outcome encoded, and is cut down where it passes the limit."""
+        row = self._row(execution_id, epoch)
+        if row.is_full:
+            # Some of the entries are not there, so that its calls must be.
+            body = codec.encode_outcome(outcome, {})
+        if len(body) > self._max_bytes:
+            body = codec.encode_cut_down(outcome, self._max_bytes)
+        self._db.execute(
+            "UPDATE executions SET state = 'ended', status = ?, seconds = ?, touched_at = ?, bytes = bytes + ?"
+            " WHERE number = ?",
+            (outcome.status, outcome.seconds, time.time(), len(body), row.number),
+        )
+        self._put(execution_id, row.number, _OUTCOME, body)
+
+    def _row(self, execution_id: str, epoch: int | None) -> _Row:
+        """The execution, if this epoch may still write to it."""
+        found = self._db.execute(
+            "SELECT number, state, epoch, bytes, pieces, is_full FROM executions WHERE id = ?", (execution_id,)
+        ).fetchone()
+        if found is None:
+            raise refusals.unknown(execution_id)
+        row = _Row(*found)
+        if epoch is not None and row.epoch != epoch:
+            raise refusals.fenced(execution_id)
+        if row.state == "ended":
+            raise refusals.ended(execution_id)
+        return row
+
+    def _append(self, execution_id: str, row: _Row, bodies: Sequence[bytes]) -> None:
+        self._db.execute(
+            "UPDATE executions SET pieces = pieces + 1, calls = calls + ?, bytes = bytes + ?, touched_at = ?"
+            " WHERE number = ?",
+            (sum(map(codec.is_call, bodies)), sum(map(len, bodies)), time.time(), row.number),
+        )
+        self._put(execution_id, row.number, row.pieces, codec.join_entries(bodies))
+
+    def _set_state(self, row: _Row, state: State) -> None:
+        values = (state, time.time(), row.number)
+        self._db.execute("UPDATE executions SET state = ?, touched_at = ? WHERE number = ?", values)
+
+    def _put(self, execution_id: str, number: int, piece: int, body: bytes) -> None:
+        sealed = self._seal.seal(codec.deflate(body), f"{execution_id}/{piece}")
+        self.written_bytes += len(sealed)
+        self._db.execute("INSERT INTO pieces VALUES (?, ?, ?)", (number, piece, sealed))
+
+    def _grant(self, tools: tuple[ToolSpec, ...]) -> bytes:
+        known = self._grants.pop(id(tools), None)
+        if known is None:
+            body = codec.encode_tools(tools)
+            known = (tools, self._seal.digest(body), body)
+        self._grants[id(tools)] = known
+        if len(self._grants) > _CACHED_GRANTS:
+            self._grants.popitem(last=False)
+        _, digest, body = known
+        # Asked for each time: another process may have swept it away with the last execution that had it.
+        if not self._db.execute("SELECT 1 FROM grants WHERE digest = ?", (digest,)).fetchone():
+            sealed = self._seal.seal(codec.deflate(body), f"grant/{digest.hex()}")
+            self._db.execute("INSERT INTO grants VALUES (?, ?)", (digest, sealed))
+        return digest
+
+    # reading
+
+    def load(self, execution_id: str) -> History | None:
+        """One execution, whole."""
+        found = self._db.execute(
+            "SELECT number, state, epoch, granted FROM executions WHERE id = ?", (execution_id,)
+        ).fetchone()
+        if found is None:
+            return None
+        number, state, epoch, granted = found
+        pieces: dict[int, bytes] = {}
+        for piece, sealed in self._db.execute(
+            "SELECT piece, body FROM pieces WHERE execution = ? ORDER BY piece", (number,)
+        ):
+            pieces[piece] = codec.inflate(self._seal.open(sealed, f"{execution_id}/{piece}"))
+        (sealed,) = self._db.execute("SELECT body FROM grants WHERE digest = ?", (granted,)).fetchone()
+        tools = codec.decode_tools(codec.inflate(self._seal.open(sealed, f"grant/{granted.hex()}")))
+        entries: list[Entry] = []
+        for piece, body in pieces.items():
+            if piece > 0:
+                entries.extend(codec.decode_entries(body))
+        ended = pieces.get(_OUTCOME)
+        return History(
+            begun=codec.decode_begun(pieces[0], tools),
+            entries=tuple(entries),
+            state=state,
+            epoch=epoch,
+            outcome=None if ended is None else codec.decode_outcome(ended, entries),
+        )
+
+    def list(self, limit: int, before: float | None, tenant: str | None) -> list[Summary]:
+        """Newest first."""
+        found = self._db.execute(
+            "SELECT id, state, status, began_at, seconds, calls, title, session, tenant FROM executions"
+            f" WHERE began_at < ? {'' if tenant is None else 'AND tenant = ?'}"
+            " ORDER BY began_at DESC, number DESC LIMIT ?",
+            (float("inf") if before is None else before, *(() if tenant is None else (tenant,)), limit),
+        )
+        return [
+            Summary(
+                execution_id=execution_id,
+                state=state,
+                status=status,
+                began_at=began_at,
+                seconds=seconds,
+                calls=calls,
+                first_line=self._seal.open(title, f"{execution_id}/title").decode(),
+                session=session,
+                tenant=of_tenant,
+            )
+            for execution_id, state, status, began_at, seconds, calls, title, session, of_tenant in found
+        ]
+
+    def find(self, prefix: str, limit: int) -> list[str]:
+        """Ids that start with this."""
+        # A range, so that the index is used; `LIKE` would ignore case and read every row.
+        found = self._db.execute(
+            "SELECT id FROM executions WHERE id >= ? AND id < ? ORDER BY id LIMIT ?",
+            (prefix, prefix + chr(0x10FFFF), limit),
+        )
+        return [one for (one,) in found]
+
+    # forgetting
+
+    def sweep(self, keep: Retention) -> int:
+        """Forget what `keep` does not allow, a few at a time; how many went."""
+        doomed = self._too_old(keep) or self._too_many(keep)
+        for number in doomed:
+            self._db.execute("DELETE FROM pieces WHERE execution = ?", (number,))
+            self._db.execute("DELETE FROM executions WHERE number = ?", (number,))
+        if doomed:
+            self._db.execute("DELETE FROM grants WHERE digest NOT IN (SELECT granted FROM executions)")
+        return len(doomed)
+
+    def _too_old(self, keep: Retention) -> list[int]:
+        now = time.time()
+        found = self._db.execute(
+            "SELECT number FROM executions WHERE (state = 'ended' AND touched_at <= ?)"
+            " OR (state IN ('running', 'paused') AND touched_at <= ?) LIMIT ?",
+            (now - keep.age_seconds, now - keep.open_age_seconds, _SWEPT_AT_ONCE),
+        )
+        return [number for (number,) in found]
+
+    def _too_many(self, keep: Retention) -> list[int]:
+        count, size = self._db.execute("SELECT count(*), coalesce(sum(bytes), 0) FROM executions").fetchone()
+        doomed: list[int] = []
+        for number, its_bytes in self._db.execute(
+            "SELECT number, bytes FROM executions WHERE state = 'ended' ORDER BY touched_at, number LIMIT ?",
+            (_SWEPT_AT_ONCE,),
+        ):
+            if count <= keep.executions and size <= keep.total_bytes:
+                break
+            doomed.append(number)
+            count -= 1
+            size -= its_bytes
+        return doomed

@@ -1,0 +1,250 @@
+"""The one thread that writes to a SQLite ledger, and the list through which it is given its work.
+
+1. What is handed over is written in the order in which it was handed over.
+2. Entries wait a moment for company; whoever waits for a commit ends that moment for all.
+3. One transaction holds everything that has gathered: a hundred waiters cost one commit.
+4. A refusal concerns one execution; a failing disk concerns every execution in the transaction.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import logging
+import sqlite3
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+from toolfold.errors import ToolfoldError
+from toolfold.ledger import refusals
+from toolfold.ledger.record import LedgerFailed
+from toolfold.ledger.retention import Retention, Schedule
+from toolfold.ledger.tables import Tables
+from toolfold.models import MIB, CallRecord
+
+_LINGER_SECONDS: Final = 0.05
+_HURRY_BYTES: Final = 1 * MIB
+
+_log = logging.getLogger("toolfold.ledger")
+
+
+@dataclass(slots=True, eq=False)
+class Live:
+    """What this process holds of an execution that it writes to."""
+
+    id: str
+    noted: dict[int, CallRecord] = field(default_factory=dict)
+    """The records that went into entries, so that the outcome need not repeat them."""
+    was_parked: bool = False
+    """Another process may know of it, and take it over."""
+    error: ToolfoldError | None = None
+    """Why something that nobody waited for was not written."""
+
+
+@dataclass(slots=True)
+class Note:
+    """One encoded entry."""
+
+    live: Live
+    epoch: int
+    body: bytes
+
+
+@dataclass(slots=True)
+class Act:
+    """Anything else, done in its place in the order; `waiter` gets what it returns or raises."""
+
+    live: Live | None
+    do: Callable[[Tables], Any]
+    waiter: Waiter | None = None
+
+
+# Any: what an act returns is between it and its waiter.
+@dataclass(slots=True)
+class Waiter:
+    """A future of an event loop, and how it will be answered from the thread."""
+
+    loop: asyncio.AbstractEventLoop
+    future: asyncio.Future[Any]
+    value: Any = None
+    error: Exception | None = None
+
+
+Job: TypeAlias = Note | Act
+
+
+class Writer:
+    """Owns the connection that writes. Its thread starts with the first job."""
+
+    def __init__(self, connection: sqlite3.Connection, tables: Tables, keep: Retention) -> None:
+        self._db = connection
+        self._tables = tables
+        self._keep = keep
+        self._schedule = Schedule(keep)
+        self._lock = threading.Lock()
+        self._jobs: list[Job] = []
+        self._jobs_bytes = 0
+        self._has_jobs = threading.Event()
+        self._hurry = threading.Event()
+        self._is_closing = False
+        self._thread: threading.Thread | None = None
+
+    def submit(self, job: Job) -> None:
+        """Hand over a job and go on."""
+        with self._lock:
+            if self._is_closing:
+                raise refusals.closed()
+            self._jobs.append(job)
+            if isinstance(job, Note):
+                self._jobs_bytes += len(job.body)
+                is_urgent = self._jobs_bytes > _HURRY_BYTES
+            else:
+                is_urgent = job.waiter is not None
+            if is_urgent:
+                self._hurry.set()
+            if len(self._jobs) == 1:
+                self._has_jobs.set()
+                if self._thread is None:
+                    self._start()
+
+    async def wait(self, live: Live | None, do: Callable[[Tables], Any]) -> Any:
+        """Hand over a job and wait until it is committed.
+
+        Raises:
+            ToolfoldError: What the job raised, or why what went before it was not written.
+        """
+        loop = asyncio.get_running_loop()
+        waiter = Waiter(loop, loop.create_future())
+        self.submit(Act(live, do, waiter))
+        return await waiter.future
+
+    def close(self) -> None:
+        """Write what has gathered, end the thread and close the connection. Blocks."""
+        atexit.unregister(self.close)
+        with self._lock:
+            self._is_closing = True
+            self._has_jobs.set()
+            self._hurry.set()
+        if self._thread is not None:
+            self._thread.join()
+        self._db.close()
+
+    def _start(self) -> None:
+        # A daemon, so that a program without `close` can end; the hook writes what is left even then.
+        self._thread = threading.Thread(target=self._work, name="toolfold-ledger", daemon=True)
+        self._thread.start()
+        atexit.register(self.close)
+
+    def _work(self) -> None:
+        while True:
+            self._has_jobs.wait()
+            self._hurry.wait(_LINGER_SECONDS)
+            with self._lock:
+                jobs, self._jobs = self._jobs, []
+                self._jobs_bytes = 0
+                self._has_jobs.clear()
+                self._hurry.clear()
+                is_last = self._is_closing
+            if jobs:
+                self._commit(jobs)
+                self._tidy(jobs)
+            if is_last:
+                return
+
+    def _commit(self, jobs: list[Job]) -> None:
+        waiters = [job.waiter for job in jobs if isinstance(job, Act) and job.waiter is not None]
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            self._apply(jobs)
+            self._db.execute("COMMIT")
+        # Whatever it is, the thread must live on and every waiter must hear of it.
+        except Exception as error:
+            failure = _failure(error)
+            _log.error("%s; %d writes are lost", failure, len(jobs), exc_info=not isinstance(error, sqlite3.Error))
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            for job in jobs:
+                if job.live is not None and job.live.error is None:
+                    job.live.error = failure
+            for waiter in waiters:
+                waiter.error = failure
+        _answer(waiters)
+
+    def _apply(self, jobs: list[Job]) -> None:
+        gathered: dict[tuple[Live, int], list[bytes]] = {}
+        for job in jobs:
+            if isinstance(job, Note):
+                gathered.setdefault((job.live, job.epoch), []).append(job.body)
+                continue
+            for key in [key for key in gathered if key[0] is job.live or job.live is None]:
+                self._add(*key, gathered.pop(key))
+            self._act(job)
+        for key, bodies in gathered.items():
+            self._add(*key, bodies)
+
+    def _add(self, live: Live, epoch: int, bodies: list[bytes]) -> None:
+        try:
+            self._tables.add(live.id, epoch, bodies)
+        except ToolfoldError as error:
+            live.error = live.error or error
+            _log.warning("%d entries were not written: %s", len(bodies), error)
+
+    def _act(self, job: Act) -> None:
+        try:
+            if job.live is not None and job.live.error is not None:
+                raise job.live.error
+            value = job.do(self._tables)
+            if job.waiter is not None:
+                job.waiter.value = value
+        except ToolfoldError as error:
+            if job.waiter is not None:
+                job.waiter.error = error
+            elif job.live is not None and job.live.error is None:
+                job.live.error = error
+                _log.warning("not written: %s", error)
+
+    def _tidy(self, jobs: list[Job]) -> None:
+        """Forget what is too old, in a transaction of its own, after everyone was answered."""
+        size, self._tables.written_bytes = self._tables.written_bytes, 0
+        self._schedule.wrote(size, sum(isinstance(job, Act) for job in jobs))
+        if not self._schedule.is_due():
+            return
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            swept = self._tables.sweep(self._keep)
+            self._db.execute("COMMIT")
+            self._db.execute("PRAGMA incremental_vacuum(1000)").fetchall()
+            if swept:
+                self._schedule.hasten()
+        except sqlite3.Error as error:
+            _log.warning("old executions were not forgotten: %s", error)
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+
+
+def _failure(error: Exception) -> LedgerFailed:
+    failure = LedgerFailed(f"the ledger cannot be written: {error}; check its disk and its folder")
+    failure.__cause__ = error
+    return failure
+
+
+def _answer(waiters: list[Waiter]) -> None:
+    loops = {waiter.loop for waiter in waiters}
+    for loop in loops:
+        own = [waiter for waiter in waiters if waiter.loop is loop]
+        try:
+            loop.call_soon_threadsafe(_settle, own)
+        except RuntimeError:
+            _log.debug("an event loop was closed before its writes were done")
+
+
+def _settle(waiters: list[Waiter]) -> None:
+    for waiter in waiters:
+        if waiter.future.done():
+            continue
+        if waiter.error is not None:
+            waiter.future.set_exception(waiter.error)
+        else:
+            waiter.future.set_result(waiter.value)

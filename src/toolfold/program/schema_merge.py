@@ -1,0 +1,72 @@
+"""Schemas joined as `allOf` joins them, and local `$ref`s followed; for types, not for validation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import unquote
+
+from toolfold.models import Json
+
+_MOST_HOPS: Final = 20
+_SAYS_TYPE: Final = frozenset({
+    "$ref", "type", "enum", "const", "properties", "items", "prefixItems", "additionalProperties",
+    "patternProperties", "allOf", "anyOf", "oneOf", "nullable",
+})  # fmt: skip
+
+
+def is_informative(schema: Json) -> bool:
+    """Whether it says something of the type; a description or a limit does not."""
+    return schema is False or (isinstance(schema, Mapping) and not _SAYS_TYPE.isdisjoint(schema))
+
+
+def target_of(pointer: str, root: Json) -> Json | None:
+    """What a `$ref` within this document points to; `None` if there is nothing, or it is elsewhere."""
+    if not pointer.startswith("#"):
+        return None
+    here = root
+    for step in unquote(pointer[1:]).split("/")[1:]:
+        key = step.replace("~1", "/").replace("~0", "~")
+        if isinstance(here, Mapping) and key in here:
+            here = here[key]
+        elif isinstance(here, list) and key.isdecimal() and int(key) < len(here):
+            here = here[int(key)]
+        else:
+            return None
+    return here
+
+
+def flattened(schema: Json, root: Json, hops: int = _MOST_HOPS) -> Mapping[str, Json]:
+    """The schema with its `$ref` and `allOf` taken in; what never ends is left out."""
+    if not isinstance(schema, Mapping) or hops < 0:
+        return {}
+    whole = {key: one for key, one in schema.items() if key not in ("$ref", "allOf")}
+    parts = schema.get("allOf")
+    if isinstance(schema.get("$ref"), str):
+        whole = merged(whole, flattened(target_of(schema["$ref"], root), root, hops - 1))
+    # Fewer hops for each: members that hold members would double with every level.
+    for part in parts[:_MOST_HOPS] if isinstance(parts, list) else ():
+        whole = merged(whole, flattened(part, root, min(hops - 1, 5)))
+    return whole
+
+
+def merged(one: Mapping[str, Json], other: Mapping[str, Json]) -> dict[str, Json]:
+    """Both at once; where they contradict each other, the second."""
+    both = {**one, **other}
+    if isinstance(one.get("properties"), Mapping) and isinstance(other.get("properties"), Mapping):
+        both["properties"] = _merged_properties(one["properties"], other["properties"])
+    if isinstance(one.get("required"), list) and isinstance(other.get("required"), list):
+        both["required"] = [*one["required"], *other["required"]]
+    for word in ("anyOf", "oneOf"):
+        # Two choices at once have no simple type; the first is as good as the second.
+        if word in one and word in other:
+            both[word] = one[word]
+    return both
+
+
+def _merged_properties(one: Mapping[str, Json], other: Mapping[str, Json]) -> dict[str, Json]:
+    both = {**one, **other}
+    for name in one.keys() & other.keys():
+        if isinstance(one[name], Mapping) and isinstance(other[name], Mapping) and "$ref" not in one[name]:
+            both[name] = {**one[name], **other[name]}
+    return both

@@ -1,0 +1,57 @@
+"""Words of a stranger, made safe to stand in Python source: comments, docstrings, literals."""
+
+from __future__ import annotations
+
+from typing import Final
+
+_INDENT: Final = "    "
+
+
+def one_line(text: str, longest: int) -> str:
+    """All of it on one line, without signs that cannot be seen, cut at `longest` characters."""
+    # Cut first as well: a description may be megabytes.
+    start = text[: longest * 4]
+    words = " ".join(start.split())
+    seen = "".join(sign for sign in words if sign.isprintable())
+    return cut(seen, longest) if len(start) == len(text) else f"{seen[: longest - 1]}…"
+
+
+def paragraphs(text: str, longest: int) -> str:
+    """The text with its lines, without signs that cannot be seen, cut at `longest` characters."""
+    start = text[: longest + 1].replace("\t", _INDENT)
+    lines = ("".join(_visible(sign) for sign in line).rstrip() for line in start.splitlines())
+    return cut("\n".join(lines).strip(), longest)
+
+
+def docstring(text: str, indent: str = _INDENT) -> str:
+    """The text as a docstring in source, indented; the empty text gives none."""
+    if not text:
+        return ""
+    safe = text.replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
+    lines = safe.split("\n")
+    if len(lines) == 1:
+        end = '\\"' if safe.endswith('"') else safe[-1:]
+        return f'{indent}"""{safe[:-1]}{end}"""'
+    return "\n".join(
+        [f'{indent}"""{lines[0]}', *(f"{indent}{line}" if line else "" for line in lines[1:]), f'{indent}"""']
+    )
+
+
+def cut(text: str, longest: int) -> str:
+    """At most `longest` characters; the last one says that there was more."""
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
+def has_utf8(text: str) -> bool:
+    """Whether it has a UTF-8 form; half a surrogate pair has none."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _visible(sign: str) -> str:
+    if sign.isprintable():
+        return sign
+    return " " if sign.isspace() else ""

@@ -1,0 +1,155 @@
+"""The step that remembers replies: by idempotency key, and by arguments where a tool may be cached.
+
+* The same key twice runs the tool once, for as long as the reply is kept.
+* Calls that come while the first one is on its way wait for it and share what becomes of it.
+* A failure is not kept: the next call runs the tool again.
+* What is kept is bounded in number and bytes, the longest unused goes first, and never crosses tenants.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections import OrderedDict
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Final, TypeAlias
+
+import msgspec
+
+from toolfold.errors import ToolRefused
+from toolfold.models import MIB, Value
+from toolfold.tools.clock import Clock
+from toolfold.tools.context import CallContext
+from toolfold.tools.loops import PerLoop
+from toolfold.tools.router import Handler, Request, Wrapper, check_size
+from toolfold.tools.tool import Tool
+
+_ENTRY_BYTES: Final = 512
+"""Counted for each reply beside its own size, so that a flood of empty ones is bounded too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cache:
+    """How much is remembered, and how long for an idempotency key."""
+
+    max_entries: int = 10_000
+    max_bytes: int = 64 * MIB
+    key_seconds: float = 3600.0
+
+
+def remembering(cache: Cache, clock: Clock) -> Wrapper:
+    """One memory for all tools of a router."""
+    memory = _Memory(cache, clock)
+
+    def wrap(tool: Tool, rest: Handler) -> Handler:
+        seconds = tool.spec.cache_seconds
+
+        def look(request: Request) -> Awaitable[Value]:
+            context = request.context
+            key = None if context is None else context.idempotency_key
+            if key is not None:
+                return memory.serve(request, rest, key, cache.key_seconds)
+            return rest(request) if seconds <= 0 else memory.serve(request, rest, None, seconds)
+
+        return look
+
+    return wrap
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    value: Value
+    size: int
+    until: float
+
+
+_Slot: TypeAlias = tuple[str, str, str | bytes]
+"""Tenant, tool, and the key or the arguments' digest."""
+_End: TypeAlias = _Kept | BaseException
+
+
+class _Memory:
+    """Replies that may be given again, and calls whose reply will be."""
+
+    def __init__(self, cache: Cache, clock: Clock) -> None:
+        self._cache = cache
+        self._clock = clock
+        self._kept: OrderedDict[_Slot, tuple[bytes, _Kept]] = OrderedDict()
+        self._kept_bytes = 0
+        self._on_their_way = PerLoop[dict[_Slot, tuple[bytes, asyncio.Future[_End]]]](dict)
+
+    async def serve(self, request: Request, rest: Handler, key: str | None, seconds: float) -> Value:
+        """The reply kept for this call, or the rest's own."""
+        arguments = _digest(request)
+        slot = ((request.context or CallContext()).tenant, request.call.tool, arguments if key is None else key)
+        on_their_way = self._on_their_way.get()
+        while found := self._fresh(slot) or on_their_way.get(slot):
+            first_arguments, end = found
+            if first_arguments != arguments:
+                raise ToolRefused(
+                    f"{request.call.tool!r} was called before with idempotency key {key!r} and other arguments"
+                )
+            if isinstance(end, asyncio.Future):
+                await asyncio.wait([end])
+                if end.cancelled():
+                    continue  # its program went away, so this call is the first now
+                end = end.result()
+            return _again(request, end)
+        return await self._first(slot, arguments, request, rest, seconds)
+
+    async def _first(self, slot: _Slot, arguments: bytes, request: Request, rest: Handler, seconds: float) -> Value:
+        on_their_way = self._on_their_way.get()
+        future: asyncio.Future[_End] = asyncio.get_running_loop().create_future()
+        on_their_way[slot] = (arguments, future)
+        try:
+            value = await rest(request)
+            kept = _Kept(_own(request, value), request.size_bytes or 0, self._clock.now() + seconds)
+            self._keep(slot, arguments, kept)
+            future.set_result(kept)
+        except (Exception, SystemExit) as error:
+            future.set_result(error)
+            raise
+        finally:
+            del on_their_way[slot]
+            future.cancel()  # does nothing unless this call was cancelled
+        return value
+
+    def _fresh(self, slot: _Slot) -> tuple[bytes, _Kept] | None:
+        found = self._kept.get(slot)
+        if found is None:
+            return None
+        if found[1].until <= self._clock.now():
+            self._drop(slot)
+            return None
+        self._kept.move_to_end(slot)
+        return found
+
+    def _keep(self, slot: _Slot, arguments: bytes, kept: _Kept) -> None:
+        self._kept[slot] = (arguments, kept)
+        self._kept_bytes += kept.size + _ENTRY_BYTES
+        while len(self._kept) > self._cache.max_entries or self._kept_bytes > self._cache.max_bytes:
+            self._drop(next(iter(self._kept)))
+
+    def _drop(self, slot: _Slot) -> None:
+        self._kept_bytes -= self._kept.pop(slot)[1].size + _ENTRY_BYTES
+
+
+def _again(request: Request, end: _End) -> Value:
+    request.note(attempts=0, cached=True)
+    if isinstance(end, BaseException):
+        raise end
+    # Kept under one execution's limits, given under another's.
+    check_size(request.call.tool, end.size, request.max_reply_bytes)
+    request.size_bytes = end.size
+    return _own(request, end.value)
+
+
+def _own(request: Request, value: Value) -> Value:
+    """A direct caller holds the very value and may change it; a program is sent a copy anyway."""
+    return copy.deepcopy(value) if request.caller == "direct" else value
+
+
+def _digest(request: Request) -> bytes:
+    return sha256(msgspec.json.encode(request.call.arguments, order="deterministic")).digest()

@@ -1,0 +1,51 @@
+"""The step that queues: how many calls of a tool, or of one source's tools, run at the same time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from toolfold.models import Value
+from toolfold.tools.globs import Globs, least, positive
+from toolfold.tools.loops import PerLoop
+from toolfold.tools.router import Handler, Request
+from toolfold.tools.tool import Tool
+
+
+class Concurrency:
+    """Calls over the limit wait for their turn; waiting does not count against a tool's timeout.
+
+    Args:
+        sources: Most calls in flight for each source that a pattern means: `{"mcp:*": 4}`.
+        tools: The same for each tool, by name, identifier or alias.
+
+    Raises:
+        UsageError: a number is not one.
+    """
+
+    def __init__(self, *, sources: Mapping[str, int] | None = None, tools: Mapping[str, int] | None = None) -> None:
+        self._sources = positive(sources or {}, "calls in flight")
+        self._tools = positive(tools or {}, "calls in flight")
+        self._by_source: dict[str, PerLoop[asyncio.Semaphore]] = {}
+
+    def wrap(self, tool: Tool, rest: Handler) -> Handler:
+        """The step for one tool."""
+        spec = tool.spec
+        source = [most for pattern, most in self._sources.items() if Globs([pattern]).match_text(spec.source)]
+        if source:
+            rest = _queueing(self._by_source.setdefault(spec.source, _slots(min(source))), rest)
+        most = least(self._tools, spec)
+        # A call takes its tool's slot first, always, so that no two calls can wait for each other.
+        return rest if most is None else _queueing(_slots(most), rest)
+
+
+def _slots(most: int) -> PerLoop[asyncio.Semaphore]:
+    return PerLoop(lambda: asyncio.Semaphore(most))
+
+
+def _queueing(slots: PerLoop[asyncio.Semaphore], rest: Handler) -> Handler:
+    async def queue(request: Request) -> Value:
+        async with slots.get():
+            return await rest(request)
+
+    return queue

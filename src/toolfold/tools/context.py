@@ -1,0 +1,51 @@
+"""Whose call it is: what a step on the router's path may know of the execution around a call.
+
+Plain data and callables; made by the execution or a door, read by the wrappers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from toolfold.models import Call, Limits, ToolSpec, Value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """The answer to a call that needs approval."""
+
+    approved: bool
+    reason: str = ""
+    """Why not; the program reads it."""
+    arguments: Mapping[str, Value] | None = None
+    """To be used instead of the program's own; they are checked again."""
+
+
+Approve: TypeAlias = Callable[[Call, ToolSpec], Awaitable[Decision]]
+
+
+@dataclass(slots=True)
+class Spent:
+    """What an execution has used of its budgets so far."""
+
+    calls: Counter[str] = field(default_factory=Counter)
+    """By the tool's name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallContext:
+    """One per execution; `dataclasses.replace` gives a call its own idempotency key."""
+
+    execution_id: str = ""
+    tenant: str = ""
+    """Replies are never remembered across tenants."""
+    entry_name: str = ""
+    """What the door calls its way in, for messages: `execute_program`."""
+    approve: Approve | None = None
+    spent: Spent = field(default_factory=Spent)
+    idempotency_key: str | None = None
+    limits_left: Callable[[], Limits] | None = None
+    """What is left to a program that is run by a call of this execution."""

@@ -1,0 +1,73 @@
+"""Who may call what: allow, block, ask, and how often. The same for a program and for a direct call.
+
+A blocked tool stays known, so that the check lets its name pass and the call itself says why not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterable, Mapping
+from typing import Final
+
+from toolfold.errors import ToolRefused, UsageError
+from toolfold.models import ToolSpec, Value
+from toolfold.tools.globs import Globs, least, positive
+from toolfold.tools.router import Handler, Request
+from toolfold.tools.tool import Tool
+
+
+class Policy:
+    """Patterns over a tool's name, identifier and aliases.
+
+    Args:
+        allow: Only these tools may be called; `None` is all of them, an empty list none.
+        block: These may not; not together with `allow`.
+        ask: Each call of these needs approval. A tool that `allow` leaves out stays refused.
+        max_calls: How often each tool may be called in one program; the smallest number counts.
+
+    Raises:
+        UsageError: both `allow` and `block` are given, or a number is not one.
+    """
+
+    def __init__(
+        self,
+        *,
+        allow: Iterable[str] | None = None,
+        block: Iterable[str] = (),
+        ask: Iterable[str] = (),
+        max_calls: Mapping[str, int] | None = None,
+    ) -> None:
+        self._allow = None if allow is None else Globs(allow)
+        self._block = Globs(block)
+        self._ask = Globs(ask)
+        self._max_calls = positive(max_calls or {}, "max_calls")
+        if self._allow is not None and self._block.patterns:
+            raise UsageError("a policy takes allow or block, not both; allow already refuses all others")
+
+    def permits(self, spec: ToolSpec) -> bool:
+        """Whether it may be called at all."""
+        if self._block.match(spec):
+            return False
+        return self._allow is None or self._allow.match(spec)
+
+    def asks(self, spec: ToolSpec) -> bool:
+        """Whether each call needs approval."""
+        return self._ask.match(spec)
+
+    def max_calls(self, spec: ToolSpec) -> int | None:
+        """How often one program may call it; `None` for as often as the program's limits allow."""
+        return least(self._max_calls, spec)
+
+    def gate(self, tool: Tool, rest: Handler) -> Handler:
+        """The step that refuses what is not permitted."""
+        return rest if self.permits(tool.spec) else _refusing(tool.spec.name)
+
+
+def _refusing(name: str) -> Handler:
+    def refuse(request: Request) -> Awaitable[Value]:
+        entry = request.context.entry_name if request.context is not None else ""
+        raise ToolRefused(f"{name!r} is not available in {entry or _PLACES[request.caller]}")
+
+    return refuse
+
+
+_PLACES: Final = {"code": "a program", "direct": "direct calls"}

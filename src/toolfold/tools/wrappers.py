@@ -1,0 +1,42 @@
+"""Every step between a caller and a tool that is more than finding and calling it, in order."""
+
+from __future__ import annotations
+
+from toolfold.tools.approval import approval
+from toolfold.tools.breaker import Breaker, breaking
+from toolfold.tools.budget import budget
+from toolfold.tools.cache import Cache, remembering
+from toolfold.tools.clock import Clock, SystemClock
+from toolfold.tools.concurrency import Concurrency
+from toolfold.tools.policy import Policy
+from toolfold.tools.retry import Retry, retrying
+from toolfold.tools.router import Wrapper, checked
+
+
+def wrappers(
+    *,
+    policy: Policy | None = None,
+    cache: Cache | None = None,
+    breaker: Breaker | None = None,
+    retry: Retry | None = None,
+    concurrency: Concurrency | None = None,
+    clock: Clock | None = None,
+) -> tuple[Wrapper, ...]:
+    """For one `Router`, outermost first; `None` is the default of each, which for all but two changes a thing.
+
+    Without a policy everything is allowed, and without a concurrency nothing queues.
+    """
+    policy = policy or Policy()
+    clock = clock or SystemClock()
+    return (
+        policy.gate,
+        checked,  # after the gate: who may not call learns nothing of the arguments
+        approval(policy),
+        budget(policy),
+        remembering(cache or Cache(), clock),
+        breaking(breaker or Breaker(), clock),
+        retrying(retry or Retry(), clock),
+        # Inside the retry, so that a slot is free while a failed call waits; the router's timeout
+        # comes after, so that waiting for a slot is not the tool's time.
+        (concurrency or Concurrency()).wrap,
+    )

@@ -1,0 +1,72 @@
+"""The short way from text to code must give what the long way gives, or nothing."""
+
+import types
+from pathlib import Path
+
+import pytest
+
+from toolfold_guest.loop import compile_in_parts
+from toolfold_guest.rewrite import compile_program
+
+PROGRAMS = sorted((Path(__file__).parents[1] / "programs").glob("*.py"))
+
+
+def _facts(code: types.CodeType | None) -> object:
+    """All that a run or a traceback can see of a code object."""
+    if code is None:
+        return None
+    constants = tuple(_facts(item) if isinstance(item, types.CodeType) else item for item in code.co_consts)
+    return code.co_name, code.co_code, constants, code.co_names, code.co_flags, tuple(code.co_positions())
+
+
+@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
+def test_a_program_is_compiled_alike_on_both_ways(path: Path) -> None:
+    text = path.read_text()
+
+    parts = compile_in_parts(text)
+
+    assert parts is None or tuple(map(_facts, parts)) == tuple(map(_facts, compile_program(text)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1 + 1",
+        "x = 1\nx",
+        "await f()",
+        "x = 1\nprint(\n    x,\n)\n# the end\n\n",
+        "def f():\n    return 1\nf()",
+        "x = [\n1,\n]\nsum(x)",
+        's = """\nprint(1)\n"""\nlen(s)',
+        "if x:\n    pass\nelse:\n    pass\n(x\n)",
+    ],
+)
+def test_the_short_way_takes_what_ends_in_an_expression(text: str) -> None:
+    parts = compile_in_parts(text)
+
+    assert parts is not None
+    assert tuple(map(_facts, parts)) == tuple(map(_facts, compile_program(text)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "\n\n",
+        "# nothing",
+        "pass",
+        "x = 1",
+        "for x in y:\n    f(x)",
+        "return 1",
+        "if x:\n    return 1\nx",
+        "a; b",
+        "tools.x()",
+        "from __future__ import annotations\ndef f(x: y): pass\nf(1)",
+        "x = not \\\ny",
+        'f("""\nlen(s)\n""")',
+        "f(\ng(1)\n)",
+        "[x\nfor x in y]",
+    ],
+)
+def test_the_short_way_leaves_the_rest_to_the_long_one(text: str) -> None:
+    assert compile_in_parts(text) is None

@@ -1,0 +1,169 @@
+"""Executions that outlive their host, and calls that are not made twice."""
+
+import asyncio
+import copy
+from typing import Any
+
+import pytest
+
+from toolfold import Outcome, Paused, Reply, Runtime, ToolSpec, UsageError, tool
+from toolfold.ledger.memory import MemoryLedger
+from toolfold.replay import ReplayDiverged
+
+ASK = ToolSpec(
+    name="ask",
+    python_name="ask",
+    input_schema={"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]},
+    source="caller",
+)
+
+PROGRAM = """
+import random, uuid, datetime
+ids = [str(uuid.uuid4()), random.random(), str(datetime.datetime.now())]
+print(ids)
+counts = [await count() for _ in range(3)]
+first = await asyncio.gather(*[ask(f"{n}") for n in range(3)])
+print(first, counts, await count())
+second = await ask(ids[0])
+print(second, datetime.datetime.now() > datetime.datetime.fromisoformat(ids[2]))
+"""
+
+
+def counting() -> tuple[Any, list[int]]:
+    made: list[int] = []
+
+    @tool
+    async def count() -> int:
+        """How often this was called."""
+        made.append(len(made))
+        return len(made)
+
+    return count, made
+
+
+def answers(step: Paused | Outcome) -> list[Reply]:
+    assert isinstance(step, Paused)
+    return [Reply(call_id=call.id, value=f"re: {call.arguments['q']}") for call in step.calls]
+
+
+async def test_a_paused_execution_goes_on_in_another_runtime() -> None:
+    ledger = MemoryLedger()
+    count, made = counting()
+    async with Runtime(tools=[count], ledger=ledger) as first:
+        step = await first.start(PROGRAM, tools=[ASK])
+        assert isinstance(step, Paused)
+        asked = [call.arguments["q"] for call in step.calls]
+
+    async with Runtime(tools=[count], ledger=ledger) as second:
+        step = await second.resume(step.execution_id, answers(step))
+        assert isinstance(step, Paused)
+        ids = step.calls[0].arguments["q"]
+
+    async with Runtime(tools=[count], ledger=ledger) as third:
+        end = await third.resume(step.execution_id, answers(step))
+
+    assert isinstance(end, Outcome)
+    assert (end.status, asked, len(made)) == ("finished", ["0", "1", "2"], 4)
+    lines = end.stdout.splitlines()
+    assert lines[1:] == ["['re: 0', 're: 1', 're: 2'] [1, 2, 3] 4", f"re: {ids} True"]
+    assert ids in lines[0]
+    assert [call.name for call in end.calls] == ["count"] * 3 + ["ask"] * 3 + ["count", "ask"]
+
+
+async def test_replies_that_were_accepted_are_not_asked_for_again() -> None:
+    ledger = MemoryLedger()
+    async with Runtime(ledger=ledger) as first:
+        step = await first.start("print(await asyncio.gather(ask('a'), ask('b')))", tools=[ASK])
+        assert isinstance(step, Paused)
+        rest = await first.resume(step.execution_id, answers(step)[:1])
+        assert isinstance(rest, Paused)
+
+    async with Runtime(ledger=ledger) as second:
+        end = await second.resume(step.execution_id, answers(step))
+
+    assert isinstance(end, Outcome)
+    assert end.stdout == "['re: a', 're: b']\n"
+
+
+async def test_a_program_that_changed_under_its_record_is_an_error() -> None:
+    ledger = MemoryLedger()
+    async with Runtime(ledger=ledger) as first:
+        step = await first.start("import os\nawait ask(str(id(object())))\nawait ask('b')", tools=[ASK])
+        assert isinstance(step, Paused)
+        step = await first.resume(step.execution_id, answers(step))
+    history = await ledger.load(step.execution_id)
+    assert history is not None
+
+    async with Runtime(ledger=ledger) as second:
+        with pytest.raises(ReplayDiverged, match="call 1 was 'ask'"):
+            await second.resume(step.execution_id, answers(step))
+
+
+async def test_a_program_with_threads_says_that_it_cannot_be_replayed() -> None:
+    ledger = MemoryLedger()
+    async with Runtime(ledger=ledger) as first:
+        step = await first.start("print(await asyncio.to_thread(tools.ask, 'a'))", tools=[ASK])
+        assert isinstance(step, Paused)
+
+    async with Runtime(ledger=ledger) as second:
+        with pytest.raises(UsageError, match="cannot be replayed: it used threads"):
+            await second.resume(step.execution_id, answers(step))
+
+
+async def test_a_corrected_program_makes_no_call_twice() -> None:
+    count, made = counting()
+
+    @tool
+    async def save(key: int) -> int:
+        """Has an effect."""
+        made.append(key)
+        return key * 2
+
+    text = "\n".join(["total = 0", *[f"total += await save(key={n})" for n in range(36)], "print(totl)"])
+    async with Runtime(tools=[count, save]) as runtime:
+        failed = await runtime.run(text)
+        calls_before = len(made)
+        fixed = await runtime.run(
+            text.replace("totl", "total").replace("key=3)", "key=300)"), rerun_of=failed.execution_id
+        )
+
+    assert (failed.status, calls_before) == ("failed", 36)
+    assert (fixed.status, fixed.stdout, made[36:]) == ("finished", f"{sum(range(36)) * 2 + 594}\n", [300])
+    assert [call.from_record for call in fixed.calls] == [n != 3 for n in range(36)]
+
+
+async def test_an_unknown_execution_cannot_be_rerun() -> None:
+    async with Runtime() as runtime:
+        with pytest.raises(UsageError, match="no execution 'nope' in the ledger"):
+            await runtime.run("1", rerun_of="nope")
+
+
+async def test_a_call_that_may_have_run_before_the_host_stopped_is_not_made_again() -> None:
+    ledger = MemoryLedger()
+    started = asyncio.Event()
+
+    @tool
+    async def charge() -> str:
+        """Not safe to repeat."""
+        started.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    text = (
+        "a = asyncio.create_task(ask('a'))\n"
+        "try:\n    print(await charge())\nexcept ToolError as error:\n    print(error)\nprint(await a)"
+    )
+    async with Runtime(tools=[charge], ledger=ledger) as first:
+        task = asyncio.create_task(first.start(text, tools=[ASK]))
+        await asyncio.wait_for(started.wait(), 5)
+        execution_id = (await ledger.list())[0].execution_id
+        at_the_crash = copy.deepcopy(ledger)
+        task.cancel()
+        await asyncio.wait([task])
+
+    async with Runtime(tools=[charge], ledger=at_the_crash) as second:
+        step = await second.resume(execution_id, [])
+        end = await second.resume(execution_id, answers(step))
+
+    assert isinstance(end, Outcome)
+    assert end.stdout == ("'charge' was called before the host stopped; whether it ran is not known\nre: a\n")
