@@ -42,8 +42,7 @@ class RateCase(Case):
 class MemoryCase(Case):
     """PSS of a program that waits for the reply to a call of `ask`, on average over `count` of them."""
 
-    count: int = 20
-    needs_libraries: bool = False
+    count: int = 100
 
 
 def _totals() -> dict[str, float]:
@@ -101,15 +100,15 @@ CASES: tuple[Case, ...] = (
     ),
     Case(
         name="pandas",
-        title="a pandas groupby of 20,000 rows",
+        title="a pandas groupby of 100,000 rows",
         text=(
             "import numpy as np\nimport pandas as pd\n"
-            "numbers = np.arange(20_000)\n"
+            "numbers = np.arange(100_000)\n"
             "frame = pd.DataFrame({'region': numbers % 12, 'amount': numbers * 7919 % 1000 / 10})\n"
             "totals = frame.groupby('region')['amount'].agg(['sum', 'mean', 'count'])\n"
             "int(totals['count'].sum())"
         ),
-        expects=20_000,
+        expects=100_000,
     ),
     RateCase(
         name="rate",
@@ -131,6 +130,5 @@ CASES: tuple[Case, ...] = (
         text="import pandas\nawait ask(question='go on?')",
         unit="MB",
         rounds=1,
-        needs_libraries=True,
     ),
 )

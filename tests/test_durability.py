@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
-from toolfold import Outcome, Paused, Reply, Runtime, ToolSpec, UsageError, tool
+from toolfold import Call, Outcome, Paused, Reply, Runtime, ToolSpec, UsageError, tool
 from toolfold.ledger.memory import MemoryLedger
 from toolfold.replay import ReplayDiverged
+from toolfold.tools.context import Decision
+from toolfold.tools.policy import Policy
 
 ASK = ToolSpec(
     name="ask",
@@ -167,3 +169,68 @@ async def test_a_call_that_may_have_run_before_the_host_stopped_is_not_made_agai
 
     assert isinstance(end, Outcome)
     assert end.stdout == ("'charge' was called before the host stopped; whether it ran is not known\nre: a\n")
+
+
+async def test_fifty_approvals_are_one_pause_and_survive_a_restart() -> None:
+    ledger = MemoryLedger()
+    deleted: list[int] = []
+
+    @tool(destructive=True)
+    async def delete(key: int) -> str:
+        """Has an effect that cannot be undone."""
+        deleted.append(key)
+        return f"deleted {key}"
+
+    text = (
+        "async def one(key):\n"
+        "    try:\n        return await delete(key)\n    except ToolError as error:\n        return str(error)\n"
+        "print(*await asyncio.gather(*[one(key) for key in range(50)]), sep='\\n')"
+    )
+    policy = Policy(ask=("delete",))
+    async with Runtime(tools=[delete], ledger=ledger, policy=policy) as first:
+        step = await first.start(text)
+        assert isinstance(step, Paused)
+        half = await first.resume(step.execution_id, decisions={n: Decision(approved=True) for n in range(1, 11)})
+        assert isinstance(half, Paused)
+
+    async with Runtime(tools=[delete], ledger=ledger, policy=policy) as second:
+        decisions = {n: Decision(approved=True) for n in range(11, 50)}
+        decisions[20] = Decision(approved=False, reason="keep this one")
+        decisions[50] = Decision(approved=True, arguments={"key": 500})
+        end = await second.resume(step.execution_id, decisions=decisions)
+
+    assert (len(step.approvals), len(half.approvals)) == (50, 40)
+    assert isinstance(end, Outcome)
+    lines = end.stdout.splitlines()
+    assert lines[19] == "'delete' was denied: keep this one"
+    assert lines[49] == "deleted 500"
+    assert sorted(deleted) == [*(key for key in range(49) if key != 19), 500]
+
+
+async def test_a_callback_approves_while_the_program_runs() -> None:
+    @tool
+    async def delete(key: int) -> str:
+        """Has an effect."""
+        return f"deleted {key}"
+
+    async def approve(call: Call, spec: ToolSpec) -> Decision:
+        return Decision(approved=call.arguments["key"] != 1, reason="not that one")
+
+    async with Runtime(tools=[delete], policy=Policy(ask=("delete",)), approve=approve) as runtime:
+        outcome = await runtime.run("print(await delete(0))\nawait delete(1)")
+
+    assert (outcome.stdout, outcome.stderr.splitlines()[-1]) == (
+        "deleted 0\n",
+        "ToolError: 'delete' was denied: not that one",
+    )
+
+
+async def test_a_run_that_nobody_can_approve_is_refused_at_the_call() -> None:
+    @tool
+    async def delete(key: int) -> None:
+        """Has an effect."""
+
+    async with Runtime(tools=[delete], policy=Policy(ask=("delete",))) as runtime:
+        outcome = await runtime.run("await delete(0)")
+
+    assert outcome.stderr.splitlines()[-1] == "ToolError: 'delete' needs approval and nobody can give it here"

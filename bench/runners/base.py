@@ -29,6 +29,6 @@ class Runner:
 
     @asynccontextmanager
     async def paused(self, text: str, count: int) -> AsyncIterator[list[int]]:
-        """That many programs, each waiting for the reply to its call of `ask`; gives their process ids."""
+        """About that many programs, each waiting for the reply to its call of `ask`; gives their process ids."""
         raise CannotDo("cannot pause a program")
         yield []

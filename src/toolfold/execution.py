@@ -10,19 +10,23 @@ from contextlib import AsyncExitStack, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from toolfold.engines.base import Printed, Waiting
 from toolfold.errors import UsageError
 from toolfold.ledger.record import Given, Made, Tape
 from toolfold.models import CallRecord, ContextSaved, Outcome, Paused, Problem, Reply
 from toolfold.output import Output
+from toolfold.tools.context import Spent
 from toolfold.tools.shape import json_size
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 
-    from toolfold.engines.base import Ended, Engine, Order, Printed, Run, Taped
+    from toolfold.engines.base import Ended, Engine, Event, Order, Run, Taped
     from toolfold.ledger.record import Begun, Ledger
-    from toolfold.models import Call
+    from toolfold.models import Call, Limits, ToolSpec
     from toolfold.replay import Past, Rerun
+    from toolfold.sessions import Session
+    from toolfold.tools.context import CallContext, Decision
     from toolfold.tools.router import Router
 
 
@@ -37,19 +41,36 @@ class Execution:
 
     def __init__(
         self, begun: Begun, order: Order, *, engine: Engine, router: Router, ledger: Ledger,
+        context: CallContext, asked: frozenset[str] = frozenset(), session: Session | None = None,
         on_call: Callable[[CallRecord], None] | None = None, past: Past | None = None, rerun: Rerun | None = None,
         epoch: int = 0,
     ) -> None:  # fmt: skip
         self.id = begun.execution_id
+        self.begun = begun
+        self.session = session
         self.run: Run
         self.is_paused = False
-        self._begun = begun
         self._order = order
         self._engine = engine
         self._router = router
         self._ledger = ledger
         self._epoch = epoch
         self._outside = frozenset(begun.outside)
+        self._asked = asked
+        self._approve = context.approve
+        can_ask = order.report_waiting or context.approve is not None
+        self._context = replace(
+            context,
+            execution_id=self.id,
+            tenant=begun.tenant,
+            approve=self._ask if asked and can_ask else None,
+            spent=Spent(),
+            limits_left=self._limits_left,
+        )
+        self._undecided: dict[int, tuple[Call, asyncio.Future[Decision]]] = {}
+        self._next_event: asyncio.Future[Event] | None = None
+        self._nudge: asyncio.Future[None] | None = None
+        self._last_waiting = -1
         self._safe = frozenset(spec.name for spec in order.tools if spec.read_only or spec.idempotent)
         self._on_call = on_call
         self._past = past
@@ -62,13 +83,14 @@ class Execution:
         self._queued: deque[Call] = deque()
         self._replies_sent = 0
         self._began = time.perf_counter()
+        self._entered = self._began
         self._left_seconds = order.limits.wall_seconds
 
     async def open(self) -> None:
         """Give the program to the engine; one with a past also gets the replies it had."""
         self.run = await self._stack.enter_async_context(self._engine.open(self._order))
         if self._past is None:
-            self._ledger.begin(self._begun)
+            self._ledger.begin(self.begun)
             return
         for given in self._past.given:
             self.run.answer(given.reply)
@@ -76,20 +98,20 @@ class Execution:
 
     async def close(self) -> None:
         """End the guest and every call that the program did not wait for."""
-        for task in self._in_flight:
+        for task in (*self._in_flight, *((self._next_event,) if self._next_event else ())):
             task.cancel()
         await self._stack.aclose()
 
     @contextmanager
     def clock(self) -> Iterator[None]:
         """Counts towards the wall clock while it is entered: paused time does not."""
-        began = time.perf_counter()
+        self._entered = time.perf_counter()
         timer = asyncio.get_running_loop().call_later(self._left_seconds, self._time_out)
         try:
             yield
         finally:
             timer.cancel()
-            self._left_seconds -= time.perf_counter() - began
+            self._left_seconds -= time.perf_counter() - self._entered
 
     def _time_out(self) -> None:
         seconds = f"{self._order.limits.wall_seconds:g}"
@@ -97,7 +119,7 @@ class Execution:
 
     def keep(self, event: Printed | Taped) -> None:
         """Output for the outcome, or the tape for a replay."""
-        if hasattr(event, "text"):
+        if isinstance(event, Printed):
             self._output[event.stream].add(event.text, event.cut_bytes)
         else:
             self._note(Tape(event.wakes, event.clocks, event.is_spoilt))
@@ -118,7 +140,8 @@ class Execution:
             self._repeat(call)
             return
         self._open[call.id] = (call, time.perf_counter())
-        self._note(Made(call))
+        if call.tool not in self._asked:  # what waits for a yes has not begun, and is asked for again
+            self._note(Made(call))
         recorded = self._rerun.reply_to(call) if self._rerun is not None else None
         if recorded is not None:
             self._answer(call, recorded)
@@ -142,7 +165,7 @@ class Execution:
             self._answer(call, Reply(call_id=call.id, error=text))
 
     def _dispatch(self, call: Call) -> None:
-        if len(self._in_flight) >= self._order.limits.calls_in_flight:
+        if len(self._in_flight) - len(self._undecided) >= self._order.limits.calls_in_flight:
             self._queued.append(call)
             return
         task = _start(self._serve(call))
@@ -156,10 +179,55 @@ class Execution:
             self._dispatch(self._queued.popleft())
 
     async def _serve(self, call: Call) -> None:
-        if self._order.tape is not None and call.tool not in self._safe:
+        if self._order.tape is not None and call.tool not in self._safe | self._asked:
             await self._ledger.flush(self.id)  # a replay must know that this was begun
-        reply = await self._router.serve(call, max_reply_bytes=self._order.limits.reply_bytes)
+        reply = await self._router.serve(call, max_reply_bytes=self._order.limits.reply_bytes, context=self._context)
         self._answer(call, reply)
+
+    def _limits_left(self) -> Limits:
+        spent = time.perf_counter() - self._entered
+        return replace(self._order.limits, wall_seconds=max(0.001, self._left_seconds - spent))
+
+    # approvals
+
+    async def _ask(self, call: Call, spec: ToolSpec) -> Decision:
+        """A call that needs a yes: from the callback, or from the outside with the next pause."""
+        if self._approve is not None:
+            decision = await self._approve(call, spec)
+        else:
+            future: asyncio.Future[Decision] = asyncio.get_running_loop().create_future()
+            self._undecided[call.id] = (call, future)
+            if self._queued:
+                self._dispatch(self._queued.popleft())
+            if self._nudge is not None and not self._nudge.done():
+                self._nudge.set_result(None)
+            decision = await future
+        self._note(Made(call))
+        if self._order.tape is not None:
+            await self._ledger.flush(self.id)
+        return decision
+
+    def events(self) -> AsyncIterator[Event]:
+        """The run's events; where a local call may turn out to need a yes, also our own `Waiting` when it does."""
+        return self._events_and_nudges() if self._context.approve is not None else aiter(self.run)
+
+    async def _events_and_nudges(self) -> AsyncIterator[Event]:
+        while True:
+            if self._next_event is None:
+                self._next_event = asyncio.ensure_future(anext(aiter(self.run)))
+            self._nudge = asyncio.get_running_loop().create_future()
+            await asyncio.wait({self._next_event, self._nudge}, return_when=asyncio.FIRST_COMPLETED)
+            if not self._next_event.done():
+                yield Waiting(self._last_waiting)
+                continue
+            future, self._next_event = self._next_event, None
+            try:
+                event = future.result()
+            except StopAsyncIteration:
+                return
+            if isinstance(event, Waiting):
+                self._last_waiting = event.replies_seen
+            yield event
 
     def _answer(self, call: Call, reply: Reply) -> None:
         began = self._open.pop(call.id)[1]
@@ -204,7 +272,9 @@ class Execution:
 
     def waits_for_the_outside(self, replies_seen: int) -> bool:
         """The guest has seen every reply and has nothing to run, and no local call is on its way."""
-        return replies_seen == self._replies_sent and not self._in_flight and bool(self.open_calls)
+        if replies_seen != self._replies_sent or len(self._in_flight) > len(self._undecided) or self._queued:
+            return False
+        return bool(self._undecided) or bool(self.open_calls)
 
     async def pause(self) -> Paused:
         """Stand still until the outside answers; what happened so far is safe first."""
@@ -212,10 +282,11 @@ class Execution:
             self.is_paused = True
             self.run.hold()
             await self._ledger.park(self.id, epoch=self._epoch)
-        return Paused(execution_id=self.id, calls=self.open_calls)
+        approvals = tuple(call for call, _ in self._undecided.values())
+        return Paused(execution_id=self.id, calls=self.open_calls, approvals=approvals)
 
-    async def accept(self, replies: Sequence[Reply]) -> None:
-        """Hand over replies of the outside; all are checked and written down before one is used."""
+    async def accept(self, replies: Sequence[Reply], decisions: Mapping[int, Decision]) -> None:
+        """Hand over what the outside says; all is checked and written down before any of it is used."""
         if not self.is_paused:
             raise UsageError(f"execution {self.id!r} is running; wait for it to pause")
         open_calls = {call.id: call for call in self.open_calls}
@@ -225,6 +296,12 @@ class Execution:
                 ids = ", ".join(str(call_id) for call_id in open_calls)
                 raise UsageError(f"no open call {reply.call_id!r} in execution {self.id!r}; open are {ids}")
             seen.add(reply.call_id)
+        for call_id in decisions:
+            if call_id not in self._undecided:
+                ids = ", ".join(str(call_id) for call_id in self._undecided) or "none"
+                raise UsageError(
+                    f"call {call_id!r} of execution {self.id!r} waits for no decision; those that do: {ids}"
+                )
         self.is_paused = False
         now = time.perf_counter()
         accepted = []
@@ -235,6 +312,8 @@ class Execution:
         self.run.release()
         for given in accepted:
             self._deliver(given)
+        for call_id, decision in decisions.items():
+            self._undecided.pop(call_id)[1].set_result(decision)
 
     def _deliver(self, given: Given) -> None:
         del self._open[given.reply.call_id]
@@ -246,9 +325,9 @@ class Execution:
 
     # the end
 
-    async def finish(self, ended: Ended) -> Outcome:
+    async def finish(self, ended: Ended, notes: tuple[str, ...] = ()) -> Outcome:
         """What became of it all; the ledger keeps more of the output than the caller sees."""
-        outcome = self._outcome(ended)
+        outcome = self._outcome(replace(ended, notes=ended.notes + notes))
         whole = replace(outcome, stdout=self._output["stdout"].whole(), stderr=self._output["stderr"].whole())
         await self._ledger.finish(self.id, whole, epoch=self._epoch)
         return outcome

@@ -238,3 +238,5 @@ class Paused:
     execution_id: str
     calls: Sequence[Call]
     """All open calls, so that one round trip can answer a whole `gather`."""
+    approvals: Sequence[Call] = ()
+    """Calls that wait for a yes or no; whoever says yes has the tool called here."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from toolfold.engines.auto import engine_named
@@ -12,27 +13,47 @@ from toolfold.engines.base import Called, Died, Ended, Engine, Order, Printed, T
 from toolfold.errors import EngineCrashed, UsageError
 from toolfold.execution import Execution
 from toolfold.ledger.memory import MemoryLedger
-from toolfold.ledger.record import Begun, History, Ledger
+from toolfold.ledger.record import Begun
 from toolfold.models import Call, Limits, Outcome, Paused, Problem, Reply
 from toolfold.program.check import Checker
 from toolfold.replay import Past, Rerun
+from toolfold.sessions import Sessions, bound_names
 from toolfold.sources.functions import as_tool
 from toolfold.tools.catalog import Catalog
+from toolfold.tools.context import CallContext
+from toolfold.tools.policy import Policy
 from toolfold.tools.router import Router
+from toolfold.tools.wrappers import wrappers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from toolfold.models import CallRecord, File, ToolSpec, Value
+    from toolfold.ledger.record import History, Ledger
+    from toolfold.models import CallRecord, File, Program, ToolSpec, Value
+    from toolfold.sessions import Session, SessionLimits, Store
+    from toolfold.tools.context import Approve, Decision
+    from toolfold.tools.router import Wrapper
     from toolfold.tools.tool import Tool
-
 
 LARGE_TEXT_CHARACTERS = 32 * 1024
 """Parsing more than this could hold up every other execution."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wish:
+    """What a caller wants of one execution."""
+
+    outside: Sequence[ToolSpec] = ()
+    files: Sequence[File] = ()
+    limits: Limits
+    on_call: Callable[[CallRecord], None] | None = None
+    rerun_of: str = ""
+    session: Session | None = None
+    can_pause: bool = False
+
+
 class Runtime:
-    """Runs programs. Enter it first; leaving it ends every guest and every paused execution.
+    """Runs programs. Enter it first; leaving it ends every guest. What the ledger keeps can be resumed elsewhere.
 
     Args:
         tools: What programs may call: functions, or `Tool` objects of any source.
@@ -40,27 +61,36 @@ class Runtime:
         isolation: The tier of the process engine; fails closed.
         limits: For programs that are given none of their own.
         ledger: Where executions are kept; by default in memory, so that they end with this object.
+        policy: Which tools may be called, and which only after asking.
+        approve: Answers for tools that the policy asks for; without it `start` pauses for them.
+        steps: The router's wrappers instead of the usual ones, which are made from the policy.
+        session_files: Where sessions keep their files; by default in memory.
+        entry_name: What the door calls its way in, for messages.
     """
 
     def __init__(
         self, tools: Iterable[Tool | Callable[..., Any]] = (), *, engine: str | Engine = "auto",
         isolation: str = "namespace", limits: Limits | None = None, warm: int = 2, accept_no_isolation: bool = False,
-        ledger: Ledger | None = None,
+        ledger: Ledger | None = None, policy: Policy | None = None, approve: Approve | None = None,
+        steps: Sequence[Wrapper] | None = None, session_files: Store | None = None,
+        session_limits: SessionLimits | None = None, entry_name: str = "",
     ) -> None:  # fmt: skip
         self._limits = limits or Limits()
+        self._policy = policy or Policy()
         self._catalog = Catalog(as_tool(tool) for tool in tools)
-        self._router = Router(self._catalog)
+        self._router = Router(self._catalog, wrappers=wrappers(policy=self._policy) if steps is None else steps)
         self._specs = tuple(spec for spec in self._catalog.specs if spec.allowed_callers != "direct")
+        self._asks = any(self._policy.asks(spec) for spec in self._specs)
         self._checker = Checker(self._specs)
-        self._engine = (
-            engine_named(
+        if isinstance(engine, str):
+            engine = engine_named(
                 engine, isolation=isolation, limits=self._limits, warm=warm, accept_no_isolation=accept_no_isolation
             )
-            if isinstance(engine, str)
-            else engine
-        )
-        self._ledger: Ledger = ledger or MemoryLedger()
+        self._engine: Engine = engine
+        self._ledger: Ledger = ledger if ledger is not None else MemoryLedger()
+        self._context = CallContext(entry_name=entry_name, approve=approve)
         self._executions: dict[str, Execution] = {}
+        self.sessions = Sessions(engine.end_session, store=session_files, limits=session_limits)
 
     async def __aenter__(self) -> Runtime:
         await self._engine.__aenter__()
@@ -69,44 +99,72 @@ class Runtime:
     async def __aexit__(self, *exc: object) -> None:
         for execution in tuple(self._executions.values()):
             await self._close(execution)
+        self.sessions.close_guests()
         await self._engine.__aexit__(*exc)
+
+    @property
+    def tools(self) -> tuple[ToolSpec, ...]:
+        """What programs may call."""
+        return self._specs
 
     async def run(
         self, text: str, *, files: Sequence[File] = (), limits: Limits | None = None, rerun_of: str = "",
-        on_call: Callable[[CallRecord], None] | None = None,
+        session: str = "", keep_names: bool = False, on_call: Callable[[CallRecord], None] | None = None,
     ) -> Outcome:  # fmt: skip
         """A program, to its end.
 
-        With `rerun_of`, calls that an earlier execution made too get the replies they got there.
+        Args:
+            rerun_of: An earlier execution; calls that it made too get the replies they got there.
+            session: Its files are in the data folder, and what the program leaves there is kept.
+            keep_names: Keep the program's names, too, for the next of the session.
         """
-        step = await self._begin(text, (), files, limits, on_call, rerun_of)
-        assert isinstance(step, Outcome), "only a tool of the caller's can pause a program"
+        wish = _Wish(
+            files=files,
+            limits=limits or self._limits,
+            on_call=on_call,
+            rerun_of=rerun_of,
+            session=self.sessions.open(session, keep_names=keep_names) if session else None,
+        )
+        step = await self._begin(text, wish)
+        assert isinstance(step, Outcome), "only `start` pauses"
         return step
 
     async def start(
         self, text: str, *, tools: Sequence[ToolSpec] = (), files: Sequence[File] = (), limits: Limits | None = None,
-        on_call: Callable[[CallRecord], None] | None = None,
+        session: str = "", keep_names: bool = False, on_call: Callable[[CallRecord], None] | None = None,
     ) -> Paused | Outcome:  # fmt: skip
         """A program that may also call `tools`, which only the caller can answer, with `resume`."""
-        return await self._begin(text, tools, files, limits, on_call, "")
+        wish = _Wish(
+            outside=tools,
+            files=files,
+            limits=limits or self._limits,
+            on_call=on_call,
+            session=self.sessions.open(session, keep_names=keep_names) if session else None,
+            can_pause=bool(tools) or (self._asks and self._context.approve is None),
+        )
+        return await self._begin(text, wish)
 
-    async def resume(self, execution_id: str, replies: Sequence[Reply]) -> Paused | Outcome:
-        """Go on with some or all of the open calls answered; also after a restart of this process."""
+    async def resume(
+        self, execution_id: str, replies: Sequence[Reply] = (), *, decisions: Mapping[int, Decision] | None = None
+    ) -> Paused | Outcome:
+        """Go on with some or all of the open calls answered or decided; also after a restart of this process."""
         execution = self._executions.get(execution_id)
         if execution is None:
             past, execution = await self._revive(execution_id)
             step = await self._open(execution)
             replies = [reply for reply in replies if past.given_to(reply.call_id) is None]
-            if isinstance(step, Outcome) or not replies:
+            decisions = {key: value for key, value in (decisions or {}).items() if past.given_to(key) is None}
+            if isinstance(step, Outcome):
                 return step
-        if not replies:
+        if not replies and not decisions:
             return await execution.pause()
-        await execution.accept(replies)
+        await execution.accept(replies, decisions or {})
         return await self._advance(execution)
 
     async def call(self, name: str, arguments: Mapping[str, Value]) -> Reply:
         """One direct call, through the same router as a program's."""
-        return await self._router.serve(Call(id=0, tool=name, arguments=arguments), caller="direct")
+        call = Call(id=0, tool=name, arguments=arguments)
+        return await self._router.serve(call, caller="direct", context=self._context)
 
     async def cancel(self, execution_id: str) -> None:
         """End an execution, running or paused; unknown ids are ignored, so that a cancel can race the end."""
@@ -118,51 +176,103 @@ class Runtime:
         else:
             execution.run.stop("cancelled")
 
-    async def _begin(
-        self, text: str, outside: Sequence[ToolSpec], files: Sequence[File], limits: Limits | None,
-        on_call: Callable[[CallRecord], None] | None, rerun_of: str,
-    ) -> Paused | Outcome:  # fmt: skip
-        limits = limits or self._limits
-        execution_id = secrets.token_hex(8)
-        specs = (*self._specs, *outside) if outside else self._specs
-        checker = Checker(specs) if outside else self._checker
+    # the flow
+
+    async def _begin(self, text: str, wish: _Wish) -> Paused | Outcome:
+        specs = (*self._specs, *wish.outside) if wish.outside else self._specs
+        if wish.session is not None:
+            await self.sessions.enter(wish.session)
+        try:
+            program = await self._check(text, specs, wish)  # program text -> check
+            if isinstance(program, Problem):
+                return self._rejected(program)
+            rerun = Rerun(await self._history(wish.rerun_of)) if wish.rerun_of else None
+            begun = self._begun(program, specs, wish)
+        except BaseException:
+            if wish.session is not None:
+                self.sessions.leave(wish.session)
+            raise
+        # Names that live in a guest are gone with it, so a session that keeps them cannot be replayed.
+        tape = Taped() if wish.can_pause and not (wish.session and wish.session.keeps_names) else None
+        execution = self._execution(begun, tape, wish.can_pause, wish.session, on_call=wish.on_call, rerun=rerun)
+        return await self._open(execution)
+
+    async def _advance(self, execution: Execution) -> Paused | Outcome:
+        """Events of the guest, calls to the router, replies back, outcome."""
+        with execution.clock():
+            async for event in execution.events():  # engine
+                match event:
+                    case Called():  # tool call -> router -> reply -> program
+                        execution.serve(event.call)
+                    case Printed() | Taped():
+                        execution.keep(event)
+                    case Waiting():
+                        if execution.waits_for_the_outside(event.replies_seen):
+                            return await execution.pause()
+                    case Ended() | Died():
+                        last = event
+                        break
+            else:
+                last = Died("the guest ended without a last event")
+        if isinstance(last, Died):
+            await self._close(execution)
+            raise EngineCrashed(last.detail, started=execution.started)
+        return await self._finish(execution, last)
+
+    # its parts
+
+    async def _check(self, text: str, specs: Sequence[ToolSpec], wish: _Wish) -> Program | Problem:
+        checker = Checker(specs) if wish.outside else self._checker
+        known = frozenset(wish.session.names) if wish.session is not None else frozenset()
         if len(text) < LARGE_TEXT_CHARACTERS:
-            program = checker.check(text, limits=limits)  # program text -> check
-        else:
-            program = await asyncio.to_thread(checker.check, text, limits=limits)
-        if isinstance(program, Problem):
-            engine, isolation = self._engine.name, self._engine.isolation
-            return Outcome(
-                execution_id=execution_id, status="rejected", problem=program, engine=engine, isolation=isolation
-            )
-        rerun = Rerun(await self._history(rerun_of)) if rerun_of else None
-        begun = Begun(
-            execution_id=execution_id,
+            return checker.check(text, limits=wish.limits, known_names=known)
+        return await asyncio.to_thread(checker.check, text, limits=wish.limits, known_names=known)
+
+    def _rejected(self, problem: Problem) -> Outcome:
+        return Outcome(
+            execution_id=secrets.token_hex(8),
+            status="rejected",
+            problem=problem,
+            engine=self._engine.name,
+            isolation=self._engine.isolation,
+        )
+
+    def _begun(self, program: Program, specs: tuple[ToolSpec, ...], wish: _Wish) -> Begun:
+        files = {file.name: file for file in self.sessions.files(wish.session.id)} if wish.session else {}
+        files.update({file.name: file for file in wish.files})
+        return Begun(
+            execution_id=secrets.token_hex(8),
             program=program,
             tools=specs,
-            outside=tuple(spec.name for spec in outside),
-            limits=limits,
-            files=tuple(files),
+            outside=tuple(spec.name for spec in wish.outside),
+            limits=wish.limits,
+            files=tuple(files.values()),
             seed=secrets.randbits(32),
             engine=self._engine.name,
             isolation=self._engine.isolation,
-            rerun_of=rerun_of,
+            session=wish.session.id if wish.session else "",
+            rerun_of=wish.rerun_of,
             began_at=time.time(),
         )
-        execution = self._execution(begun, Taped() if outside else None, on_call=on_call, rerun=rerun)
-        return await self._open(execution)
 
-    def _execution(self, begun: Begun, tape: Taped | None, **options: Any) -> Execution:
+    def _execution(
+        self, begun: Begun, tape: Taped | None, can_pause: bool, session: Session | None, **options: Any
+    ) -> Execution:
         order = Order(
             program=begun.program,
             tools=begun.tools,
             limits=begun.limits,
             files=begun.files,
+            session=session.id if session is not None and session.keeps_names else "",
             seed=begun.seed,
             tape=tape,
-            report_waiting=tape is not None,
+            report_waiting=can_pause,
         )
-        execution = Execution(begun, order, engine=self._engine, router=self._router, ledger=self._ledger, **options)
+        asked = frozenset(spec.name for spec in begun.tools if self._policy.asks(spec)) if self._asks else frozenset()
+        execution = Execution(
+            begun, order, engine=self._engine, router=self._router, ledger=self._ledger, context=self._context,
+            asked=asked, session=session, **options,
+        )  # fmt: skip
         self._executions[begun.execution_id] = execution
         return execution
 
@@ -177,36 +287,17 @@ class Runtime:
             await self._close(execution)
             raise
 
-    async def _advance(self, execution: Execution) -> Paused | Outcome:
-        """The whole flow: events of the guest, calls to the router, replies back, outcome."""
-        with execution.clock():
-            async for event in execution.run:  # engine
-                match event:
-                    case Called():  # tool call -> router -> reply -> program
-                        execution.serve(event.call)
-                    case Printed() | Taped():
-                        execution.keep(event)
-                    case Waiting():
-                        if execution.waits_for_the_outside(event.replies_seen):
-                            return await execution.pause()
-                    case Ended() | Died():
-                        last = event
-                        break
-            else:
-                last = Died("the guest ended without a last event")
-        await self._close(execution)
-        if isinstance(last, Died):
-            raise EngineCrashed(last.detail, started=execution.started)
-        return await execution.finish(last)
-
     async def _revive(self, execution_id: str) -> tuple[Past, Execution]:
-        """Take over an execution that another process paused, and replay it."""
+        """Take over an execution that another process paused, to replay it."""
         history = await self._history(execution_id)
         if history.state == "ended":
             raise UsageError(f"execution {execution_id!r} has ended; there is nothing to resume")
         past = Past(history)
         epoch = await self._ledger.takeover(execution_id)
-        return past, self._execution(history.begun, past.tape, past=past, epoch=epoch)
+        session = self.sessions.open(history.begun.session) if history.begun.session else None
+        if session is not None:
+            await self.sessions.enter(session)
+        return past, self._execution(history.begun, past.tape, True, session, past=past, epoch=epoch)
 
     async def _history(self, execution_id: str) -> History:
         history = await self._ledger.load(execution_id)
@@ -214,13 +305,27 @@ class Runtime:
             raise UsageError(f"no execution {execution_id!r} in the ledger; it was cancelled, or never was")
         return history
 
+    async def _finish(self, execution: Execution, last: Ended) -> Outcome:
+        notes: tuple[str, ...] = ()
+        if execution.session is not None:
+            notes = self.sessions.update(execution.session.id, execution.begun.files, last)
+            if execution.session.keeps_names:
+                execution.session.names |= bound_names(execution.begun.program.text)
+        await self._close(execution)
+        return await execution.finish(last, notes)
+
     async def _give_up(self, execution: Execution) -> None:
         await self._close(execution)
         await execution.finish(Ended(status="cancelled"))
 
     async def _close(self, execution: Execution) -> None:
-        self._executions.pop(execution.id, None)
+        if self._executions.pop(execution.id, None) is None:
+            return
         await execution.close()
+        if execution.session is not None:
+            if execution.session.keeps_names and not self._engine.has_session(execution.session.id):
+                execution.session.names.clear()
+            self.sessions.leave(execution.session)
 
 
 def run_sync(text: str, *, tools: Iterable[Tool | Callable[..., Any]] = (), **options: Any) -> Outcome:

@@ -183,6 +183,7 @@ class Channel:
             batch = [self.receive()]
             while self._rest and self._has_whole_message():
                 batch.append(self.receive())
+            batch = [reply for reply in batch if reply is not None]
             if tape is not None:
                 tape.woke(len(batch))
         self.seen += len(batch)
@@ -204,7 +205,7 @@ class Channel:
                 self.loop.call_soon_threadsafe(_resolve, waiter, reply)
 
     def receive(self) -> Any:
-        """The next message to act on; a hold is sat out here, with the loop's clock stopped."""
+        """The next reply or start; a hold is sat out here, with the loop's clock stopped, and gives none."""
         message = self._next_message()
         while message[0] != REPLY:
             if message[0] == HOLD:
@@ -212,6 +213,8 @@ class Channel:
                 while self._next_message()[0] != RELEASE:
                     pass
                 self.loop.held_seconds += _monotonic() - held_at
+                if not self._has_whole_message():
+                    return None  # the reply takes its time; the program's timers must not wait for it
             elif message[0] == START:
                 break
             message = self._next_message()

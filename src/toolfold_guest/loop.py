@@ -15,6 +15,7 @@ import json
 import marshal
 import os
 import random
+import select
 import signal
 import socket
 import sys
@@ -31,6 +32,7 @@ from toolfold_guest.values import Unsendable, encode
 from toolfold_guest.wire import HEADER, REPLY, START
 
 CO_COROUTINE = 0x80
+GUEST_FD = 3  # where the zygote puts the guest's socket
 LOOKS_UP_NAMES = frozenset(
     {"__globals__", "__main__", "dir", "eval", "exec", "f_globals", "globals", "locals", "modules", "vars"}
 )
@@ -46,6 +48,8 @@ class _Made:
     loop: eventloop.GuestLoop
     streams: tuple[Stream, Stream]
     channel: Channel
+    session: types.ModuleType | None = None
+    """The module in which programs run; a session's programs share it."""
 
 
 def prepare(library_set: str) -> None:
@@ -58,7 +62,7 @@ def prepare(library_set: str) -> None:
     _Made.streams = Stream(stdout), Stream(stderr)
     _Made.channel = loop.poll_selector.channel = Channel(loop, stdout, stderr, _Made.streams)
     for text in REHEARSALS * 3:  # later passes specialise the bytecode
-        rehearse(text)
+        _rehearse(text)
     try:
         raise ValueError
     except ValueError as error:
@@ -66,8 +70,16 @@ def prepare(library_set: str) -> None:
     gc.collect()
 
 
-def rehearse(text: str = REHEARSALS[0]) -> None:
-    """Run a program against a socket pair: touches the pages that a program will need."""
+def rehearse() -> None:
+    """Touch the pages that a program will need, unless one waits already: then it is as fast to run it."""
+    socket_to_host = select.poll()
+    socket_to_host.register(GUEST_FD, select.POLLIN)
+    if not socket_to_host.poll(0):
+        _rehearse(REHEARSALS[0])
+
+
+def _rehearse(text: str) -> None:
+    """Run a program against a socket pair."""
     guest_end, host_end = socket.socketpair()
     streams = sys.stdout, sys.stderr
     reply = marshal.dumps((REPLY, 1, True, 1, False))
@@ -84,17 +96,19 @@ def rehearse(text: str = REHEARSALS[0]) -> None:
 
 
 def main(fd: int) -> NoReturn:
-    """Serve one program on that socket, then leave without a look back."""
+    """Serve the programs of that socket, one or a session's, then leave without a look back."""
     gc.freeze()
     gc.enable()
     sys.path.append(os.getcwd())  # modules that the caller gave, or that the program writes, can be imported
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, fd)
     signal.signal(signal.SIGTERM, _Made.channel.send_last_words)
-    _serve(sock, None)
+    while _serve(sock, None):
+        pass
     os._exit(0)
 
 
-def _serve(sock: socket.socket, message: Any) -> None:
+def _serve(sock: socket.socket, message: Any) -> bool:
+    """Run one program; true if its session goes on."""
     channel = _Made.channel
     channel.attach(sock)
     _, text, tools, options = message or channel.receive()
@@ -109,17 +123,21 @@ def _serve(sock: socket.socket, message: Any) -> None:
     for name, data in options.get("files", ()):
         _place(name, data)
     status, value, error = _run(channel, text, tools, options)
+    is_session = bool(options.get("session"))
     if message is None:
         _add_low_level_output(_Made.streams[0])
-        if _thread._count():
+        if _thread._count() and not is_session:
             threading._shutdown()  # type: ignore[attr-defined]  # waits for the program's threads, as an exit does
     channel.send_end(status, value, error)
+    return is_session
 
 
 def _run(channel: Channel, text: str, tools: list[Any], options: dict[str, Any]) -> tuple[str, str, str]:
-    module = types.ModuleType("__main__")
-    sys.modules["__main__"] = module
-    names = module.__dict__
+    if _Made.session is None or not options.get("session"):
+        _Made.session = types.ModuleType("__main__")
+    sys.modules["__main__"] = _Made.session
+    names = _Made.session.__dict__
+    names.pop("result", None)  # of an earlier program
     try:
         codes = compile_in_parts(text) or compile_program(text)
         names[RETURN_NAME] = _Returned
@@ -138,7 +156,8 @@ def _run(channel: Channel, text: str, tools: list[Any], options: dict[str, Any])
     except SystemExit as leaving:
         return _leave(leaving)
     except MemoryError as error:
-        names.clear()  # room to say so
+        if not options.get("session"):
+            names.clear()  # room to say so
         return "memory", "null", tracebacks.describe(error, text)
     except BaseException as error:  # noqa: BLE001  # whatever the program raised is its outcome
         return "failed", "null", tracebacks.describe(error, text)
@@ -256,5 +275,7 @@ def _add_low_level_output(stdout: Any) -> None:
         size = os.lseek(1, 0, os.SEEK_END)
         if size > 0:
             stdout.buffer.write(os.pread(1, size, 0))
+            os.ftruncate(1, 0)
+            os.lseek(1, 0, os.SEEK_SET)
     except OSError:
         return  # the program closed it, or put something else there

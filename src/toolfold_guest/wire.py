@@ -10,7 +10,7 @@ Host to guest, `marshal`, because the host is trusted and nothing decodes faster
     (START, text, tools, options)
     (REPLY, call id, ok, value or message, has media)
     (HOLD,)      stand still: the execution is paused, and its timers with it
-    (RELEASE,)   go on; at least one reply follows
+    (RELEASE,)   go on
 """
 
 import struct

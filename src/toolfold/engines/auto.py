@@ -90,3 +90,11 @@ class AutoEngine:
     def open(self, order: Order) -> AbstractAsyncContextManager[Run]:
         """Start a program on the engine that was chosen."""
         return self._chosen.open(order)
+
+    def has_session(self, session: str) -> bool:
+        """Whether the chosen engine keeps a guest for that session."""
+        return self._chosen.has_session(session)
+
+    def end_session(self, session: str) -> None:
+        """End the guest that the session keeps."""
+        self._chosen.end_session(session)

@@ -56,6 +56,9 @@ class Ended:
     value: Value = None
     problem: Problem | None = None
     files: tuple[File, ...] = ()
+    """New or changed."""
+    names: frozenset[str] = frozenset()
+    """Of all files in the data folder at the end."""
     notes: tuple[str, ...] = ()
     """What the caller should know: a produced file that was left out, a limit not enforced."""
 
@@ -79,6 +82,8 @@ class Order:
     """The grant: a call of any other tool is a breach of the protocol."""
     limits: Limits = field(default_factory=Limits)
     files: Sequence[File] = ()
+    session: str = ""
+    """Keep the guest, with its names and files, for the next order of the same session."""
     seed: int | None = None
     """Seeds the guest's randomness; `None` takes a fresh seed."""
     tape: Taped | None = None
@@ -102,7 +107,7 @@ class Run(Protocol):
         """The execution pauses: the program's timers stand still until `release`."""
 
     def release(self) -> None:
-        """The execution goes on; at least one answer follows."""
+        """The execution goes on."""
 
     def stop(self, status: Literal["timeout", "cancelled", "limit"], problem: Problem | None = None) -> None:
         """End the program now; the last event then is an `Ended` with this status."""
@@ -123,3 +128,9 @@ class Engine(Protocol):
     async def __aexit__(self, *exc: object) -> None: ...
     def open(self, order: Order) -> AbstractAsyncContextManager[Run]:
         """Start a program. Leaving the context kills the guest and frees all it held."""
+
+    def has_session(self, session: str) -> bool:
+        """Whether a guest with the names of that session waits for its next program."""
+
+    def end_session(self, session: str) -> None:
+        """End the guest that the session keeps; harmless if there is none."""

@@ -54,6 +54,8 @@ class MontyEngine:
             raise UsageError("the engine is not entered; use `async with` on it first")
         if order.tape is not None and order.tape.wakes:
             raise UsageError("the monty engine cannot replay a program; replay it on the process engine")
+        if order.session:
+            raise UsageError("the monty engine keeps no names between programs; use the process engine, or files only")
         async with self._slots:
             run = MontyRun(self._monty, self._pool, order)
             try:
@@ -61,6 +63,13 @@ class MontyEngine:
             finally:
                 run.stop("cancelled")
                 await asyncio.shield(run.over.wait())
+
+    def has_session(self, session: str) -> bool:
+        """Never: a worker serves one program."""
+        return False
+
+    def end_session(self, session: str) -> None:
+        """There is none to end."""
 
 
 class MontyRun:

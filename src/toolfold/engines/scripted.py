@@ -42,6 +42,13 @@ class ScriptedEngine:
         self.orders.append(order)
         yield ScriptedRun(self._events, self.answers, waits=self._waits)
 
+    def has_session(self, session: str) -> bool:
+        """Never: a script has no names."""
+        return False
+
+    def end_session(self, session: str) -> None:
+        """There is none to end."""
+
 
 class ScriptedRun:
     """One play of the script."""

@@ -2,101 +2,188 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from toolfold.errors import UsageError
-from toolfold.ledger.record import Begun, Entry, Fenced, Given, History, State, Summary
-from toolfold.models import Outcome
+from toolfold.ledger import codec, refusals
+from toolfold.ledger.record import Begun, Entry, Given, History, State, Summary, Tape, first_line
+from toolfold.ledger.retention import MAX_EXECUTION_BYTES, Retention
+from toolfold.models import MIB, CallRecord, Outcome
 
-KEPT_EXECUTIONS: Final = 200
+SMALL: Final = Retention(executions=200, total_bytes=64 * MIB)
+_SPOILT: Final = codec.encode_entry(Tape(is_spoilt=True))
 
 
 @dataclass(slots=True)
 class _Kept:
     begun: Begun
-    entries: list[Entry] = field(default_factory=list)
+    # Encoded, as on a disk: tools may change what they returned, and the size must be known.
+    entries: list[bytes] = field(default_factory=list)
+    noted: dict[int, CallRecord] = field(default_factory=dict)
+    calls: int = 0
     state: State = "running"
     epoch: int = 0
-    outcome: Outcome | None = None
+    status: str = ""
+    seconds: float = 0.0
+    outcome: bytes | None = None
+    bytes: int = 0
+    is_full: bool = False
+    touched_at: float = field(default_factory=time.time)
 
 
 class MemoryLedger:
-    """Keeps the newest executions; the oldest ended ones make room."""
+    """A `Ledger` of the newest executions; the oldest ended ones make room."""
 
-    def __init__(self, *, keep: int = KEPT_EXECUTIONS) -> None:
+    def __init__(self, *, keep: Retention = SMALL, max_execution_bytes: int = MAX_EXECUTION_BYTES) -> None:
         self._keep = keep
+        self._max_bytes = max_execution_bytes
         self._executions: dict[str, _Kept] = {}
+        self._bytes = 0
 
     def begin(self, begun: Begun) -> None:
-        self._executions[begun.execution_id] = _Kept(begun)
-        if len(self._executions) > self._keep:
-            ended = next((key for key, kept in self._executions.items() if kept.state == "ended"), None)
-            if ended is not None:
-                del self._executions[ended]
+        if begun.execution_id in self._executions:
+            raise refusals.twice(begun.execution_id)
+        kept = self._executions[begun.execution_id] = _Kept(begun)
+        size = len(begun.program.text) + sum(file.size for file in begun.files)
+        if size > self._max_bytes:
+            kept.begun, kept.is_full, size = replace(begun, files=()), True, len(begun.program.text)
+            kept.entries.append(_SPOILT)
+        self._count(kept, size)
+        if len(self._executions) > self._keep.executions:
+            self._sweep(self._keep)
 
     def note(self, execution_id: str, *entries: Entry, epoch: int = 0) -> None:
-        self._held(execution_id, epoch).entries.extend(entries)
+        kept = self._held(execution_id, epoch)
+        for entry in entries:
+            body = codec.encode_entry(entry)
+            if kept.is_full:
+                return
+            if kept.bytes + len(body) > self._max_bytes:
+                kept.is_full = True
+                body = _SPOILT
+            elif isinstance(entry, Given):
+                kept.noted[entry.record.id] = entry.record
+            self._append(kept, body)
 
     async def flush(self, execution_id: str) -> None:
-        return
+        kept = self._executions.get(execution_id)
+        if kept is None:
+            raise refusals.unknown(execution_id)
+        if kept.is_full:
+            raise refusals.full(execution_id, self._max_bytes)
 
     async def park(self, execution_id: str, *, epoch: int = 0) -> None:
-        self._held(execution_id, epoch).state = "paused"
+        kept = self._held(execution_id, epoch)
+        await self.flush(execution_id)
+        kept.state = "paused"
 
     async def accept(self, execution_id: str, entries: Sequence[Given], *, epoch: int = 0) -> None:
         kept = self._held(execution_id, epoch)
-        kept.entries.extend(entries)
+        bodies = [codec.encode_entry(entry) for entry in entries]
+        if kept.is_full or kept.bytes + sum(map(len, bodies)) > self._max_bytes:
+            raise refusals.full(execution_id, self._max_bytes)
+        for body in bodies:
+            self._append(kept, body)
         kept.state = "running"
 
     async def takeover(self, execution_id: str) -> int:
-        kept = self._executions[execution_id]
+        kept = self._held(execution_id, None)
         kept.epoch += 1
         return kept.epoch
 
     async def finish(self, execution_id: str, outcome: Outcome, *, epoch: int = 0) -> None:
         kept = self._held(execution_id, epoch)
-        kept.state, kept.outcome = "ended", outcome
+        body = codec.encode_outcome(outcome, {} if kept.is_full else kept.noted)
+        if len(body) > self._max_bytes:
+            body = codec.encode_cut_down(outcome, self._max_bytes)
+        kept.state, kept.status, kept.seconds, kept.outcome = "ended", outcome.status, outcome.seconds, body
+        kept.noted.clear()
+        self._count(kept, len(body))
+        if self._bytes > self._keep.total_bytes:
+            self._sweep(self._keep)
+
+    async def sweep(self, keep: Retention | None = None) -> int:
+        """Forget now what `keep`, or the ledger's own retention, does not allow; how many executions went."""
+        return self._sweep(keep or self._keep)
 
     async def load(self, execution_id: str) -> History | None:
         kept = self._executions.get(execution_id)
         if kept is None:
             return None
+        entries = codec.decode_entries(codec.join_entries(kept.entries))
         return History(
-            begun=kept.begun, entries=tuple(kept.entries), state=kept.state, epoch=kept.epoch, outcome=kept.outcome
+            begun=kept.begun,
+            entries=tuple(entries),
+            state=kept.state,
+            epoch=kept.epoch,
+            outcome=None if kept.outcome is None else codec.decode_outcome(kept.outcome, entries),
         )
 
+    async def find(self, prefix: str, *, limit: int = 2) -> list[str]:
+        return sorted(key for key in self._executions if key.startswith(prefix))[:limit]
+
     async def list(self, *, limit: int = 50, before: float | None = None, tenant: str | None = None) -> list[Summary]:
-        found = []
-        for kept in reversed(self._executions.values()):
-            is_older = before is None or kept.begun.began_at < before
-            if is_older and (tenant is None or kept.begun.tenant == tenant):
-                found.append(_summary(kept))
-        return found[:limit]
+        found = [
+            kept
+            for kept in reversed(self._executions.values())
+            if (before is None or kept.begun.began_at < before) and (tenant is None or kept.begun.tenant == tenant)
+        ]
+        found.sort(key=lambda kept: kept.begun.began_at, reverse=True)
+        return [_summary(kept) for kept in found[:limit]]
 
     async def close(self) -> None:
-        return
+        """Nothing to let go of: it can be read as long as it is held."""
 
-    def _held(self, execution_id: str, epoch: int) -> _Kept:
+    def _held(self, execution_id: str, epoch: int | None) -> _Kept:
         kept = self._executions.get(execution_id)
         if kept is None:
-            raise UsageError(f"no execution {execution_id!r} in the ledger")
-        if kept.epoch != epoch:
-            raise Fenced(f"execution {execution_id!r} was taken over by another process")
+            raise refusals.unknown(execution_id)
+        if epoch is not None and kept.epoch != epoch:
+            raise refusals.fenced(execution_id)
+        if kept.state == "ended":
+            raise refusals.ended(execution_id)
         return kept
+
+    def _append(self, kept: _Kept, body: bytes) -> None:
+        kept.entries.append(body)
+        kept.calls += codec.is_call(body)
+        self._count(kept, len(body))
+
+    def _count(self, kept: _Kept, size: int) -> None:
+        kept.bytes += size
+        kept.touched_at = time.time()
+        self._bytes += size
+
+    def _sweep(self, keep: Retention) -> int:
+        now = time.time()
+        before = len(self._executions)
+        for key, kept in tuple(self._executions.items()):
+            age = keep.age_seconds if kept.state == "ended" else keep.open_age_seconds
+            if now - kept.touched_at >= age:
+                self._forget(key)
+        ended = sorted((kept.touched_at, key) for key, kept in self._executions.items() if kept.state == "ended")
+        for _, key in ended:
+            if len(self._executions) <= keep.executions and self._bytes <= keep.total_bytes:
+                break
+            self._forget(key)
+        return before - len(self._executions)
+
+    def _forget(self, execution_id: str) -> None:
+        self._bytes -= self._executions.pop(execution_id).bytes
 
 
 def _summary(kept: _Kept) -> Summary:
-    begun, outcome = kept.begun, kept.outcome
+    begun = kept.begun
     return Summary(
         execution_id=begun.execution_id,
         state=kept.state,
-        status=outcome.status if outcome else "",
+        status=kept.status,
         began_at=begun.began_at,
-        seconds=outcome.seconds if outcome else 0.0,
-        calls=sum(isinstance(entry, Given) for entry in kept.entries),
-        first_line=begun.program.text.strip().partition("\n")[0][:80],
+        seconds=kept.seconds,
+        calls=kept.calls,
+        first_line=first_line(begun.program.text),
         session=begun.session,
         tenant=begun.tenant,
     )

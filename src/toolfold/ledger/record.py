@@ -144,11 +144,11 @@ class Ledger(Protocol):
         """The execution is over; its outcome is written shortly after, in the background."""
 
     async def load(self, execution_id: str) -> History | None: ...
-    async def list(self, *, limit: int = 50, before: float | None = None, tenant: str | None = None) -> list[Summary]:
-        """Newest first."""
-
     async def find(self, prefix: str, *, limit: int = 2) -> list[str]:
         """Ids that start with `prefix`, in their order: two are enough to know that it is not unique."""
+
+    async def list(self, *, limit: int = 50, before: float | None = None, tenant: str | None = None) -> list[Summary]:
+        """Newest first."""
 
     async def close(self) -> None:
         """Write what has gathered and let go of the store."""

@@ -12,7 +12,8 @@ def fenced(execution_id: str) -> Fenced:
 def full(execution_id: str, max_bytes: int) -> LedgerFull:
     """For an execution that does not fit."""
     return LedgerFull(
-        f"execution {execution_id!r} wants to keep more than {max_bytes} bytes; return less, or raise the ledger's limit"
+        f"execution {execution_id!r} wants to keep more than {max_bytes} bytes; "
+        "let its tools return less, or raise the ledger's limit"
     )
 
 

@@ -54,3 +54,7 @@ class Schedule:
             self._next = time.monotonic() + _LOOK_EVERY_SECONDS
             self._bytes = self._executions = 0
         return is_due
+
+    def hasten(self) -> None:
+        """There may be more to forget: look again after the next write."""
+        self._next = 0.0

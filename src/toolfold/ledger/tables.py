@@ -47,6 +47,12 @@ CREATE TABLE pieces (execution INTEGER, piece INTEGER, body BLOB NOT NULL, PRIMA
 CREATE TABLE grants (digest BLOB PRIMARY KEY, body BLOB NOT NULL);
 """
 
+_LISTED: Final = """
+SELECT id, state, status, began_at, seconds, calls, title, session, tenant FROM executions
+WHERE began_at < ? ORDER BY began_at DESC, number DESC LIMIT ?
+"""
+_LISTED_OF_TENANT: Final = _LISTED.replace("WHERE", "WHERE tenant = ? AND")
+
 _OUTCOME: Final = -1
 _CACHED_GRANTS: Final = 8
 _SWEPT_AT_ONCE: Final = 200
@@ -242,13 +248,13 @@ class Tables:
             outcome=None if ended is None else codec.decode_outcome(ended, entries),
         )
 
-    def list(self, limit: int, before: float | None, tenant: str | None) -> list[Summary]:
+    def summaries(self, limit: int, before: float | None, tenant: str | None) -> list[Summary]:
         """Newest first."""
-        found = self._db.execute(
-            "SELECT id, state, status, began_at, seconds, calls, title, session, tenant FROM executions"
-            f" WHERE began_at < ? {'' if tenant is None else 'AND tenant = ?'}"
-            " ORDER BY began_at DESC, number DESC LIMIT ?",
-            (float("inf") if before is None else before, *(() if tenant is None else (tenant,)), limit),
+        latest = float("inf") if before is None else before
+        found = (
+            self._db.execute(_LISTED, (latest, limit))
+            if tenant is None
+            else self._db.execute(_LISTED_OF_TENANT, (tenant, latest, limit))
         )
         return [
             Summary(

@@ -26,6 +26,8 @@ from toolfold.models import MIB, CallRecord
 
 _LINGER_SECONDS: Final = 0.05
 _HURRY_BYTES: Final = 1 * MIB
+_DROWSY_ROUNDS: Final = 40
+"""Without work, until the thread sleeps for good. Waking it costs the event loop more than a note does."""
 
 _log = logging.getLogger("toolfold.ledger")
 
@@ -37,8 +39,8 @@ class Live:
     id: str
     noted: dict[int, CallRecord] = field(default_factory=dict)
     """The records that went into entries, so that the outcome need not repeat them."""
-    was_parked: bool = False
-    """Another process may know of it, and take it over."""
+    is_own: bool = False
+    """It began here and was never parked, so that no other process has a reason to take it over."""
     error: ToolfoldError | None = None
     """Why something that nobody waited for was not written."""
 
@@ -86,8 +88,9 @@ class Writer:
         self._lock = threading.Lock()
         self._jobs: list[Job] = []
         self._jobs_bytes = 0
-        self._has_jobs = threading.Event()
         self._hurry = threading.Event()
+        self._is_asleep = False
+        self._woken = threading.Event()
         self._is_closing = False
         self._thread: threading.Thread | None = None
 
@@ -104,10 +107,11 @@ class Writer:
                 is_urgent = job.waiter is not None
             if is_urgent:
                 self._hurry.set()
-            if len(self._jobs) == 1:
-                self._has_jobs.set()
-                if self._thread is None:
-                    self._start()
+            if self._is_asleep:
+                self._is_asleep = False
+                self._woken.set()
+            elif self._thread is None:
+                self._start()
 
     async def wait(self, live: Live | None, do: Callable[[Tables], Any]) -> Any:
         """Hand over a job and wait until it is committed.
@@ -125,8 +129,8 @@ class Writer:
         atexit.unregister(self.close)
         with self._lock:
             self._is_closing = True
-            self._has_jobs.set()
             self._hurry.set()
+            self._woken.set()
         if self._thread is not None:
             self._thread.join()
         self._db.close()
@@ -138,20 +142,26 @@ class Writer:
         atexit.register(self.close)
 
     def _work(self) -> None:
+        idle_rounds = 0
         while True:
-            self._has_jobs.wait()
             self._hurry.wait(_LINGER_SECONDS)
             with self._lock:
                 jobs, self._jobs = self._jobs, []
                 self._jobs_bytes = 0
-                self._has_jobs.clear()
-                self._hurry.clear()
                 is_last = self._is_closing
+                self._hurry.clear()
+                idle_rounds = 0 if jobs else idle_rounds + 1
+                if idle_rounds >= _DROWSY_ROUNDS and not is_last:
+                    self._is_asleep = True
+                    self._woken.clear()
             if jobs:
                 self._commit(jobs)
                 self._tidy(jobs)
             if is_last:
                 return
+            if self._is_asleep:
+                self._woken.wait()
+                idle_rounds = 0
 
     def _commit(self, jobs: list[Job]) -> None:
         waiters = [job.waiter for job in jobs if isinstance(job, Act) and job.waiter is not None]
@@ -160,7 +170,7 @@ class Writer:
             self._apply(jobs)
             self._db.execute("COMMIT")
         # Whatever it is, the thread must live on and every waiter must hear of it.
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001
             failure = _failure(error)
             _log.error("%s; %d writes are lost", failure, len(jobs), exc_info=not isinstance(error, sqlite3.Error))
             if self._db.in_transaction:
@@ -212,16 +222,21 @@ class Writer:
         if not self._schedule.is_due():
             return
         try:
-            self._db.execute("BEGIN IMMEDIATE")
-            swept = self._tables.sweep(self._keep)
-            self._db.execute("COMMIT")
+            while self._sweep() and not self._jobs:
+                pass
             self._db.execute("PRAGMA incremental_vacuum(1000)").fetchall()
-            if swept:
-                self._schedule.hasten()
         except sqlite3.Error as error:
             _log.warning("old executions were not forgotten: %s", error)
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
+
+    def _sweep(self) -> int:
+        self._db.execute("BEGIN IMMEDIATE")
+        swept = self._tables.sweep(self._keep)
+        self._db.execute("COMMIT")
+        if swept:
+            self._schedule.hasten()
+        return swept
 
 
 def _failure(error: Exception) -> LedgerFailed:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from toolfold.models import Json, ToolSpec
+from toolfold.program.records import TYPE_NAMES
 from toolfold.program.schema_merge import flattened
 from toolfold.program.typing_text import Types, note_on, pascal
 from toolfold.program.unions import ANY, accepts, expression, unite
@@ -105,13 +106,19 @@ class Stub:
 
 def stub_of(spec: ToolSpec, types: Types) -> Stub:
     """Read a tool; the records that its types need are added to `types`."""
-    name = identifier(spec.python_name)
+    name = function_name(spec)
     scope = pascal(spec.python_name) or "Tool"
     types.taken.add(name)
     parameters, further = _parameters(spec, types, scope)
     output = spec.output_schema
     returns = ANY if output is None else types.of(output, output, f"{scope}Reply", scope=scope)
     return Stub(spec=spec, name=name, parameters=parameters, further=further, returns=expression(returns))
+
+
+def function_name(spec: ToolSpec) -> str:
+    """The identifier of the tool, out of the way of the names that types are made of."""
+    name = identifier(spec.python_name)
+    return f"{name}_tool" if name in TYPE_NAMES else name
 
 
 def first_line(spec: ToolSpec) -> str:

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 
 from toolfold.models import ToolSpec
 from toolfold.program.records import TYPING_NAMES
-from toolfold.program.stub import Stub, identifier, stub_of
+from toolfold.program.stub import Stub, function_name, identifier, stub_of
 from toolfold.program.typing_text import Types
 from toolfold.program.words import docstring
 
@@ -49,7 +49,7 @@ def module_text(specs: Sequence[ToolSpec], *, body: Body | None = None, imports:
     """
     types = Types()
     # First all names: no record may be called like a function.
-    types.taken.update(identifier(spec.python_name) for spec in specs)
+    types.taken.update(function_name(spec) for spec in specs)
     stubs = [stub_of(spec, types) for spec in specs]
     parts = [*types.declarations.values(), *(_function(stub, body) for stub in stubs)]
     used = {word for part in parts for word in re.findall(r"\w+", part)}
@@ -71,8 +71,8 @@ def tree(specs: Sequence[ToolSpec], *, body: Body | None = None, imports: str = 
     for spec in specs:
         folder = f"tools/{identifier(spec.domain)}" if spec.domain else "tools"
         modules = folders.setdefault(folder, {})
-        stem = _free_stem(identifier(spec.python_name), modules, domains if folder == "tools" else ())
-        modules[stem] = identifier(spec.python_name)
+        stem = _free_stem(function_name(spec), modules, domains if folder == "tools" else ())
+        modules[stem] = function_name(spec)
         files[f"{folder}/{stem}.py"] = module_text([spec], body=body, imports=imports)
     for folder, modules in folders.items():
         lines = [f"from .{stem} import {name} as {name}" for stem, name in sorted(modules.items())]
@@ -115,7 +115,7 @@ def _words(spec: ToolSpec) -> tuple[str, str]:
 
 
 def _joined(specs: Iterable[ToolSpec], write: Callable[[Stub], str]) -> str:
-    types = Types({identifier(spec.python_name) for spec in specs})
+    types = Types({function_name(spec) for spec in specs})
     parts: list[str] = []
     for spec in specs:
         before = len(types.declarations)
@@ -171,5 +171,7 @@ def _from_domains(folders: dict[str, dict[str, str]]) -> list[str]:
     for folder, modules in sorted(folders.items()):
         if folder != "tools":
             domain = folder.removeprefix("tools/")
-            lines += [f"from .{domain} import {name} as {name}" for name in sorted(modules.values())]
+            # To a type checker, `__init__` of a package is its file.
+            names = sorted(set(modules.values()) - {"__init__"})
+            lines += [f"from .{domain} import {name} as {name}" for name in names]
     return lines

@@ -27,14 +27,13 @@ def docstring(text: str, indent: str = _INDENT) -> str:
     """The text as a docstring in source, indented; the empty text gives none."""
     if not text:
         return ""
-    safe = text.replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
-    lines = safe.split("\n")
-    if len(lines) == 1:
-        end = '\\"' if safe.endswith('"') else safe[-1:]
-        return f'{indent}"""{safe[:-1]}{end}"""'
-    return "\n".join(
-        [f'{indent}"""{lines[0]}', *(f"{indent}{line}" if line else "" for line in lines[1:]), f'{indent}"""']
-    )
+    stem = text.rstrip('"')
+    quotes = '\\"' * (len(text) - len(stem))  # else they would join those that end the docstring
+    safe = stem.replace("\\", "\\\\").replace('"""', '\\"\\"\\"') + quotes
+    first, *lines = safe.split("\n")
+    if not lines:
+        return f'{indent}"""{first}"""'
+    return "\n".join([f'{indent}"""{first}', *(f"{indent}{line}" if line else "" for line in lines), f'{indent}"""'])
 
 
 def cut(text: str, longest: int) -> str:

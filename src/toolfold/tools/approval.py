@@ -49,12 +49,8 @@ async def _decision(tool: Tool, request: Request) -> Decision:
     if approve is None:
         raise ToolRefused(f"{name!r} needs approval and nobody can give it here")
     try:
-        decision = await approve(request.call, tool.spec)
+        return await approve(request.call, tool.spec)
     # A broken way to ask must refuse: it may raise anything, and none of it is for the program to read.
     except Exception as error:
         _log.exception("asking for approval of %r failed", name)
         raise ToolRefused(f"{name!r} needs approval, and asking for it failed") from error
-    if not isinstance(decision, Decision):
-        _log.error("approval of %r gave %r, not a Decision", name, decision)
-        raise ToolRefused(f"{name!r} needs approval, and asking for it failed")
-    return decision

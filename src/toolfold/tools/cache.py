@@ -91,12 +91,12 @@ class _Memory:
                 raise ToolRefused(
                     f"{request.call.tool!r} was called before with idempotency key {key!r} and other arguments"
                 )
-            if isinstance(end, asyncio.Future):
-                await asyncio.wait([end])
-                if end.cancelled():
-                    continue  # its program went away, so this call is the first now
-                end = end.result()
-            return _again(request, end)
+            if isinstance(end, _Kept):
+                return _again(request, end)
+            await asyncio.wait([end])
+            if not end.cancelled():
+                return _again(request, end.result())
+            # The first one's program went away; this call, or another that waited, is the first now.
         return await self._first(slot, arguments, request, rest, seconds)
 
     async def _first(self, slot: _Slot, arguments: bytes, request: Request, rest: Handler, seconds: float) -> Value:

@@ -20,7 +20,7 @@ class Concurrency:
         tools: The same for each tool, by name, identifier or alias.
 
     Raises:
-        UsageError: a number is not one.
+        UsageError: a number is less than 1.
     """
 
     def __init__(self, *, sources: Mapping[str, int] | None = None, tools: Mapping[str, int] | None = None) -> None:

@@ -16,7 +16,7 @@ class Globs:
     def __init__(self, patterns: Iterable[str]) -> None:
         self.patterns = (patterns,) if isinstance(patterns, str) else tuple(patterns)
         for pattern in self.patterns:
-            if not isinstance(pattern, str) or not pattern:
+            if not pattern:
                 raise UsageError(f"{pattern!r} is no pattern for tool names; write a name, or 'prefix_*'")
         self._match = re.compile("|".join(translate(pattern) for pattern in self.patterns) or r"(?!)").match
 
@@ -38,9 +38,9 @@ def positive(numbers: Mapping[str, int], what: str) -> dict[str, int]:
     """The numbers, each checked: a limit of zero is a block and should be written as one.
 
     Raises:
-        UsageError: one is not a whole number of at least 1.
+        UsageError: one is less than 1.
     """
     for pattern, number in numbers.items():
-        if not isinstance(number, int) or isinstance(number, bool) or number < 1:
-            raise UsageError(f"{what} of {pattern!r} must be a whole number of at least 1, got {number!r}")
+        if number < 1:
+            raise UsageError(f"{what} of {pattern!r} must be at least 1, got {number!r}")
     return dict(numbers)

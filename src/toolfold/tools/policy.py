@@ -25,7 +25,7 @@ class Policy:
         max_calls: How often each tool may be called in one program; the smallest number counts.
 
     Raises:
-        UsageError: both `allow` and `block` are given, or a number is not one.
+        UsageError: both `allow` and `block` are given, or a number is less than 1.
     """
 
     def __init__(

@@ -146,11 +146,12 @@ def _drop_user_in_place(order: dict[str, Any]) -> list[str]:
     if user is not None:
         os.setresgid(-1, user, -1)
         os.setresuid(-1, user, -1)
-        is_readable = all(os.access(path, os.R_OK, effective_ids=True) for path in order["readable"])
+        needed = [*order["readable"], os.path.dirname(order["folder"] or "/")]
+        is_readable = all(os.access(path, os.R_OK, effective_ids=True) for path in needed)
         os.setresuid(-1, 0, -1)
         os.setresgid(-1, 0, -1)
         if not is_readable:
-            reason = "another user cannot read this interpreter"
+            reason = "another user cannot read this interpreter and the temp folder"
             return [f"the program runs as root without its rights, because {reason}", _THREADS_NOTE]
     return _drop_user(order)
 

@@ -355,6 +355,32 @@ async def test_descriptors_that_a_guest_pushes_are_dropped() -> None:
         assert set(os.listdir("/proc/self/fd")) == before
 
 
+async def test_a_guest_that_hoards_descriptors_in_flight_stops_no_other_guest() -> None:
+    """The kernel counts them per user, which all guests of a host share outside."""
+    text = """
+import os, socket
+keep = socket.socketpair()
+try:
+    while True:
+        socket.send_fds(keep[0], [b"x"], [0] * 50)
+except OSError as error:
+    result = os.strerror(error.errno)
+import builtins
+builtins.keep = keep
+"""
+    async with jail() as zygote:
+        hoarder = zygote.spawn()
+        await hoarder.ready
+        refusal = await answer(hoarder, text)
+        others = zygote.spawn_many(3)
+        await asyncio.gather(*[one.ready for one in others])
+        seen = [await answer(one, "result = 1") for one in others]
+        for one in (hoarder, *others):
+            one.close()
+
+    assert (refusal, seen) == ("Too many references: cannot splice", [1, 1, 1])
+
+
 async def test_limits_can_be_given_for_one_guest() -> None:
     text = "import resource; result = resource.getrlimit(resource.RLIMIT_NOFILE)[0]"
     async with jail() as zygote:

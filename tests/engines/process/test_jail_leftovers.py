@@ -71,11 +71,17 @@ def have_ended(pidfds: list[int], seconds: float = 5) -> bool:
     return not left
 
 
-def folders() -> set[str]:
-    return {name for name in os.listdir(tempfile.gettempdir()) if name.startswith("toolfold-")}
+@pytest.fixture(autouse=True)
+def _own_temp_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other tests may run beside these and have folders of their own."""
+    monkeypatch.setattr(tempfile, "tempdir", os.fspath(tmp_path))
 
 
-def state() -> tuple[set[str], list[int], str, set[str]]:
+def folders() -> list[str]:
+    return os.listdir(tempfile.gettempdir())
+
+
+def state() -> tuple[set[str], list[int], str, list[str]]:
     mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8")
     return set(os.listdir("/proc/self/fd")), descendants(os.getpid()), mounts, folders()
 
@@ -162,7 +168,7 @@ def test_nothing_stays_after_a_kill_of_the_host(name: str) -> None:
     before = folders()
     host = subprocess.Popen(
         [sys.executable, "-c", HOST, tier_named(name).name],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([SOURCE, *PACKAGES])},
+        env={**os.environ, "TMPDIR": tempfile.gettempdir(), "PYTHONPATH": os.pathsep.join([SOURCE, *PACKAGES])},
         stdout=subprocess.PIPE,
     )
     assert host.stdout is not None

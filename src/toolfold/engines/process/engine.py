@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from toolfold.engines.process.host import ProcessRun
+from toolfold.engines.process.kept import KeptGuests
 from toolfold.engines.process.pool import Pool
 from toolfold.engines.process.tiers import Tier, tier_named
 from toolfold.engines.process.zygote import Zygote
@@ -42,6 +43,7 @@ class ProcessEngine:
         self._pools: dict[LibrarySet, Pool] = {}
         self._starting: dict[LibrarySet, asyncio.Lock] = {}
         self._is_open = False
+        self._kept = KeptGuests()
         self.notes: tuple[str, ...] = ()
 
     @property
@@ -57,6 +59,7 @@ class ProcessEngine:
 
     async def __aexit__(self, *exc: object) -> None:
         self._is_open = False
+        self._kept.drop_all()
         pools, self._pools = tuple(self._pools.values()), {}
         await asyncio.gather(*(pool.close() for pool in pools))
 
@@ -64,8 +67,16 @@ class ProcessEngine:
     async def open(self, order: Order) -> AsyncIterator[ProcessRun]:
         """Start a program. Leaving the context kills the guest and frees all it held."""
         pool = await self._pool(order.program.library_set)
-        async with ProcessRun(pool, order) as run:
+        async with ProcessRun(pool, order, self._kept) as run:
             yield run
+
+    def has_session(self, session: str) -> bool:
+        """Whether the names of that session are still there."""
+        return self._kept.has(session)
+
+    def end_session(self, session: str) -> None:
+        """End the guest that the session keeps; harmless if there is none."""
+        self._kept.drop(session)
 
     async def preload(self, library_set: LibrarySet) -> None:
         """Have guests with these libraries wait, before the first program asks for them."""

@@ -6,6 +6,7 @@ import mimetypes
 import os
 import stat
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from toolfold.errors import UsageError
 from toolfold.models import File, Limits
@@ -17,9 +18,21 @@ _SHOWN_CHARACTERS = 120
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-def collect(data_fd: int, given: Mapping[str, bytes], limits: Limits) -> tuple[tuple[File, ...], tuple[str, ...]]:
-    """Regular files that are new or changed, by name, and a note for each one left out."""
+class Found(NamedTuple):
+    """What lay in a data folder at the end."""
+
+    files: tuple[File, ...]
+    """Those that are new or changed, by name."""
+    names: frozenset[str]
+    """Of all files, the unchanged ones too."""
+    notes: tuple[str, ...]
+    """One for each thing left out."""
+
+
+def collect(data_fd: int, given: Mapping[str, bytes], limits: Limits) -> Found:
+    """Read the regular files of a data folder, within the limits."""
     files: list[File] = []
+    names: set[str] = set()
     notes: list[str] = []
     room = limits.data_bytes
     for name, fd in _walk(data_fd, "", 0, notes, [limits.data_files]):
@@ -31,12 +44,13 @@ def collect(data_fd: int, given: Mapping[str, bytes], limits: Limits) -> tuple[t
             data = _read(fd, size)
         finally:
             os.close(fd)
+        names.add(name)
         if given.get(name) != data:
             files.append(File(name=name, data=data, mime=mime_of(name, data)))
             room -= len(data)
     if len(notes) > MAX_NOTES:
         notes[MAX_NOTES:] = [f"left out {len(notes) - MAX_NOTES} more"]
-    return tuple(sorted(files, key=lambda file: file.name)), tuple(notes)
+    return Found(tuple(sorted(files, key=lambda file: file.name)), frozenset(names), tuple(notes))
 
 
 def mime_of(name: str, data: bytes) -> str:

@@ -13,11 +13,12 @@ import asyncio
 import os
 import signal
 from collections import deque
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from toolfold.engines.base import Called, Died, Ended, Event, Order, Printed, Taped, Waiting
 from toolfold.engines.process.files import checked_names, collect
-from toolfold.models import Call, Problem, ProblemKind, Reply, Status
+from toolfold.models import Call, Limits, Problem, ProblemKind, Reply, Status
 from toolfold.protocol.codec import (
     HOLD_FRAME,
     RELEASE_FRAME,
@@ -34,6 +35,7 @@ from toolfold_guest.wire import HEADER
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from toolfold.engines.process.kept import KeptGuests
     from toolfold.engines.process.pool import Pool
     from toolfold.engines.process.zygote import Guest
 
@@ -55,9 +57,11 @@ _ENDS: Final[dict[str, tuple[Status, ProblemKind]]] = {
 class ProcessRun:
     """A `Run` on a guest taken from the pool."""
 
-    def __init__(self, pool: Pool, order: Order) -> None:
+    def __init__(self, pool: Pool, order: Order, kept: KeptGuests) -> None:
         checked_names(list(order.files))
         self._pool = pool
+        self._kept = kept
+        self._said_its_end = False
         self._order = order
         self._loop = asyncio.get_running_loop()
         self._conversation = Conversation(len(order.tools), order.limits)
@@ -76,11 +80,26 @@ class ProcessRun:
         self._last_words_timer: asyncio.TimerHandle | None = None
 
     async def __aenter__(self) -> ProcessRun:
-        self._guest = await self._pool.take(self._order.limits)
+        kept = self._kept.take(self._order.session) if self._order.session else None
+        if kept is not None:
+            self._pool, self._guest = kept
+        else:
+            self._guest = self._pool.take(self._limits())
         self._recv_into, self._send = self._guest.sock.recv_into, self._guest.sock.send
+        self._conversation.start()
+        # At once: a guest that finds its program waiting when it is born loses no time with a rehearsal.
+        self._write(self._start_frame(has_files=kept is not None))
+        if kept is None:
+            try:
+                await self._pool.until_ready(self._guest)
+            except BaseException:
+                self._loop.remove_writer(self._guest.sock.fileno())
+                raise
         self._loop.add_reader(self._guest.sock.fileno(), self._readable)
         self._is_listening = True
-        self._conversation.start()
+        return self
+
+    def _start_frame(self, *, has_files: bool) -> bytes:
         order = self._order
         options: dict[str, Any] = {
             "preset": order.program.preset_names,
@@ -88,12 +107,12 @@ class ProcessRun:
             "report_waiting": order.report_waiting,
             "max_argument_bytes": order.limits.value_bytes,
             "max_value_bytes": order.limits.value_bytes,
-            "files": [(file.name, file.data) for file in order.files],
+            "files": [] if has_files else [(file.name, file.data) for file in order.files],
+            "session": bool(order.session),
         }
         if order.tape is not None:
             options["tape"] = (list(order.tape.wakes), list(order.tape.clocks))
-        self._write(encode_start(order.program.text, [tool_facts(spec) for spec in order.tools], options))
-        return self
+        return encode_start(order.program.text, [tool_facts(spec) for spec in order.tools], options)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -102,7 +121,15 @@ class ProcessRun:
             self._last_words_timer.cancel()
         if not self._is_over:  # left while someone may still wait for the next event
             self._push(Ended(status="cancelled"))
-        self._pool.give_back(self._guest)
+        if self._order.session and self._said_its_end:
+            self._kept.keep(self._order.session, self._pool, self._guest)
+        else:
+            self._pool.give_back(self._guest)
+
+    def _limits(self) -> Limits:
+        """A guest that serves a whole session has CPU time for many programs."""
+        limits = self._order.limits
+        return replace(limits, cpu_seconds=limits.cpu_seconds * 10) if self._order.session else limits
 
     # events
 
@@ -207,6 +234,7 @@ class ProcessRun:
             self._ended(frame)
 
     def _ended(self, frame: EndedFrame) -> None:
+        self._said_its_end = True
         if frame.status == "finished":
             self._push(Ended(status="finished", value=frame.value))
             return
@@ -246,7 +274,7 @@ class ProcessRun:
         self._write(HOLD_FRAME)
 
     def release(self) -> None:
-        """The execution goes on; at least one answer follows."""
+        """The execution goes on."""
         self._write(RELEASE_FRAME)
 
     def stop(self, status: Literal["timeout", "cancelled", "limit"], problem: Problem | None = None) -> None:
@@ -274,7 +302,8 @@ class ProcessRun:
             return  # the reader will see the end
         if sent != len(frame):
             self._queue(memoryview(frame)[sent:])
-            self._loop.add_writer(self._guest.sock.fileno(), self._writable)
+            if not self._is_over:  # a writer that stays behind would hit the next guest with this descriptor
+                self._loop.add_writer(self._guest.sock.fileno(), self._writable)
 
     def _queue(self, data: bytes | memoryview) -> None:
         self._unsent.append(data)
@@ -284,6 +313,8 @@ class ProcessRun:
             self._end("limit", Problem(kind="protocol", message="the program does not read its replies"))
 
     def _writable(self) -> None:
+        if self._is_over:
+            return  # was on its way to be called when the run ended
         while self._unsent:
             data = self._unsent[0]
             try:
@@ -304,12 +335,13 @@ class ProcessRun:
 
     async def _with_files(self, ended: Ended) -> Ended:
         """Collect after the kill: a guest that still runs could change what is being read."""
-        self._guest.kill()
+        if not (self._order.session and self._said_its_end):
+            self._guest.kill()
         if self._guest.data_fd < 0 or not os.listdir(self._guest.data_fd):
             return ended
         given = {file.name: file.data for file in self._order.files}
         found = await asyncio.to_thread(collect, self._guest.data_fd, given, self._order.limits)
-        return Ended(status=ended.status, value=ended.value, problem=ended.problem, files=found[0], notes=found[1])
+        return replace(ended, files=found.files, names=found.names, notes=found.notes)
 
     async def _explain(self) -> Event:
         """The connection ended without a last word: ask how the process did."""

@@ -2,8 +2,8 @@
 
 Rules:
 1. A guest serves one program, then it is closed; nothing is ever used twice.
-2. The pool is topped up after a program is over, two at a time, so that forking does not
-   compete with the program that runs.
+2. The pool is topped up after a program is over, two at a time, and not while a program waits
+   for its guest, so that forking ahead does not compete with what is wanted now.
 3. Only guests with the engine's own limits wait here; other limits get a guest of their own.
 """
 
@@ -34,16 +34,23 @@ class Pool:
         self._loop = asyncio.get_running_loop()
         self._parked: deque[Guest] = deque()
         self._taken: set[Guest] = set()
+        self._waiting = 0
+        """Programs whose guest is still on its way."""
         self._top_up_timer: asyncio.TimerHandle | None = None
         self._is_closed = False
         self._top_up()
 
-    async def take(self, limits: Limits) -> Guest:
-        """A guest that is locked down and waits for a program."""
+    def take(self, limits: Limits) -> Guest:
+        """A guest for one program. It may still be on its way: see `until_ready`."""
         if self._is_closed:
             raise EngineUnavailable("the engine is closed")
         guest = self._next(limits)
         self._taken.add(guest)
+        return guest
+
+    async def until_ready(self, guest: Guest) -> None:
+        """Returns when a guest that was taken is locked down; one that cannot be is given back."""
+        self._waiting += 1
         try:
             if not guest.ready.done():
                 await asyncio.shield(guest.ready)
@@ -51,7 +58,8 @@ class Pool:
         except BaseException:
             self.give_back(guest)
             raise
-        return guest
+        finally:
+            self._waiting -= 1
 
     def give_back(self, guest: Guest) -> None:
         """The program is over: end its guest and see that another one waits."""
@@ -85,7 +93,8 @@ class Pool:
         missing = min(AT_A_TIME, self._warm - len(self._parked))
         if missing <= 0 or self._is_closed or self.zygote.closed:
             return
-        self._parked.extend(self.zygote.spawn_many(missing))
+        if not self._waiting:
+            self._parked.extend(self.zygote.spawn_many(missing))
         if len(self._parked) < self._warm:
             self._top_up_timer = self._loop.call_later(TOP_UP_AFTER_SECONDS, self._top_up)
 

@@ -1,0 +1,18 @@
+"""Catalog, workers and executor under the names that seed 001 gave them.
+
+The runtime does the work; this door only takes its input and renders its outcome.
+"""
+
+from toolfold.doors.orchestrator.definitions import ToolCatalog, ToolDefinition, ToolParameter
+from toolfold.doors.orchestrator.executor import ProgrammaticToolExecutor, call_tool
+from toolfold.doors.orchestrator.workers import function_map, tool_map
+
+__all__ = [
+    "ProgrammaticToolExecutor",
+    "ToolCatalog",
+    "ToolDefinition",
+    "ToolParameter",
+    "call_tool",
+    "function_map",
+    "tool_map",
+]

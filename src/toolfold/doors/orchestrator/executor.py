@@ -1,0 +1,298 @@
+"""`ProgrammaticToolExecutor` and `call_tool`: a catalog of seed 001 in front of the runtime."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import difflib
+import itertools
+import threading
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, TypedDict
+
+from toolfold.doors.orchestrator.definitions import ToolCatalog, ToolDefinition
+from toolfold.doors.orchestrator.home import Home
+from toolfold.doors.orchestrator.lint import validate_code_safety
+from toolfold.doors.orchestrator.scope import Inside, Whole, entered
+from toolfold.doors.orchestrator.stub_files import write_stubs
+from toolfold.doors.orchestrator.workers import Worker, bare_tool, function_map, served, tool_map
+from toolfold.engines.base import Engine
+from toolfold.errors import ToolError, ToolNotFound, UsageError
+from toolfold.models import Call, CallRecord, File, Limits, Outcome, Value
+from toolfold.runtime import Runtime
+from toolfold.tools.catalog import Catalog
+from toolfold.tools.context import CallContext
+from toolfold.tools.router import Router
+from toolfold.tools.tool import Tool
+from toolfold.tools.wrappers import wrappers
+
+
+class ToolCallDict(TypedDict):
+    """One call, in the result of `execute`."""
+
+    tool: str
+    parameters: dict[str, Value]
+    duration: float
+    error: str | None
+
+
+class ResultDict(TypedDict):
+    """What `execute` gives."""
+
+    output: str
+    result: Value
+    tool_calls: list[ToolCallDict]
+    execution_time: float
+    error: str | None
+
+
+class ProgrammaticToolExecutor:
+    """Runs programs that call the tools of a catalog.
+
+    Opens its engine with the first program; `close` it, use it in `async with`, or let the end of
+    the event loop close it. A catalog that grows is seen by the next program.
+
+    Args:
+        catalog: The tools; workers may be registered before or after.
+        enable_stubs: Write the catalog as importable files to `stub_dir`.
+        stub_dir: Where to, by default `stubs` in the current folder.
+        strict: Refuse programs that `_validate_code_safety` objects to, before they run.
+        limits: Of one program, and of all programs that it runs in turn.
+        engine: As for `toolfold.Runtime`, like `isolation` and `accept_no_isolation`.
+    """
+
+    def __init__(
+        self, catalog: ToolCatalog, enable_stubs: bool = False, *, stub_dir: str | Path = "stubs",
+        strict: bool = False, limits: Limits | None = None, engine: str | Engine = "auto",
+        isolation: str = "namespace", accept_no_isolation: bool = False,
+    ) -> None:  # fmt: skip
+        self.catalog = catalog
+        self._stub_dir = Path(stub_dir) if enable_stubs else None
+        self._strict = strict
+        self._limits = limits or Limits()
+        self._options: dict[str, Any] = {
+            "engine": engine, "isolation": isolation, "accept_no_isolation": accept_no_isolation,
+        }  # fmt: skip
+        self._workers: dict[str, Worker] = {}
+        self._homes: dict[asyncio.AbstractEventLoop, tuple[_Routes, Home]] = {}
+        self._runner: asyncio.Runner | None = None
+        self._runner_lock = threading.Lock()
+        self._routes = self._read_catalog()
+        self._number = next(_numbers)
+        _executors.add(self)
+
+    def register_worker(self, name: str, worker: Worker) -> None:
+        """Let a worker serve a tool of this executor; it goes before one in `tool_map`."""
+        if not callable(worker):
+            raise UsageError(f"the worker for {name!r} is not callable, got {type(worker).__name__}")
+        self._workers[name] = worker
+
+    async def execute(
+        self, code: str, *, strict: bool | None = None, files: Sequence[File] = (), limits: Limits | None = None
+    ) -> ResultDict:
+        """Run a program to its end. Its mistakes are in the result's `error`; only the host's own raise."""
+        is_strict = self._strict if strict is None else strict
+        return await self._run(code, self._inside(is_strict, limits), is_strict=is_strict, files=files)
+
+    def execute_sync(self, code: str, **options: Any) -> ResultDict:
+        """The same from code that is not async; `options` are those of `execute`."""
+        if _is_in_a_loop():
+            raise UsageError("an event loop is running here; use 'await executor.execute(...)'")
+        with self._runner_lock:
+            if self._runner is None:
+                self._runner = asyncio.Runner()
+                # At the latest when the interpreter ends.
+                weakref.finalize(self, self._runner.close)
+            return self._runner.run(self.execute(code, **options))
+
+    async def call_tool(
+        self, tool_name: str, parameters: Mapping[str, Value] | None = None, *, idempotency_key: str | None = None
+    ) -> Value:
+        """One call through the same router as a program's; the same key twice runs the tool once.
+
+        Raises:
+            ToolError: the tool failed, or was not called; the text says which.
+        """
+        self._refresh()
+        with entered(self._inside(self._strict, None)):
+            return await _direct(self._routes.router, tool_name, parameters or {}, idempotency_key)
+
+    async def close(self) -> None:
+        """End every guest of this event loop; the next program opens a new engine."""
+        _, home = self._homes.pop(asyncio.get_running_loop(), (None, None))
+        if home is not None:
+            await home.close()
+
+    async def __aenter__(self) -> ProgrammaticToolExecutor:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    def _validate_code_safety(self, tree: ast.AST) -> None:
+        """Seed 001's check, as advice: the engine is what holds a program."""
+        validate_code_safety(tree)
+
+    # programs
+
+    def _inside(self, is_strict: bool, limits: Limits | None) -> Inside:
+        # Weak: a context outlives its program in tasks and timers, and must not keep the executor.
+        executor = weakref.ref(self)
+
+        async def run(code: str, inside: Inside) -> ResultDict:
+            here = executor()
+            assert here is not None, "it runs the program that calls"
+            return await here._run(code, inside, is_strict=is_strict)
+
+        return Inside(Whole(limits or self._limits), run)
+
+    async def _run(self, code: str, inside: Inside, *, is_strict: bool, files: Sequence[File] = ()) -> ResultDict:
+        refusal = _refusal(code) if is_strict else None
+        if refusal is not None:
+            return ResultDict(output="", result=None, tool_calls=[], execution_time=0.0, error=refusal)
+        limits = inside.limits()
+        home = await self._home()
+        async with home.open() as runtime:
+            offset = inside.whole.elapsed_seconds()
+
+            def keep(record: CallRecord) -> None:
+                inside.records.append(replace(record, started_seconds=record.started_seconds + offset))
+
+            with entered(inside):
+                outcome = await runtime.run(code, files=files, limits=limits, on_call=keep)
+        return _rendered(outcome, inside.records)
+
+    async def _home(self) -> Home:
+        """This event loop's runtime, with the tools that the catalog has now."""
+        self._refresh()
+        self._homes = {loop: kept for loop, kept in self._homes.items() if not loop.is_closed()}
+        loop = asyncio.get_running_loop()
+        routes, home = self._homes.get(loop, (None, None))
+        if home is None or routes is not self._routes:
+            old, home = home, Home(self._runtime())
+            self._homes[loop] = (self._routes, home)
+            if old is not None:
+                await old.leave()
+        return home
+
+    def _runtime(self) -> Runtime:
+        runtime = Runtime(self._routes.tools, limits=self._limits, **self._options)
+        # Until a runtime takes a router: so direct calls share breakers and replies with programs.
+        runtime._router = self._routes.router
+        return runtime
+
+    def _refresh(self) -> None:
+        if self._routes.definitions is not self.catalog.tools:
+            self._routes = self._read_catalog()
+
+    def _read_catalog(self) -> _Routes:
+        definitions = self.catalog.tools
+        tools = tuple(served(definition, self._workers) for definition in definitions.values())
+        if self._stub_dir is not None:
+            write_stubs(definitions.values(), tools, self._stub_dir)
+        return _Routes(definitions, tools, Router(Catalog(tools), wrappers=wrappers()))
+
+
+async def call_tool(
+    server: str, tool_name: str, parameters: Mapping[str, Value] | None = None, idempotency_key: str | None = None
+) -> Value:
+    """One call of a tool: of an executor's catalog if one has it there, else of what is registered.
+
+    Args:
+        server: The tool's domain; `default` and `function` are functions first, then any tool.
+        tool_name: As its definition spells it.
+        parameters: Its arguments.
+        idempotency_key: The same key twice runs the tool once.
+
+    Raises:
+        ToolError: the tool failed, or was not called; the text says which.
+    """
+    is_function = server in _FUNCTION_SERVERS
+    executor = _executor_for(server, tool_name)
+    if executor is not None:
+        return await executor.call_tool(tool_name, parameters, idempotency_key=idempotency_key)
+    if tool_name not in tool_map and not (is_function and tool_name in function_map):
+        close = difflib.get_close_matches(tool_name, {*tool_map, *function_map}, n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise ToolNotFound(f"no tool {tool_name!r} at {server!r}{hint}")
+    router = _bare_routers.get((is_function, tool_name))
+    if router is None:
+        router = Router(Catalog([bare_tool(tool_name, is_function=is_function)]), wrappers=wrappers())
+        _bare_routers[is_function, tool_name] = router
+    return await _direct(router, tool_name, parameters or {}, idempotency_key)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Routes:
+    """One state of a catalog, ready for calls."""
+
+    definitions: Mapping[str, ToolDefinition]
+    tools: tuple[Tool, ...]
+    router: Router
+
+
+_FUNCTION_SERVERS: Final = ("default", "function")
+_executors: Final[weakref.WeakSet[ProgrammaticToolExecutor]] = weakref.WeakSet()
+_bare_routers: Final[dict[tuple[bool, str], Router]] = {}
+_numbers: Final = itertools.count()
+
+
+def _executor_for(server: str, tool_name: str) -> ProgrammaticToolExecutor | None:
+    """The newest executor whose catalog has this tool there."""
+    fitting = [one for one in tuple(_executors) if _is_at(one.catalog.get_tool(tool_name), server)]
+    return max(fitting, key=lambda one: one._number, default=None)
+
+
+def _is_at(definition: ToolDefinition | None, server: str) -> bool:
+    if definition is None:
+        return False
+    return server in (definition.server, definition.spec().domain or None, definition.type == "function" and "function")
+
+
+async def _direct(router: Router, name: str, arguments: Mapping[str, Value], key: str | None) -> Value:
+    call = Call(id=0, tool=name, arguments=arguments)
+    reply = await router.serve(call, caller="direct", context=CallContext(idempotency_key=key))
+    if reply.error is not None:
+        raise ToolError(reply.error)
+    return reply.value
+
+
+def _refusal(code: str) -> str | None:
+    try:
+        validate_code_safety(ast.parse(code))
+    except UsageError as error:
+        return str(error)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None  # the runtime's own check says it better
+    return None
+
+
+def _is_in_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _rendered(outcome: Outcome, records: Sequence[CallRecord]) -> ResultDict:
+    calls = [
+        ToolCallDict(tool=one.name, parameters=dict(one.arguments), duration=one.seconds, error=one.error)
+        for one in sorted(records, key=lambda one: one.started_seconds)
+    ]
+    return ResultDict(
+        output=outcome.stdout + ("\n... (truncated)" if outcome.stdout_cut_bytes else ""),
+        result=outcome.value,
+        tool_calls=calls,
+        execution_time=outcome.seconds,
+        error=_error(outcome),
+    )
+
+
+def _error(outcome: Outcome) -> str | None:
+    if outcome.problem is not None:
+        return str(outcome.problem)
+    return None if outcome.status == "finished" else f"the program ended as {outcome.status!r}"

@@ -1,0 +1,42 @@
+"""The tree of stubs that seed 001 draws: importable, and running outside of a program too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from toolfold.doors.orchestrator.definitions import ToolDefinition
+from toolfold.errors import UsageError
+from toolfold.program.stub import Stub
+from toolfold.program.stubs import write_tree
+from toolfold.tools.catalog import Catalog
+from toolfold.tools.tool import Tool
+
+_IMPORTS: Final = "from toolfold.orchestrator import call_tool"
+
+
+def write_stubs(definitions: Iterable[ToolDefinition], tools: Iterable[Tool], folder: Path) -> None:
+    """Write `tools/<domain>/<tool>.py` below `folder`; each body goes to `call_tool`."""
+    servers = {definition.name: definition.server for definition in definitions}
+    try:
+        write_tree(
+            Catalog(tools).specs, folder, body=lambda stub: _body(stub, servers[stub.spec.name]), imports=_IMPORTS
+        )
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise UsageError(f"the stubs cannot be written to {str(folder)!r}: {reason}; name another stub_dir") from error
+
+
+def _body(stub: Stub, server: str) -> str:
+    named = [f"{parameter.name!r}: {parameter.python_name}" for parameter in stub.parameters]
+    if stub.further is not None:
+        named.append(stub.arguments()[-1].partition(":")[0])
+    lines = [f"_parameters = {{{', '.join(named)}}}"]
+    if any(parameter.default == "..." for parameter in stub.parameters):
+        lines.append(
+            "_parameters = {_name: _value for _name, _value in _parameters.items() if _value is not NOT_GIVEN}"
+        )
+    call = f"await call_tool(server={server!r}, tool_name={stub.spec.name!r}, parameters=_parameters)"
+    # Their type is what the tool's schema promises; what the call gives is any value.
+    return "\n".join([*lines, f"_value: Any = {call}", "return _value"])

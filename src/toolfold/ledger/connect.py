@@ -1,0 +1,160 @@
+"""Opens a ledger's file: makes it, knows it again, and says in one line why it cannot be used."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sqlite3
+import time
+from pathlib import Path
+from typing import Final
+
+from toolfold.errors import UsageError
+from toolfold.ledger.seal import SALT_BYTES, NoSeal, Seal, seal_with
+from toolfold.ledger.tables import SCHEMA
+
+FORMAT: Final = 1
+_APPLICATION: Final = 0x746F666C  # "tofl"
+_BUSY_SECONDS: Final = 10.0
+
+
+def connect(path: Path, key: bytes | str | None) -> tuple[sqlite3.Connection, Seal | NoSeal]:
+    """The connection that writes, and the seal that fits the file.
+
+    Raises:
+        UsageError: The file cannot be used, with the reason.
+    """
+    _make(path)
+    try:
+        connection = _open(path)
+        try:
+            _prepare(connection, path)
+            return connection, _seal(connection, path, key)
+        except BaseException:
+            connection.close()
+            raise
+    except sqlite3.Error as error:
+        raise UsageError(f"ledger {str(path)!r} cannot be used: {_reason(error)}") from error
+
+
+def reading(path: Path) -> sqlite3.Connection:
+    """A second connection, so that a long read does not hold up the writes."""
+    connection = _open(path)
+    connection.execute("PRAGMA query_only = 1")
+    return connection
+
+
+def _make(path: Path) -> None:
+    try:
+        # Before SQLite does it, for the permissions: the files beside it take them over.
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    except FileNotFoundError as error:
+        raise UsageError(f"no folder {str(path.parent)!r} for the ledger; make it, or name another") from error
+    except (OSError, ValueError) as error:
+        reason = (error.strerror or "unknown reason").lower() if isinstance(error, OSError) else str(error)
+        raise UsageError(f"ledger {str(path)!r} cannot be opened: {reason}") from error
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    # Its users take care of threads: the writer is one thread, readers hold a lock.
+    connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    connection.execute("PRAGMA synchronous = NORMAL")
+    return connection
+
+
+def _prepare(connection: sqlite3.Connection, path: Path) -> None:
+    # In one read: another process may be laying it out right now.
+    application, version, tables = connection.execute(
+        "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_master)"
+        " FROM pragma_application_id, pragma_user_version"
+    ).fetchone()
+    if application != _APPLICATION and (tables or version):
+        raise UsageError(f"{str(path)!r} is a database, but no ledger of toolfold's; name another file")
+    if version > FORMAT:
+        raise UsageError(
+            f"ledger {str(path)!r} was made by a newer toolfold (format {version}, this one reads {FORMAT}); "
+            "update toolfold, or name another file"
+        )
+    if not version:
+        # Only a file without tables takes this; the space of forgotten executions then goes back to the disk.
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+    _use_wal(connection)
+    if not version:
+        _lay_out(connection)
+
+
+def _use_wal(connection: sqlite3.Connection) -> None:
+    """Switch to WAL mode; two processes that do this at once are not made to wait by SQLite itself."""
+    deadline = time.monotonic() + _BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL").fetchone()
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+        else:
+            return
+
+
+def _lay_out(connection: sqlite3.Connection) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        # Asked again: another process may have been first.
+        if not connection.execute("PRAGMA user_version").fetchone()[0]:
+            for statement in SCHEMA.split(";"):
+                connection.execute(statement)
+            connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+            connection.execute(f"PRAGMA user_version = {FORMAT}")
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+
+
+def _seal(connection: sqlite3.Connection, path: Path, key: bytes | str | None) -> Seal | NoSeal:
+    facts = dict(connection.execute("SELECT name, value FROM facts"))
+    if key is None:
+        if "key_id" in facts:
+            raise UsageError(f"ledger {str(path)!r} is sealed; give its key")
+        return NoSeal()
+    salt = bytes.fromhex(facts["salt"]) if "salt" in facts else secrets.token_bytes(SALT_BYTES)
+    seal = seal_with(key, salt)
+    if "key_id" not in facts:
+        if _remember(connection, seal, salt):
+            return seal
+        # Another process sealed it, or began to write without a seal, in the meantime.
+        facts = dict(connection.execute("SELECT name, value FROM facts"))
+        if "key_id" not in facts:
+            raise UsageError(f"ledger {str(path)!r} has records that are not sealed; name a new file to use a key")
+        seal = seal_with(key, bytes.fromhex(facts["salt"]))
+    if facts["key_id"] != seal.key_id:
+        raise UsageError(
+            f"wrong key for ledger {str(path)!r}: it was sealed with key {facts['key_id']}, this is {seal.key_id}"
+        )
+    return seal
+
+
+def _remember(connection: sqlite3.Connection, seal: Seal, salt: bytes) -> bool:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        is_new = not connection.execute(
+            "SELECT (SELECT count(*) FROM facts) + (SELECT count(*) FROM executions)"
+        ).fetchone()[0]
+        if is_new:
+            facts = [("key_id", seal.key_id), ("salt", salt.hex())]
+            connection.executemany("INSERT INTO facts VALUES (?, ?)", facts)
+    finally:
+        connection.execute("COMMIT")
+    return is_new
+
+
+def _reason(error: sqlite3.Error) -> str:
+    text = str(error)
+    if "not a database" in text or "malformed" in text:
+        return f"it is damaged or no ledger ({text}); move it away to begin a new one"
+    if "readonly" in text:
+        return "it cannot be written to; check the permissions of the file and its folder"
+    if "unable to open" in text:
+        return "no file can be made in its folder; check the folder's permissions"
+    return text

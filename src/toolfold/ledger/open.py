@@ -1,0 +1,46 @@
+"""From the word that a user writes to a ledger: `memory`, a path, or nothing for the usual place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from toolfold.errors import UsageError
+from toolfold.ledger.memory import SMALL, MemoryLedger
+from toolfold.ledger.record import Ledger
+from toolfold.ledger.retention import MAX_EXECUTION_BYTES, Retention
+from toolfold.ledger.sqlite import SqliteLedger
+
+
+def open_ledger(
+    where: str | None = None, *, keep: Retention | None = None, key: bytes | str | None = None,
+    max_execution_bytes: int = MAX_EXECUTION_BYTES,
+) -> Ledger:  # fmt: skip
+    """The ledger at `where`; `None` is `ledger.sqlite` in the user's state folder.
+
+    Raises:
+        UsageError: It cannot be opened, with the reason and the next step.
+    """
+    if where == "memory":
+        if key is not None:
+            raise UsageError("a ledger in memory takes no key; name a file to seal it")
+        return MemoryLedger(keep=keep or SMALL, max_execution_bytes=max_execution_bytes)
+    if where is not None and where.startswith(("redis://", "rediss://", "valkey://")):
+        raise UsageError(f"ledger {where.partition(':')[0]!r} comes with the HTTP door; name a file for now")
+    path = usual_path() if where is None else Path(where).expanduser()
+    return SqliteLedger(path, keep=keep, key=key, max_execution_bytes=max_execution_bytes)
+
+
+def usual_path() -> Path:
+    """The default file; its folder is made for this user only."""
+    # Imported here: who names a ledger does not need it.
+    import platformdirs  # noqa: PLC0415
+
+    folder = platformdirs.user_state_path("toolfold")
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        reason = (error.strerror or "unknown reason").lower()
+        raise UsageError(
+            f"the folder {str(folder)!r} for the ledger cannot be made: {reason}; name another with --ledger"
+        ) from error
+    return folder / "ledger.sqlite"

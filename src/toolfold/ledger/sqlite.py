@@ -1,0 +1,164 @@
+"""The default ledger: one SQLite file, in WAL mode, shared by as many processes as open it.
+
+A commit is safe against a kill of the process at once, and against a power cut after the next
+checkpoint (`synchronous=NORMAL`); so is every reply that was acknowledged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from toolfold.errors import ToolfoldError
+from toolfold.ledger import codec, refusals
+from toolfold.ledger.connect import connect, reading
+from toolfold.ledger.record import Begun, Entry, Fenced, Given, History, Summary
+from toolfold.ledger.retention import MAX_EXECUTION_BYTES, Retention
+from toolfold.ledger.tables import Tables
+from toolfold.ledger.writer import Act, Live, Note, Writer
+from toolfold.models import Outcome
+
+_T = TypeVar("_T")
+
+
+class SqliteLedger:
+    """A `Ledger` in one file.
+
+    Args:
+        path: Made if it is not there, for this user only.
+        keep: What may stay; looked at now and then.
+        key: Seals bodies: 32 bytes, or as text their base64 or a passphrase. The same each time.
+        max_execution_bytes: What one execution may keep.
+
+    Raises:
+        UsageError: The file is no ledger, is from a newer toolfold, cannot be written, or has another key.
+    """
+
+    def __init__(
+        self, path: str | Path, *, keep: Retention | None = None, key: bytes | str | None = None,
+        max_execution_bytes: int = MAX_EXECUTION_BYTES,
+    ) -> None:  # fmt: skip
+        self._keep = keep or Retention()
+        connection, seal = connect(Path(path), key)
+        self._writer = Writer(connection, Tables(connection, seal, max_execution_bytes), self._keep)
+        self._reader = reading(Path(path))
+        self._read_tables = Tables(self._reader, seal, max_execution_bytes)
+        self._reads = threading.Lock()
+        self._is_closed = False
+        self._live: dict[str, Live] = {}
+
+    # gathered
+
+    def begin(self, begun: Begun) -> None:
+        if begun.execution_id in self._live:
+            raise refusals.twice(begun.execution_id)
+        live = self._live[begun.execution_id] = Live(begun.execution_id, is_own=True)
+        self._writer.submit(Act(live, lambda tables: tables.begin(begun)))
+
+    def note(self, execution_id: str, *entries: Entry, epoch: int = 0) -> None:
+        live = self._live_of(execution_id)
+        if isinstance(live.error, Fenced):
+            raise live.error
+        for entry in entries:
+            if isinstance(entry, Given):
+                live.noted[entry.record.id] = entry.record
+            self._writer.submit(Note(live, epoch, codec.encode_entry(entry)))
+
+    # waited for
+
+    async def flush(self, execution_id: str) -> None:
+        await self._wait(execution_id, lambda tables: tables.check(execution_id))
+
+    async def park(self, execution_id: str, *, epoch: int = 0) -> None:
+        await self._wait(execution_id, lambda tables: tables.park(execution_id, epoch))
+        # All of it is in the file now; whoever resumes it may be another process.
+        self._live.pop(execution_id, None)
+
+    async def accept(self, execution_id: str, entries: Sequence[Given], *, epoch: int = 0) -> None:
+        bodies = [codec.encode_entry(entry) for entry in entries]
+        await self._wait(execution_id, lambda tables: tables.accept(execution_id, epoch, bodies))
+
+    async def takeover(self, execution_id: str) -> int:
+        # What this process wrote under the old epoch goes first; its errors are of no interest any more.
+        epoch: int = await self._writer.wait(None, lambda tables: tables.takeover(execution_id))
+        self._live[execution_id] = Live(execution_id)
+        return epoch
+
+    async def finish(self, execution_id: str, outcome: Outcome, *, epoch: int = 0) -> None:
+        live = self._live_of(execution_id)
+        body = codec.encode_outcome(outcome, live.noted)
+
+        def do(tables: Tables) -> None:
+            tables.finish(execution_id, epoch, outcome, body)
+
+        if live.is_own and live.error is None:
+            self._writer.submit(Act(live, do))
+        else:
+            await self._wait(execution_id, do)
+        self._live.pop(execution_id, None)
+
+    async def sweep(self, keep: Retention | None = None) -> int:
+        """Forget now what `keep`, or the ledger's own retention, does not allow; how many executions went."""
+        gone = 0
+        while swept := await self._writer.wait(None, lambda tables: tables.sweep(keep or self._keep)):
+            gone += swept
+        return gone
+
+    # read
+
+    async def load(self, execution_id: str) -> History | None:
+        return await self._read(lambda tables: tables.load(execution_id))
+
+    async def find(self, prefix: str, *, limit: int = 2) -> list[str]:
+        return await self._read(lambda tables: tables.find(prefix, limit))
+
+    async def list(self, *, limit: int = 50, before: float | None = None, tenant: str | None = None) -> list[Summary]:
+        return await self._read(lambda tables: tables.summaries(limit, before, tenant))
+
+    async def close(self) -> None:
+        if not self._is_closed:
+            self._is_closed = True
+            await asyncio.to_thread(self._close)
+
+    def _close(self) -> None:
+        self._writer.close()
+        with self._reads:
+            self._reader.close()
+
+    def _live_of(self, execution_id: str) -> Live:
+        live = self._live.get(execution_id)
+        if live is None:
+            live = self._live[execution_id] = Live(execution_id)
+        return live
+
+    async def _wait(self, execution_id: str, do: Callable[[Tables], None]) -> None:
+        try:
+            await self._writer.wait(self._live_of(execution_id), do)
+        except ToolfoldError as error:
+            if isinstance(error, Fenced):
+                # Nothing more is written from here, so nothing needs to be held.
+                self._live.pop(execution_id, None)
+            raise
+
+    async def _read(self, query: Callable[[Tables], _T]) -> _T:
+        if self._is_closed:
+            raise refusals.closed()
+        # A reader sees what was noted before it asked.
+        await self._writer.wait(None, _nothing)
+        return await asyncio.to_thread(self._query, query)
+
+    def _query(self, query: Callable[[Tables], _T]) -> _T:
+        with self._reads:
+            # One transaction: the row, its pieces and its grant are of one moment.
+            self._reader.execute("BEGIN")
+            try:
+                return query(self._read_tables)
+            finally:
+                self._reader.execute("COMMIT")
+
+
+def _nothing(_: Tables) -> None:
+    """An act that only waits for those before it."""

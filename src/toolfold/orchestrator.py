@@ -1,0 +1,21 @@
+"""The names of seed 001, for importers; see `toolfold.doors.orchestrator`."""
+
+from toolfold.doors.orchestrator import (
+    ProgrammaticToolExecutor,
+    ToolCatalog,
+    ToolDefinition,
+    ToolParameter,
+    call_tool,
+    function_map,
+    tool_map,
+)
+
+__all__ = [
+    "ProgrammaticToolExecutor",
+    "ToolCatalog",
+    "ToolDefinition",
+    "ToolParameter",
+    "call_tool",
+    "function_map",
+    "tool_map",
+]

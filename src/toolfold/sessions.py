@@ -1,0 +1,229 @@
+"""What lives on between programs: files and, if asked for, names. Once, for all doors."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import base64
+import hashlib
+import json
+import os
+import shutil
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from toolfold.errors import UsageError
+from toolfold.models import MIB, File
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from toolfold.engines.base import Ended
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionLimits:
+    """How much a session may keep, and for how long."""
+
+    max_bytes: int = 64 * MIB
+    """Of its files."""
+    max_age_seconds: float = 24 * 3600
+    """Since its last program; then its files go too."""
+    idle_seconds: float = 600
+    """Since its last program; then the guest that holds its names ends."""
+    max_sessions: int = 10_000
+
+
+class Store(Protocol):
+    """Where the files of sessions are."""
+
+    def load(self, session: str) -> tuple[File, ...]: ...
+    def save(self, session: str, files: Sequence[File]) -> None: ...
+    def delete(self, session: str) -> None: ...
+    def ages(self) -> dict[str, float]:
+        """Each session with the time of its last save, in seconds since 1970."""
+
+
+@dataclass(slots=True)
+class Session:
+    """One session in use or at rest."""
+
+    id: str
+    keeps_names: bool = False
+    names: set[str] = field(default_factory=set)
+    """What earlier programs defined, for the check."""
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """One program at a time: the next one waits for the names and files of this one."""
+    idle_timer: asyncio.TimerHandle | None = None
+
+
+class Sessions:
+    """The sessions of one runtime.
+
+    Args:
+        end_guest: Ends the guest that holds a session's names.
+        store: Keeps files; by default in memory.
+    """
+
+    def __init__(
+        self, end_guest: Callable[[str], None], *, store: Store | None = None, limits: SessionLimits | None = None
+    ) -> None:
+        self._end_guest = end_guest
+        self._store: Store = store if store is not None else MemoryStore()
+        self._limits = limits or SessionLimits()
+        self._open: dict[str, Session] = {}
+
+    def open(self, session: str, *, keep_names: bool = False) -> Session:
+        """The session of that name, made if there is none. Names are kept from the first program that asks."""
+        if not session or len(session) > 200 or not session.isprintable():
+            raise UsageError(f"session {session[:80]!r} is no name; give 1 to 200 printable characters")
+        found = self._open.get(session)
+        if found is None:
+            self.sweep()
+            if len(self._open) >= self._limits.max_sessions:
+                raise UsageError(f"there are {len(self._open)} sessions open, which is the limit; close some")
+            found = self._open[session] = Session(session)
+        found.keeps_names = found.keeps_names or keep_names
+        return found
+
+    def close(self, session: str) -> None:
+        """Forget it, with its files and names; harmless if there is none."""
+        found = self._open.pop(session, None)
+        if found is not None and found.idle_timer is not None:
+            found.idle_timer.cancel()
+        self._end_guest(session)
+        self._store.delete(session)
+
+    def close_guests(self) -> None:
+        """The runtime ends: names go, files stay where the store keeps them."""
+        for session in self._open.values():
+            if session.idle_timer is not None:
+                session.idle_timer.cancel()
+            self._end_guest(session.id)
+        self._open.clear()
+
+    async def enter(self, session: Session) -> None:
+        """Wait for the session's turn."""
+        await session.turn.acquire()
+        if session.idle_timer is not None:
+            session.idle_timer.cancel()
+            session.idle_timer = None
+
+    def leave(self, session: Session) -> None:
+        """The program is over: the next one may begin, or the idle limit."""
+        session.turn.release()
+        if session.keeps_names:
+            loop = asyncio.get_running_loop()
+            session.idle_timer = loop.call_later(self._limits.idle_seconds, self._end_guest, session.id)
+
+    def files(self, session: str) -> tuple[File, ...]:
+        """What the session's data folder holds."""
+        return self._store.load(session)
+
+    def update(self, session: str, given: Iterable[File], ended: Ended) -> tuple[str, ...]:
+        """Keep what a program left in its data folder; a note if that is too much."""
+        kept = {file.name: file for file in given if file.name in ended.names}
+        kept.update({file.name: file for file in ended.files})
+        size = sum(file.size for file in kept.values())
+        if size > self._limits.max_bytes:
+            return (
+                f"the session's files take {size} bytes, more than {self._limits.max_bytes}; none of this program's is kept",
+            )
+        self._store.save(session, tuple(kept.values()))
+        return ()
+
+    def sweep(self) -> None:
+        """Forget what is too old."""
+        oldest = time.time() - self._limits.max_age_seconds
+        for session, saved_at in self._store.ages().items():
+            if saved_at < oldest and not (session in self._open and self._open[session].turn.locked()):
+                self.close(session)
+
+
+class MemoryStore:
+    """Files that end with the process."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[str, tuple[float, tuple[File, ...]]] = {}
+
+    def load(self, session: str) -> tuple[File, ...]:
+        return self._sessions.get(session, (0.0, ()))[1]
+
+    def save(self, session: str, files: Sequence[File]) -> None:
+        self._sessions[session] = (time.time(), tuple(files))
+
+    def delete(self, session: str) -> None:
+        self._sessions.pop(session, None)
+
+    def ages(self) -> dict[str, float]:
+        return {session: saved_at for session, (saved_at, _) in self._sessions.items()}
+
+
+class FolderStore:
+    """Files on disk, one folder for each session. Names are in an index: none becomes a path."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self._folder = Path(folder)
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    def load(self, session: str) -> tuple[File, ...]:
+        folder = self._of(session)
+        try:
+            index = json.loads((folder / "index.json").read_text("utf-8"))
+        except FileNotFoundError:
+            return ()
+        return tuple(
+            File(name=entry["name"], mime=entry["mime"], data=(folder / entry["stored"]).read_bytes())
+            for entry in index["files"]
+        )
+
+    def save(self, session: str, files: Sequence[File]) -> None:
+        folder = self._of(session)
+        folder.mkdir(exist_ok=True, mode=0o700)
+        entries = []
+        for file in files:
+            stored = hashlib.sha256(file.data).hexdigest()
+            _write(folder / stored, file.data)
+            entries.append({"name": file.name, "mime": file.mime, "stored": stored})
+        _write(folder / "index.json", json.dumps({"session": session, "files": entries}).encode())
+        used = {entry["stored"] for entry in entries} | {"index.json"}
+        for path in folder.iterdir():
+            if path.name not in used:
+                path.unlink()
+
+    def delete(self, session: str) -> None:
+        shutil.rmtree(self._of(session), ignore_errors=True)
+
+    def ages(self) -> dict[str, float]:
+        found = {}
+        for index in self._folder.glob("*/index.json"):
+            found[json.loads(index.read_text("utf-8"))["session"]] = index.stat().st_mtime
+        return found
+
+    def _of(self, session: str) -> Path:
+        return self._folder / base64.b32encode(hashlib.sha256(session.encode()).digest()).decode().rstrip("=").lower()
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Whole or not at all: a reader never sees half a file."""
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    part.write_bytes(data)
+    part.replace(path)
+
+
+def bound_names(text: str) -> set[str]:
+    """Names that a program may have defined for the next; more than it did is harmless."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(text)):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store()):
+                names.add(name)
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                names.add(name)
+            case ast.alias(name=name, asname=asname):
+                names.add(asname or name.partition(".")[0])
+            case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+                names.add(name)
+    return names

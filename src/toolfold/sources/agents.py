@@ -1,0 +1,67 @@
+"""Agents that speak A2A as tools: the arguments go out as one message, the task's result comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from toolfold.errors import UsageError
+from toolfold.models import Json, ToolSpec, Value
+from toolfold.tools.names import python_name
+from toolfold.tools.tool import Tool
+
+if TYPE_CHECKING:
+    from toolfold.sources.agents_client import Agent
+
+MESSAGE_SCHEMA: Final[Mapping[str, Json]] = {
+    "type": "object",
+    "properties": {"message": {"type": "string", "description": "What to tell the agent."}},
+    "required": ["message"],
+    "additionalProperties": False,
+}
+"""What an agent takes that says nothing else."""
+
+
+def agent_tool(
+    name: str,
+    url: str,
+    *,
+    description: str = "",
+    domain: str = "",
+    input_schema: Mapping[str, Json] = MESSAGE_SCHEMA,
+    headers: Mapping[str, str] | None = None,
+    timeout_seconds: float | None = None,
+) -> Tool:
+    """A tool that asks the agent at `url`; the agent's card is looked up with the first call."""
+    spec = ToolSpec(
+        name=name,
+        python_name=python_name(name),
+        domain=domain,
+        description=description,
+        input_schema=input_schema,
+        timeout_seconds=timeout_seconds,
+        source="agent",
+    )
+    return Tool(spec=spec, call=ask_agent(url, headers=headers))
+
+
+# Any: an agent may answer with whatever `shape.to_value` takes.
+def ask_agent(url: str, *, headers: Mapping[str, str] | None = None) -> Callable[[Mapping[str, Value]], Awaitable[Any]]:
+    """How the agent at `url` is called, without a spec around it."""
+    agents: list[Agent] = []
+
+    async def ask(payload: Mapping[str, Value]) -> Any:
+        if not agents:
+            agents.append(_agent(url, headers or {}))
+        return await agents[0].ask(payload)
+
+    return ask
+
+
+def _agent(url: str, headers: Mapping[str, str]) -> Agent:
+    try:
+        # Here, not at the top: an optional extra, and it takes 0.4 s to import.
+        from toolfold.sources.agents_client import Agent  # noqa: PLC0415
+    except ImportError as error:
+        raise UsageError("agent tools need a2a-sdk; install it with 'pip install toolfold[a2a]'") from error
+    return Agent(url, headers)

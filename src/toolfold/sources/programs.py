@@ -1,0 +1,139 @@
+"""Saved programs as tools: a program that calls one runs another, under what is left of its own limits.
+
+The text finds its arguments as names, and all that were given in the dict `arguments`. An argument
+that was not given has its default from the schema, else `None`. The reply is the program's value,
+or what it printed if it has none.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Awaitable, Mapping
+from contextvars import ContextVar
+from typing import Any, Final, Protocol
+
+from toolfold.errors import ToolError, ToolRefused, UsageError
+from toolfold.models import AllowedCallers, Json, Limits, Outcome, ToolSpec, Value
+from toolfold.tools.context import CallContext
+from toolfold.tools.names import NEEDED, python_name
+from toolfold.tools.schema import bad_argument
+from toolfold.tools.tool import Tool
+
+MAX_DEPTH: Final = 4
+"""Programs within programs: each has a guest of its own while it waits for the next."""
+
+_depth: ContextVar[int] = ContextVar("toolfold_program_depth", default=0)
+
+
+class RunProgram(Protocol):
+    """How a program is run: `Runtime.run` is one."""
+
+    def __call__(self, text: str, *, limits: Limits | None = None) -> Awaitable[Outcome]: ...
+
+
+def program_tool(
+    name: str,
+    text: str,
+    input_schema: Mapping[str, Json],
+    run: RunProgram,
+    *,
+    description: str = "",
+    output_schema: Mapping[str, Json] | None = None,
+    domain: str = "",
+    read_only: bool = False,
+    idempotent: bool = False,
+    destructive: bool = False,
+    allowed_callers: AllowedCallers = "both",
+    timeout_seconds: float | None = None,
+    cache_seconds: float = 0.0,
+) -> Tool:
+    """A tool that runs `text` with `run`; see the module for what the text finds and gives.
+
+    Raises:
+        UsageError: the text is no Python.
+    """
+    spec = ToolSpec(
+        name=name,
+        python_name=python_name(name),
+        domain=domain,
+        description=description,
+        input_schema=input_schema,
+        output_schema=output_schema,
+        read_only=read_only,
+        idempotent=idempotent,
+        destructive=destructive,
+        allowed_callers=allowed_callers,
+        timeout_seconds=timeout_seconds,
+        cache_seconds=cache_seconds,
+        source="program",
+    )
+    head, body = _split(name, text)
+
+    async def call_within(arguments: Mapping[str, Any], context: CallContext) -> Value:
+        depth = _depth.get() + 1
+        if depth > MAX_DEPTH:
+            raise ToolRefused(f"{name!r} would be program {depth} within another; {MAX_DEPTH} is the most")
+        limits = context.limits_left() if context.limits_left is not None else None
+        token = _depth.set(depth)
+        try:
+            outcome = await run(f"{head}{_given(spec, arguments)}\n{body}", limits=limits)
+        finally:
+            _depth.reset(token)
+        return _value(outcome)
+
+    return Tool(spec=spec, call=lambda arguments: call_within(arguments, CallContext()), call_within=call_within)
+
+
+def _split(name: str, text: str) -> tuple[str, str]:
+    """What must stay first in a program, its docstring and its `__future__` imports, and the rest."""
+    try:
+        statements = ast.parse(text).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise UsageError(f"the program of {name!r} is no Python: {error}") from error
+    lines = [f"{line}\n" for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n")]
+    first = 0
+    for statement in statements:
+        match statement:
+            case ast.Expr(value=ast.Constant(value=str())) | ast.ImportFrom(module="__future__"):
+                first = statement.end_lineno or 0
+            case _:
+                break
+    return "".join(lines[:first]), "".join(lines[first:])
+
+
+def _given(spec: ToolSpec, arguments: Mapping[str, Any]) -> str:
+    """One line of Python that makes the names."""
+    parts = [f"arguments = {_literal(spec.name, dict(arguments))}"]
+    for name, schema in spec.input_schema.get("properties", {}).items():
+        if python_name(name) != name or name in NEEDED:
+            continue  # only `arguments` has it
+        if name in arguments:
+            parts.append(f"{name} = arguments[{name!r}]")
+        else:
+            default = schema.get("default") if isinstance(schema, Mapping) else None
+            parts.append(f"{name} = {_literal(spec.name, default)}")
+    return "; ".join(parts)
+
+
+def _literal(tool: str, value: Value) -> str:
+    """A value as Python source: only what `repr` writes the way that Python reads."""
+    match value:
+        case list():
+            return f"[{', '.join(_literal(tool, item) for item in value)}]"
+        case dict():
+            return f"{{{', '.join(f'{key!r}: {_literal(tool, item)}' for key, item in value.items())}}}"
+        case float() if not math.isfinite(value):
+            return f'float("{value}")'
+        case str() | int() | float() | bytes() | None:
+            return repr(value)
+    raise bad_argument(tool, f"a program cannot be given a {type(value).__name__}")
+
+
+def _value(outcome: Outcome) -> Value:
+    if outcome.status == "finished":
+        return outcome.stdout if outcome.value is None and outcome.stdout else outcome.value
+    last_line = outcome.stderr.strip().rpartition("\n")[2]
+    if outcome.status == "failed" and last_line:
+        raise ToolError(last_line)
+    raise ToolError(outcome.problem.message if outcome.problem is not None else f"it ended as {outcome.status}")

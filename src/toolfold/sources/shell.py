@@ -1,0 +1,261 @@
+"""Commands as tools: an argv template with `{name}` where an argument goes. No shell reads it.
+
+* `{{` and `}}` are braces. A value always stays within its own argument, whatever is in it.
+* `"{names}"` alone takes a list as several arguments; elsewhere lists and objects are JSON text.
+* Without a value (and without a default in the schema) an item of the template is left out; a
+  list in the template is left out as one: `["git", "log", ["-n", "{count}"]]`.
+* A value cannot become an option: one that starts with `-` is refused where it would begin an
+  item, unless its name is in `allow_options` or a plain `--` stands before it. What else a value
+  may mean to the command (`@file`, `+x`, `/etc`) only the schema can bound: give it a `pattern`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from string import Formatter
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from toolfold.errors import ToolError, UsageError
+from toolfold.models import MIB, AllowedCallers, Json, ToolSpec, Value
+from toolfold.sources.command import Finished, run_command
+from toolfold.tools.names import python_name
+from toolfold.tools.schema import bad_argument, shown, wrong
+from toolfold.tools.tool import Tool
+
+Template: TypeAlias = Sequence[str | Sequence[str]]
+
+ENVIRONMENT: Final = ("HOME", "LANG", "LC_ALL", "PATH", "TMPDIR", "TZ")
+"""What a command gets of the host's environment unless it is told otherwise."""
+
+
+def shell_tool(
+    name: str,
+    argv: Template,
+    *,
+    description: str = "",
+    input_schema: Mapping[str, Json] | None = None,
+    output: Literal["text", "json"] = "text",
+    output_schema: Mapping[str, Json] | None = None,
+    stdin: str | None = None,
+    cwd: str | None = None,
+    environment: Collection[str] = ENVIRONMENT,
+    variables: Mapping[str, str] | None = None,
+    allow_options: Collection[str] = (),
+    ok_codes: Collection[int] = (0,),
+    timeout_seconds: float = 60.0,
+    max_output_bytes: int = 10 * MIB,
+    domain: str = "",
+    read_only: bool = False,
+    idempotent: bool = False,
+    destructive: bool = False,
+    allowed_callers: AllowedCallers = "both",
+    cache_seconds: float = 0.0,
+) -> Tool:
+    """A tool that runs a command and returns what it prints; see the module for the template.
+
+    Args:
+        name: Of the tool.
+        argv: The template; its first item is the program and takes no argument.
+        description: For the model.
+        input_schema: Of the arguments; by default each `{name}` is a required string.
+        output: `text` without the last line end, or `json`, parsed.
+        output_schema: Of the value.
+        stdin: A template too; without it the command reads nothing.
+        cwd: Where it runs.
+        environment: Names of host variables that it gets.
+        variables: Further ones, with values.
+        allow_options: Arguments whose value may start with `-`.
+        ok_codes: Exit codes that are no failure.
+        timeout_seconds: Then the command and all it started is killed.
+        max_output_bytes: The same beyond so much output.
+        domain: As in `ToolSpec`, like all that follow.
+        read_only: The same.
+        idempotent: The same.
+        destructive: The same.
+        allowed_callers: The same.
+        cache_seconds: The same.
+
+    Raises:
+        UsageError: the template or the schema cannot work; the text says why.
+    """
+    template = _Template.of(name, argv, stdin)
+    schema = _schema(input_schema, template)
+    _check_names(name, template, schema, allow_options)
+    defaults = {key: one["default"] for key, one in schema.get("properties", {}).items() if "default" in one}
+
+    async def call(arguments: Mapping[str, Any]) -> Any:
+        values = {key: value for key, value in {**defaults, **arguments}.items() if value is not None}
+        command = list(template.filled(values, allow_options))
+        inherited = {key: os.environ[key] for key in environment if key in os.environ}
+        finished = await run_command(
+            command,
+            cwd=cwd,
+            env={**inherited, **(variables or {})},
+            stdin=template.filled_stdin(values),
+            max_output_bytes=max_output_bytes,
+        )
+        if finished.code not in ok_codes:
+            raise ToolError(_failure(finished))
+        return _value(finished.stdout, output)
+
+    spec = ToolSpec(
+        name=name,
+        python_name=python_name(name),
+        domain=domain,
+        description=description,
+        input_schema=schema,
+        # Without one the router would parse text that looks like JSON.
+        output_schema=output_schema or ({"type": "string"} if output == "text" else None),
+        read_only=read_only,
+        idempotent=idempotent,
+        destructive=destructive,
+        allowed_callers=allowed_callers,
+        timeout_seconds=timeout_seconds,
+        cache_seconds=cache_seconds,
+        source="shell",
+    )
+    return Tool(spec=spec, call=call)
+
+
+# --- the template ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """One argument of the command: literal parts, and names of values."""
+
+    parts: tuple[tuple[str, str | None], ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(name for _, name in self.parts if name is not None)
+
+    @property
+    def lone_name(self) -> str | None:
+        """The name, where the item is that and nothing else."""
+        return self.parts[0][1] if len(self.parts) == 1 and not self.parts[0][0] else None
+
+    @property
+    def is_dashed(self) -> bool:
+        """Whether the template itself makes it an option."""
+        return self.parts[0][0].startswith("-") if self.parts else False
+
+    def filled(self, values: Mapping[str, Value]) -> str:
+        return "".join(literal + ("" if name is None else _text(values[name])) for literal, name in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Template:
+    tool: str
+    groups: tuple[tuple[_Item, ...], ...]
+    stdin: _Item | None
+
+    @classmethod
+    def of(cls, tool: str, argv: Template, stdin: str | None) -> _Template:
+        if isinstance(argv, str) or not argv:
+            raise UsageError(f"{tool!r} needs its command as a list, such as ['git', 'log'], got {argv!r}")
+        groups = tuple(
+            tuple(_parsed(tool, item) for item in ([group] if isinstance(group, str) else group)) for group in argv
+        )
+        if not isinstance(argv[0], str) or groups[0][0].names:
+            raise UsageError(f"{tool!r} must name its program in full: the first item takes no argument")
+        return cls(tool, groups, None if stdin is None else _parsed(tool, stdin))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every argument in it, each once, in order."""
+        items = [item for group in self.groups for item in group] + ([self.stdin] if self.stdin else [])
+        return tuple(dict.fromkeys(name for item in items for name in item.names))
+
+    def filled(self, values: Mapping[str, Value], allow_options: Collection[str]) -> Iterator[str]:
+        """The command's arguments."""
+        is_past_options = False
+        for group in self.groups:
+            if any(name not in values for item in group for name in item.names):
+                continue
+            for item in group:
+                for text in self._texts(item, values):
+                    is_free = is_past_options or item.is_dashed or set(item.names) <= set(allow_options)
+                    if text.startswith("-") and not is_free:
+                        raise bad_argument(self.tool, wrong([item.names[0]], "must not start with '-'", text))
+                    if "\0" in text:
+                        raise bad_argument(self.tool, f"{item.names[0]} must not hold a NUL sign")
+                    yield text
+                is_past_options = is_past_options or (not item.names and item.filled({}) == "--")
+
+    def filled_stdin(self, values: Mapping[str, Value]) -> bytes | None:
+        if self.stdin is None:
+            return None
+        given = {**dict.fromkeys(self.stdin.names, ""), **values}
+        return self.stdin.filled(given).encode("utf-8", "surrogateescape")
+
+    @staticmethod
+    def _texts(item: _Item, values: Mapping[str, Value]) -> Iterator[str]:
+        alone = None if item.lone_name is None else values[item.lone_name]
+        if isinstance(alone, list):
+            yield from map(_text, alone)
+        else:
+            yield item.filled(values)
+
+
+def _parsed(tool: str, text: str) -> _Item:
+    try:
+        parts = tuple(Formatter().parse(text))
+    except (ValueError, TypeError) as error:
+        raise UsageError(f"{tool!r} has a bad template {text!r}: {error}") from error
+    for _, name, layout, conversion in parts:
+        if name is not None and (not name.isidentifier() or layout or conversion):
+            raise UsageError(f"{tool!r} has a bad template {text!r}: write {{name}}, or {{{{ for a brace")
+    return _Item(tuple((literal, name) for literal, name, _, _ in parts))
+
+
+def _text(value: Value) -> str:
+    match value:
+        case str():
+            return value
+        case bytes():
+            return os.fsdecode(value)
+    return msgspec.json.encode(value).decode()
+
+
+# --- the schema ------------------------------------------------------------------------------
+
+
+def _schema(given: Mapping[str, Json] | None, template: _Template) -> Mapping[str, Json]:
+    if given is not None:
+        return given
+    return {
+        "type": "object",
+        "properties": {name: {"type": "string"} for name in template.names},
+        "required": list(template.names),
+        "additionalProperties": False,
+    }
+
+
+def _check_names(tool: str, template: _Template, schema: Mapping[str, Json], allow_options: Collection[str]) -> None:
+    known, used = set(schema.get("properties", {})), set(template.names)
+    for name in sorted({*used, *allow_options} - known):
+        raise UsageError(f"{tool!r} uses an argument {name!r} that its schema does not have")
+    for name in sorted(known - used):
+        raise UsageError(f"{tool!r} has an argument {name!r} that its command does not use")
+
+
+# --- the end ---------------------------------------------------------------------------------
+
+
+def _failure(finished: Finished) -> str:
+    how = f"exit code {finished.code}" if finished.code >= 0 else f"killed by signal {-finished.code}"
+    return f"{how}: {finished.stderr_tail}" if finished.stderr_tail else how
+
+
+def _value(stdout: bytes, output: str) -> Value:
+    if output == "text":
+        return stdout.decode(errors="replace").removesuffix("\n")
+    try:
+        return msgspec.json.decode(stdout)
+    except ValueError as error:
+        raise ToolError(f"it printed no JSON: {shown(stdout.decode(errors='replace'))}") from error

@@ -1,0 +1,344 @@
+"""What every ledger does, whatever it is made of. A new one is done when it passes.
+
+Kills and races, which need more than one process, are in `tests/ledger/test_sqlite_processes.py`.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.ledger.made_up import begun, given, made, outcome, pairs
+from toolfold import File, Media, UsageError
+from toolfold.ledger.memory import MemoryLedger
+from toolfold.ledger.record import Fenced, History, LedgerFull, Made, Summary, Tape
+from toolfold.ledger.retention import Retention
+from toolfold.ledger.sqlite import SqliteLedger
+from toolfold.models import Call
+
+AnyLedger = MemoryLedger | SqliteLedger
+Open = Callable[..., AnyLedger]
+
+KINDS = ["memory", "sqlite", "sealed"]
+DAY = 86_400.0
+
+
+@pytest.fixture(params=KINDS)
+async def new_ledger(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Open]:
+    """Opens ledgers of one kind; a file is the same one each time."""
+    opened: list[AnyLedger] = []
+
+    def open_one(**options: Any) -> AnyLedger:
+        if request.param == "memory":
+            ledger: AnyLedger = MemoryLedger(**options)
+        else:
+            key = b"k" * 32 if request.param == "sealed" else None
+            ledger = SqliteLedger(tmp_path / "ledger.sqlite", key=key, **options)
+        opened.append(ledger)
+        return ledger
+
+    yield open_one
+    for ledger in opened:
+        await ledger.close()
+
+
+@pytest.fixture
+def ledger(new_ledger: Open) -> AnyLedger:
+    return new_ledger()
+
+
+async def test_an_execution_is_read_back_as_it_was_written(ledger: AnyLedger) -> None:
+    began = begun("a", files=(File(name="in.csv", data=b"1"),), outside=("ask",), seed=7, tenant="t", session="s")
+    noted = [
+        Tape(wakes=(1, 0), clocks=(1.5, 1_700_000_000_000_000_001)),
+        made(1, ticker="ACME"),
+        made(2, ticker="INIT"),
+        given(2, [Media(kind="image", mime="image/png", data=b"x"), {"a": b"\xff"}, 2**70], ticker="INIT"),
+        given(1, None, ticker="ACME"),
+    ]
+    calls = tuple(sorted((entry.record for entry in noted[3:]), key=lambda record: record.id))
+    ended = outcome("a", value=[1, b"\0"], stdout="12.5\n", calls=calls, seconds=0.5)
+
+    ledger.begin(began)
+    ledger.note("a", *noted[:2])
+    ledger.note("a", *noted[2:])
+    await ledger.finish("a", ended)
+
+    assert await ledger.load("a") == History(
+        begun=began, entries=tuple(noted), state="ended", epoch=0, outcome=ended
+    )
+
+
+async def test_what_is_not_there_is_none(ledger: AnyLedger) -> None:
+    assert await ledger.load("a") is None
+    assert await ledger.list() == []
+    assert await ledger.find("") == []
+
+
+async def test_entries_of_many_executions_keep_their_order_each(ledger: AnyLedger) -> None:
+    names = [f"e{number}" for number in range(20)]
+    for name in names:
+        ledger.begin(begun(name))
+    for call_id in range(1, 31):
+        for name in names:
+            ledger.note(name, made(call_id, of=name))
+        if call_id % 10 == 0:
+            await asyncio.gather(*(ledger.flush(name) for name in names))
+
+    histories = [await ledger.load(name) for name in names]
+
+    assert [history and history.entries for history in histories] == [
+        tuple(made(call_id, of=name) for call_id in range(1, 31)) for name in names
+    ]
+
+
+async def test_a_value_that_a_tool_changes_later_is_kept_as_it_was(ledger: AnyLedger) -> None:
+    rows = [1, 2]
+    arguments = {"rows": rows}
+    ledger.begin(begun("a"))
+    ledger.note("a", Made(Call(id=1, tool="price", arguments=arguments)), given(1, rows))
+
+    rows.append(3)
+    arguments["more"] = []
+
+    history = await ledger.load("a")
+    assert history is not None
+    assert history.entries == (made(1, rows=[1, 2]), given(1, [1, 2]))
+
+
+async def test_the_listing_is_newest_first_and_pages_by_time(ledger: AnyLedger) -> None:
+    for number in range(5):
+        ledger.begin(begun(f"e{number}", began_at=1000.0 + number, tenant="odd" if number % 2 else "even"))
+    ledger.note("e1", *pairs(3))
+    await ledger.park("e2")
+    await ledger.finish("e3", outcome("e3", status="failed", seconds=2.5))
+
+    assert [one.execution_id for one in await ledger.list()] == ["e4", "e3", "e2", "e1", "e0"]
+    assert [one.execution_id for one in await ledger.list(limit=2, before=1003.0)] == ["e2", "e1"]
+    assert [one.execution_id for one in await ledger.list(tenant="odd")] == ["e3", "e1"]
+    assert [(one.state, one.status, one.seconds, one.calls) for one in await ledger.list()] == [
+        ("running", "", 0.0, 0),
+        ("ended", "failed", 2.5, 0),
+        ("paused", "", 0.0, 0),
+        ("running", "", 0.0, 3),
+        ("running", "", 0.0, 0),
+    ]
+    assert (await ledger.list())[-1] == Summary(
+        execution_id="e0",
+        state="running",
+        status="",
+        began_at=1000.0,
+        seconds=0.0,
+        calls=0,
+        first_line="print(await price('ACME'))",
+        tenant="even",
+    )
+
+
+async def test_an_id_is_found_by_its_beginning(ledger: AnyLedger) -> None:
+    for name in ("ab1", "ab2", "ac1", "AB3", "ab%"):
+        ledger.begin(begun(name))
+
+    assert await ledger.find("ac") == ["ac1"]
+    assert await ledger.find("ab", limit=9) == ["ab%", "ab1", "ab2"]
+    assert await ledger.find("ab") == ["ab%", "ab1"]
+    assert await ledger.find("%") == []
+
+
+async def test_a_pause_and_its_replies_are_states_of_the_record(ledger: AnyLedger) -> None:
+    ledger.begin(begun("a"))
+    ledger.note("a", made(1))
+    await ledger.park("a")
+    paused = await ledger.load("a")
+    await ledger.accept("a", [given(1, "yes")])
+    going_on = await ledger.load("a")
+
+    assert paused == History(begun=begun("a"), entries=(made(1),), state="paused", epoch=0)
+    assert going_on == History(begun=begun("a"), entries=(made(1), given(1, "yes")), state="running", epoch=0)
+
+
+async def test_whoever_takes_over_fences_everyone_before(ledger: AnyLedger) -> None:
+    ledger.begin(begun("a"))
+    ledger.note("a", made(1))
+    await ledger.park("a")
+
+    epochs = [await ledger.takeover("a"), await ledger.takeover("a")]
+
+    assert epochs == [1, 2]
+    for epoch in (0, 1, 3):
+        with pytest.raises(Fenced) as caught:
+            await ledger.accept("a", [given(1)], epoch=epoch)
+        assert str(caught.value) == "execution 'a' was taken over by another process; leave it to that one"
+        with pytest.raises(Fenced):
+            await ledger.park("a", epoch=epoch)
+        with pytest.raises(Fenced):
+            ledger.note("a", given(1), epoch=epoch)
+            await ledger.flush("a")
+    assert await ledger.load("a") == History(begun=begun("a"), entries=(made(1),), state="paused", epoch=2)
+
+    await ledger.accept("a", [given(1, "late")], epoch=2)
+    ledger.note("a", made(2), epoch=2)
+    await ledger.finish("a", outcome("a"), epoch=2)
+
+    history = await ledger.load("a")
+    assert history is not None
+    assert (history.state, history.entries) == ("ended", (made(1), given(1, "late"), made(2)))
+
+
+async def test_a_fenced_outcome_is_refused_and_changes_nothing(ledger: AnyLedger) -> None:
+    ledger.begin(begun("a"))
+    await ledger.park("a")
+    await ledger.accept("a", [])
+    epoch = await ledger.takeover("a")
+    await ledger.park("a", epoch=epoch)
+
+    with pytest.raises(Fenced):
+        await ledger.finish("a", outcome("a"))
+
+    assert await ledger.load("a") == History(begun=begun("a"), state="paused", epoch=1)
+
+
+async def test_writes_to_nothing_to_the_ended_and_to_the_same_id_are_refused(ledger: AnyLedger) -> None:
+    ledger.begin(begun("a"))
+    await ledger.finish("a", outcome("a"))
+
+    with pytest.raises(UsageError) as never_begun:
+        await ledger.park("b")
+    with pytest.raises(UsageError) as ended:
+        await ledger.accept("a", [given(1)])
+    with pytest.raises(UsageError) as taken_over:
+        await ledger.takeover("a")
+    with pytest.raises(UsageError) as twice:
+        ledger.begin(begun("a"))
+        await ledger.flush("a")
+
+    assert [str(caught.value) for caught in (never_begun, ended, taken_over, twice)] == [
+        "no execution 'b' in the ledger; it may have been forgotten since",
+        "execution 'a' has ended; its record takes no more",
+        "execution 'a' has ended; its record takes no more",
+        "execution 'a' is in the ledger already; ids are used once",
+    ]
+
+
+async def test_an_execution_that_is_too_large_keeps_its_start_and_cannot_be_parked(new_ledger: Open) -> None:
+    ledger = new_ledger(max_execution_bytes=20_000)
+    ledger.begin(begun("a"))
+    ledger.begin(begun("b"))
+    ledger.note("a", made(1), given(1, "x" * 5_000), made(2), given(2, "y" * 50_000))
+    ledger.note("a", made(3), given(3, "small"))
+
+    for refused in (ledger.flush("a"), ledger.park("a"), ledger.accept("a", [given(4)])):
+        with pytest.raises(LedgerFull) as caught:
+            await refused
+        assert str(caught.value) == (
+            "execution 'a' wants to keep more than 20000 bytes; let its tools return less, or raise the ledger's limit"
+        )
+    ended = outcome("a", calls=tuple(given(number).record for number in (1, 2, 3)))
+    await ledger.finish("a", ended)
+    await ledger.park("b")
+
+    assert await ledger.load("a") == History(
+        begun=begun("a"),
+        entries=(made(1), given(1, "x" * 5_000), made(2), Tape(is_spoilt=True)),
+        state="ended",
+        epoch=0,
+        outcome=ended,
+    )
+
+
+async def test_replies_that_do_not_fit_are_refused_whole_and_a_smaller_one_is_taken(new_ledger: Open) -> None:
+    ledger = new_ledger(max_execution_bytes=20_000)
+    ledger.begin(begun("a"))
+    ledger.note("a", made(1))
+    await ledger.park("a")
+
+    with pytest.raises(LedgerFull):
+        await ledger.accept("a", [given(1, "x" * 30_000)])
+    await ledger.accept("a", [given(1, "x")])
+
+    history = await ledger.load("a")
+    assert history is not None
+    assert history.entries == (made(1), given(1, "x"))
+
+
+async def test_files_and_outcomes_that_do_not_fit_are_left_out_and_said(new_ledger: Open) -> None:
+    ledger = new_ledger(max_execution_bytes=20_000)
+    ledger.begin(begun("a", files=(File(name="big", data=b"x" * 30_000),)))
+    with pytest.raises(LedgerFull):
+        await ledger.flush("a")
+    await ledger.finish("a", outcome("a", value="x" * 30_000, stdout="long", seconds=1.0))
+
+    history = await ledger.load("a")
+
+    hint = "the ledger kept no value, output, calls and files: together they are more than 20000 bytes"
+    assert history == History(
+        begun=begun("a"),
+        entries=(Tape(is_spoilt=True),),
+        state="ended",
+        epoch=0,
+        outcome=outcome("a", seconds=1.0, hints=(hint,)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("keep", "left"),
+    [
+        (Retention(executions=3), ["e5", "e4", "paused"]),
+        (Retention(total_bytes=30_000), ["e5", "e4", "paused"]),
+        (Retention(age_seconds=0.0), ["paused"]),
+        (Retention(open_age_seconds=0.0), ["e5", "e4", "e3", "e2", "e1"]),
+        (Retention(), ["e5", "e4", "e3", "e2", "e1", "paused"]),
+    ],
+    ids=["count", "bytes", "age", "age of open ones", "all of it fits"],
+)
+async def test_the_oldest_that_ended_are_forgotten_and_a_paused_one_is_not(
+    keep: Retention, left: list[str], ledger: AnyLedger
+) -> None:
+    ledger.begin(begun("paused", began_at=1.0))
+    await ledger.park("paused")
+    for number in range(1, 6):
+        ledger.begin(begun(f"e{number}", began_at=1000.0 + number))
+        ledger.note(f"e{number}", made(1), given(1, "x" * 10_000))
+        await ledger.finish(f"e{number}", outcome(f"e{number}"))
+        await ledger.load(f"e{number}")
+
+    gone = await ledger.sweep(keep)
+
+    assert ([one.execution_id for one in await ledger.list()], gone) == (left, 6 - len(left))
+    assert [await ledger.load(name) is not None for name in left] == [True] * len(left)
+
+
+async def test_a_paused_execution_outlives_every_limit_but_its_age(new_ledger: Open) -> None:
+    ledger = new_ledger(keep=Retention(executions=1, total_bytes=1, open_age_seconds=DAY))
+    for name in ("a", "b", "c"):
+        ledger.begin(begun(name))
+        await ledger.park(name)
+
+    await ledger.sweep()
+
+    assert len(await ledger.list()) == 3
+
+
+async def test_a_note_costs_a_few_microseconds(ledger: AnyLedger) -> None:
+    ledger.begin(begun("a"))
+    call, reply = made(1, ticker="ACME"), given(1, {"price": 12.5}, ticker="ACME")
+    costs = []
+    for _ in range(20):
+        began = time.perf_counter()
+        for _ in range(50):
+            ledger.note("a", call)
+            ledger.note("a", reply)
+        costs.append((time.perf_counter() - began) / 100)
+
+    # The best of twenty, with much room: other tests run on the same cores.
+    assert min(costs) < 50e-6
+
+
+async def test_closing_twice_is_no_error(ledger: AnyLedger) -> None:
+    ledger.begin(begun("a"))
+
+    await ledger.close()
+    await ledger.close()

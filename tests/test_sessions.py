@@ -1,0 +1,159 @@
+"""What lives on between programs."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from toolfold import File, Limits, Paused, Reply, Runtime, ToolSpec, UsageError
+from toolfold.sessions import FolderStore, SessionLimits
+
+ASK = ToolSpec(name="ask", python_name="ask", source="caller")
+
+
+@pytest.fixture
+async def runtime() -> AsyncIterator[Runtime]:
+    async with Runtime() as runtime:
+        yield runtime
+
+
+async def test_names_are_kept_where_they_are_asked_for(runtime: Runtime) -> None:
+    first = await runtime.run("x = [1, 2]\ndef total():\n    return sum(x)", session="a", keep_names=True)
+    second = await runtime.run("x.append(4)\ntotal()", session="a")
+
+    assert (first.status, second.status, second.value) == ("finished", "finished", 7)
+
+
+async def test_a_data_frame_is_used_by_the_next_program(runtime: Runtime) -> None:
+    await runtime.run(
+        "import pandas as pd\nframe = pd.DataFrame({'a': [1, 1, 2], 'b': [1, 2, 3]})", session="a", keep_names=True
+    )
+
+    outcome = await runtime.run("frame.groupby('a')['b'].sum().to_dict()", session="a")
+
+    assert outcome.value == {"1": 3, "2": 3}
+
+
+async def test_files_are_kept_without_names(runtime: Runtime) -> None:
+    await runtime.run("open('a.txt', 'w').write('one')\nopen('b.txt', 'w').write('two')\nx = 1", session="s")
+    await runtime.run("import os\nos.remove('b.txt')\nopen('a.txt', 'a').write(' more')", session="s")
+
+    outcome = await runtime.run(
+        "import os\nprint(os.listdir('.'), open('a.txt').read(), 'x' in globals())", session="s"
+    )
+
+    assert outcome.stdout == "['a.txt'] one more False\n"
+    assert [(file.name, file.data) for file in runtime.sessions.files("s")] == [("a.txt", b"one more")]
+
+
+async def test_files_are_kept_along_with_names(runtime: Runtime) -> None:
+    await runtime.run("open('a.txt', 'w').write('one')", session="s", keep_names=True)
+
+    outcome = await runtime.run("print(open('a.txt').read())", session="s", files=[File(name="b.txt", data=b"two")])
+
+    assert outcome.stdout == "one\n"
+
+
+async def test_two_sessions_see_nothing_of_each_other(runtime: Runtime) -> None:
+    await runtime.run("secret = 1\nopen('a.txt', 'w').write('one')", session="a", keep_names=True)
+
+    outcome = await runtime.run(
+        "import os\nprint(os.listdir('.'), 'secret' in globals())", session="b", keep_names=True
+    )
+
+    assert outcome.stdout == "[] False\n"
+
+
+async def test_a_program_that_is_killed_takes_its_names_along_but_not_its_files(runtime: Runtime) -> None:
+    await runtime.run("x = 1\nopen('a.txt', 'w').write('one')", session="s", keep_names=True)
+    await runtime.run("while True: pass", session="s", limits=Limits(wall_seconds=0.3))
+
+    outcome = await runtime.run("print('x' in globals(), open('a.txt').read())", session="s")
+
+    assert outcome.stdout == "False one\n"
+
+
+async def test_a_failed_program_leaves_the_session_alive(runtime: Runtime) -> None:
+    await runtime.run("x = 1", session="s", keep_names=True)
+    failed = await runtime.run("y = x + 1\n1 / 0", session="s")
+
+    outcome = await runtime.run("y", session="s")
+
+    assert (failed.status, outcome.value) == ("failed", 2)
+
+
+async def test_programs_of_one_session_take_turns(runtime: Runtime) -> None:
+    await runtime.run("n = 0", session="s", keep_names=True)
+
+    outcomes = await asyncio.gather(*[runtime.run("n += 1\nn", session="s") for _ in range(10)])
+
+    assert sorted(outcome.value for outcome in outcomes) == list(range(1, 11))
+
+
+async def test_a_session_may_pause(runtime: Runtime) -> None:
+    step = await runtime.start("x = await ask()", tools=[ASK], session="s", keep_names=True)
+    assert isinstance(step, Paused)
+    await runtime.resume(step.execution_id, [Reply(call_id=1, value=5)])
+
+    assert (await runtime.run("x", session="s")).value == 5
+
+
+async def test_an_idle_session_ends_its_guest() -> None:
+    async with Runtime(session_limits=SessionLimits(idle_seconds=0.05)) as runtime:
+        await runtime.run("x = 1", session="s", keep_names=True)
+        engine = runtime._engine
+        assert engine.has_session("s")
+        async with asyncio.timeout(5):
+            while engine.has_session("s"):
+                await asyncio.sleep(0.01)
+
+        outcome = await runtime.run("'x' in globals()", session="s")
+
+    assert outcome.value is False
+
+
+async def test_a_closed_session_is_forgotten(runtime: Runtime) -> None:
+    await runtime.run("x = 1\nopen('a.txt', 'w').write('one')", session="s", keep_names=True)
+    runtime.sessions.close("s")
+
+    outcome = await runtime.run("import os\nprint(os.listdir('.'), 'x' in globals())", session="s")
+
+    assert outcome.stdout == "[] False\n"
+
+
+async def test_files_that_are_too_much_are_not_kept_and_it_is_said() -> None:
+    async with Runtime(session_limits=SessionLimits(max_bytes=10)) as runtime:
+        outcome = await runtime.run("open('a.txt', 'w').write('x' * 11)\n1", session="s")
+
+        assert runtime.sessions.files("s") == ()
+    assert outcome.hints == ("the session's files take 11 bytes, more than 10; none of this program's is kept",)
+
+
+@pytest.mark.parametrize("name", ["a" * 201, "a\nb", "\0"])
+async def test_a_name_that_is_none_is_refused(runtime: Runtime, name: str) -> None:
+    with pytest.raises(UsageError, match="is no name; give 1 to 200 printable characters"):
+        await runtime.run("1", session=name)
+
+
+async def test_files_on_disk_outlive_the_runtime(tmp_path: Path) -> None:
+    async with Runtime(session_files=FolderStore(tmp_path)) as first:
+        await first.run(
+            "open('d/ü.txt', 'w').write('one') if __import__('os').mkdir('d') is None else 0", session="../x"
+        )
+
+    async with Runtime(session_files=FolderStore(tmp_path)) as second:
+        outcome = await second.run("print(open('d/ü.txt').read())", session="../x")
+
+    assert outcome.stdout == "one\n"
+    assert {path.parent.parent for path in tmp_path.rglob("index.json")} == {tmp_path}
+
+
+def test_sessions_on_disk_are_dropped_when_they_are_too_old(tmp_path: Path) -> None:
+    store = FolderStore(tmp_path)
+    store.save("old", [File(name="a", data=b"1")])
+    from toolfold.sessions import Sessions
+
+    Sessions(lambda session: None, store=store, limits=SessionLimits(max_age_seconds=-1)).sweep()
+
+    assert (store.load("old"), list(tmp_path.iterdir())) == ((), [])

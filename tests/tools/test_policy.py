@@ -1,0 +1,138 @@
+"""Who may call what."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.tools.support import Planned, made, router_of, serve, serve_in
+from toolfold.errors import UsageError
+from toolfold.models import Call, Reply
+from toolfold.tools.context import CallContext, Decision
+from toolfold.tools.policy import Policy
+from toolfold.tools.router import Caller
+
+DELETE = "mcp__internal_apis__delete_resource"
+SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+
+
+async def test_a_blocked_tool_is_refused_with_the_entrys_name() -> None:
+    call = Planned("gone")
+    router = router_of(made(call, DELETE), policy=Policy(block=["*delete*"]))
+
+    in_a_door = await serve_in(CallContext(entry_name="execute_program"), router, DELETE)
+    elsewhere = await serve(router, DELETE)
+    directly = await serve(router, DELETE, caller="direct")
+
+    assert in_a_door.error == "'mcp__internal_apis__delete_resource' is not available in execute_program"
+    assert elsewhere.error == "'mcp__internal_apis__delete_resource' is not available in a program"
+    assert directly.error == "'mcp__internal_apis__delete_resource' is not available in direct calls"
+    assert call.calls == 0
+
+
+async def test_who_may_not_call_learns_nothing_of_the_arguments() -> None:
+    router = router_of(made(Planned(1), input_schema=SCHEMA), policy=Policy(block=["x"]))
+
+    assert (await serve(router, n="wrong")).error == "'x' is not available in a program"
+
+
+async def test_arguments_are_still_checked_behind_the_policy() -> None:
+    router = router_of(made(Planned(1), input_schema=SCHEMA), policy=Policy(allow=["x"]))
+
+    assert (await serve(router, n="wrong")).error == "'x' got a bad argument: n must be an integer, got 'wrong'"
+
+
+@pytest.mark.parametrize(
+    ("options", "permitted"),
+    [
+        ({}, {"get-user", "get_team", "drop"}),
+        ({"allow": ["get*"]}, {"get-user", "get_team"}),
+        ({"allow": ["get_user"]}, {"get-user"}),
+        ({"allow": ["fetch_user", "drop"]}, {"get-user", "drop"}),
+        ({"allow": []}, set()),
+        ({"block": ["get_*"]}, {"drop"}),
+        ({"block": ["fetch_user"]}, {"get_team", "drop"}),
+        ({"block": "dro?"}, {"get-user", "get_team"}),
+        ({"block": ["DROP"]}, {"get-user", "get_team", "drop"}),
+    ],
+)
+async def test_patterns_mean_a_tool_by_name_identifier_and_alias(options: Any, permitted: set[str]) -> None:
+    tools = [
+        made(Planned(1), "get-user", python_name="get_user", aliases=("fetch_user",)),
+        made(Planned(1), "get_team"),
+        made(Planned(1), "drop"),
+    ]
+    router = router_of(*tools, policy=Policy(**options))
+
+    assert {tool.spec.name for tool in tools if (await serve(router, tool.spec.name)).error is None} == permitted
+
+
+def test_allow_and_block_together_are_a_usage_error() -> None:
+    with pytest.raises(UsageError) as caught:
+        Policy(allow=["a"], block=["b"])
+
+    assert str(caught.value) == "a policy takes allow or block, not both; allow already refuses all others"
+
+
+def test_bad_patterns_and_numbers_are_usage_errors() -> None:
+    with pytest.raises(UsageError) as empty:
+        Policy(block=[""])
+    with pytest.raises(UsageError) as zero:
+        Policy(max_calls={"x": 0})
+
+    assert str(empty.value) == "'' is no pattern for tool names; write a name, or 'prefix_*'"
+    assert str(zero.value) == "max_calls of 'x' must be at least 1, got 0"
+
+
+async def test_a_tool_that_the_allow_list_leaves_out_cannot_be_approved() -> None:
+    async def approve(*_: Any) -> Decision:
+        return Decision(approved=True)
+
+    router = router_of(made(Planned(1)), made(Planned(1), "y"), policy=Policy(allow=["y"], ask=["x"]))
+
+    reply = await serve_in(CallContext(approve=approve), router)
+
+    assert reply == Reply(call_id=1, error="'x' is not available in a program")
+
+
+# --- no bypass -------------------------------------------------------------------------------
+
+NAMES = ["get_user", "get_team", "delete_user", "mcp__hr__delete", "a-b"]
+PATTERNS = st.lists(st.sampled_from([*NAMES, "*", "get_*", "*delete*", "a_b", "?et_*", "[gd]*", "none"]), max_size=3)
+
+
+@st.composite
+def policies(draw: st.DrawFn) -> Policy:
+    lists = draw(st.sampled_from([{}, {"allow": draw(PATTERNS)}, {"block": draw(PATTERNS)}]))
+    return Policy(**lists, ask=draw(PATTERNS))
+
+
+@given(
+    policy=policies(),
+    name=st.sampled_from(NAMES),
+    allowed=st.sampled_from(["direct", "both"]),
+    approves=st.sampled_from([True, False, None]),
+    n=st.sampled_from([1, "wrong"]),
+)
+@settings(max_examples=150, deadline=None)
+async def test_a_program_may_never_call_what_its_caller_may_not_call_directly(
+    policy: Policy, name: str, allowed: Any, approves: bool | None, n: Any
+) -> None:
+    async def approve(*_: Any) -> Decision:
+        return Decision(approved=bool(approves))
+
+    context = CallContext(approve=None if approves is None else approve)
+    call = Planned("ran")
+    tool = made(call, name, python_name=name.replace("-", "_"), allowed_callers=allowed, input_schema=SCHEMA)
+    router = router_of(tool, policy=policy)
+    replies = {}
+    callers: tuple[Caller, ...] = ("direct", "code")
+    for caller in callers:
+        one = Call(id=1, tool=name, arguments={"n": n})
+        replies[caller] = await router.serve(one, caller=caller, context=context)
+
+    if replies["direct"].error is not None:
+        assert replies["code"].error is not None
+        assert call.calls == 0
+    assert call.calls == sum(reply.error is None for reply in replies.values())
