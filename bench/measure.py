@@ -8,7 +8,7 @@ import asyncio
 import gc
 import statistics
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
@@ -55,14 +55,21 @@ Results = dict[str, dict[str, Cell]]
 
 
 async def measure(
-    cases: Iterable[Case], kinds: Iterable[type[Runner]], *, passes: int, rounds: int | None, say: Callable[[str], None]
+    cases: Iterable[Case], kinds: Sequence[type[Runner]], *, passes: int, rounds: int | None, say: Callable[[str], None]
 ) -> Results:
     """Every case on every runner."""
     cases = tuple(cases)
     results: Results = {case.name: {kind.name: Cell() for kind in kinds} for case in cases}
     async with AsyncExitStack() as stack:
         say("starting the runners")
-        runners = [await stack.enter_async_context(kind()) for kind in kinds]
+        runners = []
+        for kind in kinds:
+            try:
+                runners.append(await stack.enter_async_context(kind()))
+            # A peer that is not installed, or cannot run here, says so in each of its cells.
+            except Exception as error:  # noqa: BLE001
+                for cells in results.values():
+                    cells[kind.name].error = _words(error)
         for number in range(passes):
             for case in cases:
                 if isinstance(case, MemoryCase) and number:
@@ -74,6 +81,7 @@ async def measure(
 
 async def _one_pass(case: Case, runners: list[Runner], cells: dict[str, Cell], rounds: int) -> None:
     used = dict.fromkeys(cells, 0.0)
+    gc.collect()  # not before each sample: it would leave everyone with cold caches
     for runner in runners:
         cell = cells[runner.name]
         cell.higher_is_better = case.unit == "/s"
@@ -94,12 +102,15 @@ async def _one_pass(case: Case, runners: list[Runner], cells: dict[str, Cell], r
 async def _try(cell: Cell, runner: Runner, case: Case) -> None:
     """One sample, or the runner's own words why there is none."""
     await asyncio.sleep(PAUSE_SECONDS)
-    gc.collect()
     try:
         cell.passes[-1].append(await _sample(runner, case) * _FACTORS[case.unit])
     # Whatever a peer raises is what it has to say about this case.
     except Exception as error:  # noqa: BLE001
-        cell.error = (str(error) or type(error).__name__).strip().splitlines()[-1]
+        cell.error = _words(error)
+
+
+def _words(error: Exception) -> str:
+    return (str(error) or type(error).__name__).strip().splitlines()[-1]
 
 
 async def _sample(runner: Runner, case: Case) -> float:

@@ -4,8 +4,6 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Self
 
-import pydantic_monty
-
 from bench.runners.base import Runner
 from bench.tools import TOOLS
 
@@ -17,6 +15,9 @@ class Monty(Runner):
     name = "monty"
 
     async def __aenter__(self) -> Self:
+        # Here, not at the top: an optional extra; without it the other runners still run.
+        import pydantic_monty  # noqa: PLC0415
+
         self._pool = pydantic_monty.AsyncMonty(min_processes=2, max_processes=110)
         await self._pool.__aenter__()
         self._tools = {tool.__name__: tool for tool in TOOLS}

@@ -154,6 +154,7 @@ class Execution:
         given = self._past.given_to(call.id)
         if given is not None:
             self._records.append(given.record)
+            self._context.spent.calls[call.tool] += 1
             return
         self._open[call.id] = (call, time.perf_counter())
         if call.tool in self._outside:
@@ -216,7 +217,8 @@ class Execution:
             if self._next_event is None:
                 self._next_event = asyncio.ensure_future(anext(aiter(self.run)))
             self._nudge = asyncio.get_running_loop().create_future()
-            await asyncio.wait({self._next_event, self._nudge}, return_when=asyncio.FIRST_COMPLETED)
+            either: set[asyncio.Future[Any]] = {self._next_event, self._nudge}
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             if not self._next_event.done():
                 yield Waiting(self._last_waiting)
                 continue

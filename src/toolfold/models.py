@@ -47,6 +47,8 @@ class ToolSpec:
     """Further identifiers that mean the same tool."""
     domain: str = ""
     """The module it is in: `from tools.<domain> import <python_name>`; empty for none."""
+    short_name: str = ""
+    """What its domain's module also calls it, without the prefix that makes the bare name unique."""
     description: str = ""
     input_schema: Mapping[str, Json] = field(default_factory=lambda: {"type": "object"})
     output_schema: Mapping[str, Json] | None = None

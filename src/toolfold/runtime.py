@@ -113,10 +113,9 @@ class Runtime:
     ) -> Outcome:  # fmt: skip
         """A program, to its end.
 
-        Args:
-            rerun_of: An earlier execution; calls that it made too get the replies they got there.
-            session: Its files are in the data folder, and what the program leaves there is kept.
-            keep_names: Keep the program's names, too, for the next of the session.
+        `rerun_of` names an earlier execution: calls that it made too get the replies they got there.
+        The files of `session` are in the data folder, and what the program leaves there is kept;
+        with `keep_names` its names are kept, too, for the next program of the session.
         """
         wish = _Wish(
             files=files,
@@ -279,6 +278,10 @@ class Runtime:
     async def _open(self, execution: Execution) -> Paused | Outcome:
         try:
             await execution.open()
+        except BaseException:
+            await self._close(execution)  # nothing ran, so there is nothing to put on record
+            raise
+        try:
             return await self._advance(execution)
         except asyncio.CancelledError:
             await self._give_up(execution)

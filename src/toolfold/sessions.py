@@ -129,7 +129,8 @@ class Sessions:
         size = sum(file.size for file in kept.values())
         if size > self._limits.max_bytes:
             return (
-                f"the session's files take {size} bytes, more than {self._limits.max_bytes}; none of this program's is kept",
+                f"the session's files take {size} bytes, more than {self._limits.max_bytes}; "
+                "none of this program's is kept",
             )
         self._store.save(session, tuple(kept.values()))
         return ()

@@ -24,7 +24,7 @@ class GuestSelector(selectors.PollSelector):
         super().__init__()
         self.loop: Any = None
         self.channel: Any = None
-        self._busy_turns = 0
+        self.busy_turns = 0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         tape = self.channel.tape
@@ -36,8 +36,8 @@ class GuestSelector(selectors.PollSelector):
 
     def _is_busy_for_long(self) -> bool:
         """True at every 64th turn: a program that spins until a call is done must still send it."""
-        self._busy_turns += 1
-        return self._busy_turns % BUSY_TURNS == 0
+        self.busy_turns += 1
+        return self.busy_turns % BUSY_TURNS == 0
 
     def _before_sleep(self, timeout: float | None) -> None:
         if timeout is not None and timeout <= 0:

@@ -111,6 +111,7 @@ def _serve(sock: socket.socket, message: Any) -> bool:
     """Run one program; true if its session goes on."""
     channel = _Made.channel
     channel.attach(sock)
+    _Made.loop.poll_selector.busy_turns = 0  # a replay counts them too, and may have had no rehearsal
     _, text, tools, options = message or channel.receive()
     sys.stdout, sys.stderr = _Made.streams
     channel.report_waiting = options.get("report_waiting", False)

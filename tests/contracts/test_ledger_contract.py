@@ -67,9 +67,7 @@ async def test_an_execution_is_read_back_as_it_was_written(ledger: AnyLedger) ->
     ledger.note("a", *noted[2:])
     await ledger.finish("a", ended)
 
-    assert await ledger.load("a") == History(
-        begun=began, entries=tuple(noted), state="ended", epoch=0, outcome=ended
-    )
+    assert await ledger.load("a") == History(begun=began, entries=tuple(noted), state="ended", epoch=0, outcome=ended)
 
 
 async def test_what_is_not_there_is_none(ledger: AnyLedger) -> None:
@@ -175,8 +173,7 @@ async def test_whoever_takes_over_fences_everyone_before(ledger: AnyLedger) -> N
         with pytest.raises(Fenced):
             await ledger.park("a", epoch=epoch)
         with pytest.raises(Fenced):
-            ledger.note("a", given(1), epoch=epoch)
-            await ledger.flush("a")
+            await note_and_flush(ledger, epoch)
     assert await ledger.load("a") == History(begun=begun("a"), entries=(made(1),), state="paused", epoch=2)
 
     await ledger.accept("a", [given(1, "late")], epoch=2)
@@ -212,8 +209,7 @@ async def test_writes_to_nothing_to_the_ended_and_to_the_same_id_are_refused(led
     with pytest.raises(UsageError) as taken_over:
         await ledger.takeover("a")
     with pytest.raises(UsageError) as twice:
-        ledger.begin(begun("a"))
-        await ledger.flush("a")
+        await begin_and_flush(ledger)
 
     assert [str(caught.value) for caught in (never_begun, ended, taken_over, twice)] == [
         "no execution 'b' in the ledger; it may have been forgotten since",
@@ -342,3 +338,14 @@ async def test_closing_twice_is_no_error(ledger: AnyLedger) -> None:
 
     await ledger.close()
     await ledger.close()
+
+
+async def note_and_flush(ledger: AnyLedger, epoch: int) -> None:
+    """A note may be refused at once or, where that takes a look into a file, with the next flush."""
+    ledger.note("a", given(1), epoch=epoch)
+    await ledger.flush("a")
+
+
+async def begin_and_flush(ledger: AnyLedger) -> None:
+    ledger.begin(begun("a"))
+    await ledger.flush("a")

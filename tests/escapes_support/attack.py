@@ -1,4 +1,10 @@
-"""An attack file as data: its sentence, what stops it, what its success looks like. Runs nothing."""
+"""An attack file as data: its sentence, what stops it, what its success looks like. Runs nothing.
+
+A file of `tests/escapes` is a program with a header: a docstring of one sentence, `STOPPED_BY` (layers,
+or what the host or a guest of its own has to do with it), and whatever of `Attack`'s other fields it
+needs, in capitals. The rest is the attack; it prints REACHED, or `WITNESS` says what the host sees.
+The runner puts `prelude.py` and the constants of `bait.py` before it.
+"""
 
 from __future__ import annotations
 

@@ -73,6 +73,8 @@ class _NaiveHost:
         )
         try:
             self._converse()
+        except ConnectionResetError:
+            pass  # it left without reading its replies
         except Exception as error:  # noqa: BLE001  # a real one would be gone now, with all its programs
             self.seen.error = f"{type(error).__name__}: {error}"[:200]
         self.seen.descriptors = open_descriptors() - self._before
@@ -109,6 +111,7 @@ class _NaiveHost:
         seen = self.seen
         seen.printed += frame[1]
         if frame[0] == CALLS:
+            seen.taped += 1 + sum(map(len, frame[5] or ()))
             for identity, index, arguments in frame[3]:
                 seen.served.append((identity, TOOLS[index]))
                 seen.largest_argument_bytes = max(seen.largest_argument_bytes, len(str(arguments)))

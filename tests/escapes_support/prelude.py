@@ -30,13 +30,13 @@ def send_bytes(body):
         data = data[os.write(3, data) :]
 
 
-def calls_frame(calls, replies_seen=-1):
+def calls_frame(calls, tape=None):
     """As the guest's own code makes it; a call is `[id, index of the tool, arguments]`."""
-    return [1, "", "", calls, replies_seen, None]
+    return [1, "", "", calls, -1, tape]
 
 
-def send_calls(calls, replies_seen=-1):
-    send(calls_frame(calls, replies_seen))
+def send_calls(calls, tape=None):
+    send(calls_frame(calls, tape))
 
 
 def send_raw_arguments(arguments):

@@ -57,7 +57,9 @@ async def _follow(engine: ProcessEngine, order: Order, seen: Seen, before: int) 
                     seen.files = {file.name: file.data for file in event.files}
                 case Died():
                     seen.error = f"Died: {event.detail}"
-                case Waiting() | Taped():
+                case Taped():
+                    seen.taped += 1 + len(event.wakes) + len(event.clocks)
+                case Waiting():
                     pass
         timer.cancel()
 

@@ -33,6 +33,8 @@ class Seen:
     problem: str = ""
     problem_text: str = ""
     value: Any = None
+    taped: int = 0
+    """Entries that the host keeps for a replay."""
     cut_bytes: tuple[Any, ...] = (0, 0)
     files: dict[str, bytes] = field(default_factory=dict)
     notes: tuple[str, ...] = ()

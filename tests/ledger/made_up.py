@@ -61,7 +61,7 @@ media = st.builds(
     uri=texts,
     name=texts,
 )
-looks_like_media = st.fixed_dictionaries({name: texts for name in ("kind", "mime", "data", "uri", "name")})
+looks_like_media = st.fixed_dictionaries(dict.fromkeys(("kind", "mime", "data", "uri", "name"), texts))
 leaves = st.none() | st.booleans() | st.integers() | numbers | texts | st.binary(max_size=20) | media | looks_like_media
 values = st.recursive(
     leaves, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4), max_leaves=12
@@ -114,9 +114,7 @@ tools = st.builds(
 limits = st.builds(
     Limits, **{field.name: numbers if field.name == "wall_seconds" else counts for field in fields(Limits)}
 )
-programs = st.builds(
-    Program, text=texts, library_set=st.sampled_from(get_args(LibrarySet)), preset_names=tuples(texts)
-)
+programs = st.builds(Program, text=texts, library_set=st.sampled_from(get_args(LibrarySet)), preset_names=tuples(texts))
 beginnings = st.builds(
     Begun,
     execution_id=texts,

@@ -48,7 +48,7 @@ def _objects(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
         "allOf": st.lists(inner, max_size=3),
         "$defs": st.fixed_dictionaries({}, optional={"A": inner, "B": inner, "a/b": inner}) | SCALARS,
     }
-    return st.sets(st.sampled_from(sorted(words)), max_size=5).flatmap(
+    return st.lists(st.sampled_from(sorted(words)), max_size=5, unique=True).flatmap(
         lambda chosen: st.fixed_dictionaries({word: words[word] for word in chosen})
     )
 

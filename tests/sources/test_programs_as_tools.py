@@ -53,7 +53,7 @@ async def test_a_program_finds_its_arguments_as_names_and_as_a_dict(runtime: Run
 
 
 async def test_any_value_arrives_as_it_was(runtime: Runtime) -> None:
-    value = {"a": [1, -2.5, True, None, "it's \"quoted\"\n{x}", "日本", "\\"], "b": {"1": b"\x00\xff"}, "": 10**30}
+    value = {"a": [1, -2.5, True, None, 'it\'s "quoted"\n{x}', "日本", "\\"], "b": {"1": b"\x00\xff"}, "": 10**30}
     schema = {"type": "object", "properties": {"value": {}}}
 
     reply = await serve(program_tool("same", "value == arguments['value'], value", schema, runtime.run), value=value)

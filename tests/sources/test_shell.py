@@ -108,9 +108,7 @@ async def test_arguments_are_checked_against_the_schema() -> None:
 
     assert (await serve(tool, n="x")).error == "'echo' got a bad argument: n must be an integer, got 'x'"
     assert (await serve(echo("{a}"))).error == "'echo' got a bad argument: a is missing"
-    assert (await serve(echo("{a}"), a="", b="")).error == (
-        "'echo' got a bad argument: no parameter 'b'; it takes a"
-    )
+    assert (await serve(echo("{a}"), a="", b="")).error == ("'echo' got a bad argument: no parameter 'b'; it takes a")
 
 
 async def test_text_comes_without_its_last_line_end_and_is_never_parsed() -> None:
@@ -238,7 +236,7 @@ async def test_what_a_command_leaves_running_is_ended_and_not_waited_for(tmp_pat
 
 
 async def test_a_process_that_left_the_group_cannot_hold_the_reply_back(tmp_path: Path) -> None:
-    text = CHILD.replace("sleep(60)\"]", "sleep(4)\"], start_new_session=True") + "print('done')"
+    text = CHILD.replace('sleep(60)"]', 'sleep(4)"], start_new_session=True') + "print('done')"
     began = time.monotonic()
 
     reply = await serve(python(text, cwd=str(tmp_path)))

@@ -166,7 +166,9 @@ async def test_calls_that_fail_late_do_not_keep_it_open_for_longer() -> None:
     replies = await asyncio.gather(*stragglers)
 
     assert [reply.meta for reply in replies] == [None, None, None]
-    assert (await serve(router, late=False)).error == "'x' failed 8 times in a row and is not called until 10 s from now"
+    assert (
+        await serve(router, late=False)
+    ).error == "'x' failed 8 times in a row and is not called until 10 s from now"
 
 
 async def test_attempts_of_one_call_are_one_failure() -> None:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.tools.support import Planned, made, router_of, serve, serve_in
+from tests.tools.support import Planned, made, router_of, serve_in
+from toolfold.models import Call
 from toolfold.tools.context import CallContext
 from toolfold.tools.policy import Policy
 
@@ -37,8 +38,11 @@ async def test_the_smallest_number_counts() -> None:
 
 async def test_a_direct_call_has_no_program_to_count_for() -> None:
     router = router_of(made(Planned(1)), policy=Policy(max_calls={"x": 1}))
+    call, context = Call(id=0, tool="x", arguments={}), CallContext()
 
-    assert [(await serve(router, caller="direct")).error for _ in range(3)] == [None, None, None]
+    replies = [await router.serve(call, caller="direct", context=context) for _ in range(3)]
+
+    assert [reply.error for reply in replies] == [None, None, None]
 
 
 async def test_a_call_that_was_refused_or_tried_again_counts_as_it_was_made() -> None:

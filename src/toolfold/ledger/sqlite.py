@@ -7,15 +7,19 @@ checkpoint (`synchronous=NORMAL`); so is every reply that was acknowledged.
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import threading
+import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec
+
 from toolfold.errors import ToolfoldError
 from toolfold.ledger import codec, refusals
 from toolfold.ledger.connect import connect, reading
-from toolfold.ledger.record import Begun, Entry, Fenced, Given, History, Summary
+from toolfold.ledger.record import Begun, Entry, Fenced, Given, History, LedgerFailed, Summary
 from toolfold.ledger.retention import MAX_EXECUTION_BYTES, Retention
 from toolfold.ledger.tables import Tables
 from toolfold.ledger.writer import Act, Live, Note, Writer
@@ -124,9 +128,10 @@ class SqliteLedger:
             await asyncio.to_thread(self._close)
 
     def _close(self) -> None:
-        self._writer.close()
+        # The last one to close empties the WAL, which a connection for reading cannot.
         with self._reads:
             self._reader.close()
+        self._writer.close()
 
     def _live_of(self, execution_id: str) -> Live:
         live = self._live.get(execution_id)
@@ -156,6 +161,8 @@ class SqliteLedger:
             self._reader.execute("BEGIN")
             try:
                 return query(self._read_tables)
+            except (sqlite3.Error, msgspec.MsgspecError, zlib.error, LookupError, TypeError) as error:
+                raise LedgerFailed(f"the ledger cannot be read: {error}; a record in it is damaged") from error
             finally:
                 self._reader.execute("COMMIT")
 

@@ -224,7 +224,8 @@ class Writer:
         try:
             while self._sweep() and not self._jobs:
                 pass
-            self._db.execute("PRAGMA incremental_vacuum(1000)").fetchall()
+            # As a script: `execute` stops at the first page that is given back.
+            self._db.executescript("PRAGMA incremental_vacuum(1000)")
         except sqlite3.Error as error:
             _log.warning("old executions were not forgotten: %s", error)
             if self._db.in_transaction:

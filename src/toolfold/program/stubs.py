@@ -125,14 +125,17 @@ def _joined(specs: Iterable[ToolSpec], write: Callable[[Stub], str]) -> str:
 
 
 def _within(specs: Sequence[ToolSpec], budget: int) -> str:
-    """As many signatures as fit beside the line that tells of the others."""
+    """As many signatures as fit beside the lines that tell of the others."""
+
+    def text(count: int) -> str:
+        shown = _joined(specs[:count], Stub.short_source)
+        return shown + _others(specs[count:], budget - len(shown))
+
     low, high = 0, len(specs)
     while low < high:
         middle = (low + high + 1) // 2
-        text = _joined(specs[:middle], Stub.short_source) + _others(specs[middle:], budget // 4)
-        low, high = (middle, high) if len(text) <= budget else (low, middle - 1)
-    shown = _joined(specs[:low], Stub.short_source)
-    return shown + _others(specs[low:], budget - len(shown))
+        low, high = (middle, high) if len(text(middle)) <= budget else (low, middle - 1)
+    return text(low)
 
 
 def _others(specs: Sequence[ToolSpec], room: int) -> str:

@@ -40,6 +40,10 @@ FRAME_SLACK_BYTES: Final = 16 * 1024 * 1024
 VALUE_SLACK_BYTES: Final = 64 * 1024
 """The guest's encoder and ours may differ in a few escapes."""
 MAX_CUT_BYTES: Final = 2**53
+MAX_TAPE_ENTRIES: Final = 10_000
+"""The guest stops there too; what comes is kept for a replay, and so must have an end."""
+FRAMES_WITHOUT_CALLS: Final = 1000
+"""Beyond one for each call that it may make: a guest tells once per reply that it waits."""
 
 _KINDS: Final[dict[type[Frame], Kind]] = {CallsFrame: "calls", PrintedFrame: "printed", EndedFrame: "ended"}
 _END_STATUSES: Final = frozenset({"finished", "failed", "value", "memory", "limit"})
@@ -62,6 +66,8 @@ class Conversation:
         self._limits = limits
         self._last_call_id = 0
         self._output_bytes = {"stdout": 0, "stderr": 0}
+        self._tape_entries = 0
+        self._frames_without_calls = 0
         self.max_frame_bytes = 4 * limits.value_bytes + FRAME_SLACK_BYTES
 
     @property
@@ -93,6 +99,7 @@ class Conversation:
             self._count("stderr", frame.stderr)
         if isinstance(frame, CallsFrame):
             self._check_calls(frame)
+            self._check_tape(frame)
         elif isinstance(frame, EndedFrame):
             _check_end(frame)
         if len(body) > self._limits.value_bytes:
@@ -126,6 +133,15 @@ class Conversation:
         if self._last_call_id > self._limits.calls:
             limit = self._limits.calls
             raise LimitReached(Problem(kind="calls", message=f"the program made more than {limit} tool calls"))
+
+    def _check_tape(self, frame: CallsFrame) -> None:
+        if isinstance(frame.tape, tuple):
+            self._tape_entries += len(frame.tape[0]) + len(frame.tape[1])
+        self._frames_without_calls += not frame.calls
+        if self._tape_entries > MAX_TAPE_ENTRIES:
+            raise Violation("a longer tape than a guest sends")
+        if self._frames_without_calls > self._limits.calls + FRAMES_WITHOUT_CALLS:
+            raise Violation("more frames without a call than a guest sends")
 
 
 def _check_end(frame: EndedFrame) -> None:

@@ -23,7 +23,7 @@ def budget(policy: Policy) -> Wrapper:
 
 def _counting(name: str, most: int, rest: Handler) -> Handler:
     def count(request: Request) -> Awaitable[Value]:
-        if request.context is not None:
+        if request.context is not None and request.caller == "code":
             calls = request.context.spent.calls
             if calls[name] >= most:
                 raise ToolRefused(f"{name!r} is out of budget: {calls[name]} of {most} calls used in this program")

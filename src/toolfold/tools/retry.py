@@ -1,7 +1,7 @@
 """The step that tries again, where that cannot do a thing twice.
 
 Written by hand: `stamina` sleeps on the real clock only, so exact waits cannot be tested, and it
-costs 50 µs for a call that works at once, where this costs a tenth of one.
+costs 50 µs for a call that works at once, where this costs 0.2.
 """
 
 from __future__ import annotations

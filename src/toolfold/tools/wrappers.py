@@ -22,9 +22,9 @@ def wrappers(
     concurrency: Concurrency | None = None,
     clock: Clock | None = None,
 ) -> tuple[Wrapper, ...]:
-    """For one `Router`, outermost first; `None` is the default of each, which for all but two changes a thing.
+    """The steps for one `Router`, outermost first.
 
-    Without a policy everything is allowed, and without a concurrency nothing queues.
+    `None` is the default of each: memory, breaker and retry are on, everything is allowed, nothing queues.
     """
     policy = policy or Policy()
     clock = clock or SystemClock()

@@ -6,13 +6,16 @@ import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal, NoReturn
+from typing import Annotated, Final, Literal, NoReturn
 
 import typer
 
 import toolfold
 from toolfold.doors.cli.exits import Exit, exit_of_error
 from toolfold.errors import ToolfoldError
+
+DEFAULT_ENGINE: Final = "process" if sys.platform == "linux" else "auto"
+"""Where namespaces exist, their absence must be an exit code and not another engine."""
 
 app = typer.Typer(
     name="toolfold",
@@ -84,7 +87,9 @@ def _run(
     timeout: Annotated[
         float | None, typer.Option(parser=_seconds, metavar="SECONDS", help="Wall clock; 120 unless given.")
     ] = None,
-    engine: Annotated[Literal["auto", "process", "monty"], typer.Option(help="Where the program runs.")] = "auto",
+    engine: Annotated[
+        Literal["auto", "process", "monty"], typer.Option(help="Where the program runs.")
+    ] = DEFAULT_ENGINE,
     isolation: Annotated[
         Literal["namespace", "landlock", "none"], typer.Option(help="How the process engine is walled in.")
     ] = "namespace",

@@ -27,7 +27,7 @@ class RunOptions:
     program: str
     tools: tuple[str, ...] = ()
     timeout_seconds: float | None = None
-    engine: str = "auto"
+    engine: str = "process"
     isolation: str = "namespace"
     files: tuple[Path, ...] = ()
     out: Path | None = None

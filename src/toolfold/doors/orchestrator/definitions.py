@@ -43,7 +43,7 @@ class ToolParameter:
     default: Json = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name:
+        if not self.name:
             raise UsageError(f"a parameter needs a name, got {self.name!r}")
         if self.type not in _TYPES:
             meant = _PYTHON_TYPES.get(self.type) or next(iter(difflib.get_close_matches(str(self.type), _TYPES, 1)), "")
@@ -88,7 +88,7 @@ class ToolDefinition:
     """The host's own; nothing here reads it."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name:
+        if not self.name:
             raise UsageError(f"a tool needs a name, got {self.name!r}")
         if self.type not in get_args(ToolType):
             raise UsageError(f"tool {self.name!r} has no known type {self.type!r}; {', '.join(get_args(ToolType))}")

@@ -6,7 +6,7 @@ import ast
 import asyncio
 import difflib
 import itertools
-import threading
+import logging
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,18 +16,21 @@ from typing import Any, Final, TypedDict
 from toolfold.doors.orchestrator.definitions import ToolCatalog, ToolDefinition
 from toolfold.doors.orchestrator.home import Home
 from toolfold.doors.orchestrator.lint import validate_code_safety
-from toolfold.doors.orchestrator.scope import Inside, Whole, entered
+from toolfold.doors.orchestrator.own_loop import OwnLoop, is_in_a_loop
+from toolfold.doors.orchestrator.scope import Inside, Whole, current, entered
 from toolfold.doors.orchestrator.stub_files import write_stubs
 from toolfold.doors.orchestrator.workers import Worker, bare_tool, function_map, served, tool_map
-from toolfold.engines.base import Engine
 from toolfold.errors import ToolError, ToolNotFound, UsageError
 from toolfold.models import Call, CallRecord, File, Limits, Outcome, Value
 from toolfold.runtime import Runtime
 from toolfold.tools.catalog import Catalog
 from toolfold.tools.context import CallContext
+from toolfold.tools.policy import Policy
 from toolfold.tools.router import Router
 from toolfold.tools.tool import Tool
 from toolfold.tools.wrappers import wrappers
+
+_log: Final = logging.getLogger("toolfold.orchestrator")
 
 
 class ToolCallDict(TypedDict):
@@ -61,25 +64,24 @@ class ProgrammaticToolExecutor:
         stub_dir: Where to, by default `stubs` in the current folder.
         strict: Refuse programs that `_validate_code_safety` objects to, before they run.
         limits: Of one program, and of all programs that it runs in turn.
-        engine: As for `toolfold.Runtime`, like `isolation` and `accept_no_isolation`.
+        policy: Which tools may be called, by programs and directly.
+        options: The other arguments of `toolfold.Runtime`: `engine`, `isolation`, `ledger`, ...
     """
 
+    # Any: each option has its own type, and the runtime's signature has them all.
     def __init__(
         self, catalog: ToolCatalog, enable_stubs: bool = False, *, stub_dir: str | Path = "stubs",
-        strict: bool = False, limits: Limits | None = None, engine: str | Engine = "auto",
-        isolation: str = "namespace", accept_no_isolation: bool = False,
+        strict: bool = False, limits: Limits | None = None, policy: Policy | None = None, **options: Any,
     ) -> None:  # fmt: skip
         self.catalog = catalog
         self._stub_dir = Path(stub_dir) if enable_stubs else None
         self._strict = strict
         self._limits = limits or Limits()
-        self._options: dict[str, Any] = {
-            "engine": engine, "isolation": isolation, "accept_no_isolation": accept_no_isolation,
-        }  # fmt: skip
+        self._policy = policy or Policy()
+        self._options = options
         self._workers: dict[str, Worker] = {}
         self._homes: dict[asyncio.AbstractEventLoop, tuple[_Routes, Home]] = {}
-        self._runner: asyncio.Runner | None = None
-        self._runner_lock = threading.Lock()
+        self._own_loop = OwnLoop(self._homes)
         self._routes = self._read_catalog()
         self._number = next(_numbers)
         _executors.add(self)
@@ -99,14 +101,9 @@ class ProgrammaticToolExecutor:
 
     def execute_sync(self, code: str, **options: Any) -> ResultDict:
         """The same from code that is not async; `options` are those of `execute`."""
-        if _is_in_a_loop():
+        if is_in_a_loop():
             raise UsageError("an event loop is running here; use 'await executor.execute(...)'")
-        with self._runner_lock:
-            if self._runner is None:
-                self._runner = asyncio.Runner()
-                # At the latest when the interpreter ends.
-                weakref.finalize(self, self._runner.close)
-            return self._runner.run(self.execute(code, **options))
+        return self._own_loop.run(self.execute(code, **options))
 
     async def call_tool(
         self, tool_name: str, parameters: Mapping[str, Value] | None = None, *, idempotency_key: str | None = None
@@ -117,7 +114,11 @@ class ProgrammaticToolExecutor:
             ToolError: the tool failed, or was not called; the text says which.
         """
         self._refresh()
-        with entered(self._inside(self._strict, None)):
+        parent = current()
+        inside = self._inside(self._strict, None)
+        if parent is not None:  # a worker calls on: what its program has used counts here too
+            inside = replace(inside, whole=parent.whole, depth=parent.depth, records=parent.records)
+        with entered(inside):
             return await _direct(self._routes.router, tool_name, parameters or {}, idempotency_key)
 
     async def close(self) -> None:
@@ -159,6 +160,7 @@ class ProgrammaticToolExecutor:
             offset = inside.whole.elapsed_seconds()
 
             def keep(record: CallRecord) -> None:
+                _log.debug("%s took %.3f s%s", record.name, record.seconds, " and failed" if record.error else "")
                 inside.records.append(replace(record, started_seconds=record.started_seconds + offset))
 
             with entered(inside):
@@ -168,7 +170,8 @@ class ProgrammaticToolExecutor:
     async def _home(self) -> Home:
         """This event loop's runtime, with the tools that the catalog has now."""
         self._refresh()
-        self._homes = {loop: kept for loop, kept in self._homes.items() if not loop.is_closed()}
+        for closed in [loop for loop in self._homes if loop.is_closed()]:
+            del self._homes[closed]
         loop = asyncio.get_running_loop()
         routes, home = self._homes.get(loop, (None, None))
         if home is None or routes is not self._routes:
@@ -179,8 +182,8 @@ class ProgrammaticToolExecutor:
         return home
 
     def _runtime(self) -> Runtime:
-        runtime = Runtime(self._routes.tools, limits=self._limits, **self._options)
-        # Until a runtime takes a router: so direct calls share breakers and replies with programs.
+        runtime = Runtime(self._routes.tools, limits=self._limits, policy=self._policy, **self._options)
+        # `Runtime.call` takes no idempotency key; with one router, calls that do share breakers with programs.
         runtime._router = self._routes.router
         return runtime
 
@@ -193,7 +196,7 @@ class ProgrammaticToolExecutor:
         tools = tuple(served(definition, self._workers) for definition in definitions.values())
         if self._stub_dir is not None:
             write_stubs(definitions.values(), tools, self._stub_dir)
-        return _Routes(definitions, tools, Router(Catalog(tools), wrappers=wrappers()))
+        return _Routes(definitions, tools, Router(Catalog(tools), wrappers=wrappers(policy=self._policy)))
 
 
 async def call_tool(
@@ -268,14 +271,6 @@ def _refusal(code: str) -> str | None:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None  # the runtime's own check says it better
     return None
-
-
-def _is_in_a_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
 
 
 def _rendered(outcome: Outcome, records: Sequence[CallRecord]) -> ResultDict:

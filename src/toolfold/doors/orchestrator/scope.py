@@ -36,7 +36,7 @@ RunWithin: TypeAlias = "Callable[[str, Inside], Awaitable[Any]]"
 
 @dataclass(frozen=True, slots=True)
 class Inside:
-    """One program; the tools that it calls find it in `current`."""
+    """One program; whoever serves its calls finds it with `current`."""
 
     whole: Whole
     run: RunWithin
@@ -66,6 +66,11 @@ class Inside:
 _current: ContextVar[Inside | None] = ContextVar("toolfold_orchestrator_inside", default=None)
 
 
+def current() -> Inside | None:
+    """The program whose call this code serves."""
+    return _current.get()
+
+
 @contextmanager
 def entered(inside: Inside) -> Iterator[None]:
     """Tools that are called meanwhile, also in tasks that begin meanwhile, are called by this program."""
@@ -82,7 +87,7 @@ def count_call(name: str) -> None:
     Raises:
         ToolRefused: a program within a program has used up the calls of them all.
     """
-    inside = _current.get()
+    inside = current()
     if inside is None:
         return
     # The outermost program's own calls are counted by its engine, exactly.
@@ -93,7 +98,7 @@ def count_call(name: str) -> None:
 
 async def run_within(code: str) -> Any:
     """Run a program for the program around here."""
-    parent = _current.get()
+    parent = current()
     if parent is None:
         raise ToolRefused("a program is run by an executor's program or its call_tool only")
     child = Inside(parent.whole, parent.run, parent.depth + 1)

@@ -88,9 +88,8 @@ def _unregistered(name: str, workers: Mapping[str, Worker]) -> Callable[[dict[st
 
 def _running(spec: ToolSpec) -> Callable[[dict[str, Any]], Awaitable[Any]]:
     if len(spec.parameters) != 1:
-        raise UsageError(
-            f"tool {spec.name!r} of type 'code_exec' takes one parameter, the program; got {spec.parameters}"
-        )
+        names = ", ".join(spec.parameters) or "none"
+        raise UsageError(f"tool {spec.name!r} of type 'code_exec' takes one parameter, the program; got {names}")
 
     async def run(payload: dict[str, Any]) -> Any:
         return await run_within(payload[spec.parameters[0]])

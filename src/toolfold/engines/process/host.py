@@ -258,7 +258,7 @@ class ProcessRun:
             frame = encode_reply(Reply(call_id=reply.call_id, error=text))
         self._open_calls -= 1
         self._batch.append(frame)
-        if not self._open_calls:
+        if self._open_calls <= 0:  # less than none: a replay gives its replies first
             self._send_batch()
         elif len(self._batch) == 1:
             # More may come in this turn of the loop: one message for all of them is one wake-up.

@@ -1,0 +1,218 @@
+"""Executions out of the ledger as text for people, or as JSON for programs."""
+
+import json
+import sys
+import time
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from typing import Final
+
+from rich.console import Console
+from rich.text import Text
+
+from toolfold.doors.cli.exits import Exit
+from toolfold.doors.cli.render import _call, _cut, _plain, _write, as_json
+from toolfold.ledger.record import Given, History, Made, Summary
+from toolfold.models import Call, CallRecord, Json, Reply
+
+_PIPE_WIDTH: Final = 120
+_CALL_CELLS: Final = 46
+_BAR_CELLS: Final = 24
+
+
+def print_list(summaries: Sequence[Summary], *, as_json: bool) -> int:
+    """One line per execution, newest first."""
+    if as_json:
+        _print_json([asdict(summary) for summary in summaries])
+        return Exit.FINISHED
+    if not summaries:
+        print("toolfold: no executions in this ledger yet", file=sys.stderr)
+        return Exit.FINISHED
+    console = _console()
+    width = max(len(safe(summary.execution_id)) for summary in summaries)
+    console.print(f"{'id':<{width}}  {'began':<19}  {'status':<9}  {'calls':>5}  {'seconds':>8}  program")
+    for summary in summaries:
+        seconds = f"{summary.seconds:.3f}" if summary.state == "ended" else ""
+        status = summary.status or summary.state
+        line = Text(f"{safe(summary.execution_id):<{width}}  {_moment(summary.began_at)}  ")
+        line.append(f"{status:<9}", style=_style(status))
+        line.append(f"  {summary.calls:>5}  {seconds:>8}  {safe(summary.first_line)}")
+        line.truncate(console.width, overflow="ellipsis")
+        console.print(line)
+    return Exit.FINISHED
+
+
+def print_history(history: History, *, full: bool, as_json: bool) -> int:
+    """One execution: its program, its output, its calls."""
+    if as_json:
+        _print_json(history_as_json(history, full=full))
+    else:
+        _print_text(history, full=full)
+    return Exit.FINISHED
+
+
+def history_as_json(history: History, *, full: bool) -> dict[str, Json]:
+    """The record as JSON values; replies only with `full`."""
+    begun = history.begun
+    replies = {given.reply.call_id: given.reply for given in _given(history)}
+    calls = [_call(given.record) for given in _given(history)]
+    if full:
+        calls = [{**call, "reply": _plain(replies[call["id"]].value)} for call in calls]
+    return {
+        "execution_id": begun.execution_id,
+        "state": history.state,
+        "began_at": begun.began_at,
+        "engine": begun.engine,
+        "isolation": begun.isolation,
+        "session": begun.session,
+        "tenant": begun.tenant,
+        "rerun_of": begun.rerun_of,
+        "program": begun.program.text,
+        "tools": [spec.name for spec in begun.tools],
+        "calls": sorted(calls, key=lambda call: call["id"]),
+        "open_calls": [
+            {"id": call.id, "name": call.tool, "arguments": _plain(call.arguments)} for call in _open(history)
+        ],
+        "outcome": as_json(history.outcome) if history.outcome is not None else None,
+    }
+
+
+def safe(text: str) -> str:
+    """Text of a program for a terminal: what would move the cursor or turn the line round is shown as its code."""
+    return "".join(
+        one if one in "\n\t" or unicodedata.category(one) not in ("Cc", "Cf", "Cs") else _code(one) for one in text
+    )
+
+
+def _code(letter: str) -> str:
+    return letter.encode("unicode_escape").decode("ascii")
+
+
+def _print_text(history: History, *, full: bool) -> None:
+    console = _console()
+    _print_head(history, console)
+    _print_part(console, "program", _numbered(history.begun.program.text))
+    outcome = history.outcome
+    if outcome is not None:
+        _print_part(console, "stdout", outcome.stdout)
+        _print_part(console, "stderr", outcome.stderr)
+        # An exception's traceback is already in the program's stderr.
+        if outcome.problem is not None and outcome.problem.kind != "exception":
+            _print_part(console, "problem", str(outcome.problem))
+        if outcome.value is not None:
+            _print_part(console, "value", _shown(outcome.value, full=full))
+    records = sorted((given.record for given in _given(history)), key=lambda record: record.id)
+    if records:
+        console.print("\ncalls", style="bold")
+        _print_calls(history, records, console, full=full)
+    if waiting := _open(history):
+        console.print("\nwithout a reply", style="bold")
+        for call in waiting:
+            console.print(f"  {call.id:>4}  {_signature(call.tool, call, full=full)}")
+
+
+def _print_head(history: History, console: Console) -> None:
+    begun, outcome = history.begun, history.outcome
+    status = outcome.status if outcome is not None else history.state
+    line = Text(f"{safe(begun.execution_id)}  ")
+    line.append(status, style=_style(status))
+    line.append(f"  {_moment(begun.began_at)}")
+    if outcome is not None:
+        line.append(f"  {outcome.seconds:.3f} s")
+    line.append(f"  {begun.engine} ({begun.isolation})" if begun.engine else "")
+    console.print(line)
+    for name, value in (("session", begun.session), ("tenant", begun.tenant), ("rerun of", begun.rerun_of)):
+        if value:
+            console.print(f"{name} {safe(value)}")
+
+
+def _print_part(console: Console, title: str, text: str) -> None:
+    if text:
+        console.print(f"\n{title}", style="bold")
+        console.print(safe(text.rstrip("\n")))
+
+
+def _print_calls(history: History, records: Sequence[CallRecord], console: Console, *, full: bool) -> None:
+    replies = {given.reply.call_id: given.reply for given in _given(history)}
+    first = min(record.started_seconds for record in records)
+    last = max(record.started_seconds + record.seconds for record in records)
+    for record in records:
+        line = Text(f"  {record.id:>4}  {_signature(record.name, record, full=False):<{_CALL_CELLS}}")
+        line.append(f"  {record.seconds * 1000:>7.1f} ms  {record.bytes_out:>9,} bytes  ")
+        bar = _bar(record.started_seconds - first, record.seconds, max(last - first, 1e-9))
+        line.append(bar, style="red" if record.error is not None else "green")
+        line.append("".join(f"  {note}" for note in _notes(record)))
+        line.rstrip()
+        console.print(line)
+        if full:
+            console.print(f"        arguments {_shown(dict(record.arguments), full=True)}")
+            reply = replies[record.id]
+            console.print(f"        {'reply' if reply.error is None else 'error'} {_answer(reply)}")
+        elif record.error is not None:
+            console.print(f"        error {_cut(safe(record.error).splitlines()[0] if record.error else '', 100)}")
+
+
+def _notes(record: CallRecord) -> Iterable[str]:
+    if record.from_record:
+        yield "from the record"
+    if record.cached:
+        yield "cached"
+    if record.attempts > 1:
+        yield f"{record.attempts} attempts"
+    if record.breaker:
+        yield f"breaker {record.breaker}"
+
+
+def _answer(reply: Reply) -> str:
+    return safe(reply.error) if reply.error is not None else _shown(reply.value, full=True)
+
+
+def _shown(value: Json, *, full: bool) -> str:
+    text = safe(json.dumps(_plain(value), ensure_ascii=False))
+    return text if full else _cut(text, 2000)
+
+
+def _signature(name: str, of: Call | CallRecord, *, full: bool) -> str:
+    # `repr` leaves no control character in it.
+    text = f"{safe(name)}({', '.join(f'{key}={value!r}' for key, value in of.arguments.items())})"
+    return text if full else _cut(text, _CALL_CELLS)
+
+
+def _bar(start: float, length: float, whole: float) -> str:
+    before = min(int(start / whole * _BAR_CELLS), _BAR_CELLS - 1)
+    cells = max(1, min(round(length / whole * _BAR_CELLS), _BAR_CELLS - before))
+    return " " * before + "━" * cells
+
+
+def _numbered(text: str) -> str:
+    lines = text.splitlines()
+    width = len(str(len(lines)))
+    return "\n".join(f"  {number:>{width}}  {line}" for number, line in enumerate(lines, 1))
+
+
+def _given(history: History) -> list[Given]:
+    return [entry for entry in history.entries if isinstance(entry, Given)]
+
+
+def _open(history: History) -> list[Call]:
+    answered = {given.reply.call_id for given in _given(history)}
+    return [entry.call for entry in history.entries if isinstance(entry, Made) and entry.call.id not in answered]
+
+
+def _moment(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+
+
+def _style(status: str) -> str:
+    return {"finished": "green", "running": "cyan", "paused": "yellow"}.get(status, "red")
+
+
+def _console() -> Console:
+    width = None if sys.stdout.isatty() else _PIPE_WIDTH
+    return Console(width=width, soft_wrap=True, highlight=False, markup=False, emoji=False)
+
+
+def _print_json(shown: Json) -> None:
+    indent = 2 if sys.stdout.isatty() else None
+    _write(sys.stdout, json.dumps(shown, ensure_ascii=False, allow_nan=False, indent=indent) + "\n")

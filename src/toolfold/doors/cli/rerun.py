@@ -1,0 +1,48 @@
+"""`toolfold runs rerun`: a corrected program beside the record of the earlier one."""
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+
+from toolfold.doors.cli.inputs import limits_for, read_program
+from toolfold.doors.cli.load import load_tools
+from toolfold.doors.cli.outputs import prepare_folder
+from toolfold.doors.cli.run import RunOptions, _finish, _show_call, _stdout_to_stderr, _until_stopped
+from toolfold.ledger.record import History, Ledger
+from toolfold.models import Outcome
+from toolfold.runtime import Runtime
+
+
+def rerun(options: RunOptions, ledger: Ledger, earlier: History, open_runtime: Callable[..., Runtime] = Runtime) -> int:
+    """Run it, print it, say how much came from the record, and return the exit code."""
+    begun = earlier.begun
+    output_bytes = limits_for(None, as_json=options.as_json).output_bytes
+    limits = replace(begun.limits, output_bytes=output_bytes)
+    text = read_program(options.program, limits) if options.program else begun.program.text
+    if options.out is not None:
+        prepare_folder(options.out)
+
+    async def once(runtime: Runtime) -> Outcome:
+        async with runtime:
+            return await runtime.run(
+                text, files=begun.files, limits=limits, rerun_of=begun.execution_id, on_call=_show_call()
+            )
+
+    with _stdout_to_stderr():
+        runtime = open_runtime(
+            tools=load_tools(options.tools),
+            engine=options.engine,
+            isolation=options.isolation,
+            limits=limits,
+            ledger=ledger,
+            warm=1,
+        )
+        outcome = _until_stopped(once(runtime))
+    if isinstance(outcome, int):
+        return outcome
+    code = _finish(outcome, options)
+    if outcome.calls:
+        known = sum(call.from_record for call in outcome.calls)
+        whole = len(outcome.calls)
+        print(f"toolfold: {known} of {whole} calls came from the record of {begun.execution_id}", file=sys.stderr)
+    return code

@@ -1,0 +1,98 @@
+"""Who is told of what happens while it happens: the standard log, OpenTelemetry, or one's own.
+
+Arguments, replies and error texts may hold secrets: they are told only where that was asked for
+with `TOOLFOLD_LOG_ARGUMENTS=1`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import Final, Protocol
+
+from toolfold.ledger.record import Begun, first_line
+from toolfold.models import Call, CallRecord, Outcome
+
+_programs: Final = logging.getLogger("toolfold.programs")
+_calls: Final = logging.getLogger("toolfold.calls")
+_SHOWN: Final = 500
+
+
+class Observer(Protocol):
+    """Told of every execution as it goes. No method waits, raises or changes anything.
+
+    `began` comes first and `ended` last, in one process; each `called` is followed by one
+    `replied` unless the execution ends or is cut off before.
+    """
+
+    def began(self, begun: Begun) -> None: ...
+    def called(self, execution_id: str, call: Call) -> None: ...
+    def replied(self, execution_id: str, record: CallRecord) -> None: ...
+    def ended(self, execution_id: str, outcome: Outcome) -> None: ...
+
+
+class LogObserver:
+    """One DEBUG line per call with its duration, in `toolfold.calls`; starts and ends in `toolfold.programs`."""
+
+    def __init__(self, *, with_arguments: bool | None = None) -> None:
+        self._with_arguments = wants_arguments() if with_arguments is None else with_arguments
+
+    def began(self, begun: Begun) -> None:
+        if _programs.isEnabledFor(logging.DEBUG):
+            text = f": {first_line(begun.program.text)}" if self._with_arguments else ""
+            _programs.debug("%s began on %s (%s)%s", begun.execution_id, begun.engine, begun.isolation, text)
+
+    def called(self, execution_id: str, call: Call) -> None:
+        """Nothing: the line of the reply has it all, and two per call are one too many."""
+
+    def replied(self, execution_id: str, record: CallRecord) -> None:
+        if not _calls.isEnabledFor(logging.DEBUG):
+            return
+        # `repr` leaves no line break or control character in what a program or a tool wrote.
+        arguments = _cut(repr(dict(record.arguments))) if self._with_arguments else f"{record.bytes_in} bytes"
+        ending = f"{record.bytes_out} bytes" if record.error is None else "failed"
+        if record.error is not None and self._with_arguments:
+            ending += f": {_cut(repr(record.error))}"
+        _calls.debug(
+            "%s call %d %s(%s) %.1f ms, %s",
+            execution_id, record.id, record.name, arguments, record.seconds * 1000, ending,
+        )  # fmt: skip
+
+    def ended(self, execution_id: str, outcome: Outcome) -> None:
+        if _programs.isEnabledFor(logging.DEBUG):
+            _programs.debug(
+                "%s %s after %.1f ms, %d calls",
+                execution_id, outcome.status, outcome.seconds * 1000, len(outcome.calls),
+            )  # fmt: skip
+
+
+class Observers:
+    """Tells several, in order."""
+
+    def __init__(self, *observers: Observer) -> None:
+        self._observers = observers
+
+    def began(self, begun: Begun) -> None:
+        for one in self._observers:
+            one.began(begun)
+
+    def called(self, execution_id: str, call: Call) -> None:
+        for one in self._observers:
+            one.called(execution_id, call)
+
+    def replied(self, execution_id: str, record: CallRecord) -> None:
+        for one in self._observers:
+            one.replied(execution_id, record)
+
+    def ended(self, execution_id: str, outcome: Outcome) -> None:
+        for one in self._observers:
+            one.ended(execution_id, outcome)
+
+
+def wants_arguments() -> bool:
+    """Whether the environment asks for arguments, replies and error texts."""
+    return os.environ.get("TOOLFOLD_LOG_ARGUMENTS", "") not in ("", "0")
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"

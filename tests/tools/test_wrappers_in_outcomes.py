@@ -1,0 +1,61 @@
+"""What the wrappers did, as the outcome of a program shows it."""
+
+from typing import Any
+
+from tests.tools.support import FakeClock, Planned, made
+from toolfold.models import Call
+from toolfold.runtime import Runtime
+from toolfold.testing import Called, Ended, ScriptedEngine
+from toolfold.tools import Tool
+from toolfold.tools.policy import Policy
+from toolfold.tools.retry import Retry
+from toolfold.tools.wrappers import wrappers
+
+
+async def calls_of(count: int, tool: Tool, **options: Any) -> list[tuple[Any, ...]]:
+    """A program that calls `x` so often: error, attempts, cached, breaker of each call."""
+    events = [Called(Call(id=number, tool="x", arguments={})) for number in range(1, count + 1)]
+    engine = ScriptedEngine(*events, Ended(status="finished"))
+    async with Runtime(tools=[tool], engine=engine, **options) as runtime:
+        outcome = await runtime.run("await x()")
+    return [(call.error, call.attempts, call.cached, call.breaker) for call in outcome.calls]
+
+
+async def test_attempts_show() -> None:
+    clock = FakeClock()
+    tool = made(Planned(ValueError("busy"), ValueError("busy"), "done"), read_only=True)
+
+    calls = await calls_of(2, tool, steps=wrappers(retry=Retry(jitter=0), clock=clock))
+
+    assert calls == [(None, 3, False, ""), (None, 1, False, "")]
+    assert clock.slept == [0.1, 0.2]
+
+
+async def test_replies_that_were_kept_show() -> None:
+    assert await calls_of(2, made(Planned("done"), cache_seconds=60)) == [(None, 1, False, ""), (None, 0, True, "")]
+
+
+async def test_the_breaker_shows() -> None:
+    down = "'x' failed: down"
+
+    assert await calls_of(6, made(Planned(ValueError("down")))) == [
+        *[(down, 1, False, "")] * 4,
+        (down, 1, False, "opened"),
+        ("'x' failed 5 times in a row and is not called until 30 s from now", 0, False, "open"),
+    ]
+
+
+async def test_a_blocked_tool_passes_the_check_and_raises_at_the_call_in_a_real_program() -> None:
+    name = "mcp__internal_apis__delete_resource"
+    tool = made(Planned("gone"), name)
+    policy = Policy(block=["mcp__internal_apis__*"])
+
+    async with Runtime(tools=[tool], policy=policy, entry_name="execute_program") as runtime:
+        outcome = await runtime.run(f"print('before')\nawait {name}()")
+        direct = await runtime.call(name, {})
+
+    assert outcome.stdout == "before\n"
+    assert outcome.stderr.splitlines()[-1] == (
+        "ToolError: 'mcp__internal_apis__delete_resource' is not available in execute_program"
+    )
+    assert direct.error == "'mcp__internal_apis__delete_resource' is not available in execute_program"
