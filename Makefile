@@ -9,7 +9,7 @@ python := $(VENV)/bin/python
 stamp := $(VENV)/.setup-stamp
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check tests test-newer bench requirements clean
+.PHONY: help setup demo test check tests test-newer bench bench-search requirements clean
 
 help: ## show these lines
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
@@ -32,6 +32,9 @@ tests: $(stamp) ## the tests alone; ARGS="-k name" picks some
 
 bench: $(stamp) ## measure this engine beside its peers
 	@$(python) -m bench $(ARGS)
+
+bench-search: $(stamp) ## measure how well and how fast tools are found; fetches its questions once
+	@$(python) -m bench.search $(ARGS)
 
 requirements: ## pin requirements/*.txt anew; needs uv
 	@PATH="$(VENV)/bin:$$PATH"; command -v uv >/dev/null || { echo "make: uv not found; install it with 'pip install uv'" >&2; exit 1; }; \

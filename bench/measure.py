@@ -18,7 +18,7 @@ from bench.runners import Runner
 
 PAUSE_SECONDS = 0.012
 """Before each sample, for every runner: pools fill up again, the last one's exits are over."""
-PATIENCE_SECONDS = 3.0
+PATIENCE_SECONDS = 2.0
 """What one runner may use of one case in one pass, once it has two samples."""
 
 _FACTORS = {"ms": 1e3, "µs": 1e6, "/s": 1.0, "MB": 1e-6}

@@ -1,7 +1,9 @@
 """`toolfold.yaml`: what it may say, and the line that each mistake is told on."""
 
+import inspect
 import json
 import os
+import re
 from dataclasses import fields
 from pathlib import Path
 
@@ -10,11 +12,29 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel
 
-from toolfold.config import Config, LimitsConfig, ServerConfig, find_config, load_config, parse_config
+from toolfold.config import (
+    CommandConfig,
+    Config,
+    LedgerConfig,
+    LimitsConfig,
+    PolicyConfig,
+    ServerConfig,
+    SessionsConfig,
+    ToolsConfig,
+    find_config,
+    load_config,
+    parse_config,
+)
+from toolfold.config.build import command_tools, ledger_of, module_sources, runtime_options, with_policies
+from toolfold.config.model import KeepConfig
 from toolfold.config.schema import config_schema, schema_text, shipped_schema
 from toolfold.errors import UsageError
 from toolfold.models import Limits
+from toolfold.runtime import Runtime
+from toolfold.sessions import SessionLimits
+from toolfold.sources.shell import shell_tool
 
 SEED_002 = """\
 # programmatic-executor/config.yaml
@@ -65,8 +85,8 @@ tools:
   commands:
     - name: count_lines
       argv: [wc, -l, "{path}"]
-      parameters: {type: object, properties: {path: {type: string}}, required: [path]}
-      env: [LANG]
+      input_schema: {type: object, properties: {path: {type: string}}, required: [path]}
+      environment: [LANG]
       output: text
       timeout_seconds: 5
       max_output_bytes: 1MB
@@ -140,8 +160,12 @@ def test_every_key_is_read() -> None:
                 {
                     "name": "count_lines",
                     "argv": ["wc", "-l", "{path}"],
-                    "parameters": {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]},
-                    "env": ["LANG"],
+                    "input_schema": {
+                        "type": "object",
+                        "properties": {"path": {"type": "string"}},
+                        "required": ["path"],
+                    },
+                    "environment": ["LANG"],
                     "output": "text",
                     "timeout_seconds": 5.0,
                     "max_output_bytes": 1_000_000,
@@ -278,12 +302,16 @@ def test_limits_have_every_field_of_limits() -> None:
             "toolfold.yaml:4: tools.commands[1].name: is taken by commands[0] 'x'; take another name",
         ),
         (
+            "tools:\n  commands:\n    - name: x\n      argv:\n        - head\n        - [-n, 5]\n",
+            "toolfold.yaml:6: tools.commands[0].argv[1]: must be text, or a list of text; put numbers in quotes, got a list",
+        ),
+        (
             "tools:\n  commands:\n    - name: x\n      argv: []\n",
             "toolfold.yaml:4: tools.commands[0].argv: must be a list that is not empty, got an empty list",
         ),
         (
-            "tools:\n  commands:\n    - name: x\n      argv: [ls]\n      parameters: {type: string}\n",
-            "toolfold.yaml:5: tools.commands[0].parameters: must be a JSON Schema with 'type: object', "
+            "tools:\n  commands:\n    - name: x\n      argv: [ls]\n      input_schema: {type: string}\n",
+            "toolfold.yaml:5: tools.commands[0].input_schema: must be a JSON Schema with 'type: object', "
             "got keys with values",
         ),
         (
@@ -332,7 +360,7 @@ def test_variables_have_defaults_and_a_dollar_sign_can_be_written() -> None:
 
 
 def test_sections_without_a_value_are_as_if_left_out() -> None:
-    assert parse_config("servers:\n# - name: later\nlimits:\n") == Config()
+    assert parse_config("servers:\n# - name: later\nlimits:\n").model_dump() == Config().model_dump()
 
 
 def test_anchors_and_merge_keys_work() -> None:
@@ -350,6 +378,10 @@ def test_many_aliases_of_aliases_are_refused_and_do_not_fill_the_memory() -> Non
         laughs += f"{next_one}: &{next_one} [{', '.join([f'*{one}'] * 10)}]\n"
 
     assert mistakes(laughs) == "toolfold.yaml:1: not YAML: too many values"
+
+
+def test_values_nested_too_deep_are_one_mistake() -> None:
+    assert mistakes("tools: " + "[" * 5000) == "toolfold.yaml: values are nested too deep"
 
 
 def test_many_mistakes_are_cut() -> None:
@@ -464,3 +496,109 @@ def test_the_schema_refuses_what_the_loader_refuses(text: str) -> None:
     mistakes(text)
 
     assert not jsonschema_rs.is_valid(json.loads(schema_text()), yaml.safe_load(text))
+
+
+# --- from a config to a runtime ----------------------------------------------------------------
+
+
+def test_a_command_may_say_all_that_a_shell_tool_takes() -> None:
+    assert list(CommandConfig.model_fields) == list(inspect.signature(shell_tool).parameters)
+
+
+def test_sessions_may_say_all_that_session_limits_have() -> None:
+    assert {name.removesuffix("_seconds") for name in (field.name for field in fields(SessionLimits))} == set(
+        SessionsConfig.model_fields
+    )
+
+
+async def test_a_runtime_from_a_config_runs_commands_under_its_policies(tmp_path: Path) -> None:
+    (tmp_path / "words.txt").write_text("a\nb\n")
+    path = tmp_path / "toolfold.yaml"
+    path.write_text("""
+tools:
+  block: [forbidden]
+  commands:
+    - {name: count_lines, argv: [wc, -l, "{file}"], read_only: true, domain: files}
+    - {name: forbidden, argv: ["true"]}
+policies:
+  "*": {timeout_seconds: 9, max_calls: 2}
+  count_*: {timeout_seconds: 3, retry: never, cache_seconds: 60, max_in_flight: 1}
+limits: {calls: 10}
+execution: {timeout_seconds: 20}
+sessions: {idle: 1m, max_bytes: 1MiB}
+""")
+    config = load_config(path)
+    tools = with_policies(config, command_tools(config))
+
+    async with Runtime(tools, **runtime_options(config)) as runtime:
+        outcome = await runtime.run("""
+from tools.files import count_lines
+print((await count_lines(file="words.txt")).split()[0])
+for tool in (forbidden, lambda: count_lines(file="none"), lambda: count_lines(file="none")):
+    try:
+        await tool()
+    except ToolError as error:
+        print(error)
+""")
+
+    assert [(tool.spec.name, tool.spec.timeout_seconds, tool.spec.cache_seconds, tool.retry) for tool in tools] == [
+        ("count_lines", 3, 60, "never"),
+        ("forbidden", 9, 0, "safe"),
+    ]
+    assert (outcome.problem, outcome.stdout.splitlines()[0]) == (None, "2")
+    assert outcome.stdout.splitlines()[1::2] == [
+        "'forbidden' is not available in a program",
+        "'count_lines' is out of budget: 2 of 2 calls used in this program",
+    ]
+
+
+def test_a_command_that_cannot_work_is_told_with_its_line() -> None:
+    config = parse_config("tools:\n  commands:\n    - {name: a, argv: [x]}\n    - {name: b, argv: ['{x}']}\n")
+
+    with pytest.raises(UsageError) as caught:
+        command_tools(config)
+
+    assert str(caught.value).startswith("toolfold.yaml:4: tools.commands[1]: ")
+
+
+async def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "toolfold.yaml"
+    path.write_text(
+        "tools: {modules: [a.py, sub/b.py, company.tools]}\nledger: {where: runs.sqlite, keep: {max_age: 1d}}\n"
+    )
+    config = load_config(path)
+
+    ledger = ledger_of(config)
+    await ledger.close()
+
+    assert module_sources(config) == [str(tmp_path / "a.py"), str(tmp_path / "sub/b.py"), "company.tools"]
+    assert (tmp_path / "runs.sqlite").exists()
+
+
+# --- docs --------------------------------------------------------------------------------------
+
+PAGE = Path(__file__).parents[1] / "docs/config.md"
+
+
+def key_table(section: type[BaseModel]) -> str:
+    rows = [
+        f"| `{name}` | {(field.description or '').replace(chr(10), ' ')} |"
+        for name, field in section.model_fields.items()
+    ]
+    return "\n".join(["| key | meaning |", "|---|---|", *rows])
+
+
+@pytest.mark.parametrize(
+    "section",
+    [Config, ServerConfig, ToolsConfig, CommandConfig, PolicyConfig, SessionsConfig, LedgerConfig, KeepConfig],
+)
+def test_the_page_has_every_key(section: type[BaseModel]) -> None:
+    assert key_table(section) in PAGE.read_text(encoding="utf-8")
+
+
+def test_every_file_on_the_page_is_read_without_a_mistake() -> None:
+    blocks = re.findall(r"^```yaml\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+    configs = [parse_config(block, environment={"CRM_TOKEN": "x", "LEDGER_KEY": "y"}) for block in blocks]
+
+    assert len(configs) == 2

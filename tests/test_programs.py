@@ -25,7 +25,9 @@ import pytest_asyncio
 from toolfold.errors import EngineUnavailable
 from toolfold.models import Media, Outcome, Problem, ToolSpec
 from toolfold.runtime import Runtime
+from toolfold.tools.breaker import Breaker
 from toolfold.tools.tool import Tool
+from toolfold.tools.wrappers import wrappers
 
 HERE = Path(__file__).parent
 LIMITATIONS = HERE.parent / "docs" / "limitations"
@@ -44,7 +46,8 @@ async def runtime(request: pytest.FixtureRequest) -> AsyncIterator[Runtime]:
 
 @asynccontextmanager
 async def started(engine: str) -> AsyncIterator[Runtime]:
-    runtime = Runtime(tools=tools(), engine=engine)
+    # One runtime serves all programs, and a breaker that remembers the failing ones would stop the rest.
+    runtime = Runtime(tools=tools(), engine=engine, steps=wrappers(breaker=Breaker(failures=1_000_000)))
     try:
         await runtime.__aenter__()
     except EngineUnavailable as reason:

@@ -7,6 +7,8 @@
     * ToolRefused          policy, grant or caller does not allow it; nothing ran
     * ToolArgumentsInvalid the arguments do not fit the schema; nothing ran
     * ToolTimedOut         the tool took too long; it may have run
+    * ToolSaidNo           the tool ran and answered that it failed; trying again would not help
+    * ToolUnreachable      where the tool lives is not there now; the text says whether it may have run
   * EngineError          the sandbox broke; the program is not to blame
     * EngineUnavailable    nothing ran; retrying is safe
     * EngineCrashed        calls may have run; read `.started` before retrying
@@ -55,6 +57,21 @@ class ToolTimedOut(ToolError):
     """The tool did not answer in time. It may have run, or may still be running."""
 
     code = "tool_timed_out"
+
+
+class ToolSaidNo(ToolError):
+    """The tool's own answer: it ran, and this is what it has to say. A retry would hear the same."""
+
+    code = "tool_said_no"
+
+
+class ToolUnreachable(ToolError):
+    """The server of the tool cannot be reached, or was lost during the call; it may have run unless the text says no.
+
+    Whoever raises it has tried again where that was safe, and looks after the way back.
+    """
+
+    code = "tool_unreachable"
 
 
 class EngineError(ToolfoldError):

@@ -77,11 +77,8 @@ class Runtime:
     ) -> None:  # fmt: skip
         self._limits = limits or Limits()
         self._policy = policy or Policy()
-        self._catalog = Catalog(as_tool(tool) for tool in tools)
-        self._router = Router(self._catalog, wrappers=wrappers(policy=self._policy) if steps is None else steps)
-        self._specs = tuple(spec for spec in self._catalog.specs if spec.allowed_callers != "direct")
-        self._asks = any(self._policy.asks(spec) for spec in self._specs)
-        self._checker = Checker(self._specs)
+        self._steps = wrappers(policy=self._policy) if steps is None else steps
+        self.replace_tools(tools)
         if isinstance(engine, str):
             engine = engine_named(
                 engine, isolation=isolation, limits=self._limits, warm=warm, accept_no_isolation=accept_no_isolation
@@ -106,6 +103,19 @@ class Runtime:
     def tools(self) -> tuple[ToolSpec, ...]:
         """What programs may call."""
         return self._specs
+
+    def replace_tools(self, tools: Iterable[Tool | Callable[..., Any]]) -> None:
+        """Other tools from the next execution on; those that run or are paused here keep theirs.
+
+        Raises:
+            UsageError: two tools have one name; nothing has changed then.
+        """
+        catalog = Catalog(as_tool(tool) for tool in tools)
+        specs = tuple(spec for spec in catalog.specs if spec.allowed_callers != "direct")
+        self._checker = Checker(specs)
+        self._specs = specs
+        self._router = Router(catalog, wrappers=self._steps)
+        self._asks = any(self._policy.asks(spec) for spec in specs)
 
     async def run(
         self, text: str, *, files: Sequence[File] = (), limits: Limits | None = None, rerun_of: str = "",

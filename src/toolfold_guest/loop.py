@@ -40,6 +40,11 @@ REHEARSALS = (
     "async def count():\n    return [x for x in range(3)]\nprint(f'{len(await count()):.2f}', await echo(value=2))",
     "print(await asyncio.gather(asyncio.sleep(0), echo(value=1)))",
 )
+REHEARSAL_WITH_PANDAS = (
+    "import numpy as np\nimport pandas as pd\n"
+    "frame = pd.DataFrame({'a': np.arange(8) % 3, 'b': np.arange(8) / 2})\n"
+    "str(frame.groupby('a')['b'].agg(['sum', 'mean', 'count']).sort_values('sum'))"
+)
 
 
 class _Made:
@@ -76,6 +81,8 @@ def rehearse() -> None:
     socket_to_host.register(GUEST_FD, select.POLLIN)
     if not socket_to_host.poll(0):
         _rehearse(REHEARSALS[0])
+        if "pandas" in sys.modules:
+            _rehearse(REHEARSAL_WITH_PANDAS)
 
 
 def _rehearse(text: str) -> None:

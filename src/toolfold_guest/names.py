@@ -1,8 +1,12 @@
 """What a program can see: tools as functions, the module `tools`, and names that need no import."""
 
+import ast
 import difflib
 import importlib
+import inspect
 import json
+import keyword
+import re
 import sys
 import types
 from collections.abc import Callable
@@ -35,6 +39,8 @@ class ToolFacts(NamedTuple):
     takes_object: bool
     """The first parameter accepts an object, so one positional dict may be meant for it."""
     doc: str
+    signature: str = ""
+    """As `(*, name: type = default) -> type`; empty unless the program looks at it."""
 
 
 class Namespace:
@@ -66,8 +72,10 @@ class Namespace:
         index, facts = self._facts(name)
         call = self._channel.call
 
+        is_plain = not _respelt(facts.parameters)
+
         async def tool(*args: Any, **kwargs: Any) -> Any:
-            return await call(index, facts.name, kwargs if not args else bind(facts, args, kwargs))
+            return await call(index, facts.name, kwargs if is_plain and not args else bind(facts, args, kwargs))
 
         return _dressed(tool, name, facts)
 
@@ -75,8 +83,10 @@ class Namespace:
         index, facts = self._facts(name)
         call = self._channel.call_blocking
 
+        is_plain = not _respelt(facts.parameters)
+
         def tool(*args: Any, **kwargs: Any) -> Any:
-            return call(index, facts.name, kwargs if not args else bind(facts, args, kwargs))
+            return call(index, facts.name, kwargs if is_plain and not args else bind(facts, args, kwargs))
 
         return _dressed(tool, name, facts)
 
@@ -137,11 +147,21 @@ def bind(facts: ToolFacts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dic
         count = len(facts.parameters)
         raise TypeError(f"{facts.python_name}() takes {count} positional arguments but {len(args)} were given")
     bound = dict(zip(facts.parameters, args, strict=False))
-    for name in kwargs:
+    respelt = _respelt(facts.parameters)
+    for word, value in kwargs.items():
+        name = respelt.get(word, word)
         if name in bound:
-            raise TypeError(f"{facts.python_name}() got multiple values for argument {name!r}")
-    bound.update(kwargs)
+            raise TypeError(f"{facts.python_name}() got multiple values for argument {word!r}")
+        bound[name] = value
     return bound
+
+
+def _respelt(parameters: tuple[str, ...]) -> dict[str, str]:
+    """Parameters that are no identifiers, by what programs write: `user_id` for `user-id`, `from_` for `from`."""
+    odd = [name for name in parameters if not name.isidentifier() or keyword.iskeyword(name)]
+    words = ((re.sub(r"\W", "_", name), name) for name in odd)
+    spelt = {f"{word}_" if keyword.iskeyword(word) else word: name for word, name in words}
+    return {word: name for word, name in spelt.items() if word not in parameters}
 
 
 def _is_arguments(facts: ToolFacts, value: dict[Any, Any]) -> bool:
@@ -154,7 +174,40 @@ def _dressed(function: Callable[..., Any], name: str, facts: ToolFacts) -> Calla
     function.__name__ = function.__qualname__ = name
     function.__module__ = f"tools.{facts.domain}" if facts.domain else "tools"
     function.__doc__ = facts.doc
+    if facts.signature:
+        function.__signature__ = _signature(facts.signature)  # type: ignore[attr-defined]
     return function
+
+
+class _TypeText(str):
+    """An annotation that shows without quotes."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _signature(text: str) -> inspect.Signature:
+    """What `inspect.signature` and `help` show; the function itself takes anything."""
+    definition: Any = ast.parse(f"def tool{text}: ...").body[0]
+    arguments = definition.args
+    parameters = [
+        inspect.Parameter(one.arg, inspect.Parameter.KEYWORD_ONLY, annotation=_typed(one), default=_default(default))
+        for one, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    ]
+    if arguments.kwarg is not None:
+        kind = inspect.Parameter.VAR_KEYWORD
+        parameters.append(inspect.Parameter(arguments.kwarg.arg, kind, annotation=_typed(arguments.kwarg)))
+    return inspect.Signature(parameters, return_annotation=_TypeText(ast.unparse(definition.returns)))
+
+
+def _typed(argument: ast.arg) -> _TypeText:
+    return _TypeText(ast.unparse(argument.annotation or ast.Constant(None)))
+
+
+def _default(node: ast.expr | None) -> Any:
+    return inspect.Parameter.empty if node is None else ast.literal_eval(node)
 
 
 def _no_tool(name: str, members: frozenset[str]) -> str:

@@ -31,6 +31,7 @@ MAX_FDS: Final = 250
 DATA: Final = b"D"
 READY: Final = b"R"
 FAILED: Final = b"F"
+_FEW_FILES: Final = 32
 # The C library's 8 MiB per thread would use up a guest's memory limit with a few dozen threads.
 _THREAD_STACK_BYTES: Final = 2 * 1024 * 1024
 
@@ -181,7 +182,7 @@ class _Server:
             return
         self._forgotten.discard(guest)
         if not self._lockdown.has_tree:
-            _remove_aside(f"{self._folder}/{guest}")
+            _remove(f"{self._folder}/{guest}")
 
     def _send(self, message: dict[str, Any], fds: list[int] | None = None) -> None:
         try:
@@ -196,20 +197,30 @@ class _Server:
         os._exit(0)
 
 
-def _remove_aside(folder: str) -> None:
-    """In a process of its own: a program can leave more files than other programs should wait for."""
-    try:
-        os.rmdir(folder)  # most leave none
-        return
-    except OSError:
-        if kernel.fork() != 0:
-            return
-    try:
-        os.close(CONTROL_FD)
-        kernel.die_with_parent()  # the builder of the jail removes what is left
+def _remove(folder: str) -> None:
+    """A few files at once, more in a process of its own: other programs must not wait for it."""
+    if _is_small(folder):
         remove_tree(folder)
-    finally:
-        os._exit(0)
+    elif kernel.fork() == 0:
+        try:
+            os.close(CONTROL_FD)
+            kernel.die_with_parent()  # the builder of the jail removes what is left
+            remove_tree(folder)
+        finally:
+            os._exit(0)
+
+
+def _is_small(folder: str) -> bool:
+    left, waiting = _FEW_FILES, [folder]
+    while waiting:
+        with contextlib.suppress(OSError), os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                left -= 1
+                if left < 0:
+                    return False
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(entry.path)
+    return True
 
 
 def _hand_over_data() -> None:

@@ -489,6 +489,22 @@ others = [name for name in dir(tools) if name.startswith(("a_b_", "tool_", "prin
         compile(path.read_text(), path.name, "exec")
 
 
+async def test_broken_circular_and_huge_definitions_are_working_tools() -> None:
+    node = {"$defs": {"n": {"type": "object", "properties": {"next": {"$ref": "#/$defs/n"}}}}, "$ref": "#/$defs/n"}
+    catalog = catalog_of(
+        ToolDefinition(name="broken", input_schema={"type": "nope", "properties": []}),
+        ToolDefinition(name="circular", input_schema=node),
+        ToolDefinition(name="itself", input_schema={"$ref": "#"}),
+        ToolDefinition(name="huge", description="x " * 1_000_000),
+    )
+    async with ProgrammaticToolExecutor(catalog, enable_stubs=True) as executor:
+        for name in catalog.tools:
+            executor.register_worker(name, lambda payload: payload)
+        result = await executor.execute("[await broken(), await circular(next={}), await itself(), await huge()]")
+
+    assert (result["error"], result["result"]) == (None, [{}, {"next": {}}, {}, {}])
+
+
 # --- workers and routing -----------------------------------------------------------------------
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from tests.ledger.made_up import begun, given, made, outcome
 from toolfold import UsageError
+from toolfold.ledger import tables
 from toolfold.ledger.record import LedgerFailed
 from toolfold.ledger.retention import Retention
 from toolfold.ledger.sqlite import SqliteLedger
@@ -111,6 +112,25 @@ async def test_many_waiters_share_one_commit(path: Path) -> None:
     assert seen.count("COMMIT") <= 3
 
 
+@pytest.mark.long
+async def test_a_thread_that_fell_asleep_wakes_for_the_next_write(path: Path) -> None:
+    ledger = SqliteLedger(path)
+    ledger.begin(begun("a"))
+    await ledger.flush("a")
+    while ledger._writer._is_at_work:
+        await asyncio.sleep(0.05)
+
+    ledger.note("a", made(1))
+    while not sqlite3.connect(path).execute("SELECT 1 FROM executions WHERE calls = 1").fetchone():
+        await asyncio.sleep(0.02)
+    await ledger.park("a")
+
+    history = await ledger.load("a")
+    await ledger.close()
+    assert history is not None
+    assert (history.state, history.entries) == ("paused", (made(1),))
+
+
 async def test_retention_is_kept_without_being_asked_for(path: Path) -> None:
     ledger = SqliteLedger(path, keep=Retention(executions=20))
     for number in range(200):
@@ -162,6 +182,8 @@ async def test_a_store_that_fails_is_said_to_whoever_waits_and_in_the_log(
     ledger.note("a", made(2))
     with pytest.raises(LedgerFailed):
         await ledger.flush("a")
+    # The outcome is the caller's whatever becomes of the record.
+    await ledger.finish("a", outcome("a"))
     await ledger.close()
 
     text = "the ledger cannot be written: no such table: pieces; check its disk and its folder"
@@ -210,6 +232,26 @@ def test_one_ledger_serves_several_event_loops_one_after_another(path: Path) -> 
 
     assert asyncio.run(ledger.find("", limit=9)) == ["a", "b"]
     asyncio.run(ledger.close())
+
+
+@pytest.mark.parametrize(
+    ("statement", "values"),
+    [
+        (tables._LISTED, (9e9, 50)),
+        (tables._LISTED_OF_TENANT, ("t", 9e9, 50)),
+        ("SELECT id FROM executions WHERE id >= ? AND id < ? ORDER BY id LIMIT ?", ("a", "b", 2)),
+        ("SELECT piece, body FROM pieces WHERE execution = ? ORDER BY piece", (1,)),
+    ],
+    ids=["list", "list of a tenant", "find", "show"],
+)
+async def test_a_listing_reads_only_what_it_shows_however_long_the_ledger(
+    statement: str, values: tuple[object, ...], path: Path
+) -> None:
+    await SqliteLedger(path).close()
+
+    plan = [row[3] for row in sqlite3.connect(path).execute(f"EXPLAIN QUERY PLAN {statement}", values)]
+
+    assert (len(plan), plan[0].split()[0]) == (1, "SEARCH")
 
 
 def test_a_file_that_is_no_database_is_one_clear_line(path: Path) -> None:

@@ -8,4 +8,5 @@ except TimeoutError:
 
 # expect stdout:
 # | too slow
+# expect calls: 1
 # limits: monty

@@ -10,4 +10,4 @@ print(rows)
 
 # expect stdout:
 # | [0.0, 'too slow', 0.0]
-# expect calls: 2
+# expect calls: 3

@@ -7,3 +7,4 @@ except asyncio.TimeoutError:
 
 # expect stdout:
 # | too slow
+# expect calls: 1

@@ -84,6 +84,7 @@ def parse_config(text: str, *, name: str = FILE_NAME, environment: Mapping[str, 
     document = read_document(text, environment)
     config = None if document.mistakes else _checked(document)
     if config is not None:
+        config._place = lambda path: f"{name}:{document.line_of(path)}: {_dotted(path)}"
         return config
     mistakes = sorted(document.mistakes, key=lambda one: one.line or 0)
     lines = [_line(name, mistake) for mistake in mistakes[:_SHOWN_MISTAKES]]

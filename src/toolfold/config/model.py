@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
@@ -16,12 +16,13 @@ from pydantic import (
     PrivateAttr,
     SecretStr,
     StringConstraints,
+    WithJsonSchema,
     field_validator,
     model_validator,
 )
 from pydantic_core import PydanticCustomError
 
-from toolfold.config.units import Count, Duration, Seconds, Size
+from toolfold.config.units import Count, Duration, Seconds, Size, must_be
 from toolfold.models import Json, Limits
 
 
@@ -44,13 +45,26 @@ def _is_url(text: str) -> str:
     except ValueError:
         is_good = False
     if not is_good or re.search(r"\s", text):
-        raise PydanticCustomError("must_be", "must be {what}", {"what": "a URL such as http://localhost:8080/mcp"})
+        raise must_be("a URL such as http://localhost:8080/mcp")
     return text
 
+
+def _is_argv_item(item: Any) -> str | tuple[str, ...]:
+    texts = item if isinstance(item, list) else [item]
+    if not texts or not all(isinstance(text, str) and text for text in texts):
+        raise must_be("text, or a list of text; put numbers in quotes")
+    return tuple(texts) if isinstance(item, list) else texts[0]
+
+
+_ARGV_ITEM: Final[dict[str, Json]] = {
+    "anyOf": [{"type": "string", "minLength": 1}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]
+}
 
 Text = Annotated[str, StringConstraints(min_length=1)]
 Url = Annotated[str, AfterValidator(_is_url)]
 Globs = tuple[Text, ...]
+# Any and a check of its own: the errors of a union name its members instead of the place.
+ArgvItem = Annotated[Any, AfterValidator(_is_argv_item), WithJsonSchema(_ARGV_ITEM)]
 Transport = Literal["stdio", "sse", "http"]
 
 _OF_STDIO: Final = ("command", "args", "env", "cwd")
@@ -69,6 +83,7 @@ class ServerConfig(Section):
     command: Text | None = None
     """stdio: what to start."""
     args: tuple[str, ...] = ()
+    """stdio: its arguments."""
     env: Mapping[str, str] = Field(default_factory=dict, repr=False)
     """stdio: variables on top of this process' own."""
     cwd: Text | None = None
@@ -76,7 +91,9 @@ class ServerConfig(Section):
     url: Url | None = None
     """sse, http: where the server listens."""
     headers: Mapping[str, str] = Field(default_factory=dict, repr=False)
+    """sse, http: sent with every request."""
     connect_timeout_seconds: Seconds = 30.0
+    """How long the server may take to answer at the start."""
     call_timeout_seconds: Seconds | None = None
     """How long one call may take; left out, the program's own time is the limit."""
 
@@ -100,33 +117,54 @@ class ServerConfig(Section):
 
 
 class CommandConfig(Section):
-    """One command of this machine as a tool; it is started without a shell."""
+    """One command of this machine as a tool; no shell reads it. Left out, a key is as for `shell_tool`."""
 
     name: Text
-    argv: tuple[Text, ...] = Field(min_length=1)
+    """Of the tool."""
+    argv: tuple[ArgvItem, ...] = Field(min_length=1)
     """The program and its arguments; `{name}` stands for the argument of that name."""
     description: str = ""
-    parameters: Mapping[str, Json] = Field(default_factory=lambda: {"type": "object", "properties": {}})
-    """A JSON Schema of the tool's arguments."""
-    domain: str = ""
+    """For the model."""
+    input_schema: Mapping[str, Json] | None = None
+    """A JSON Schema of the arguments; left out, each `{name}` is a required string."""
+    output: Literal["text", "json"] = "text"
+    """`text`, or `json`, parsed."""
+    output_schema: Mapping[str, Json] | None = None
+    """A JSON Schema of the reply."""
+    stdin: str | None = None
+    """What the command reads; `{name}` is filled in as in `argv`."""
     cwd: Text | None = None
     """A folder, relative to the file's own."""
-    env: tuple[Text, ...] = ()
-    """Names of the variables that the command gets from this process; `PATH` it always gets."""
-    stdin: str | None = None
-    """What it reads; `{name}` is filled in as in `argv`."""
-    output: Literal["text", "json"] = "text"
+    environment: tuple[Text, ...] | None = None
+    """Names of the variables that the command gets from this process."""
+    variables: Mapping[str, str] = Field(default_factory=dict, repr=False)
+    """Further variables, with values."""
+    allow_options: tuple[Text, ...] = ()
+    """Arguments whose value may start with `-`."""
+    ok_codes: tuple[int, ...] = (0,)
+    """Exit codes that are no failure."""
     timeout_seconds: Seconds | None = None
+    """Then the command and all that it started is killed."""
     max_output_bytes: Size | None = None
+    """The same beyond so much output."""
+    domain: str = ""
+    """The module that programs import it from: `from tools.<domain> import <name>`."""
     read_only: bool = False
+    """It changes nothing: it may be tried again after a failure."""
     idempotent: bool = False
+    """Twice is the same as once: it may be tried again, too."""
     destructive: bool = False
+    """It may change or delete what is there."""
+    allowed_callers: Literal["direct", "code", "both"] = "both"
+    """Who may call it: programs (`code`), clients (`direct`), or both."""
+    cache_seconds: Seconds | None = None
+    """How long an answer is good for the same arguments."""
 
-    @field_validator("parameters")
+    @field_validator("input_schema")
     @classmethod
-    def _are_an_object(cls, schema: Mapping[str, Json]) -> Mapping[str, Json]:
-        if schema.get("type", "object") != "object":
-            raise PydanticCustomError("must_be", "must be {what}", {"what": "a JSON Schema with 'type: object'"})
+    def _is_an_object(cls, schema: Mapping[str, Json] | None) -> Mapping[str, Json] | None:
+        if schema is not None and schema.get("type", "object") != "object":
+            raise must_be("a JSON Schema with 'type: object'")
         return schema
 
 
@@ -142,6 +180,7 @@ class ToolsConfig(Section):
     modules: tuple[Text, ...] = ()
     """Python files, relative to this file's folder, or modules, with `@toolfold.tool` functions."""
     commands: tuple[CommandConfig, ...] = ()
+    """Commands of this machine as tools."""
 
     @model_validator(mode="after")
     def _allows_or_blocks(self) -> ToolsConfig:
@@ -184,28 +223,38 @@ class PolicyConfig(Section):
 
     timeout_seconds: Seconds | None = None
     """Of one call."""
-    retry: Literal["never", "safe", "always"] = "safe"
-    """`safe`: only where a second call can do no harm."""
+    retry: Literal["never", "safe", "always"] | None = None
+    """`safe`, the default: only where a second call can do no harm."""
     cache_seconds: Seconds | None = None
     """How long an answer is good for the same arguments."""
     max_calls: Count | None = None
     """Of one tool, in one program."""
+    max_in_flight: Count | None = None
+    """Calls of one tool at the same time; others wait for their turn."""
 
 
 class SessionsConfig(Section):
-    """What lives on between programs."""
+    """What lives on between programs; see `toolfold.sessions.SessionLimits`."""
 
-    idle: Duration = 900.0
-    max_age: Duration = 86400.0
-    max_bytes: Size = 256 * 2**20
+    idle: Duration | None = None
+    """Since the last program; then the names of a session go."""
+    max_age: Duration | None = None
+    """Since the last program; then its files go too."""
+    max_bytes: Size | None = None
+    """Of its files."""
+    max_sessions: Count | None = None
+    """At the same time."""
 
 
 class KeepConfig(Section):
     """When the ledger forgets; whichever comes first."""
 
     max_age: Duration | None = None
+    """Since the end of an execution."""
     max_bytes: Size | None = None
+    """Of the whole ledger."""
     max_executions: Count | None = None
+    """In the whole ledger."""
 
 
 class LedgerConfig(Section):
@@ -214,6 +263,7 @@ class LedgerConfig(Section):
     where: Text | None = None
     """A file, relative to this file's folder, or `memory`; left out, the user's state folder."""
     keep: KeepConfig = Field(default_factory=KeepConfig)
+    """How much is kept, and how long."""
     key: SecretStr | None = None
     """Encrypts what is kept: 32 bytes in base64, or a passphrase. Take it from a variable."""
 
@@ -222,17 +272,30 @@ class Config(Section):
     """A whole `toolfold.yaml`."""
 
     servers: tuple[ServerConfig, ...] = ()
+    """MCP servers whose tools programs may call."""
     tools: ToolsConfig = Field(default_factory=ToolsConfig)
+    """Further tools, and which may be called."""
     policies: Mapping[Text, PolicyConfig] = Field(default_factory=dict)
-    """By tool name or glob; where several fit, the later one wins key by key."""
+    """By tool name or glob. Where several fit, the last one that has a key wins; of numbers of calls, the smallest."""
     execution: ExecutionConfig = Field(default_factory=ExecutionConfig)
+    """`timeout_seconds` and `max_output_bytes` of one program."""
     limits: LimitsConfig = Field(default_factory=LimitsConfig)
+    """All else that one program may use."""
     sessions: SessionsConfig = Field(default_factory=SessionsConfig)
+    """What lives on between programs."""
     ledger: LedgerConfig = Field(default_factory=LedgerConfig)
+    """Where executions are recorded."""
     engine: Literal["auto", "process", "monty"] = "auto"
+    """Where programs run: `auto`, `process` or `monty`."""
     isolation: Literal["namespace", "landlock", "none"] = "namespace"
+    """The tier of the process engine: `namespace`, `landlock` or `none`."""
 
     _path: Path | None = PrivateAttr(default=None)
+    _place: Callable[[tuple[str | int, ...]], str] | None = PrivateAttr(default=None)
+
+    def place(self, *path: str | int) -> str:
+        """Where a value stands, for errors that come up later: `toolfold.yaml:12: tools.commands[0]`."""
+        return ".".join(str(step) for step in path) if self._place is None else self._place(path)
 
     @property
     def path(self) -> Path | None:

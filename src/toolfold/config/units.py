@@ -23,11 +23,16 @@ _LARGEST: Final = 2**53
 _VARIABLE: Final = {"type": "string", "pattern": r"\$\{"}
 
 
+def must_be(what: str) -> PydanticCustomError:
+    """The error of a value that is something else; `load` adds what it is."""
+    return PydanticCustomError("must_be", "must be {what}", {"what": what})
+
+
 # Any: what the YAML file holds may be anything.
 def _measured(value: Any, units: Mapping[str, float], what: str) -> float:
     number = _number_of(value, units)
     if number is None or not math.isfinite(number) or not 0 < number <= _LARGEST:
-        raise PydanticCustomError("must_be", "must be {what}", {"what": what})
+        raise must_be(what)
     return number
 
 
@@ -45,7 +50,7 @@ def _size(value: Any) -> int:
     what = "a size such as 65536, 64KiB or 10MB"
     size = _measured(value, _SIZES, what)
     if size != int(size):
-        raise PydanticCustomError("must_be", "must be {what}", {"what": f"{what}, in whole bytes"})
+        raise must_be(f"{what}, in whole bytes")
     return int(size)
 
 
@@ -61,7 +66,7 @@ def _count(value: Any) -> int:
     what = "a whole number above 0"
     number = _measured(value, {"": 1.0}, what)
     if number != int(number):
-        raise PydanticCustomError("must_be", "must be {what}", {"what": what})
+        raise must_be(what)
     return int(number)
 
 

@@ -15,7 +15,7 @@ from toolfold.ledger.tables import SCHEMA
 
 FORMAT: Final = 1
 _APPLICATION: Final = 0x746F666C  # "tofl"
-_BUSY_SECONDS: Final = 10.0
+_BUSY_SECONDS: Final = 30.0
 
 
 def connect(path: Path, key: bytes | str | None) -> tuple[sqlite3.Connection, Seal | NoSeal]:
@@ -47,7 +47,7 @@ def reading(path: Path) -> sqlite3.Connection:
 def _make(path: Path) -> None:
     try:
         # Before SQLite does it, for the permissions: the files beside it take them over.
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     except FileNotFoundError as error:
         raise UsageError(f"no folder {str(path.parent)!r} for the ledger; make it, or name another") from error
     except (OSError, ValueError) as error:

@@ -11,6 +11,7 @@ import sqlite3
 import threading
 import zlib
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -22,7 +23,7 @@ from toolfold.ledger.connect import connect, reading
 from toolfold.ledger.record import Begun, Entry, Fenced, Given, History, LedgerFailed, Summary
 from toolfold.ledger.retention import MAX_EXECUTION_BYTES, Retention
 from toolfold.ledger.tables import Tables
-from toolfold.ledger.writer import Act, Live, Note, Writer
+from toolfold.ledger.writer import Act, Live, Writer
 from toolfold.models import Outcome
 
 _T = TypeVar("_T")
@@ -69,7 +70,7 @@ class SqliteLedger:
         for entry in entries:
             if isinstance(entry, Given):
                 live.noted[entry.record.id] = entry.record
-            self._writer.submit(Note(live, epoch, codec.encode_entry(entry)))
+            self._writer.note(live, epoch, codec.encode_entry(entry))
 
     # waited for
 
@@ -101,7 +102,9 @@ class SqliteLedger:
         if live.is_own and live.error is None:
             self._writer.submit(Act(live, do))
         else:
-            await self._wait(execution_id, do)
+            # A disk that fails is in the log; it must not cost the caller the outcome.
+            with suppress(LedgerFailed):
+                await self._wait(execution_id, do)
         self._live.pop(execution_id, None)
 
     async def sweep(self, keep: Retention | None = None) -> int:

@@ -45,13 +45,8 @@ class Live:
     """Why something that nobody waited for was not written."""
 
 
-@dataclass(slots=True)
-class Note:
-    """One encoded entry."""
-
-    live: Live
-    epoch: int
-    body: bytes
+Note: TypeAlias = tuple[Live, int, bytes]
+"""One encoded entry and its epoch. A plain tuple: there are two of them in every tool call."""
 
 
 @dataclass(slots=True)
@@ -89,29 +84,30 @@ class Writer:
         self._jobs: list[Job] = []
         self._jobs_bytes = 0
         self._hurry = threading.Event()
-        self._is_asleep = False
+        self._is_at_work = False
+        """The thread is there and will look by itself; else it must be started or woken."""
         self._woken = threading.Event()
         self._is_closing = False
         self._thread: threading.Thread | None = None
 
-    def submit(self, job: Job) -> None:
-        """Hand over a job and go on."""
+    def note(self, live: Live, epoch: int, body: bytes) -> None:
+        """Hand over an entry and go on."""
         with self._lock:
-            if self._is_closing:
-                raise refusals.closed()
-            self._jobs.append(job)
-            if isinstance(job, Note):
-                self._jobs_bytes += len(job.body)
-                is_urgent = self._jobs_bytes > _HURRY_BYTES
-            else:
-                is_urgent = job.waiter is not None
-            if is_urgent:
+            self._jobs.append((live, epoch, body))
+            self._jobs_bytes += len(body)
+            if self._jobs_bytes > _HURRY_BYTES:
                 self._hurry.set()
-            if self._is_asleep:
-                self._is_asleep = False
-                self._woken.set()
-            elif self._thread is None:
-                self._start()
+            if not self._is_at_work:
+                self._rouse()
+
+    def submit(self, act: Act) -> None:
+        """Hand over an act and go on."""
+        with self._lock:
+            self._jobs.append(act)
+            if act.waiter is not None:
+                self._hurry.set()
+            if not self._is_at_work:
+                self._rouse()
 
     async def wait(self, live: Live | None, do: Callable[[Tables], Any]) -> Any:
         """Hand over a job and wait until it is committed.
@@ -129,13 +125,21 @@ class Writer:
         atexit.unregister(self.close)
         with self._lock:
             self._is_closing = True
+            self._is_at_work = False
             self._hurry.set()
             self._woken.set()
         if self._thread is not None:
             self._thread.join()
         self._db.close()
 
-    def _start(self) -> None:
+    def _rouse(self) -> None:
+        if self._is_closing:
+            self._jobs.pop()
+            raise refusals.closed()
+        self._is_at_work = True
+        if self._thread is not None:
+            self._woken.set()
+            return
         # A daemon, so that a program without `close` can end; the hook writes what is left even then.
         self._thread = threading.Thread(target=self._work, name="toolfold-ledger", daemon=True)
         self._thread.start()
@@ -151,15 +155,16 @@ class Writer:
                 is_last = self._is_closing
                 self._hurry.clear()
                 idle_rounds = 0 if jobs else idle_rounds + 1
-                if idle_rounds >= _DROWSY_ROUNDS and not is_last:
-                    self._is_asleep = True
+                is_sleepy = idle_rounds >= _DROWSY_ROUNDS and not is_last
+                if is_sleepy:
+                    self._is_at_work = False
                     self._woken.clear()
             if jobs:
                 self._commit(jobs)
                 self._tidy(jobs)
             if is_last:
                 return
-            if self._is_asleep:
+            if is_sleepy:
                 self._woken.wait()
                 idle_rounds = 0
 
@@ -176,8 +181,9 @@ class Writer:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
             for job in jobs:
-                if job.live is not None and job.live.error is None:
-                    job.live.error = failure
+                live = job[0] if isinstance(job, tuple) else job.live
+                if live is not None and live.error is None:
+                    live.error = failure
             for waiter in waiters:
                 waiter.error = failure
         _answer(waiters)
@@ -185,8 +191,9 @@ class Writer:
     def _apply(self, jobs: list[Job]) -> None:
         gathered: dict[tuple[Live, int], list[bytes]] = {}
         for job in jobs:
-            if isinstance(job, Note):
-                gathered.setdefault((job.live, job.epoch), []).append(job.body)
+            if isinstance(job, tuple):
+                live, epoch, body = job
+                gathered.setdefault((live, epoch), []).append(body)
                 continue
             for key in [key for key in gathered if key[0] is job.live or job.live is None]:
                 self._add(*key, gathered.pop(key))

@@ -8,7 +8,7 @@ from urllib.parse import unquote
 
 from toolfold.models import Json
 
-_MOST_HOPS: Final = 20
+_DEEPEST: Final = 20
 _SAYS_TYPE: Final = frozenset({
     "$ref", "type", "enum", "const", "properties", "items", "prefixItems", "additionalProperties",
     "patternProperties", "allOf", "anyOf", "oneOf", "nullable",
@@ -36,17 +36,22 @@ def target_of(pointer: str, root: Json) -> Json | None:
     return here
 
 
-def flattened(schema: Json, root: Json, hops: int = _MOST_HOPS) -> Mapping[str, Json]:
-    """The schema with its `$ref` and `allOf` taken in; what never ends is left out."""
-    if not isinstance(schema, Mapping) or hops < 0:
+def flattened(schema: Json, root: Json) -> Mapping[str, Json]:
+    """The schema with its `$ref` and `allOf` taken in."""
+    return _flattened(schema, root, set(), _DEEPEST)
+
+
+def _flattened(schema: Json, root: Json, seen: set[str], depth: int) -> Mapping[str, Json]:
+    if not isinstance(schema, Mapping) or depth < 0:
         return {}
     whole = {key: one for key, one in schema.items() if key not in ("$ref", "allOf")}
-    parts = schema.get("allOf")
-    if isinstance(schema.get("$ref"), str):
-        whole = merged(whole, flattened(target_of(schema["$ref"], root), root, hops - 1))
-    # Fewer hops for each: members that hold members would double with every level.
-    for part in parts[:_MOST_HOPS] if isinstance(parts, list) else ():
-        whole = merged(whole, flattened(part, root, min(hops - 1, 5)))
+    pointer, parts = schema.get("$ref"), schema.get("allOf")
+    # Each once: taken in again it adds nothing, and in a circle it would never end.
+    if isinstance(pointer, str) and pointer not in seen:
+        seen.add(pointer)
+        whole = merged(whole, _flattened(target_of(pointer, root), root, seen, depth - 1))
+    for part in parts if isinstance(parts, list) else ():
+        whole = merged(whole, _flattened(part, root, seen, depth - 1))
     return whole
 
 

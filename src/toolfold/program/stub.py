@@ -12,16 +12,19 @@ from toolfold.models import Json, ToolSpec
 from toolfold.program.records import TYPE_NAMES
 from toolfold.program.schema_merge import flattened
 from toolfold.program.typing_text import Types, note_on, pascal
-from toolfold.program.unions import ANY, accepts, expression, unite
+from toolfold.program.unions import ANY, NONE, Union, accepts, expression, unite
 from toolfold.program.words import cut, docstring, has_utf8, one_line, paragraphs
 
 LONGEST_DESCRIPTION: Final = 4000
 _LONGEST_LINE: Final = 120
 _LONGEST_NOTE: Final = 500
 _LONGEST_VALUE: Final = 200
+_LONGEST_KEYWORD: Final = 100
+_LONGEST_FIRST_LINE: Final = 160
 _MOST_PARAMETERS: Final = 200
 _MOST_EXAMPLES: Final = 3
-_NO_PARAMETER: Final = frozenset({"__debug__"})
+_NO_NAME: Final = frozenset({"__debug__"})
+"""An identifier to which nothing can be bound."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,20 +126,23 @@ def function_name(spec: ToolSpec) -> str:
 
 def first_line(spec: ToolSpec) -> str:
     """The first sentence of the description, or what fits on a line of it."""
-    text = one_line(spec.description.strip().partition("\n\n")[0], _LONGEST_DESCRIPTION_LINE)
+    text = one_line(spec.description.strip().partition("\n\n")[0], _LONGEST_FIRST_LINE)
     sentence = re.match(r".{20,}?[.!?](?= [A-Z])", text)
     return sentence[0] if sentence else text
 
 
-_LONGEST_DESCRIPTION_LINE: Final = 160
-
-
 def identifier(name: str) -> str:
-    """The name as a Python identifier; the check reads a program's keywords by the same rule."""
-    spelt = re.sub(r"\W", "_", name) or "_"
+    """The name of a tool or domain as a Python identifier."""
+    spelt = _respelt(name) or "_"
     if not spelt.isidentifier():
         spelt = f"_{spelt}"
-    return f"{spelt}_" if keyword.iskeyword(spelt) or spelt in _NO_PARAMETER else spelt
+    return f"{spelt}_" if spelt in _NO_NAME else spelt
+
+
+def _respelt(name: str) -> str:
+    """As the check and the guest read keywords: `user_id` for `user-id`, `from_` for `from`."""
+    spelt = re.sub(r"\W", "_", name)
+    return f"{spelt}_" if keyword.iskeyword(spelt) else spelt
 
 
 def _parameters(spec: ToolSpec, types: Types, scope: str) -> tuple[tuple[Parameter, ...], str | None]:
@@ -146,27 +152,34 @@ def _parameters(spec: ToolSpec, types: Types, scope: str) -> tuple[tuple[Paramet
     if not isinstance(properties, Mapping):
         properties = {}
     must = {one for one in required if isinstance(one, str)} if isinstance(required, list | tuple) else set()
-    shown = [name for name in properties if _can_be_shown(name)]
-    in_order = sorted(shown, key=lambda name: name not in must or _has_default(properties[name]))[:_MOST_PARAMETERS]
-    taken: set[str] = set()
+    keywords = {name: word for word, name in _keywords(properties).items()}
+    in_order = sorted(keywords, key=lambda name: name not in must or _has_default(properties[name]))[:_MOST_PARAMETERS]
     found = []
-    # Names that need no new spelling first: `a_b` is `a_b`, and `a-b` beside it `a_b_`.
-    spellings = {name: _spelt(name, taken) for name in sorted(in_order, key=lambda name: identifier(name) != name)}
     for name in in_order:
-        inner = properties[name]
-        union = types.of(inner, root, f"{scope}{pascal(name)}", scope=scope)
-        default = None if name in must and not _has_default(inner) else "..."
-        if _has_default(inner):
-            value = inner["default"]
-            if value is None:
-                union = unite(union, ("None",))
-            default = repr(value) if accepts(union, value) and len(repr(value)) <= _LONGEST_VALUE else "..."
-        note = _note(name, spellings[name], inner, default)
-        parameter = Parameter(
-            name=name, python_name=spellings[name], annotation=expression(union), default=default, note=note
-        )
-        found.append(parameter)
+        union = types.of(properties[name], root, f"{scope}{pascal(name)}", scope=scope)
+        found.append(_parameter(name, keywords[name], properties[name], union, is_required=name in must))
     return tuple(found), _further(schema, types, scope, is_all=len(in_order) == len(properties))
+
+
+def _keywords(properties: Mapping[str, Json]) -> dict[str, str]:
+    """Property by the keyword that a program writes for it; what has none goes into the call as a dict."""
+    found: dict[str, str] = {}
+    for name in properties:
+        if len(name) <= _LONGEST_KEYWORD and has_utf8(name):
+            word = _respelt(name)
+            if word.isidentifier() and word not in _NO_NAME and (word == name or word not in properties):
+                found[word] = name
+    return found
+
+
+def _parameter(name: str, word: str, schema: Json, union: Union, *, is_required: bool) -> Parameter:
+    default = None if is_required else "..."
+    if _has_default(schema):
+        value = schema["default"]
+        union = unite(union, NONE) if value is None else union
+        default = repr(value) if accepts(union, value) and len(repr(value)) <= _LONGEST_VALUE else "..."
+    note = _note(name, word, schema, default)
+    return Parameter(name=name, python_name=word, annotation=expression(union), default=default, note=note)
 
 
 def _further(schema: Mapping[str, Json], types: Types, scope: str, *, is_all: bool) -> str | None:
@@ -178,20 +191,8 @@ def _further(schema: Mapping[str, Json], types: Types, scope: str, *, is_all: bo
     return expression(types.of(others, schema, f"{scope}More", scope=scope))
 
 
-def _can_be_shown(name: Json) -> bool:
-    return isinstance(name, str) and 0 < len(name) <= 100 and has_utf8(name)
-
-
 def _has_default(schema: Json) -> bool:
     return isinstance(schema, Mapping) and "default" in schema
-
-
-def _spelt(name: str, taken: set[str]) -> str:
-    spelt = identifier(name)
-    while spelt in taken:
-        spelt += "_"
-    taken.add(spelt)
-    return spelt
 
 
 def _note(name: str, spelt: str, schema: Json, default: str | None) -> str:

@@ -110,7 +110,10 @@ def words_for(text: str, specs: Iterable[ToolSpec]) -> dict[str, tuple[str, str]
 def _words(spec: ToolSpec) -> tuple[str, str]:
     types = Types()
     stub = stub_of(spec, types)
-    parts = [stub.doc(), *types.declarations.values()]
+    doc = (
+        stub.doc() if spec.description else f"\n{stub.doc()}"
+    )  # else `help` takes its first line's indent for the text's
+    parts = [doc, *types.declarations.values()]
     return f"({', '.join(stub.arguments())}) -> {stub.returns}", "\n\n".join(part for part in parts if part)
 
 

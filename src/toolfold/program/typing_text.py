@@ -29,7 +29,8 @@ _OBJECTS: Final = frozenset({"object", "dict"})
 _TITLE: Final = re.compile(r"[A-Z][A-Za-z0-9]{1,59}")
 _WORD: Final = re.compile(r"[A-Za-z0-9]+")
 _DEEPEST: Final = 12
-_MOST_STEPS: Final = 3000
+_MOST_STEPS: Final = 2000
+"""For all schemas of one scope, so of one tool."""
 _MOST_KEYS: Final = 200
 _MOST_OPTIONS: Final = 20
 _MOST_VALUES: Final = 1000
@@ -74,7 +75,8 @@ class Types:
         their own are shared within one `scope` only.
         """
         self._roots.append(root)  # kept alive, because `_references` knows it by its `id`
-        self._scope, self._steps = scope, _MOST_STEPS
+        if scope != self._scope or not scope:
+            self._scope, self._steps = scope, _MOST_STEPS
         return self._of(schema, _Place(root, name[:_LONGEST_NAME]))
 
     def _of(self, schema: Json, at: _Place) -> Union:

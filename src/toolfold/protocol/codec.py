@@ -195,13 +195,16 @@ def _flatten_media(value: Value) -> Value:
     return value
 
 
-def tool_facts(spec: ToolSpec) -> tuple[Any, ...]:
-    """What the guest is told of a tool, in the order of its `ToolFacts`."""
+def tool_facts(spec: ToolSpec, words: tuple[str, str] | None = None) -> tuple[Any, ...]:
+    """What the guest is told of a tool, in the order of its `ToolFacts`.
+
+    `words` are the signature and the docstring; only programs that look at them need them.
+    """
     parameters = spec.parameters
     properties = spec.input_schema.get("properties", {})
     takes_object = bool(parameters) and _accepts_object(properties[parameters[0]])
-    doc = spec.description
-    return (spec.name, spec.python_name, spec.aliases, spec.domain, parameters, spec.required, takes_object, doc)
+    facts = (spec.name, spec.python_name, spec.aliases, spec.domain, parameters, spec.required, takes_object)
+    return (*facts, spec.description) if words is None else (*facts, words[1], words[0])
 
 
 def _accepts_object(schema: Any) -> bool:

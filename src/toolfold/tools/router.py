@@ -19,7 +19,15 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from toolfold.errors import ToolArgumentsInvalid, ToolError, ToolNotFound, ToolRefused, ToolTimedOut
+from toolfold.errors import (
+    ToolArgumentsInvalid,
+    ToolError,
+    ToolNotFound,
+    ToolRefused,
+    ToolSaidNo,
+    ToolTimedOut,
+    ToolUnreachable,
+)
 from toolfold.models import Call, Reply, ReplyMeta, ToolSpec, Value
 from toolfold.tools.catalog import Catalog
 from toolfold.tools.context import CallContext
@@ -161,9 +169,10 @@ class ReplyUnfit(ToolError):
     """The tool ran; what it returned cannot be sent."""
 
 
-NO_FAULT_OF_THE_TOOL: Final = (ToolNotFound, ToolRefused, ToolArgumentsInvalid, ReplyUnfit)
-"""Errors that would come again at once, and do not say that the tool is broken."""
-_SPEAKS_FOR_ITSELF: Final = (*NO_FAULT_OF_THE_TOOL, ToolTimedOut)
+_REFUSALS: Final = (ToolNotFound, ToolRefused, ToolArgumentsInvalid, ReplyUnfit)
+NO_FAULT_OF_THE_TOOL: Final = (*_REFUSALS, ToolSaidNo, ToolUnreachable)
+"""Errors that a retry would not mend, and that do not say that the tool is broken."""
+_SPEAKS_FOR_ITSELF: Final = (*_REFUSALS, ToolTimedOut)
 
 
 def _message(error: BaseException) -> str:

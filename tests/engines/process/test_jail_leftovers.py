@@ -123,10 +123,11 @@ async def test_guests_closed_before_they_were_ready_leave_nothing(tier: Tier) ->
         await guest.wait()
         with pytest.raises(EngineCrashed):
             await guest.ready
-    left = descendants(zygote.pid)
+    async with asyncio.timeout(5):
+        while len(descendants(zygote.pid)) > 1:  # the zygote itself; what removes folders ends soon
+            await asyncio.sleep(0.01)
     await zygote.close()
 
-    assert len(left) == 1  # the zygote itself
     assert state() == before
 
 

@@ -12,7 +12,9 @@ from toolfold.errors import (
     ToolfoldError,
     ToolNotFound,
     ToolRefused,
+    ToolSaidNo,
     ToolTimedOut,
+    ToolUnreachable,
     UsageError,
 )
 from toolfold.models import Status
@@ -50,6 +52,8 @@ _OF_ERROR: Final[dict[type[ToolfoldError], Exit]] = {
     ToolRefused: Exit.FAILED,
     ToolArgumentsInvalid: Exit.FAILED,
     ToolTimedOut: Exit.FAILED,
+    ToolSaidNo: Exit.FAILED,
+    ToolUnreachable: Exit.FAILED,
     EngineError: Exit.INTERNAL,
     EngineUnavailable: Exit.NO_ISOLATION,
     EngineCrashed: Exit.INTERNAL,

@@ -80,7 +80,7 @@ class ProgrammaticToolExecutor:
         self._policy = policy or Policy()
         self._options = options
         self._workers: dict[str, Worker] = {}
-        self._homes: dict[asyncio.AbstractEventLoop, tuple[_Routes, Home]] = {}
+        self._homes: dict[asyncio.AbstractEventLoop, Home] = {}
         self._own_loop = OwnLoop(self._homes)
         self._routes = self._read_catalog()
         self._number = next(_numbers)
@@ -123,7 +123,7 @@ class ProgrammaticToolExecutor:
 
     async def close(self) -> None:
         """End every guest of this event loop; the next program opens a new engine."""
-        _, home = self._homes.pop(asyncio.get_running_loop(), (None, None))
+        home = self._homes.pop(asyncio.get_running_loop(), None)
         if home is not None:
             await home.close()
 
@@ -155,36 +155,30 @@ class ProgrammaticToolExecutor:
         if refusal is not None:
             return ResultDict(output="", result=None, tool_calls=[], execution_time=0.0, error=refusal)
         limits = inside.limits()
-        home = await self._home()
-        async with home.open() as runtime:
-            offset = inside.whole.elapsed_seconds()
+        runtime = await self._opened()
+        offset = inside.whole.elapsed_seconds()
 
-            def keep(record: CallRecord) -> None:
-                _log.debug("%s took %.3f s%s", record.name, record.seconds, " and failed" if record.error else "")
-                inside.records.append(replace(record, started_seconds=record.started_seconds + offset))
+        def keep(record: CallRecord) -> None:
+            _log.debug("%s took %.3f s%s", record.name, record.seconds, " and failed" if record.error else "")
+            inside.records.append(replace(record, started_seconds=record.started_seconds + offset))
 
-            with entered(inside):
-                outcome = await runtime.run(code, files=files, limits=limits, on_call=keep)
+        with entered(inside):
+            outcome = await runtime.run(code, files=files, limits=limits, on_call=keep)
         return _rendered(outcome, inside.records)
 
-    async def _home(self) -> Home:
+    async def _opened(self) -> Runtime:
         """This event loop's runtime, with the tools that the catalog has now."""
-        self._refresh()
         for closed in [loop for loop in self._homes if loop.is_closed()]:
             del self._homes[closed]
         loop = asyncio.get_running_loop()
-        routes, home = self._homes.get(loop, (None, None))
-        if home is None or routes is not self._routes:
-            old, home = home, Home(self._runtime())
-            self._homes[loop] = (self._routes, home)
-            if old is not None:
-                await old.leave()
-        return home
-
-    def _runtime(self) -> Runtime:
-        runtime = Runtime(self._routes.tools, limits=self._limits, policy=self._policy, **self._options)
-        # `Runtime.call` takes no idempotency key; with one router, calls that do share breakers with programs.
-        runtime._router = self._routes.router
+        if loop not in self._homes:
+            self._homes[loop] = Home(Runtime(limits=self._limits, policy=self._policy, **self._options))
+        runtime = await self._homes[loop].open()
+        self._refresh()
+        if runtime._router is not self._routes.router:
+            runtime.replace_tools(self._routes.tools)
+            # `Runtime.call` takes no idempotency key; with one router, calls that do share breakers with programs.
+            runtime._router = self._routes.router
         return runtime
 
     def _refresh(self) -> None:

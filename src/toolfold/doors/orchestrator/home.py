@@ -7,8 +7,7 @@ an executor that nobody closes leaves no guest behind.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator
 
 from toolfold.runtime import Runtime
 
@@ -19,40 +18,25 @@ class Home:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._lock = asyncio.Lock()
-        self._held: AsyncGenerator[Runtime, None] | None = None
-        self._guests = 0
-        self._is_leaving = False
+        self._held: AsyncGenerator[None, None] | None = None
 
-    @asynccontextmanager
-    async def open(self) -> AsyncIterator[Runtime]:
-        """The runtime, which stays open at least as long as the context."""
-        self._guests += 1
-        try:
-            async with self._lock:
-                if self._held is None:
-                    held = _hold(self._runtime)
-                    await anext(held)
-                    self._held = held
-            yield self._runtime
-        finally:
-            self._guests -= 1
-            if self._is_leaving and not self._guests:
-                await self.close()
-
-    async def leave(self) -> None:
-        """Close once nobody uses it any more."""
-        self._is_leaving = True
-        if not self._guests:
-            await self.close()
+    async def open(self) -> Runtime:
+        """The runtime, open."""
+        async with self._lock:
+            if self._held is None:
+                held = _hold(self._runtime)
+                await anext(held)
+                self._held = held
+        return self._runtime
 
     async def close(self) -> None:
-        """Close now; programs that still run are ended."""
+        """End every guest; programs that still run end with them."""
         async with self._lock:
             held, self._held = self._held, None
             if held is not None:
                 await held.aclose()
 
 
-async def _hold(runtime: Runtime) -> AsyncGenerator[Runtime, None]:
+async def _hold(runtime: Runtime) -> AsyncGenerator[None, None]:
     async with runtime:
-        yield runtime
+        yield

@@ -32,11 +32,9 @@ def _body(stub: Stub, server: str) -> str:
     named = [f"{parameter.name!r}: {parameter.python_name}" for parameter in stub.parameters]
     if stub.further is not None:
         named.append(stub.arguments()[-1].partition(":")[0])
-    lines = [f"_parameters = {{{', '.join(named)}}}"]
+    given = f"{{{', '.join(named)}}}"
     if any(parameter.default == "..." for parameter in stub.parameters):
-        lines.append(
-            "_parameters = {_name: _value for _name, _value in _parameters.items() if _value is not NOT_GIVEN}"
-        )
-    call = f"await call_tool(server={server!r}, tool_name={stub.spec.name!r}, parameters=_parameters)"
-    # Their type is what the tool's schema promises; what the call gives is any value.
-    return "\n".join([*lines, f"_value: Any = {call}", "return _value"])
+        given = f"{{_name: _value for _name, _value in {given}.items() if _value is not NOT_GIVEN}}"
+    call = f"await call_tool(server={server!r}, tool_name={stub.spec.name!r}, parameters={given})"
+    # With a type, because the call gives any value and the stub promises what the tool's schema says.
+    return f"_reply: {stub.returns} = {call}\nreturn _reply"

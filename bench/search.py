@@ -1,0 +1,149 @@
+"""`python -m bench.search`: how well and how fast tools are found, on real descriptions and questions.
+
+The data is the Berkeley function calling benchmark as `bfcl-eval` ships it. Every function of all its
+categories is in one index, one per name, as a catalog has them; recall@5 is the share of the functions
+that answer a question which are among the first five.
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from toolfold.models import ToolSpec
+from toolfold.tools.names import python_name
+from toolfold.tools.search import Index
+
+CATEGORIES = (
+    "simple_python", "simple_java", "simple_javascript", "multiple", "parallel", "parallel_multiple",
+    "live_simple", "live_multiple", "live_parallel", "live_parallel_multiple",
+)  # fmt: skip
+RECALL_TARGETS = {"all": 0.80, "live_simple": 0.66}
+SPEED_TARGETS = {2_000: 0.002, 10_000: 0.010}
+CACHE = Path(__file__).parents[1] / "build" / "bfcl"
+FOLDER = "bfcl_eval/data/"
+
+
+@dataclass(frozen=True)
+class Question:
+    category: str
+    text: str
+    answers: frozenset[str]
+
+
+def main() -> int:
+    """Exit status 0 if every target is reached."""
+    parser = argparse.ArgumentParser(prog="python -m bench.search", description=__doc__)
+    parser.add_argument("--wheel", type=Path, help="a wheel of bfcl-eval; fetched with pip unless given")
+    options = parser.parse_args()
+    with zipfile.ZipFile(options.wheel or fetch()) as wheel:
+        specs, questions = read(wheel)
+    index = Index(specs)
+    is_good = show_recall(index, questions)
+    for count, target in SPEED_TARGETS.items():
+        is_good &= show_speed(specs, questions, count, target)
+    return 0 if is_good else 1
+
+
+def fetch() -> Path:
+    """The wheel, fetched once."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    if not list(CACHE.glob("*.whl")):
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(CACHE), "bfcl-eval"]
+        subprocess.run(command, check=True)
+    return max(CACHE.glob("*.whl"))
+
+
+def read(wheel: zipfile.ZipFile) -> tuple[list[ToolSpec], list[Question]]:
+    """All functions, the first of each name, and the questions of the categories."""
+    functions: dict[str, ToolSpec] = {}
+    questions = []
+    for path in sorted(wheel.namelist()):
+        category = path.removeprefix(f"{FOLDER}BFCL_v4_").removesuffix(".json")
+        is_question_file = path == f"{FOLDER}BFCL_v4_{category}.json" and category != "format_sensitivity"
+        if not is_question_file and not path.startswith(f"{FOLDER}multi_turn_func_doc/"):
+            continue
+        has_answers = is_question_file and category in CATEGORIES
+        answers = (
+            {row["id"]: row for row in rows(wheel, f"{FOLDER}possible_answer/{Path(path).name}")} if has_answers else {}
+        )
+        for row in rows(wheel, path):
+            for function in row.get("function", [row] if "parameters" in row else []):
+                functions.setdefault(function["name"], spec_of(function))
+            if has_answers:
+                questions.append(question_of(category, row, answers[row["id"]]))
+    return list(functions.values()), questions
+
+
+def rows(wheel: zipfile.ZipFile, path: str) -> Iterator[dict]:
+    for line in wheel.read(path).decode().splitlines():
+        if line.strip():
+            yield json.loads(line)
+
+
+def spec_of(function: dict) -> ToolSpec:
+    name = function["name"]
+    return ToolSpec(
+        name=name,
+        python_name=python_name(name),
+        description=function["description"],
+        input_schema=function["parameters"],
+    )
+
+
+def question_of(category: str, row: dict, answer: dict) -> Question:
+    text = " ".join(message["content"] for turn in row["question"] for message in turn if message["role"] == "user")
+    return Question(category, text, frozenset(name for call in answer["ground_truth"] for name in call))
+
+
+def show_recall(index: Index, questions: list[Question]) -> bool:
+    shares: dict[str, list[float]] = {"all": []}
+    for question in questions:
+        found = {hit.spec.name for hit in index.search(question.text, limit=5)}
+        share = len(question.answers & found) / len(question.answers)
+        for key in ("all", question.category):
+            shares.setdefault(key, []).append(share)
+    print(f"recall@5, {len(index)} tools, {len(questions)} questions")
+    is_good = True
+    for category in (*CATEGORIES, "all"):
+        recall, target = statistics.mean(shares[category]), RECALL_TARGETS.get(category)
+        reached = "" if target is None else verdict(recall >= target, f"at least {target:.2f}")
+        is_good &= not reached.startswith("MISSED")
+        print(f"  {category:<24} {recall:.3f}  {reached}".rstrip())
+    return is_good
+
+
+def show_speed(specs: list[ToolSpec], questions: list[Question], count: int, target: float) -> bool:
+    tools = [
+        replace(specs[at % len(specs)], name=f"{specs[at % len(specs)].name}_{at // len(specs)}") for at in range(count)
+    ]
+    built, index = timed(lambda: Index(tools))
+    updated, _ = timed(lambda: index.updated(tools[1:]))
+    times = [timed(lambda text=question.text: index.search(text))[0] for question in questions[::5]]
+    p50, p95 = statistics.median(times), statistics.quantiles(times, n=20)[-1]
+    print(
+        f"{count:,} tools: search p50 {p50 * 1000:.2f} ms, p95 {p95 * 1000:.2f} ms; "
+        f"index {built * 1000:.0f} ms, one tool less {updated * 1000:.0f} ms"
+        f"  {verdict(p50 < target, f'p50 under {target * 1000:.0f} ms')}"
+    )
+    return p50 < target
+
+
+def timed(work):
+    start = time.perf_counter()
+    result = work()
+    return time.perf_counter() - start, result
+
+
+def verdict(is_good: bool, target: str) -> str:
+    return f"{'ok' if is_good else 'MISSED'}: {target}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,89 @@
+"""From a `Config` to what doors hand on: options of the runtime, tools, a ledger. One place, so all doors agree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, Final
+
+from toolfold.config.model import Config
+from toolfold.errors import UsageError
+from toolfold.ledger.open import open_ledger
+from toolfold.ledger.record import Ledger
+from toolfold.ledger.retention import Retention
+from toolfold.sessions import SessionLimits
+from toolfold.sources.shell import shell_tool
+from toolfold.tools.concurrency import Concurrency
+from toolfold.tools.globs import Globs
+from toolfold.tools.policy import Policy
+from toolfold.tools.tool import Tool
+from toolfold.tools.wrappers import wrappers
+
+_SESSIONS: Final = {"idle": "idle_seconds", "max_age": "max_age_seconds"}
+_KEEP: Final = {"max_age": "age_seconds", "max_bytes": "total_bytes", "max_executions": "executions"}
+
+
+# Any: each option of the runtime has its own type.
+def runtime_options(config: Config) -> dict[str, Any]:
+    """Arguments of `Runtime`: all that the file says of it but tools and ledger."""
+    max_calls = {glob: policy.max_calls for glob, policy in config.policies.items() if policy.max_calls}
+    in_flight = {glob: policy.max_in_flight for glob, policy in config.policies.items() if policy.max_in_flight}
+    policy = Policy(allow=config.tools.allow, block=config.tools.block or (), ask=config.tools.ask, max_calls=max_calls)
+    sessions = config.sessions.model_dump(exclude_none=True)
+    return {
+        "engine": config.engine,
+        "isolation": config.isolation,
+        "limits": config.program_limits,
+        "policy": policy,
+        "steps": wrappers(policy=policy, concurrency=Concurrency(tools=in_flight)),
+        "session_limits": SessionLimits(**{_SESSIONS.get(key, key): value for key, value in sessions.items()}),
+    }
+
+
+def module_sources(config: Config) -> list[str]:
+    """`tools.modules`, with files as paths that work from any folder."""
+    return [
+        str(config.folder / source) if source.endswith(".py") or "/" in source else source
+        for source in config.tools.modules
+    ]
+
+
+def command_tools(config: Config) -> list[Tool]:
+    """`tools.commands` as tools.
+
+    Raises:
+        UsageError: a template cannot work; with the line of the command.
+    """
+    tools = []
+    for at, command in enumerate(config.tools.commands):
+        options = {key: getattr(command, key) for key in command.model_fields_set}
+        options["cwd"] = str(config.folder / command.cwd) if command.cwd else str(config.folder)
+        try:
+            tools.append(shell_tool(**options))
+        except UsageError as error:
+            raise UsageError(f"{config.place('tools', 'commands', at)}: {error}") from error
+    return tools
+
+
+def with_policies(config: Config, tools: Iterable[Tool]) -> list[Tool]:
+    """The tools with what `policies` say of their timeout, retry and cache."""
+    rules = [(Globs([glob]), policy) for glob, policy in config.policies.items()]
+    changed = []
+    for tool in tools:
+        spec, retry = tool.spec, tool.retry
+        for globs, policy in rules:
+            if globs.match(tool.spec):
+                said = policy.model_dump(include={"timeout_seconds", "cache_seconds"}, exclude_none=True)
+                spec, retry = replace(spec, **said), policy.retry or retry
+        changed.append(replace(tool, spec=spec, retry=retry))
+    return changed
+
+
+def ledger_of(config: Config) -> Ledger:
+    """The ledger that the file names, open."""
+    where, key = config.ledger.where, config.ledger.key
+    if where is not None and where != "memory" and "://" not in where:
+        where = str(config.folder / where)
+    keep = config.ledger.keep.model_dump(exclude_none=True)
+    retention = Retention(**{_KEEP[name]: value for name, value in keep.items()}) if keep else None
+    return open_ledger(where, keep=retention, key=None if key is None else key.get_secret_value())

@@ -1,0 +1,144 @@
+"""An outcome as seed 000's JSON."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from toolfold.doors.callback.wire import OpenCall, ToolReply
+from toolfold.errors import ToolfoldError
+from toolfold.models import Json, Media, Outcome, Value
+
+TRUNCATED: Final = "\n... (truncated)"
+NOTHING_CALLED: Final = "no tool was called; correct the program and send it again"
+_TRACEBACK: Final = "Traceback (most recent call last):\n"
+_CAUSED: Final = "\nThe above exception was the direct cause of the following exception:\n\n"
+_TYPE_OF_STATUS: Final = {"timeout": "TimeoutError", "cancelled": "Cancelled", "limit": "LimitExceeded"}
+
+
+@dataclass(slots=True)
+class Answered:
+    """A call that the parent was told of, and its reply if there is one."""
+
+    call: OpenCall
+    reply: ToolReply | None = None
+    error: str | None = None
+    """What the program read as `ToolError`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """What the JSON says besides the outcome."""
+
+    seconds: float
+    timeout_seconds: float
+    file_path: str | None = None
+
+
+def to_json(outcome: Outcome, answered: Sequence[Answered], frame: Frame) -> str:
+    """How a program ended."""
+    stderr = _with_cause(outcome, answered)
+    return _dump(
+        frame,
+        success=outcome.status == "finished",
+        stdout=outcome.stdout + (TRUNCATED if outcome.stdout_cut_bytes else ""),
+        stderr=stderr + (TRUNCATED if outcome.stderr_cut_bytes else ""),
+        tool_calls=[_call(one) for one in answered],
+        tool_results=[_result(one) for one in answered],
+        return_value=plain(outcome.value),
+        error=_error(outcome, stderr),
+    )
+
+
+def error_json(error: ToolfoldError, frame: Frame) -> str:
+    """Why a program could not run, or died with its sandbox."""
+    return _dump(frame, error={"type": type(error).__name__, "message": str(error), "traceback": ""})
+
+
+def _dump(frame: Frame, *, success: bool = False, stdout: str = "", stderr: str = "", tool_calls: Sequence[Json] = (),
+          tool_results: Sequence[Json] = (), return_value: Json = None, error: Json = None) -> str:  # fmt: skip
+    """The seed's fields in the seed's order."""
+    return json.dumps(
+        {
+            "success": success,
+            "execution_time_seconds": round(frame.seconds, 3),
+            "timeout_limit_seconds": frame.timeout_seconds,
+            "stdout": stdout,
+            "stderr": stderr,
+            "tool_calls": list(tool_calls),
+            "tool_results": list(tool_results),
+            "return_value": return_value,
+            "error": error,
+            "file_path": frame.file_path,
+        },
+        indent=2,
+        ensure_ascii=False,
+    )
+
+
+def _call(one: Answered) -> Json:
+    return {
+        "tool_name": one.call.name,
+        "args": one.call.arguments,
+        "tool_call_id": one.call.id,
+        "parsed": one.reply is not None and one.reply.parsed,
+        "has_error": one.reply is None or one.error is not None,
+    }
+
+
+def _result(one: Answered) -> Json:
+    observation = one.reply.observation if one.reply is not None else "the program ended before the reply"
+    return {
+        "tool_call_id": one.call.id,
+        "observation": observation,
+        "has_error": one.reply is None or one.error is not None,
+    }
+
+
+def _error(outcome: Outcome, stderr: str) -> Json:
+    problem = outcome.problem
+    if outcome.status == "finished":
+        return None
+    if outcome.status == "rejected":
+        kind = "SyntaxError" if problem is not None and problem.kind == "syntax" else "ProgramRejected"
+        return {"type": kind, "message": f"{problem}\n{NOTHING_CALLED}", "traceback": ""}
+    message = problem.message if problem is not None else "the program was stopped"
+    if outcome.status in _TYPE_OF_STATUS:
+        return {"type": _TYPE_OF_STATUS[outcome.status], "message": message, "traceback": ""}
+    kind, _, rest = message.partition(": ")
+    place = stderr.find(_TRACEBACK)
+    return {"type": kind, "message": rest, "traceback": stderr[place:] if place >= 0 else ""}
+
+
+def _with_cause(outcome: Outcome, answered: Sequence[Answered]) -> str:
+    """The program's stderr; before the traceback of a tool error stands that of the executor which caused it."""
+    if outcome.status != "failed" or outcome.problem is None:
+        return outcome.stderr
+    causes = (
+        one.reply.cause
+        for one in reversed(answered)
+        if one.reply is not None and one.reply.cause and outcome.problem.message == f"ToolError: {one.error}"
+    )
+    cause = next(causes, "")
+    place = outcome.stderr.rfind(_TRACEBACK)
+    if not cause or place < 0:
+        return outcome.stderr
+    return f"{outcome.stderr[:place]}{cause}{_CAUSED}{outcome.stderr[place:]}"
+
+
+def plain(value: Value) -> Json:
+    """A value as JSON: bytes in base64."""
+    match value:
+        case bytes():
+            return {"base64": base64.b64encode(value).decode("ascii")}
+        case Media():
+            fields = {"kind": value.kind, "mime": value.mime, "uri": value.uri, "name": value.name}
+            return {**fields, "data": plain(value.data)}
+        case Mapping():
+            return {str(key): plain(one) for key, one in value.items()}
+        case list() | tuple():
+            return [plain(one) for one in value]
+    return value

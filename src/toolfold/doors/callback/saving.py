@@ -1,0 +1,44 @@
+"""A program saved under the workspace, where the parent's tools may have put links: none is followed."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from toolfold.errors import UsageError
+
+FOLDER: Final = ".python_tmp"
+
+
+def save_program(text: str, filename: str, workspace: Path) -> str:
+    """Write the program; its path relative to the workspace.
+
+    Raises:
+        UsageError: `filename` is no plain file name, or cannot be written.
+    """
+    name = filename if filename.endswith(".py") else f"{filename}.py"
+    if name != os.path.basename(name) or name in (".py", "..py") or not name.isprintable() or "\\" in name:
+        raise UsageError(f"filename {filename!r} is not a plain file name; give one without folders, like 'report.py'")
+    try:
+        _write(name, text.encode("utf-8", "surrogatepass"), workspace)
+    except OSError as error:
+        raise UsageError(f"filename {filename!r} cannot be written: {error.strerror}") from error
+    return f"{FOLDER}/{name}"
+
+
+def _write(name: str, data: bytes, workspace: Path) -> None:
+    with suppress(FileExistsError):
+        os.mkdir(workspace / FOLDER)
+    folder = os.open(workspace / FOLDER, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        # A rename replaces a link that stands there instead of writing through it.
+        temporary = f".{secrets.token_hex(8)}"
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644, dir_fd=folder)
+        with os.fdopen(descriptor, "wb") as opened:
+            opened.write(data)
+        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,99 @@
+"""`toolfold tools`: which tools a file has, which of them fit some words, and their stubs on disk."""
+
+import json
+import sys
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from toolfold.errors import UsageError
+from toolfold.models import Json, ToolSpec
+
+tools_app = typer.Typer(help="List tools, search them, or write their stubs.", rich_markup_mode=None)
+
+_Sources = Annotated[
+    list[str] | None,
+    typer.Option("--tools", metavar="FILE.py|MODULE", help="Where the tools are: its `@tool` objects. Repeatable."),
+]
+_AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@tools_app.command("list")
+def _list(tools: _Sources = None, json: _AsJson = False) -> int:
+    """List the tools, one line each: the name that programs call, and what it does."""
+    # Imported here: `--help` starts without reading schemas.
+    from toolfold.tools.search import describe  # noqa: PLC0415
+
+    _print([describe(spec, "name") for spec in _specs(tools)], as_json=json)
+    return 0
+
+
+@tools_app.command("search")
+def _search(
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="What is needed, in a few words.")],
+    tools: _Sources = None,
+    detail: Annotated[
+        Literal["name", "signature", "full"], typer.Option(help="How much to print of each tool.")
+    ] = "name",
+    limit: Annotated[int, typer.Option(min=1, help="At most this many, best first.")] = 8,
+    json: _AsJson = False,
+) -> int:
+    """Find tools by what they do; exit 1 when none fits."""
+    # Imported here for the same reason.
+    from toolfold.tools.search import Index, describe  # noqa: PLC0415
+
+    hits = Index(_specs(tools)).search(query, limit)
+    _print([describe(hit.spec, detail) for hit in hits], as_json=json)
+    return 0 if hits else 1
+
+
+@tools_app.command("stubs")
+def _stubs(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Gets tools/<domain>/<tool>.py; made if missing.")],
+    tools: _Sources = None,
+) -> int:
+    """Write one typed Python file per tool, for a model or a type checker to read."""
+    # Imported here for the same reason.
+    from toolfold.program.stubs import write_tree  # noqa: PLC0415
+
+    specs = _specs(tools)
+    try:
+        written = write_tree(specs, folder)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise UsageError(f"stubs cannot be written to {str(folder)!r}: {reason}; name another folder") from error
+    print(f"{len(specs)} tools in {len(written)} files below {folder / 'tools'}")
+    return 0
+
+
+def _specs(sources: list[str] | None) -> tuple[ToolSpec, ...]:
+    if not sources:
+        raise UsageError("no tools to look at; name a file with --tools, as in --tools tools.py")
+    # Imported here for the same reason.
+    from toolfold.doors.cli.load import load_tools  # noqa: PLC0415
+    from toolfold.tools.catalog import Catalog  # noqa: PLC0415
+
+    # What the user's file prints while it is imported is no part of the answer.
+    with redirect_stdout(sys.stderr):
+        return Catalog(load_tools(sources)).specs
+
+
+def _print(shown: list[dict[str, Json]], *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(shown, ensure_ascii=False, indent=2, default=str))
+        return
+    names = [".".join(part for part in (one.get("domain"), one["name"]) if part) for one in shown]
+    width = min(40, max(map(len, names), default=0))
+    for name, one in zip(names, shown, strict=True):
+        if "signature" not in one:
+            print(f"{name:<{width}}  {one['description']}".rstrip())
+            continue
+        print(f"# {name}\n{one['signature']}")
+        if "input_schema" in one:
+            print(json.dumps(_schemas(one), ensure_ascii=False, indent=2, default=str) + "\n")
+
+
+def _schemas(shown: dict[str, Json]) -> dict[str, Json]:
+    return {key: one for key, one in shown.items() if key not in ("name", "description", "domain", "signature")}

@@ -1,0 +1,145 @@
+"""The client behind a request: who it is, what it can do, and the way to it for bridged servers."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Sequence
+from typing import Any, Final
+
+import anyio
+import mcp_types as types
+from mcp.server.context import ServerRequestContext
+from mcp.server.session import ServerSession
+from mcp.shared.exceptions import MCPError
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+from pydantic import ValidationError
+
+from toolfold.doors.mcp.asking import can_elicit
+from toolfold.doors.mcp.running import CURRENT, Running
+
+_log: Final = logging.getLogger(__name__)
+STDIO: Final = "stdio"
+_MOST_SESSIONS: Final = 1_000
+
+
+# Any: nothing here reads what the lifespan yields or what the transport puts into a request.
+def client_of(context: ServerRequestContext[Any, Any]) -> str:
+    """The same for all requests of one client, another for another client.
+
+    On HTTP that is the protocol session of the older era; in the newer one, which has none, the
+    credentials and the address that the request came with.
+    """
+    request = context.request
+    if request is None:
+        return STDIO
+    session = request.headers.get("mcp-session-id")
+    if session and is_legacy(context):
+        return f"session-{session}"
+    peer = request.client.host if request.client is not None else ""
+    told = f"{request.headers.get('authorization', '')}\0{peer}"
+    return f"peer-{hashlib.sha256(told.encode()).hexdigest()[:32]}"
+
+
+def is_legacy(context: ServerRequestContext[Any, Any]) -> bool:
+    """The era with a handshake, in which a server may send requests of its own."""
+    return context.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS
+
+
+def can_ask(context: ServerRequestContext[Any, Any]) -> bool:
+    """Whether a person can be asked in the course of this request."""
+    has_way = context.session.can_send_request if is_legacy(context) else True
+    return has_way and can_elicit(context.session.client_capabilities)
+
+
+async def ask(context: ServerRequestContext[Any, Any], params: types.ElicitRequestParams) -> types.ElicitResult:
+    """Put one question to the client of the older era; one that it fails to ask is declined."""
+    try:
+        if isinstance(params, types.ElicitRequestURLParams):
+            return await context.session.elicit_url(
+                params.message, params.url, params.elicitation_id or "", context.request_id
+            )
+        return await context.session.elicit_form(params.message, params.requested_schema, context.request_id)
+    # The client's answer may be an error or no answer at all; neither is a yes.
+    except (MCPError, ValidationError, anyio.ClosedResourceError, anyio.BrokenResourceError) as error:
+        _log.warning("the client did not ask: %s", error)
+        return types.ElicitResult(action="decline")
+
+
+class Clients:
+    """All clients: those that can be told of changes, and the `Outer` of the bridge.
+
+    Args:
+        is_alone: There is one client only, whose capabilities are known when servers connect. Otherwise
+            questions are offered to servers and declined where the client of a program cannot ask.
+    """
+
+    def __init__(self, *, is_alone: bool) -> None:
+        self._is_alone = is_alone
+        self._capabilities: types.ClientCapabilities | None = None
+        self._sessions: dict[str, ServerSession] = {}
+        self.running: dict[str, Running] = {}
+        """Every program that has not ended, by its own id."""
+
+    def meet(self, context: ServerRequestContext[Any, Any]) -> None:
+        """Remember the client of a request."""
+        self._capabilities = context.session.client_capabilities or self._capabilities
+        if not is_legacy(context):
+            return
+        client = client_of(context)
+        self._sessions.pop(client, None)
+        self._sessions[client] = context.session
+        while len(self._sessions) > _MOST_SESSIONS:
+            del self._sessions[next(iter(self._sessions))]
+
+    async def tell_tools_changed(self) -> None:
+        """To every client of the older era; the newer one listens for itself."""
+        for client, session in tuple(self._sessions.items()):
+            try:
+                await session.send_tool_list_changed()
+            # A client that left may fail in any way; the others must hear of it all the same.
+            except Exception:  # noqa: BLE001
+                _log.debug("client %s is gone", client)
+                self._sessions.pop(client, None)
+
+    # for bridged servers
+
+    @property
+    def can_elicit(self) -> bool:
+        return can_elicit(self._capabilities) or not self._is_alone
+
+    @property
+    def has_roots(self) -> bool:
+        return self._is_alone and bool(self._sessions) and bool(self._capabilities and self._capabilities.roots)
+
+    async def elicit(self, params: types.ElicitRequestParams, *, server: str, execution_id: str) -> types.ElicitResult:
+        running = self._of(execution_id)
+        if running is None:
+            _log.warning("server %r asked a question that belongs to no program; it was declined", server)
+            return types.ElicitResult(action="decline")
+        return await running.ask(params)
+
+    async def roots(self) -> Sequence[types.Root]:
+        for session in self._sessions.values():
+            return (await session.send_request(types.ListRootsRequest(), types.ListRootsResult)).roots
+        return ()
+
+    def progress(
+        self, *, server: str, tool: str, execution_id: str, progress: float, total: float | None, message: str
+    ) -> None:
+        running = self._of(execution_id)
+        if running is not None:
+            share = f"{progress:g}" if total is None else f"{progress:g}/{total:g}"
+            running.note(f"{server}: {tool} {share} {message}".rstrip())
+
+    # Any: a log message may hold any JSON value.
+    def log(self, *, server: str, level: str, data: Any) -> None:
+        _log.debug("server %r says (%s): %r", server, level, data)
+
+    def _of(self, execution_id: str) -> Running | None:
+        if (current := CURRENT.get()) is not None:
+            return current
+        known = [one for one in self.running.values() if execution_id and one.execution_id == execution_id]
+        # A question that names no execution can only be that of the only program there is.
+        found = known or (list(self.running.values()) if not execution_id else [])
+        return found[0] if len(found) == 1 else None

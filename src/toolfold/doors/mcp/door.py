@@ -1,0 +1,356 @@
+"""Requests of MCP clients in, programs run, results out. Both eras of the protocol; knows no transport."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from typing import Any, Final, Self
+
+import anyio
+import mcp_types as types
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel import NotificationOptions, Server
+from mcp.server.models import InitializationOptions
+from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
+from mcp.shared.exceptions import MCPError
+
+import toolfold
+from toolfold.doors.mcp.client import Clients, ask, can_ask, client_of, is_legacy
+from toolfold.doors.mcp.offer import Offer, Servers
+from toolfold.doors.mcp.render import failed, to_mcp, to_result
+from toolfold.doors.mcp.resources import Files
+from toolfold.doors.mcp.running import Running
+from toolfold.doors.mcp.texts import (
+    ENTRY_NAME,
+    SEARCH_DESCRIPTION,
+    SEARCH_NAME,
+    SEARCH_SCHEMA,
+    instructions,
+    program_schema,
+)
+from toolfold.errors import ToolfoldError, UsageError
+from toolfold.models import Limits
+from toolfold.runtime import Runtime
+
+Context = ServerRequestContext[Any, Any]
+"""Any: nothing here reads what the lifespan yields or what the transport puts into a request."""
+
+NAME: Final = "toolfold"
+FIRST_LIST_WAIT_SECONDS: Final = 1.0
+"""How long the first `tools/list` waits for servers, so that it can tell of their tools."""
+ANSWER_WAIT_SECONDS: Final = 600.0
+"""How long a program stands still for a client that was told to come back with an answer."""
+_MOST_PARKED: Final = 100
+_SETTLE_SECONDS: Final = 0.05
+"""Servers that come up together are told of together."""
+_META: Final = {"anthropic/alwaysLoad": True, "anthropic/maxResultSizeChars": 500_000}
+
+_log: Final = logging.getLogger(__name__)
+
+
+class Door:
+    """The MCP server. Enter it first; leaving it ends every program and every bridged server.
+
+    Args:
+        runtime: Runs the programs; entered here.
+        offer: What they may call.
+        limits: Of one program; a request may ask for less time.
+        connect: Makes the bridge, once it is known what the client can do; `None` bridges nothing.
+        server_names: Of the bridged servers, for the instructions.
+        clients: Shared with whoever makes the bridge.
+    """
+
+    def __init__(
+        self, runtime: Runtime, offer: Offer, *, limits: Limits | None = None, clients: Clients | None = None,
+        connect: Callable[[Clients, Callable[[], None]], Servers] | None = None, server_names: tuple[str, ...] = (),
+    ) -> None:  # fmt: skip
+        self._runtime = runtime
+        self._offer = offer
+        self._limits = limits or Limits()
+        self._clients = clients or Clients(is_alone=True)
+        self._connect = connect
+        self._files = Files()
+        self._parked: dict[str, asyncio.TimerHandle] = {}
+        self._leaving = asyncio.Event()
+        self._ready: asyncio.Future[None] | None = None
+        self._background: set[asyncio.Task[Any]] = set()
+        self._has_listed = False
+        self._is_telling = False
+        self._bus = InMemorySubscriptionBus()
+        self.server: Server[Any] = Server(
+            NAME,
+            version=toolfold.__version__,
+            instructions=instructions(server_names),
+            on_list_tools=self._list_tools,
+            on_call_tool=self._call_tool,
+            on_list_resources=self._list_resources,
+            on_list_resource_templates=self._list_resource_templates,
+            on_read_resource=self._read_resource,
+            on_subscriptions_listen=ListenHandler(self._bus),
+        )
+        # What the client hands back is sealed: nobody resumes a program that is not theirs.
+        security = RequestStateSecurity.ephemeral(ttl=ANSWER_WAIT_SECONDS)
+        self.server.middleware.append(RequestStateBoundary(security, default_audience=NAME))
+
+    def options(self) -> InitializationOptions:
+        """What the older era's handshake tells."""
+        return self.server.create_initialization_options(NotificationOptions(tools_changed=True))
+
+    async def __aenter__(self) -> Self:
+        # In the background: a client's first request must not wait for the sandbox.
+        self._ready = self._keep(self._runtime)
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        for timer in self._parked.values():
+            timer.cancel()
+        await asyncio.gather(*(one.cancel() for one in tuple(self._clients.running.values())))
+        self._leaving.set()
+        if self._background:
+            await asyncio.wait(self._background)
+
+    async def connect(self) -> None:
+        """Begin to connect the bridged servers; once, and without waiting for any of them."""
+        if self._connect is not None:
+            make, self._connect = self._connect, None
+            servers = make(self._clients, self._servers_changed)
+            await self._keep(servers)
+            self._offer.bridge(servers)
+
+    def _keep(self, manager: AbstractAsyncContextManager[object]) -> asyncio.Future[None]:
+        """Entered and left in a task of its own, because both must happen in one; done once it is entered."""
+        entered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        # Marks an error as seen, also where nobody waits for it.
+        entered.add_done_callback(lambda one: one.cancelled() or one.exception())
+
+        async def keep() -> None:
+            try:
+                async with manager:
+                    entered.set_result(None)
+                    await self._leaving.wait()
+            # It belongs to those who wait for the context; they raise it.
+            except Exception as error:
+                if entered.done():
+                    raise
+                _log.error("%s", error)
+                entered.set_exception(error)
+
+        self._spawn(keep())
+        return entered
+
+    # tools
+
+    async def _list_tools(self, context: Context, _: types.PaginatedRequestParams | None) -> types.ListToolsResult:
+        await self._meet(context)
+        if not self._has_listed:
+            self._has_listed = True
+            await self._offer.wait_for_all(FIRST_LIST_WAIT_SECONDS)
+        tools = [
+            types.Tool(
+                name=ENTRY_NAME,
+                description=self._offer.description(),
+                input_schema=program_schema(self._limits.wall_seconds),
+                _meta=_META,
+            )
+        ]
+        if self._offer.needs_search:
+            hints = types.ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
+            tools.append(
+                types.Tool(
+                    name=SEARCH_NAME,
+                    description=SEARCH_DESCRIPTION,
+                    input_schema=SEARCH_SCHEMA,
+                    annotations=hints,
+                    _meta=_META,
+                )
+            )
+        return types.ListToolsResult(tools=tools)
+
+    async def _call_tool(
+        self, context: Context, params: types.CallToolRequestParams
+    ) -> types.CallToolResult | types.InputRequiredResult:
+        await self._meet(context)
+        arguments = params.arguments or {}
+        try:
+            if params.name == SEARCH_NAME:
+                return self._search(arguments)
+            if params.name != ENTRY_NAME:
+                raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {params.name}")
+            if params.request_state is not None:
+                running = self._come_back(params)
+            else:
+                running = await self._start(context, arguments)
+            return await self._serve(context, running, str(arguments.get("code", "")))
+        except ToolfoldError as error:
+            return to_mcp(error)
+
+    def _search(self, arguments: Mapping[str, Any]) -> types.CallToolResult:
+        query, detail = arguments.get("query"), arguments.get("detail", "signature")
+        if not isinstance(query, str):
+            return failed(f"query must be text, got {query!r}")
+        if detail not in ("name", "signature", "full"):
+            return failed(f"detail must be 'name', 'signature' or 'full', got {detail!r}")
+        return types.CallToolResult(content=[types.TextContent(text=self._offer.search(query, detail))])
+
+    # programs
+
+    async def _start(self, context: Context, arguments: Mapping[str, Any]) -> Running:
+        text, session, seconds = _checked(arguments, self._limits.wall_seconds)
+        assert self._ready is not None, "enter the door first"
+        await asyncio.shield(self._ready)
+        await self._offer.wait_for_mentioned(text)
+        running = Running(
+            self._runtime,
+            text,
+            limits=replace(self._limits, wall_seconds=seconds),
+            session=f"{client_of(context)}/{session}" if session else "",
+            can_ask=can_ask(context),
+        )
+        self._clients.running[running.id] = running
+        return running
+
+    def _come_back(self, params: types.CallToolRequestParams) -> Running:
+        """The program that waits for the answers in this request."""
+        timer = self._parked.pop(params.request_state or "", None)
+        running = self._clients.running.get(params.request_state or "")
+        if timer is None or running is None:
+            raise UsageError("the program that asked is gone: it waited too long, or was answered; run it again")
+        timer.cancel()
+        answers = {
+            key: result
+            for key, result in (params.input_responses or {}).items()
+            if isinstance(result, types.ElicitResult)
+        }
+        running.answer(answers)
+        return running
+
+    async def _serve(
+        self, context: Context, running: Running, text: str
+    ) -> types.CallToolResult | types.InputRequiredResult:
+        """This request's share of a program's life: to its end, or to a question for a client that comes back."""
+        is_over = True
+        asking: set[asyncio.Task[None]] = set()
+        try:
+            while not running.is_done:
+                await running.wait_for_news()
+                if (progress := running.take_progress()) is not None:
+                    await context.session.report_progress(progress.calls, None, progress.message)
+                if is_legacy(context):
+                    fresh = running.take_questions().items()
+                    asking |= {asyncio.create_task(_put(context, running, key, params)) for key, params in fresh}
+                elif (questions := running.open_questions()) and not running.is_done:
+                    is_over = False
+                    return self._come_again(running, questions)
+        finally:
+            for task in asking:
+                task.cancel()
+            if is_over:
+                # Also where the client cancelled: the program must be gone before the answer is.
+                with anyio.CancelScope(shield=True):
+                    await running.cancel()
+                self._clients.running.pop(running.id, None)
+        outcome = running.outcome()
+        notes = self._offer.notes_on(text) if outcome.status in ("rejected", "failed") else ()
+        kept = self._files.add(client_of(context), outcome.execution_id, outcome.files) if outcome.files else ()
+        return to_result(outcome, wall_seconds=running.limits.wall_seconds, files=kept, notes=notes)
+
+    def _come_again(
+        self, running: Running, questions: Mapping[str, types.ElicitRequestParams]
+    ) -> types.InputRequiredResult:
+        """The program stands still until the client asks again, with answers; for so long and no longer."""
+        loop = asyncio.get_running_loop()
+        self._parked[running.id] = loop.call_later(ANSWER_WAIT_SECONDS, self._give_up, running)
+        while len(self._parked) > _MOST_PARKED:
+            oldest = next(iter(self._parked))
+            self._parked[oldest].cancel()
+            self._give_up(self._clients.running[oldest])
+        requests: types.InputRequests = {key: types.ElicitRequest(params=one) for key, one in questions.items()}
+        return types.InputRequiredResult(input_requests=requests, request_state=running.id)
+
+    def _give_up(self, running: Running) -> None:
+        """Nobody came back with an answer."""
+        self._parked.pop(running.id, None)
+        self._clients.running.pop(running.id, None)
+        self._spawn(running.cancel())
+
+    # files
+
+    async def _list_resources(
+        self, context: Context, _: types.PaginatedRequestParams | None
+    ) -> types.ListResourcesResult:
+        await self._meet(context)
+        resources = [
+            types.Resource(name=one.file.name, uri=one.uri, mime_type=one.file.mime, size=one.file.size)
+            for one in self._files.list(client_of(context))
+        ]
+        return types.ListResourcesResult(resources=resources)
+
+    async def _list_resource_templates(
+        self, context: Context, _: types.PaginatedRequestParams | None
+    ) -> types.ListResourceTemplatesResult:
+        return types.ListResourceTemplatesResult(resource_templates=[])
+
+    async def _read_resource(
+        self, context: Context, params: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult:
+        uri = str(params.uri)
+        file = self._files.get(client_of(context), uri)
+        if file is None:
+            code = -32002 if is_legacy(context) else types.INVALID_PARAMS
+            raise MCPError(code, f"no file at {uri!r}; it may be too old", data={"uri": uri})
+        content: types.TextResourceContents | types.BlobResourceContents
+        try:
+            content = types.TextResourceContents(uri=uri, mime_type=file.mime, text=file.data.decode())
+        except UnicodeDecodeError:
+            content = types.BlobResourceContents(
+                uri=uri, mime_type=file.mime, blob=base64.b64encode(file.data).decode()
+            )
+        return types.ReadResourceResult(contents=[content])
+
+    # servers
+
+    async def _meet(self, context: Context) -> None:
+        self._clients.meet(context)
+        await self.connect()
+
+    def _servers_changed(self) -> None:
+        if not self._is_telling:
+            self._is_telling = True
+            self._spawn(self._tell_change())
+
+    async def _tell_change(self) -> None:
+        await asyncio.sleep(_SETTLE_SECONDS)
+        self._is_telling = False
+        if self._offer.refresh():
+            await self._bus.publish(ToolsListChanged())
+            await self._clients.tell_tools_changed()
+
+    # Any: what a coroutine yields and is sent is asyncio's business.
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+
+async def _put(context: Context, running: Running, key: str, params: types.ElicitRequestParams) -> None:
+    running.answer({key: await ask(context, params)})
+
+
+def _checked(arguments: Mapping[str, Any], max_seconds: float) -> tuple[str, str, float]:
+    """Program, session and time, as a request asks for them."""
+    text, session = arguments.get("code"), arguments.get("session") or ""
+    seconds = arguments.get("timeout_seconds")
+    if not isinstance(text, str):
+        raise UsageError(f"code must be text, got {text!r}; nothing was called")
+    if not isinstance(session, str) or len(session) > 100 or not session.isprintable():
+        raise UsageError(f"session must be 1 to 100 printable characters, got {session!r}; nothing was called")
+    if seconds is None:
+        return text, session, max_seconds
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds > 0:
+        raise UsageError(f"timeout_seconds must be a number above 0, got {seconds!r}; nothing was called")
+    return text, session, min(float(seconds), max_seconds)

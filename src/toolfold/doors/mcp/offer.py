@@ -1,0 +1,193 @@
+"""What there is to call: the host's own tools and those of the bridged servers, as they are now."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, Literal, Protocol, Self
+
+from toolfold.doors.mcp.running import CURRENT
+from toolfold.doors.mcp.texts import Listed, program_description, signatures
+from toolfold.models import ToolSpec
+from toolfold.runtime import Runtime
+from toolfold.tools.context import CallContext
+from toolfold.tools.names import python_name
+from toolfold.tools.policy import Policy
+from toolfold.tools.search import Detail, Index, describe, search_tool
+from toolfold.tools.tool import Tool
+
+MENTIONED_WAIT_SECONDS: Final = 10.0
+"""How long a program waits for a server that it mentions and that is not connected yet."""
+
+
+class Status(Protocol):
+    """How one bridged server is doing."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def state(self) -> Literal["connecting", "ready", "failed"]: ...
+    @property
+    def tools(self) -> int: ...
+    @property
+    def detail(self) -> str: ...
+
+
+class Servers(Protocol):
+    """The bridge, as far as this door uses it."""
+
+    async def __aenter__(self) -> Self: ...
+    async def __aexit__(self, *exc: object) -> None: ...
+    def tools(self) -> Sequence[Tool]: ...
+    def status(self) -> Sequence[Status]: ...
+    async def settled(self, names: Iterable[str] | None = None, *, timeout_seconds: float) -> None: ...
+
+
+class Offer:
+    """All tools of one runtime, kept up to date.
+
+    Args:
+        runtime: Is given the tools, each time they change.
+        local: Tools of the host.
+        policy: What it does not permit is not listed; calling it says why.
+        blocked: Names that are refused by name even where no server has such a tool.
+        prepare: Has the last word on each tool: timeouts, retries, caches of the config.
+    """
+
+    def __init__(
+        self, runtime: Runtime, *, local: Sequence[Tool] = (), policy: Policy | None = None,
+        blocked: Sequence[str] = (), prepare: Callable[[Iterable[Tool]], Sequence[Tool]] = tuple,
+    ) -> None:  # fmt: skip
+        self._runtime = runtime
+        self._local = tuple(local)
+        self._policy = policy or Policy()
+        self._blocked = tuple(blocked)
+        self._prepare = prepare
+        self._servers: Servers | None = None
+        self._index = Index(())
+        self._signatures: str | None = ""
+        self.refresh()
+
+    def bridge(self, servers: Servers) -> None:
+        """Offer the tools of these servers, too."""
+        self._servers = servers
+        self.refresh()
+
+    def refresh(self) -> bool:
+        """Read anew what the servers have; whether anything changed that a client can see."""
+        before = self.description(), self.needs_search
+        bridged = self._servers.tools() if self._servers is not None else ()
+        tools = list(self._prepare([*self._local, *_as_programs_say(bridged)]))
+        tools += _sentinels(self._blocked, [tool.spec for tool in tools])
+        self._runtime.replace_tools([*tools, search_tool(lambda: self._index)])
+        permitted = [spec for spec in self._runtime.tools if spec.source != "toolfold" and self._policy.permits(spec)]
+        self._index = self._index.updated(permitted)
+        self._signatures = signatures(permitted)
+        return before != (self.description(), self.needs_search)
+
+    # what a client is told
+
+    @property
+    def needs_search(self) -> bool:
+        """The signatures do not fit the description."""
+        return self._signatures is None
+
+    def description(self) -> str:
+        """Of `execute_program`, as things are now."""
+        listed = [Listed(one.name, one.state, one.tools) for one in self._statuses()]
+        return program_description(listed, len(self._local), self._signatures)
+
+    def search(self, query: str, detail: Detail) -> str:
+        """Tools that fit, as text for a model."""
+        hits = self._index.search(query)
+        if not hits:
+            return f"no tool fits {query!r}; use other words, or fewer"
+        return "\n\n".join(_shown(hit.spec, detail) for hit in hits)
+
+    # what a program needs
+
+    async def wait_for_mentioned(self, text: str) -> None:
+        """Until the servers that a program mentions have listed their tools or failed; for no other server."""
+        late = [one.name for one in self._statuses() if one.state == "connecting" and _mentions(text, one.name)]
+        if late and self._servers is not None:
+            await self._servers.settled(late, timeout_seconds=MENTIONED_WAIT_SECONDS)
+            self.refresh()
+
+    async def wait_for_all(self, timeout_seconds: float) -> None:
+        """Until every server has listed its tools or failed, or the time is up."""
+        if any(one.state == "connecting" for one in self._statuses()) and self._servers is not None:
+            await self._servers.settled(timeout_seconds=timeout_seconds)
+            self.refresh()
+
+    def notes_on(self, text: str) -> tuple[str, ...]:
+        """Why tools that a program mentions may be missing."""
+        return tuple(
+            f"server {one.name!r} is not connected: {one.detail or one.state}"
+            for one in self._statuses()
+            if one.state != "ready" and _mentions(text, one.name)
+        )
+
+    def _statuses(self) -> Sequence[Status]:
+        return self._servers.status() if self._servers is not None else ()
+
+
+def _mentions(text: str, server: str) -> bool:
+    spelt = {python_name(server), server}
+    return any(re.search(rf"\bmcp__{re.escape(one)}__|\b{re.escape(one)}\b", text) for one in spelt)
+
+
+def _shown(spec: ToolSpec, detail: Detail) -> str:
+    told = describe(spec, detail)
+    if detail == "name":
+        return f"{told['name']}: {told['description']}"
+    text = str(told["signature"]).rstrip()
+    return f"{text}\n# input schema: {told['input_schema']}" if detail == "full" else text
+
+
+# --- tools ----------------------------------------------------------------------------------
+
+
+def _as_programs_say(tools: Sequence[Tool]) -> list[Tool]:
+    """Bridged tools under the identifier that programs call them by, so that errors name what was written."""
+    taken = Counter(tool.spec.python_name for tool in tools)
+    return [_noting(tool if taken[tool.spec.python_name] > 1 else _under_identifier(tool)) for tool in tools]
+
+
+def _under_identifier(tool: Tool) -> Tool:
+    spec = tool.spec
+    if spec.name == spec.python_name:
+        return tool
+    # The client's own spelling stays an alias: a policy may be written with it.
+    return replace(tool, spec=replace(spec, name=spec.python_name, aliases=(*spec.aliases, spec.name)))
+
+
+def _noting(tool: Tool) -> Tool:
+    """Tells the running program its execution's id: a bridged server asks its questions under that."""
+    call_within = tool.call_within
+    if call_within is None:
+        return tool
+
+    # Any: arguments are what the tool takes, replies what it returns.
+    async def call(arguments: Mapping[str, Any], context: CallContext) -> Any:
+        running = CURRENT.get()
+        if running is not None:
+            running.execution_id = context.execution_id
+        return await call_within(arguments, context)
+
+    return replace(tool, call_within=call)
+
+
+def _sentinels(blocked: Sequence[str], specs: Sequence[ToolSpec]) -> list[Tool]:
+    """Blocked names that no tool has, so that calling one is told to be blocked and not to be unknown."""
+    known = {name for spec in specs for name in (spec.name, spec.python_name, *spec.aliases)}
+    missing = {python_name(name) for name in blocked if not re.search(r"[*?\[]", name) and name not in known}
+    return [
+        Tool(spec=ToolSpec(name=name, python_name=name, source="toolfold"), call=_never)
+        for name in sorted(missing - known)
+    ]
+
+
+async def _never(_: Mapping[str, Any]) -> None:
+    raise AssertionError("the policy lets no call of a blocked tool through")

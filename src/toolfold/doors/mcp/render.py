@@ -1,0 +1,162 @@
+"""An outcome as what the model reads: seed 002's texts, then images and links. Nothing structured.
+
+Clients that find `structuredContent` show the model only that; so there is none. The first part is
+always the seed's text alone; what the seed has no words for comes in parts of its own.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import mcp_types as types
+
+from toolfold.doors.mcp.resources import Kept
+from toolfold.doors.mcp.texts import ENTRY_NAME
+from toolfold.errors import (
+    EngineCrashed,
+    EngineError,
+    EngineUnavailable,
+    ToolArgumentsInvalid,
+    ToolError,
+    ToolfoldError,
+    ToolNotFound,
+    ToolRefused,
+    ToolTimedOut,
+    UsageError,
+)
+from toolfold.models import MIB, Media, Outcome, Value
+
+SUCCESS: Final = "[Script executed successfully]"
+FAILURE: Final = "[Script execution failed]"
+TRUNCATED: Final = "\n... (truncated)"
+NOTHING_CALLED: Final = "The program was not started and no tool was called. Correct it and send it again."
+
+_MOST_IMAGES: Final = 10
+_LARGEST_IMAGE_BYTES: Final = 5 * MIB
+_SHOWN_VALUE_CHARACTERS: Final = 2_000
+_REFUSED: Final = re.compile(rf"ToolError: '.*' is not available in {ENTRY_NAME}")
+
+_OF_ERROR: Final[dict[type[ToolfoldError], str]] = {
+    ToolfoldError: "InternalError",
+    UsageError: "UsageError",
+    ToolError: "ToolError",
+    ToolNotFound: "ToolError",
+    ToolRefused: "ToolError",
+    ToolArgumentsInvalid: "ToolError",
+    ToolTimedOut: "ToolError",
+    EngineError: "SandboxError",
+    EngineUnavailable: "SandboxUnavailable",
+    EngineCrashed: "SandboxCrashed",
+}
+"""The word before the message; a model reads it."""
+
+
+def to_result(
+    outcome: Outcome, *, wall_seconds: float, files: Sequence[Kept] = (), notes: Sequence[str] = ()
+) -> types.CallToolResult:
+    """Seed 002's text for the outcome, then what it cannot hold.
+
+    Args:
+        outcome: Of the program.
+        wall_seconds: The limit that a timeout names.
+        files: What the program made, under the addresses where it can be read.
+        notes: Lines for the model that are no part of the seed's text.
+    """
+    has_failed = outcome.status != "finished"
+    text = f"{FAILURE}\n{_failure(outcome, wall_seconds)}" if has_failed else f"{SUCCESS}\n{_output(outcome)}"
+    content: list[types.ContentBlock] = [types.TextContent(text=text)]
+    content += [types.TextContent(text=line) for line in (*_extra(outcome), *notes)]
+    content += _images(outcome)
+    content += [
+        types.ResourceLink(name=one.file.name, uri=one.uri, mime_type=one.file.mime, size=one.file.size)
+        for one in files
+    ]
+    return types.CallToolResult(content=content, is_error=has_failed)
+
+
+def to_mcp(error: ToolfoldError) -> types.CallToolResult:
+    """An error of the host, in the form of a failed program: the model reads that, and not a protocol error."""
+    kind = next(_OF_ERROR[one] for one in type(error).__mro__ if one in _OF_ERROR)
+    text = f"{FAILURE}\n{kind}: {error}"
+    if isinstance(error, EngineCrashed) and error.started:
+        text += f"\nTools that were called and may have run: {', '.join(error.started)}"
+    return failed(text)
+
+
+def failed(text: str) -> types.CallToolResult:
+    """A text that the client shows as an error."""
+    return types.CallToolResult(content=[types.TextContent(text=text)], is_error=True)
+
+
+def _output(outcome: Outcome) -> str:
+    text = outcome.stdout if outcome.stdout.strip() else "(no output)"
+    return text + TRUNCATED if outcome.stdout_cut_bytes else text
+
+
+def _failure(outcome: Outcome, wall_seconds: float) -> str:
+    problem = outcome.problem
+    match outcome.status:
+        case "timeout":
+            return f"TimeoutError: Execution exceeded {wall_seconds:g}s limit"
+        case "cancelled":
+            return "Cancelled: the program was stopped"
+        case "rejected":
+            return f"{problem}\n{NOTHING_CALLED}"
+    message = problem.message if problem is not None else ""
+    if _REFUSED.fullmatch(message):
+        return message
+    traceback = outcome.stderr.rstrip("\n")
+    if outcome.stderr_cut_bytes:
+        return f"{traceback}{TRUNCATED}\n{problem}"
+    if not traceback or outcome.status == "limit":
+        return f"{traceback}\n{message}".strip("\n")
+    return traceback
+
+
+def _extra(outcome: Outcome) -> Iterator[str]:
+    if outcome.status != "finished":
+        if outcome.stdout.strip():
+            yield f"Output before the failure:\n{_output(outcome)}"
+    elif not outcome.stdout.strip() and outcome.value is not None:
+        shown = json.dumps(_described(outcome.value), ensure_ascii=False)
+        cut = f"{shown[:_SHOWN_VALUE_CHARACTERS]}{TRUNCATED}" if len(shown) > _SHOWN_VALUE_CHARACTERS else shown
+        yield f"Nothing was printed. The value of the last line: {cut}"
+
+
+def _described(value: Value) -> Value:
+    match value:
+        case Media():
+            return f"<{value.kind} {value.mime}>"
+        case bytes():
+            return f"<{len(value)} bytes>"
+        case dict():
+            return {key: _described(item) for key, item in value.items()}
+        case list():
+            return [_described(item) for item in value]
+    return value
+
+
+def _images(outcome: Outcome) -> list[types.ContentBlock]:
+    found = [(media.mime, media.data) for media in _media(outcome.value) if media.kind == "image" and media.data]
+    found += [(file.mime, file.data) for file in outcome.files if file.mime.startswith("image/")]
+    return [
+        types.ImageContent(data=base64.b64encode(data).decode(), mime_type=mime)
+        for mime, data in found[:_MOST_IMAGES]
+        if len(data) <= _LARGEST_IMAGE_BYTES
+    ]
+
+
+def _media(value: Value) -> Iterator[Media]:
+    match value:
+        case Media():
+            yield value
+        case dict():
+            for item in value.values():
+                yield from _media(item)
+        case list():
+            for item in value:
+                yield from _media(item)

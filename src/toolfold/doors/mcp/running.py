@@ -1,0 +1,176 @@
+"""One program between the client's first request and its result: questions, progress, cancelling.
+
+The program runs in a task of its own, because in the modern era one program spans several requests
+of the client: it asks with the result of one and gets its answer with the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass
+from itertools import count
+from typing import Final
+
+import mcp_types as types
+
+from toolfold.doors.mcp.asking import answer_of, approval_form
+from toolfold.errors import UsageError
+from toolfold.models import Call, CallRecord, Limits, Outcome, Paused
+from toolfold.runtime import Runtime
+from toolfold.tools.context import Decision
+
+CURRENT: Final[ContextVar[Running | None]] = ContextVar("toolfold_running", default=None)
+"""The program in whose task, or in a call of which, the code runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a program is, for the client's eyes."""
+
+    calls: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    params: types.ElicitRequestParams
+    answer: asyncio.Future[types.ElicitResult]
+
+
+class Running:
+    """A program that has been started for one client.
+
+    Args:
+        runtime: Runs it.
+        text: Of the program.
+        limits: Its own.
+        session: The session's whole name; empty for none.
+        can_ask: The client can put questions to a person. Without it calls that need a yes are refused.
+    """
+
+    def __init__(self, runtime: Runtime, text: str, *, limits: Limits, session: str = "", can_ask: bool) -> None:
+        self.id = secrets.token_urlsafe(16)
+        self.limits = limits
+        self.execution_id = ""
+        """Known once the program paused, or called a bridged tool."""
+        self.can_ask = can_ask
+        self._runtime = runtime
+        self._numbers = count(1)
+        self._questions: dict[str, _Question] = {}
+        self._taken: set[str] = set()
+        self._always: dict[str, Decision] = {}
+        self._progress: Progress | None = None
+        self._calls = 0
+        self._news = asyncio.Event()
+        self._has_paused = False
+        self._task = asyncio.create_task(self._run(text, session))
+        self._task.add_done_callback(lambda _: self._news.set())
+
+    # what the program's side says
+
+    async def ask(self, params: types.ElicitRequestParams) -> types.ElicitResult:
+        """Put a question to the person; waits for as long as that takes."""
+        if not self.can_ask:
+            return types.ElicitResult(action="decline")
+        key = f"q{next(self._numbers)}"
+        question = _Question(params, asyncio.get_running_loop().create_future())
+        self._questions[key] = question
+        self._news.set()
+        try:
+            return await question.answer
+        finally:
+            self._questions.pop(key, None)
+
+    def note(self, message: str) -> None:
+        """Something to show while the program runs."""
+        self._progress = Progress(self._calls, message)
+        self._news.set()
+
+    # what the client's side reads
+
+    async def wait_for_news(self) -> None:
+        """Until there is progress, a question, or the end."""
+        await self._news.wait()
+        self._news.clear()
+
+    def take_progress(self) -> Progress | None:
+        """The latest, once: where calls come faster than a client takes the news, some are left out."""
+        progress, self._progress = self._progress, None
+        return progress
+
+    def take_questions(self) -> dict[str, types.ElicitRequestParams]:
+        """Those that nobody has been asked yet."""
+        fresh = {key: one.params for key, one in self._questions.items() if key not in self._taken}
+        self._taken.update(fresh)
+        return fresh
+
+    def open_questions(self) -> dict[str, types.ElicitRequestParams]:
+        """All that wait for an answer."""
+        return {key: one.params for key, one in self._questions.items()}
+
+    def answer(self, answers: Mapping[str, types.ElicitResult]) -> None:
+        """Hand over what the person said; an answer to no open question is ignored."""
+        for key, result in answers.items():
+            question = self._questions.get(key)
+            if question is not None and not question.answer.done():
+                question.answer.set_result(result)
+                del self._questions[key]
+        if self._questions:
+            self._news.set()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether `outcome` is there."""
+        return self._task.done()
+
+    def outcome(self) -> Outcome:
+        """How it ended; raises what the runtime raised."""
+        return self._task.result()
+
+    async def cancel(self) -> None:
+        """Stop the program and wait until its guest is gone; harmless once it is done."""
+        if self._task.done():
+            return
+        if self._has_paused:
+            # Whoever only cancels a task that resumes leaves the guest behind.
+            await self._runtime.cancel(self.execution_id)
+            for question in self._questions.values():
+                question.answer.cancel()
+        else:
+            self._task.cancel()
+        await asyncio.wait([self._task])
+
+    # the program's task
+
+    async def _run(self, text: str, session: str) -> Outcome:
+        CURRENT.set(self)
+        # Without a session nothing is kept, whatever `keep_names` says.
+        go = self._runtime.start if self.can_ask else self._runtime.run
+        step = await go(text, limits=self.limits, on_call=self._count, session=session, keep_names=True)
+        while isinstance(step, Paused):
+            self.execution_id, self._has_paused = step.execution_id, True
+            decisions = await self._decide(step)
+            step = await self._runtime.resume(step.execution_id, decisions=decisions)
+        return step
+
+    def _count(self, record: CallRecord) -> None:
+        self._calls += 1
+        ending = " failed" if record.error is not None else ""
+        self.note(f"{record.name}{ending} ({record.seconds * 1000:.0f} ms)")
+
+    async def _decide(self, paused: Paused) -> dict[int, Decision]:
+        if not paused.approvals:
+            raise UsageError("the program waits for calls that only another door can answer")
+        decisions = await asyncio.gather(*(self._decision(call) for call in paused.approvals))
+        return {call.id: decision for call, decision in zip(paused.approvals, decisions, strict=True)}
+
+    async def _decision(self, call: Call) -> Decision:
+        if call.tool in self._always:
+            return self._always[call.tool]
+        answer = answer_of(await self.ask(approval_form(call)))
+        if answer.is_for_all:
+            self._always[call.tool] = answer.decision
+        return answer.decision

@@ -1,0 +1,156 @@
+"""What the door says of itself to a model: tool descriptions, schemas, instructions. Pure text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from toolfold.models import Json, ToolSpec
+from toolfold.program.stubs import prompt_text
+
+ENTRY_NAME: Final = "execute_program"
+SEARCH_NAME: Final = "search_tools"
+SIGNATURE_BUDGET_CHARACTERS: Final = 6_000
+MAX_INSTRUCTIONS_CHARACTERS: Final = 4_096
+"""Claude Code cuts the instructions of a server there."""
+
+DESCRIPTION: Final = (
+    "Execute a Python program with access to MCP tools as async functions. Tool calls within the script are "
+    "dispatched to their respective MCP servers. Only stdout (from print statements) is returned — intermediate "
+    "tool results do not enter the conversation context. Use this when a task involves 3+ tool calls, loops, "
+    "filtering, aggregation, or conditional logic based on intermediate results. For single tool calls, call the "
+    "tool directly. All tool functions require `await`."
+)
+_CODE: Final = (
+    "Python code to execute. MCP tools are available as async functions using their namespaced names (e.g., "
+    "mcp__financial_data__query_financials). Use `await` for all tool calls. Use `print()` to produce output."
+)
+_RULES: Final = """\
+Each program starts fresh; give `session` a name to keep variables and files for the next program with that name. \
+`await` works at the top level; run independent calls at once with `await asyncio.gather(...)`. Tools return Python \
+values (dict, list, str, ...); a failing tool raises `ToolError`, which the program may catch. The sandbox has no \
+network and no host files: tools are the only way out. Files that the program writes to its working directory come \
+back as links, pictures as images."""
+
+_INSTRUCTIONS: Final = """\
+`execute_program` runs a Python program that calls many tools and returns only what it prints. Prefer it to single \
+tool calls whenever you would call three tools or more, loop over items, filter or combine results, or look at large \
+results of which you need little: what tools return stays inside the program and costs no context.
+
+How to write a program:
+- Call tools with `await` and keyword arguments: `rows = await mcp__server__tool(name="x")`. The signatures are in \
+the description of `execute_program`; `search_tools` finds those that are not.
+- Independent calls run at once: `a, b = await asyncio.gather(tool(x=1), tool(x=2))`.
+- Tools return Python values. Do not parse JSON again; look at a small part first (`print(rows[0])`) if you do not \
+know the shape.
+- Print only what you need to answer. Aggregate, filter and cut inside the program.
+- A failing tool raises `ToolError`; catch it where one failure must not end the whole program.
+- numpy, pandas and matplotlib can be imported where they are installed. There is no network and no host file \
+system; save files to the working directory to hand them over.
+- Names do not live on between programs unless you give the same `session` each time.
+
+If a program is rejected, nothing was called: correct it and send it again. If it failed in the middle, calls before \
+the failing line have happened: do not repeat those that change something."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One server, as the description tells of it."""
+
+    name: str
+    state: str
+    """`connecting`, `ready` or `failed`."""
+    tools: int = 0
+
+
+def instructions(servers: Sequence[str]) -> str:
+    """What the client tells the model of this server, within the length that clients keep."""
+    if not servers:
+        return _INSTRUCTIONS
+    text = f"{_INSTRUCTIONS}\n\nBridged MCP servers: "
+    names = list(servers)
+    while len(text) + len(", ".join(names)) + len(", …") > MAX_INSTRUCTIONS_CHARACTERS:
+        names.pop()
+    return text + ", ".join(names) + (", …" if len(names) < len(servers) else "")
+
+
+def signatures(specs: Iterable[ToolSpec]) -> str | None:
+    """Every tool's signature, or `None` where they do not fit the budget."""
+    tools = list(specs)
+    # What certainly does not fit need not be written to be measured: a signature has 40 characters at least.
+    if len(tools) * 40 > SIGNATURE_BUDGET_CHARACTERS:
+        return None
+    text = prompt_text(tools, budget_characters=SIGNATURE_BUDGET_CHARACTERS)
+    return text if all(f"def {spec.python_name}(" in text for spec in tools) else None
+
+
+def program_description(servers: Sequence[Listed], local_tools: int, signature_text: str | None) -> str:
+    """Of `execute_program`: the seed's words, the rules, and what there is to call."""
+    parts = [DESCRIPTION, _RULES]
+    lines = [_line(server) for server in servers]
+    if local_tools:
+        lines.append(f"- tools of this host: {_count(local_tools)}")
+    if lines:
+        parts.append("Available in programs:\n" + "\n".join(lines))
+    if signature_text:
+        parts.append(f"```python\n{signature_text.rstrip()}\n```")
+    elif signature_text is None:
+        parts.append(
+            f"The signatures are too long to list here: find tools with `{SEARCH_NAME}`, or inside a program "
+            f'with `print(await {SEARCH_NAME}("what you need"))`.'
+        )
+    return "\n\n".join(parts)
+
+
+def _line(server: Listed) -> str:
+    said = {"ready": _count(server.tools), "connecting": "connecting"}.get(server.state, "not reachable now")
+    return f"- {server.name}: {said}"
+
+
+def _count(tools: int) -> str:
+    return f"{tools} tool" if tools == 1 else f"{tools} tools"
+
+
+def program_schema(max_seconds: float) -> dict[str, Json]:
+    """Of the arguments of `execute_program`."""
+    return {
+        "type": "object",
+        "properties": {
+            "code": {"type": "string", "description": _CODE},
+            "session": {
+                "type": "string",
+                "minLength": 1,
+                "maxLength": 100,
+                "description": "Keeps variables and files between programs that give the same name. "
+                "Without it nothing is kept.",
+            },
+            "timeout_seconds": {
+                "type": "number",
+                "exclusiveMinimum": 0,
+                "maximum": max_seconds,
+                "description": f"Stop the program after this time; {max_seconds:g} if not given.",
+            },
+        },
+        "required": ["code"],
+    }
+
+
+SEARCH_DESCRIPTION: Final = (
+    "Find tools that programs of `execute_program` can call, by what they do. Returns their Python signatures."
+)
+
+# Any: a JSON Schema.
+SEARCH_SCHEMA: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "query": {"type": "string", "description": "What is needed, in a few words, or a part of a name."},
+        "detail": {
+            "type": "string",
+            "enum": ["name", "signature", "full"],
+            "default": "signature",
+            "description": "How much of each tool: its first line, also its signature, also its schemas.",
+        },
+    },
+    "required": ["query"],
+}

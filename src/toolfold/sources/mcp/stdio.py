@@ -1,0 +1,208 @@
+"""A server as a child process: one line is one message, each way.
+
+Our own and not the SDK's: that one joins what it has read so far with each new piece, so a long
+line costs its square (40 MB: 12 s); it passes six variables on; and its two tasks and streams cost
+more per call than the rest of the bridge. Here the event loop hands pieces straight to a queue.
+
+1. The child leads a process group of its own; leaving the block ends the whole group.
+2. What cannot be read as a message is kept for error texts and skipped: servers print to stdout.
+3. A request that was not handed to the pipe raises `NotSent`, so that its caller may try again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import tempfile
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import IO, Final
+
+from mcp.shared.message import SessionMessage
+from mcp_types import jsonrpc_message_adapter
+
+from toolfold.models import MIB
+from toolfold.sources.mcp.server import Server
+from toolfold.sources.mcp.streams import Inbox, Outbox
+
+MAX_LINE_BYTES: Final = 512 * MIB
+_QUEUED_MESSAGES: Final = 1000
+"""More than this and the server has to wait until they are read."""
+_STDERR_BYTES: Final = 8 * MIB
+_TAIL_BYTES: Final = 2000
+_DRAIN_SECONDS: Final = 0.5
+_EXIT_SECONDS: Final = 2.0
+"""From one way to end a server to the next, harder one."""
+
+
+@asynccontextmanager
+async def start_server(server: Server) -> AsyncIterator[ServerProcess]:
+    """The server's process, started; it has ended when the block is left.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+    assert server.command is not None
+    loop = asyncio.get_running_loop()
+    # A real file: a pipe that nobody reads blocks a server that logs much.
+    with tempfile.TemporaryFile(mode="a+b", buffering=0) as stderr:
+        transport, process = await loop.subprocess_exec(
+            lambda: ServerProcess(stderr),
+            server.command,
+            *server.args,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=stderr,
+            cwd=server.cwd,
+            env=environment(server.env),
+            start_new_session=True,
+        )
+        try:
+            yield process
+        finally:
+            # Shielded: a cancel in these seconds would leave the process behind.
+            await asyncio.shield(process.end())
+            transport.close()
+
+
+def environment(extra: Mapping[str, str]) -> dict[str, str]:
+    """The user's own, as Claude Code gives it, and what the config adds."""
+    return {**os.environ, **extra}
+
+
+class ServerProcess(asyncio.SubprocessProtocol):
+    """One server's process, and the SDK's two streams to and from it."""
+
+    def __init__(self, stderr: IO[bytes]) -> None:
+        self.exited = asyncio.Event()
+        self.inbox = Inbox()
+        self.inbox.on_empty = self._resume
+        self.outbox = Outbox(self._write, lambda: self.is_open)
+        self.noise = b""
+        """The end of what it printed that was no message."""
+        self._stderr = stderr
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._is_group_alive = True
+
+    # the event loop's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.SubprocessTransport)
+        self._transport = transport
+        self._group = transport.get_pid()
+        stdin, stdout = transport.get_pipe_transport(0), transport.get_pipe_transport(1)
+        assert isinstance(stdin, asyncio.WriteTransport)
+        assert isinstance(stdout, asyncio.ReadTransport)
+        self._stdin, self._stdout = stdin, stdout
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        if b"\n" not in data:
+            self._keep(data)
+            return
+        *lines, rest = data.split(b"\n")
+        lines[0] = b"".join((*self._pieces, lines[0]))
+        self._pieces, self._size = [], 0
+        for line in lines:
+            self._receive(line)
+        if rest:
+            self._keep(rest)
+        if len(self.inbox) > _QUEUED_MESSAGES:
+            self._stdout.pause_reading()
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        self._writable.set()
+        if fd == 1:
+            self.inbox.end()
+        else:
+            self._end_soon()
+
+    def process_exited(self) -> None:
+        self.kill(signal.SIGKILL)  # what it left running may hold our pipes
+        self._end_soon()
+        self.exited.set()
+
+    def _end_soon(self) -> None:
+        """Its last answers may still be in the pipe, which one of its children may hold open."""
+        asyncio.get_running_loop().call_later(_DRAIN_SECONDS, self.inbox.end)
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    def _keep(self, piece: bytes) -> None:
+        self._size += len(piece)
+        if self._size > MAX_LINE_BYTES:
+            self.noise = b"a line of more than %d MiB" % (MAX_LINE_BYTES // MIB)
+            self.kill(signal.SIGKILL)
+            return
+        self._pieces.append(piece)
+
+    def _receive(self, line: bytes) -> None:
+        try:
+            message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+        except ValueError:
+            self.noise = (self.noise + line + b"\n")[-_TAIL_BYTES:]
+            return
+        self.inbox.put(SessionMessage(message))
+
+    def _resume(self) -> None:
+        with contextlib.suppress(RuntimeError):  # it may have ended in the meantime
+            self._stdout.resume_reading()
+
+    # the bridge's side
+
+    @property
+    def is_open(self) -> bool:
+        return not self.inbox.ended.is_set() and not self._stdin.is_closing()
+
+    async def _write(self, line: bytes) -> None:
+        self._trim_stderr()
+        self._stdin.write(line)
+        if not self._writable.is_set():
+            await self._writable.wait()
+
+    def _trim_stderr(self) -> None:
+        """A server that runs for weeks must not fill the disk."""
+        if os.fstat(self._stderr.fileno()).st_size > _STDERR_BYTES:
+            os.ftruncate(self._stderr.fileno(), 0)
+
+    def last_words(self) -> str:
+        """The end of its stderr, or else of what it printed that was no message."""
+        size = os.fstat(self._stderr.fileno()).st_size
+        tail = os.pread(self._stderr.fileno(), _TAIL_BYTES, max(0, size - _TAIL_BYTES)) or self.noise
+        return tail.decode(errors="replace").strip()
+
+    @property
+    def exit_code(self) -> int | None:
+        """Negative: the signal that ended it."""
+        return self._transport.get_returncode()
+
+    async def end(self) -> None:
+        """As the specification says: no more input, then a request to end, then no choice."""
+        self.inbox.end()
+        self._stdin.close()
+        self._resume()  # a server that is stuck writing cannot see that its input ended
+        for sign in (signal.SIGTERM, signal.SIGKILL):
+            await self._exit_within(_EXIT_SECONDS)
+            self.kill(sign)
+        await self._exit_within(_EXIT_SECONDS)
+
+    async def _exit_within(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self.exited.wait()
+
+    def kill(self, sign: signal.Signals) -> None:
+        # Not once the server was reaped and its group told: the number may be somebody else's by then.
+        if self._is_group_alive:
+            self._is_group_alive = self._transport.get_returncode() is None
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._group, sign)
+

@@ -1,0 +1,86 @@
+"""Text to search words: names split, endings cut, words without meaning left out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Final
+
+_RUN: Final = re.compile(r"[^\W_]+")
+_PART: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_ENDS_A_SENTENCE: Final = re.compile(r"[.?!:;\n]\s*$")
+_VOWEL: Final = re.compile(r"[aeiouy]")
+_NO_SPACES_FROM: Final = "\u2e80"
+"""From here on are the scripts that put no space between words."""
+
+STOP_WORDS: Final = frozenset({
+    "a", "about", "all", "also", "am", "an", "and", "any", "are", "as", "at", "be", "been", "by", "can", "could",
+    "did", "do", "does", "for", "from", "give", "given", "had", "has", "have", "he", "help", "her", "him", "his",
+    "how", "i", "if", "in", "into", "is", "it", "its", "know", "let", "like", "me", "my", "need", "no", "not", "of",
+    "on", "or", "our", "please", "she", "should", "so", "some", "tell", "that", "the", "their", "then", "there",
+    "these", "they", "this", "those", "to", "use", "used", "using", "want", "was", "we", "were", "what", "when",
+    "where", "which", "who", "will", "with", "would", "you", "your",
+})  # fmt: skip
+
+# A word with a capital within a sentence is mostly a name: a value for an argument, not what is wanted.
+_WEIGHT_OF_A_NAME: Final = 0.5
+
+
+def words_of(text: str) -> Iterator[str]:
+    """The search words of a tool's text, in order."""
+    for run in _RUN.findall(text):
+        yield from _words_in(run)
+
+
+def query_weights(query: str) -> dict[str, float]:
+    """The search words of a question, and how much each says of what is wanted.
+
+    Numbers and single letters are values, not wishes, and count nothing.
+    """
+    weights: dict[str, float] = {}
+    is_shouted = query.isupper()
+    for match in _RUN.finditer(query):
+        run, start = match[0], match.start()
+        is_name = run[0].isupper() and start > 0 and not _ENDS_A_SENTENCE.search(query[max(0, start - 4) : start])
+        weight = _WEIGHT_OF_A_NAME if is_name and not is_shouted else 1.0
+        for word in _words_in(run):
+            if len(word) > 1 and not word.isdecimal():
+                weights[word] = max(weight, weights.get(word, 0.0))
+    return weights
+
+
+def _words_in(run: str) -> Iterator[str]:
+    if run.isascii():
+        for part in _PART.findall(run):
+            word = part.lower()
+            if word not in STOP_WORDS:
+                yield stem(word)
+    elif run >= _NO_SPACES_FROM:
+        yield from (run[at : at + 2] for at in range(max(1, len(run) - 1)))
+    else:
+        yield run.casefold()
+
+
+@lru_cache(maxsize=20_000)
+def stem(word: str) -> str:
+    """The word without the endings of plural and verb; light, because a search shows several tools anyway."""
+    word = _without_plural(word)
+    for ending in ("ing", "ed"):
+        root = word.removesuffix(ending)
+        if root != word and len(root) >= 3 and _VOWEL.search(root):
+            word = root[:-1] if root[-1] == root[-2] and root[-1] not in "lsz" else root
+            break
+    if len(word) > 4 and word[-1] == "e":
+        return word[:-1]
+    return f"{word[:-1]}i" if len(word) > 4 and word[-1] == "y" else word
+
+
+def _without_plural(word: str) -> str:
+    if len(word) > 3 and word.endswith("ies"):
+        return f"{word[:-3]}y"
+    if len(word) > 4 and word.endswith(("sses", "xes", "ches", "shes")):
+        return word[:-2]
+    if len(word) > 3 and word[-1] == "s" and not word.endswith(("ss", "us", "is")):
+        return word[:-1]
+    return word

@@ -1,0 +1,152 @@
+import time
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from inline_snapshot import snapshot
+
+from toolfold.models import Call, ToolSpec
+from toolfold.tools.catalog import Catalog
+from toolfold.tools.names import python_name
+from toolfold.tools.router import Router
+from toolfold.tools.search import Index, describe, search_tool
+from toolfold.tools.search_words import query_weights, stem, words_of
+
+
+def spec(name: str, description: str = "", properties: dict[str, Any] | None = None, **more: Any) -> ToolSpec:
+    schema = {"type": "object", "properties": properties or {}}
+    return ToolSpec(name=name, python_name=python_name(name), description=description, input_schema=schema, **more)
+
+
+TOOLS = (
+    spec("get_users", "People of one department.", {"department": {"type": "string"}}, domain="hr"),
+    spec("getExpenses", "What one user has spent.", {"quarter": {"description": "A part of the fiscal year."}}),
+    spec("send-email", "Send a message.", {"to": {}, "body": {}}),
+    spec("weather.forecast", "Tomorrow's weather.", {"unit": {"enum": ["celsius", "fahrenheit"]}}),
+    spec("delete_user", "Remove a person for good.", {"options": {"properties": {"archive": {}}}}, destructive=True),
+    spec("日本語", "日本の天気を調べます。"),
+)
+
+
+def found(query: str, limit: int = 1) -> list[str]:
+    return [hit.spec.name for hit in Index(TOOLS).search(query, limit)]
+
+
+@pytest.mark.parametrize(
+    ("query", "name"),
+    [
+        ("who works in the departments?", "get_users"),
+        ("hr", "get_users"),
+        ("expense", "getExpenses"),
+        ("fiscal", "getExpenses"),
+        ("emailing people", "send-email"),
+        ("mail to send", "send-email"),
+        ("is it 20 celsius in Paris", "weather.forecast"),
+        ("archive", "delete_user"),
+        ("天気", "日本語"),
+        ("send-email", "send-email"),
+        ("SEND_EMAIL", "send-email"),
+    ],
+)
+def test_a_tool_is_found_by_name_description_arguments_choices_and_domain(query: str, name: str) -> None:
+    assert found(query) == [name]
+
+
+@pytest.mark.parametrize(
+    ("query", "name"), [("wether", "weather.forecast"), ("forcast", "weather.forecast"), ("expnese", "getExpenses")]
+)
+def test_a_misspelt_word_of_a_name_is_understood(query: str, name: str) -> None:
+    assert found(query) == [name]
+
+
+def test_the_best_come_first_and_no_more_than_asked_for() -> None:
+    hits = Index(TOOLS).search("users", limit=3)
+
+    assert [hit.spec.name for hit in hits] == ["get_users", "delete_user", "getExpenses"]
+    assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+
+
+def test_what_fits_nothing_finds_nothing_and_an_empty_query_shows_the_first() -> None:
+    assert (found("quantum"), found("the of 42"), found("", limit=2)) == ([], [], ["get_users", "getExpenses"])
+
+
+def test_an_updated_index_is_equal_to_a_new_one_and_reads_only_what_is_new() -> None:
+    before = Index(TOOLS)
+    tools = [*TOOLS[1:], spec("ban_user", "Lock someone out."), replace(TOOLS[0], description="Staff.")]
+
+    after = before.updated(tools)
+
+    for query in ("user", "people", "staff", "lock"):
+        assert after.search(query) == Index(tools).search(query)
+    assert (len(before), len(after)) == (6, 7)
+
+
+def test_a_search_in_ten_thousand_tools_takes_milliseconds() -> None:
+    tools = [spec(f"{verb}_{n}", f"{verb} the record number {n} of things") for n in range(2500) for verb in
+             ("get", "list", "update", "remove")]  # fmt: skip
+    index = Index(tools)
+
+    start = time.perf_counter()
+    hits = [index.search("update record 1200 now", 5) for _ in range(5)]
+    seconds = (time.perf_counter() - start) / 5
+
+    assert [hit.spec.name.partition("_")[0] for hit in hits[0]] == ["update"] * 5
+    assert seconds < 0.2  # loose: other tests may run on this machine
+
+
+@given(query=st.text(), words=st.lists(st.text(), max_size=3))
+def test_no_text_breaks_a_search(query: str, words: list[str]) -> None:
+    index = Index([spec(word, query, {word: query}) for word in words])
+
+    assert len(index.search(query, 2)) <= 2
+
+
+def test_a_hostile_schema_is_searched_by_what_it_has() -> None:
+    circular: dict[str, Any] = {"properties": {"known": {"description": 3, "enum": "x"}}}
+    circular["properties"]["self"] = circular
+    bad = ToolSpec(name="bad", python_name="bad", description="x " * 1_000_000, input_schema=circular)
+
+    assert [hit.spec for hit in Index([bad]).search("known")] == [bad]
+
+
+def test_names_are_split_and_endings_cut() -> None:
+    assert list(words_of("getHTTPResponse_v2, queries & batches of boxes")) == snapshot(
+        ["get", "http", "respons", "v", "2", "queri", "batch", "box"]
+    )
+    assert [stem(word) for word in ("running", "planned", "selling", "bus", "class", "status", "sing")] == snapshot(
+        ["run", "plan", "sell", "bus", "class", "status", "sing"]
+    )
+
+
+def test_values_in_a_question_count_less_than_its_words() -> None:
+    assert query_weights("Book 2 flights to Paris on 3 May. Use plan B") == snapshot(
+        {"book": 1.0, "flight": 1.0, "paris": 0.5, "may": 0.5, "plan": 1.0}
+    )
+
+
+def test_a_tool_is_described_in_three_levels_of_detail() -> None:
+    name = describe(TOOLS[0], "name")
+    signature = describe(TOOLS[0], "signature")
+    full = describe(TOOLS[0], "full")
+
+    assert name == {"name": "get_users", "description": "People of one department.", "domain": "hr"}
+    text = 'async def get_users(*, department: str = ...) -> Any:\n    """People of one department."""\n'
+    assert signature == {**name, "signature": text}
+    assert full == {
+        **signature, "tool": "get_users", "input_schema": TOOLS[0].input_schema, "output_schema": None,
+        "read_only": False, "destructive": False, "source": "function",
+    }  # fmt: skip
+
+
+async def test_search_tools_is_a_tool_like_any_other() -> None:
+    tool = search_tool(lambda: Index(TOOLS))
+    router = Router(Catalog([tool]))
+
+    reply = await router.serve(Call(id=1, tool="search_tools", arguments={"query": "email", "detail": "name"}))
+    wrong = await router.serve(Call(id=2, tool="search_tools", arguments={"query": "email", "limit": 0}))
+
+    assert tool.spec.read_only
+    assert reply.value == [{"name": "send_email", "description": "Send a message."}]
+    assert wrong.error == snapshot("'search_tools' got a bad argument: limit: 0 is less than the minimum of 1")
