@@ -61,7 +61,7 @@ async def programs(folder: Path) -> None:
             # The first of each fills caches.
             medians = {name: statistics.median(samples[1:]) * 1000 for name, samples in seconds.items()}
             shown = (f"{name} {median:.2f} ms ×{median / medians['none']:.2f}" for name, median in medians.items())
-            print(f"{case.title}: {', '.join(shown)}")
+            print(f"{case.name}, the whole program: {', '.join(shown)}")
     for ledger in ledgers.values():
         await ledger.close()
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from toolfold.engines.base import Printed, Waiting
-from toolfold.errors import UsageError
+from toolfold.errors import ToolfoldError, UsageError
 from toolfold.ledger.record import Given, Made, Tape
 from toolfold.models import CallRecord, ContextSaved, Outcome, Paused, Problem, Reply
 from toolfold.output import Output
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 
     from toolfold.engines.base import Ended, Engine, Event, Order, Run, Taped
+    from toolfold.ledger.observe import Observer
     from toolfold.ledger.record import Begun, Ledger
     from toolfold.models import Call, Limits, ToolSpec
     from toolfold.replay import Past, Rerun
@@ -41,7 +42,7 @@ class Execution:
 
     def __init__(
         self, begun: Begun, order: Order, *, engine: Engine, router: Router, ledger: Ledger,
-        context: CallContext, asked: frozenset[str] = frozenset(), session: Session | None = None,
+        observer: Observer, context: CallContext, asked: frozenset[str] = frozenset(), session: Session | None = None,
         on_call: Callable[[CallRecord], None] | None = None, past: Past | None = None, rerun: Rerun | None = None,
         epoch: int = 0,
     ) -> None:  # fmt: skip
@@ -54,6 +55,9 @@ class Execution:
         self._engine = engine
         self._router = router
         self._ledger = ledger
+        self._observer = observer
+        self.failure: ToolfoldError | None = None
+        """Why the execution could not go on although its program could."""
         self._epoch = epoch
         self._outside = frozenset(begun.outside)
         self._asked = asked
@@ -88,6 +92,7 @@ class Execution:
 
     async def open(self) -> None:
         """Give the program to the engine; one with a past also gets the replies it had."""
+        self._observer.began(self.begun)
         self.run = await self._stack.enter_async_context(self._engine.open(self._order))
         if self._past is None:
             self._ledger.begin(self.begun)
@@ -140,6 +145,7 @@ class Execution:
             self._repeat(call)
             return
         self._open[call.id] = (call, time.perf_counter())
+        self._observer.called(self.id, call)
         if call.tool not in self._asked:  # what waits for a yes has not begun, and is asked for again
             self._note(Made(call))
         recorded = self._rerun.reply_to(call) if self._rerun is not None else None
@@ -181,13 +187,20 @@ class Execution:
 
     async def _serve(self, call: Call) -> None:
         if self._order.tape is not None and call.tool not in self._safe | self._asked:
-            await self._ledger.flush(self.id)  # a replay must know that this was begun
+            try:
+                await self._ledger.flush(self.id)  # a replay must know that this was begun
+            except ToolfoldError as error:
+                self.failure = error
+                self.run.stop("cancelled")
+                return
         reply = await self._router.serve(call, max_reply_bytes=self._order.limits.reply_bytes, context=self._context)
         self._answer(call, reply)
 
     def _limits_left(self) -> Limits:
-        spent = time.perf_counter() - self._entered
-        return replace(self._order.limits, wall_seconds=max(0.001, self._left_seconds - spent))
+        limits = self._order.limits
+        seconds = self._left_seconds - (time.perf_counter() - self._entered)
+        calls = limits.calls - len(self._records) - len(self._open)
+        return replace(limits, wall_seconds=max(0.001, seconds), calls=max(1, calls))
 
     # approvals
 
@@ -238,7 +251,11 @@ class Execution:
         self.run.answer(reply)  # first the answer: the guest goes on while we do the accounts
         record = self._record(call, reply, began, ended)
         self._note(Given(reply, record))
+        self._tell(record)
+
+    def _tell(self, record: CallRecord) -> None:
         self._records.append(record)
+        self._observer.replied(self.id, record)
         if self._on_call is not None:
             self._on_call(record)
 
@@ -281,9 +298,9 @@ class Execution:
     async def pause(self) -> Paused:
         """Stand still until the outside answers; what happened so far is safe first."""
         if not self.is_paused:
-            self.is_paused = True
             self.run.hold()
             await self._ledger.park(self.id, epoch=self._epoch)
+            self.is_paused = True
         approvals = tuple(call for call, _ in self._undecided.values())
         return Paused(execution_id=self.id, calls=self.open_calls, approvals=approvals)
 
@@ -310,7 +327,11 @@ class Execution:
         for reply in replies:
             call, began = self._open[reply.call_id]
             accepted.append(Given(reply, self._record(call, reply, began, now)))
-        await self._ledger.accept(self.id, accepted, epoch=self._epoch)
+        try:
+            await self._ledger.accept(self.id, accepted, epoch=self._epoch)
+        except BaseException:
+            self.is_paused = True  # as it was: nothing has gone on
+            raise
         self.run.release()
         for given in accepted:
             self._deliver(given)
@@ -321,9 +342,7 @@ class Execution:
         del self._open[given.reply.call_id]
         self._replies_sent += 1
         self.run.answer(given.reply)
-        self._records.append(given.record)
-        if self._on_call is not None:
-            self._on_call(given.record)
+        self._tell(given.record)
 
     # the end
 
@@ -331,7 +350,10 @@ class Execution:
         """What became of it all; the ledger keeps more of the output than the caller sees."""
         outcome = self._outcome(replace(ended, notes=ended.notes + notes))
         whole = replace(outcome, stdout=self._output["stdout"].whole(), stderr=self._output["stderr"].whole())
+        self._observer.ended(self.id, outcome)
         await self._ledger.finish(self.id, whole, epoch=self._epoch)
+        if self.failure is not None:
+            raise self.failure
         return outcome
 
     def _outcome(self, ended: Ended) -> Outcome:

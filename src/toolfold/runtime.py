@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from toolfold.engines.auto import engine_named
@@ -13,6 +13,7 @@ from toolfold.engines.base import Called, Died, Ended, Engine, Order, Printed, T
 from toolfold.errors import EngineCrashed, UsageError
 from toolfold.execution import Execution
 from toolfold.ledger.memory import MemoryLedger
+from toolfold.ledger.otel import usual_observer
 from toolfold.ledger.record import Begun
 from toolfold.models import Call, Limits, Outcome, Paused, Problem, Reply
 from toolfold.program.check import Checker
@@ -28,6 +29,7 @@ from toolfold.tools.wrappers import wrappers
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from toolfold.ledger.observe import Observer
     from toolfold.ledger.record import History, Ledger
     from toolfold.models import CallRecord, File, Program, ToolSpec, Value
     from toolfold.sessions import Session, SessionLimits, Store
@@ -66,6 +68,7 @@ class Runtime:
         steps: The router's wrappers instead of the usual ones, which are made from the policy.
         session_files: Where sessions keep their files; by default in memory.
         entry_name: What the door calls its way in, for messages.
+        observer: Told of what happens while it happens; by default the log, and OpenTelemetry if it is there.
     """
 
     def __init__(
@@ -73,7 +76,7 @@ class Runtime:
         isolation: str = "namespace", limits: Limits | None = None, warm: int = 2, accept_no_isolation: bool = False,
         ledger: Ledger | None = None, policy: Policy | None = None, approve: Approve | None = None,
         steps: Sequence[Wrapper] | None = None, session_files: Store | None = None,
-        session_limits: SessionLimits | None = None, entry_name: str = "",
+        session_limits: SessionLimits | None = None, entry_name: str = "", observer: Observer | None = None,
     ) -> None:  # fmt: skip
         self._limits = limits or Limits()
         self._policy = policy or Policy()
@@ -85,6 +88,7 @@ class Runtime:
             )
         self._engine: Engine = engine
         self._ledger: Ledger = ledger if ledger is not None else MemoryLedger()
+        self._observer: Observer = observer if observer is not None else usual_observer()
         self._context = CallContext(entry_name=entry_name, approve=approve)
         self._executions: dict[str, Execution] = {}
         self.sessions = Sessions(engine.end_session, store=session_files, limits=session_limits)
@@ -168,12 +172,13 @@ class Runtime:
         if not replies and not decisions:
             return await execution.pause()
         await execution.accept(replies, decisions or {})
-        return await self._advance(execution)
+        return await self._guarded(execution)
 
-    async def call(self, name: str, arguments: Mapping[str, Value]) -> Reply:
-        """One direct call, through the same router as a program's."""
+    async def call(self, name: str, arguments: Mapping[str, Value], *, idempotency_key: str | None = None) -> Reply:
+        """One direct call, through the same router as a program's; the same key twice calls once."""
         call = Call(id=0, tool=name, arguments=arguments)
-        return await self._router.serve(call, caller="direct", context=self._context)
+        context = self._context if idempotency_key is None else replace(self._context, idempotency_key=idempotency_key)
+        return await self._router.serve(call, caller="direct", context=context)
 
     async def cancel(self, execution_id: str) -> None:
         """End an execution, running or paused; unknown ids are ignored, so that a cancel can race the end."""
@@ -279,8 +284,8 @@ class Runtime:
         )
         asked = frozenset(spec.name for spec in begun.tools if self._policy.asks(spec)) if self._asks else frozenset()
         execution = Execution(
-            begun, order, engine=self._engine, router=self._router, ledger=self._ledger, context=self._context,
-            asked=asked, session=session, **options,
+            begun, order, engine=self._engine, router=self._router, ledger=self._ledger, observer=self._observer,
+            context=self._context, asked=asked, session=session, **options,
         )  # fmt: skip
         self._executions[begun.execution_id] = execution
         return execution
@@ -291,6 +296,10 @@ class Runtime:
         except BaseException:
             await self._close(execution)  # nothing ran, so there is nothing to put on record
             raise
+        return await self._guarded(execution)
+
+    async def _guarded(self, execution: Execution) -> Paused | Outcome:
+        """Go on; whatever goes wrong on the way, nothing of the execution stays behind."""
         try:
             return await self._advance(execution)
         except asyncio.CancelledError:
@@ -302,11 +311,11 @@ class Runtime:
 
     async def _revive(self, execution_id: str) -> tuple[Past, Execution]:
         """Take over an execution that another process paused, to replay it."""
-        history = await self._history(execution_id)
-        if history.state == "ended":
-            raise UsageError(f"execution {execution_id!r} has ended; there is nothing to resume")
-        past = Past(history)
+        _refuse_ended(await self._history(execution_id))
         epoch = await self._ledger.takeover(execution_id)
+        history = await self._history(execution_id)  # again: the other one may have written until it was fenced
+        _refuse_ended(history)
+        past = Past(history)
         session = self.sessions.open(history.begun.session) if history.begun.session else None
         if session is not None:
             await self.sessions.enter(session)
@@ -339,6 +348,11 @@ class Runtime:
             if execution.session.keeps_names and not self._engine.has_session(execution.session.id):
                 execution.session.names.clear()
             self.sessions.leave(execution.session)
+
+
+def _refuse_ended(history: History) -> None:
+    if history.state == "ended":
+        raise UsageError(f"execution {history.begun.execution_id!r} has ended; there is nothing to resume")
 
 
 def run_sync(text: str, *, tools: Iterable[Tool | Callable[..., Any]] = (), **options: Any) -> Outcome:

@@ -24,6 +24,7 @@ PROTECTED = frozenset(
 )  # fmt: skip
 """No program can do without these: a tool of that name is called as `tools.<name>`."""
 
+_KEYWORDS = frozenset(keyword.kwlist)
 _PRESET = {"np": "numpy", "pd": "pandas", "plt": "matplotlib.pyplot"}
 
 
@@ -71,8 +72,7 @@ class Namespace:
     def awaitable(self, name: str) -> Callable[..., Any]:
         index, facts = self._facts(name)
         call = self._channel.call
-
-        is_plain = not _respelt(facts.parameters)
+        is_plain = _KEYWORDS.isdisjoint(facts.parameters) and all(map(str.isidentifier, facts.parameters))
 
         async def tool(*args: Any, **kwargs: Any) -> Any:
             return await call(index, facts.name, kwargs if is_plain and not args else bind(facts, args, kwargs))
@@ -82,8 +82,7 @@ class Namespace:
     def blocking(self, name: str) -> Callable[..., Any]:
         index, facts = self._facts(name)
         call = self._channel.call_blocking
-
-        is_plain = not _respelt(facts.parameters)
+        is_plain = _KEYWORDS.isdisjoint(facts.parameters) and all(map(str.isidentifier, facts.parameters))
 
         def tool(*args: Any, **kwargs: Any) -> Any:
             return call(index, facts.name, kwargs if is_plain and not args else bind(facts, args, kwargs))
@@ -158,9 +157,9 @@ def bind(facts: ToolFacts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dic
 
 def _respelt(parameters: tuple[str, ...]) -> dict[str, str]:
     """Parameters that are no identifiers, by what programs write: `user_id` for `user-id`, `from_` for `from`."""
-    odd = [name for name in parameters if not name.isidentifier() or keyword.iskeyword(name)]
+    odd = [name for name in parameters if not name.isidentifier() or name in _KEYWORDS]
     words = ((re.sub(r"\W", "_", name), name) for name in odd)
-    spelt = {f"{word}_" if keyword.iskeyword(word) else word: name for word, name in words}
+    spelt = {f"{word}_" if word in _KEYWORDS else word: name for word, name in words}
     return {word: name for word, name in spelt.items() if word not in parameters}
 
 

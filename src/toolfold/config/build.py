@@ -12,6 +12,7 @@ from toolfold.ledger.open import open_ledger
 from toolfold.ledger.record import Ledger
 from toolfold.ledger.retention import Retention
 from toolfold.sessions import SessionLimits
+from toolfold.sources.files import file_tools
 from toolfold.sources.shell import shell_tool
 from toolfold.tools.concurrency import Concurrency
 from toolfold.tools.globs import Globs
@@ -62,6 +63,22 @@ def command_tools(config: Config) -> list[Tool]:
             tools.append(shell_tool(**options))
         except UsageError as error:
             raise UsageError(f"{config.place('tools', 'commands', at)}: {error}") from error
+    return tools
+
+
+def folder_tools(config: Config) -> list[Tool]:
+    """`tools.folders` as tools.
+
+    Raises:
+        UsageError: there is no such folder; with its line.
+    """
+    tools: list[Tool] = []
+    for at, folder in enumerate(config.tools.folders):
+        options = folder.model_dump(include={"write", "max_bytes"}, exclude_none=True)
+        try:
+            tools += file_tools(folder.name, config.folder / folder.path, **options)
+        except UsageError as error:
+            raise UsageError(f"{config.place('tools', 'folders', at)}: {error}") from error
     return tools
 
 

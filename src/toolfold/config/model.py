@@ -168,6 +168,18 @@ class CommandConfig(Section):
         return schema
 
 
+class FolderConfig(Section):
+    """One folder of this machine: tools to read, list, search and, if said so, write the files in it."""
+
+    name: Text
+    """Before each tool's name: `<name>_read_file`."""
+    path: Text
+    """The folder, relative to the file's own."""
+    write: bool = False
+    max_bytes: Size | None = None
+    """Of one file."""
+
+
 class ToolsConfig(Section):
     """Which tools there are, and which of them a program may call. Names may hold `*` and `?`."""
 
@@ -181,12 +193,15 @@ class ToolsConfig(Section):
     """Python files, relative to this file's folder, or modules, with `@toolfold.tool` functions."""
     commands: tuple[CommandConfig, ...] = ()
     """Commands of this machine as tools."""
+    folders: tuple[FolderConfig, ...] = ()
+    """Folders of this machine, as tools for their files."""
 
     @model_validator(mode="after")
     def _allows_or_blocks(self) -> ToolsConfig:
         if self.allow is not None and self.block is not None:
             raise wrong_key("block", "cannot stand beside tools.allow; keep one of the two")
         _unique([command.name for command in self.commands], "commands")
+        _unique([folder.name for folder in self.folders], "folders")
         return self
 
 

@@ -1,8 +1,8 @@
-"""Find tools by words. Local and without a model: an answer takes less than a tool call.
+"""Find tools by words. Local and without a model: an answer takes about a millisecond.
 
 BM25 over two fields, the name and all other words, written by hand: the libraries that do it need
-numpy, rank documents of one field, or hold an index on disk. Scores are worked out when the index
-is made, so that a search only adds them up.
+numpy, rank documents of one field, or hold an index on disk. What a word counts in a tool is worked
+out when the index is made, so that a search only adds up.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Index:
             for at, one in enumerate(self._documents)
             for name in (one.spec.name, one.spec.python_name, *one.spec.aliases)
         }
-        self._scores = _scores(self._documents)
+        self._entries = _entries(self._documents)
 
     def __len__(self) -> int:
         return len(self._documents)
@@ -81,8 +81,10 @@ class Index:
         found: dict[int, float] = {}
         for word, weight in query_weights(query).items():
             for known, certainty in self._known_words(word):
-                for at, score in self._scores[known]:
-                    found[at] = found.get(at, 0.0) + score * weight * certainty
+                tools, shares = self._entries[known]
+                worth = weight * certainty * _rarity(len(tools), len(self))
+                for at, share in zip(tools, shares, strict=True):
+                    found[at] = found.get(at, 0.0) + share * worth
         if (exact := self._by_name.get(query.casefold())) is not None:
             found[exact] = math.inf
         best = nlargest(limit, found.items(), key=lambda item: (item[1], -item[0]))
@@ -90,11 +92,11 @@ class Index:
 
     def _known_words(self, word: str) -> Iterator[tuple[str, float]]:
         """The word itself, or those in names that it is probably a slip of."""
-        if word in self._scores:
+        if word in self._entries:
             yield word, 1.0
         elif len(word) >= _SHORTEST_MISSPELT:
             near = {one for part in _shortened(word) for one in self._slips.get(part, ()) if one[0] == word[0]}
-            yield from ((one, _MISSPELT_WEIGHT / len(near)) for one in near)
+            yield from ((one, _MISSPELT_WEIGHT / len(near)) for one in sorted(near))
 
     @cached_property
     def _slips(self) -> dict[str, list[str]]:
@@ -200,11 +202,15 @@ def _argument_texts(schema: Json, depth: int = 0) -> Iterator[str]:
         yield from _argument_texts(inner.get("items"), depth + 1)
 
 
-def _scores(documents: list[_Document]) -> dict[str, list[tuple[int, float]]]:
-    """What each word adds to the score of each tool that has it."""
+# Two flat lists for each word: half a million pairs would keep the garbage collector busy.
+_Entries: TypeAlias = dict[str, tuple[list[int], list[float]]]
+
+
+def _entries(documents: list[_Document]) -> _Entries:
+    """The tools that have a word, and how much it stands out in each."""
     name_length = _average([one.name.total() for one in documents])
     text_length = _average([one.text.total() for one in documents])
-    postings: dict[str, list[tuple[int, float]]] = {}
+    entries: _Entries = {}
     for at, one in enumerate(documents):
         name_share = _NAME_WEIGHT / _normal(one.name.total(), name_length)
         text_share = 1.0 / _normal(one.text.total(), text_length)
@@ -212,11 +218,16 @@ def _scores(documents: list[_Document]) -> dict[str, list[tuple[int, float]]]:
         for word, count in one.name.items():
             shares[word] = shares.get(word, 0.0) + count * name_share
         for word, share in shares.items():
-            postings.setdefault(word, []).append((at, share * (_SATURATION + 1) / (share + _SATURATION)))
-    for word, entries in postings.items():
-        rarity = math.log(1 + (len(documents) - len(entries) + 0.5) / (len(entries) + 0.5))
-        postings[word] = [(at, score * rarity) for at, score in entries]
-    return postings
+            if word not in entries:
+                entries[word] = ([], [])
+            tools, scores = entries[word]
+            tools.append(at)
+            scores.append(share * (_SATURATION + 1) / (share + _SATURATION))
+    return entries
+
+
+def _rarity(having: int, all_tools: int) -> float:
+    return math.log(1 + (all_tools - having + 0.5) / (having + 0.5))
 
 
 def _normal(length: int, average: float) -> float:

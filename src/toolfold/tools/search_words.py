@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import chain
 from typing import Final
 
 _RUN: Final = re.compile(r"[^\W_]+")
 _PART: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _ENDS_A_SENTENCE: Final = re.compile(r"[.?!:;\n]\s*$")
 _VOWEL: Final = re.compile(r"[aeiouy]")
+_LONGEST_WORD: Final = 100
 _NO_SPACES_FROM: Final = "\u2e80"
 """From here on are the scripts that put no space between words."""
 
@@ -29,8 +31,7 @@ _WEIGHT_OF_A_NAME: Final = 0.5
 
 def words_of(text: str) -> Iterator[str]:
     """The search words of a tool's text, in order."""
-    for run in _RUN.findall(text):
-        yield from _words_in(run)
+    return chain.from_iterable(map(_words_in, _RUN.findall(text)))
 
 
 def query_weights(query: str) -> dict[str, float]:
@@ -50,19 +51,18 @@ def query_weights(query: str) -> dict[str, float]:
     return weights
 
 
-def _words_in(run: str) -> Iterator[str]:
-    if run.isascii():
-        for part in _PART.findall(run):
-            word = part.lower()
-            if word not in STOP_WORDS:
-                yield stem(word)
-    elif run >= _NO_SPACES_FROM:
-        yield from (run[at : at + 2] for at in range(max(1, len(run) - 1)))
-    else:
-        yield run.casefold()
-
-
+# Descriptions repeat each other's words, so that most are split and cut only once.
 @lru_cache(maxsize=20_000)
+def _words_in(run: str) -> tuple[str, ...]:
+    run = run[:_LONGEST_WORD]
+    if run.isascii():
+        words = (part.lower() for part in _PART.findall(run))
+        return tuple(stem(word) for word in words if word not in STOP_WORDS)
+    if run >= _NO_SPACES_FROM:
+        return tuple(run[at : at + 2] for at in range(max(1, len(run) - 1)))
+    return (run.casefold(),)
+
+
 def stem(word: str) -> str:
     """The word without the endings of plural and verb; light, because a search shows several tools anyway."""
     word = _without_plural(word)

@@ -103,7 +103,7 @@ def mentioned(text: str) -> set[str]:
     }
     names = {name.removeprefix(_ASYNC) for node in nodes for name in _taken_from(node, modules)}
     if any(_is_computed(node, modules) for node in nodes):
-        names |= {node.value for node in nodes if isinstance(node, ast.Constant) and _is_name(node.value)}
+        names |= {str(node.value) for node in nodes if isinstance(node, ast.Constant) and _is_name(node.value)}
     names |= _awaited(tree, nodes)
     return {name for name in names if not name.startswith("__")} - GUEST_NAMES
 
@@ -114,7 +114,9 @@ def _taken_from(node: ast.AST, modules: set[str]) -> Iterator[str]:
             yield name
         case ast.ImportFrom(module="tools", level=0, names=aliases):
             yield from (alias.name for alias in aliases if alias.name != "*")
-        case ast.Call(func=ast.Name(id="getattr" | "hasattr"), args=[ast.Name(id=module), ast.Constant(value=name), *_]):
+        case ast.Call(
+            func=ast.Name(id="getattr" | "hasattr"), args=[ast.Name(id=module), ast.Constant(value=name), *_]
+        ):
             if module in modules and _is_name(name):
                 yield str(name)
 

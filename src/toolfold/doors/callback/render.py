@@ -40,7 +40,8 @@ class Frame:
 
 def to_json(outcome: Outcome, answered: Sequence[Answered], frame: Frame) -> str:
     """How a program ended."""
-    stderr = _with_cause(outcome, answered)
+    raised = _raised(outcome, answered)
+    stderr = _with_cause(outcome.stderr, raised)
     return _dump(
         frame,
         success=outcome.status == "finished",
@@ -49,7 +50,7 @@ def to_json(outcome: Outcome, answered: Sequence[Answered], frame: Frame) -> str
         tool_calls=[_call(one) for one in answered],
         tool_results=[_result(one) for one in answered],
         return_value=plain(outcome.value),
-        error=_error(outcome, stderr),
+        error=_error(outcome, stderr, raised),
     )
 
 
@@ -98,7 +99,7 @@ def _result(one: Answered) -> Json:
     }
 
 
-def _error(outcome: Outcome, stderr: str) -> Json:
+def _error(outcome: Outcome, stderr: str, raised: Answered | None) -> Json:
     problem = outcome.problem
     if outcome.status == "finished":
         return None
@@ -108,25 +109,27 @@ def _error(outcome: Outcome, stderr: str) -> Json:
     message = problem.message if problem is not None else "the program was stopped"
     if outcome.status in _TYPE_OF_STATUS:
         return {"type": _TYPE_OF_STATUS[outcome.status], "message": message, "traceback": ""}
-    kind, _, rest = message.partition(": ")
     place = stderr.find(_TRACEBACK)
+    kind, _, rest = message.partition(": ")
+    if raised is not None:  # a problem has one line, and what a tool says may have more
+        kind, rest = "ToolError", raised.error or ""
     return {"type": kind, "message": rest, "traceback": stderr[place:] if place >= 0 else ""}
 
 
-def _with_cause(outcome: Outcome, answered: Sequence[Answered]) -> str:
-    """The program's stderr; before the traceback of a tool error stands that of the executor which caused it."""
-    if outcome.status != "failed" or outcome.problem is None:
-        return outcome.stderr
-    causes = (
-        one.reply.cause
-        for one in reversed(answered)
-        if one.reply is not None and one.reply.cause and outcome.problem.message == f"ToolError: {one.error}"
-    )
-    cause = next(causes, "")
-    place = outcome.stderr.rfind(_TRACEBACK)
-    if not cause or place < 0:
-        return outcome.stderr
-    return f"{outcome.stderr[:place]}{cause}{_CAUSED}{outcome.stderr[place:]}"
+def _raised(outcome: Outcome, answered: Sequence[Answered]) -> Answered | None:
+    """The call whose failure ended the program."""
+    if outcome.status != "failed":
+        return None
+    ending = outcome.stderr.rstrip()
+    failed = (one for one in reversed(answered) if one.error is not None)
+    return next((one for one in failed if ending.endswith(f"\nToolError: {one.error}".rstrip())), None)
+
+
+def _with_cause(stderr: str, raised: Answered | None) -> str:
+    """Before the traceback of a tool error stands that of the executor which caused it."""
+    cause = raised.reply.cause if raised is not None and raised.reply is not None else ""
+    place = stderr.rfind(_TRACEBACK)
+    return f"{stderr[:place]}{cause}{_CAUSED}{stderr[place:]}" if cause and place >= 0 else stderr
 
 
 def plain(value: Value) -> Json:

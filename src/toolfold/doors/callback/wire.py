@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final, Literal
 
 from mcp_types import Request, RequestParams, Result
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 EXTENSION: Final = "dev.toolfold/parent-tools"
 TOOL_NAME: Final = "programmatic_tool_calling"
@@ -45,7 +45,7 @@ class ResumeParams(RequestParams):
     """Replies to some of the open calls; with none the request waits for the program's end."""
 
     execution_id: str
-    replies: list[ToolReply] = []
+    replies: list[ToolReply] = Field(default_factory=list)
     is_given_up: bool = False
     """Nobody waits for the outcome any more: end the program."""
 
@@ -61,7 +61,7 @@ class ResumeResult(Result):
     """The next calls, or the end."""
 
     result_type: str = "complete"
-    calls: list[OpenCall] = []
+    calls: list[OpenCall] = Field(default_factory=list)
     """Those that the parent has not been told of before."""
     seconds_left: float = 0.0
     final: str | None = None

@@ -12,7 +12,7 @@ from typing import Any, Final, Self
 
 import anyio
 import mcp_types as types
-from mcp.server.context import ServerRequestContext
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
@@ -79,6 +79,8 @@ class Door:
         self._leaving = asyncio.Event()
         self._ready: asyncio.Future[None] | None = None
         self._background: set[asyncio.Task[Any]] = set()
+        self.listed: list[types.Tool] = []
+        """Tools that another part of the door serves, told of beside its own."""
         self._has_listed = False
         self._is_telling = False
         self._bus = InMemorySubscriptionBus()
@@ -95,7 +97,7 @@ class Door:
         )
         # What the client hands back is sealed: nobody resumes a program that is not theirs.
         security = RequestStateSecurity.ephemeral(ttl=ANSWER_WAIT_SECONDS)
-        self.server.middleware.append(RequestStateBoundary(security, default_audience=NAME))
+        self.server.middleware += [RequestStateBoundary(security, default_audience=NAME), self._on_each_request]
 
     def options(self) -> InitializationOptions:
         """What the older era's handshake tells."""
@@ -146,7 +148,6 @@ class Door:
     # tools
 
     async def _list_tools(self, context: Context, _: types.PaginatedRequestParams | None) -> types.ListToolsResult:
-        await self._meet(context)
         if not self._has_listed:
             self._has_listed = True
             await self._offer.wait_for_all(FIRST_LIST_WAIT_SECONDS)
@@ -169,12 +170,11 @@ class Door:
                     _meta=_META,
                 )
             )
-        return types.ListToolsResult(tools=tools)
+        return types.ListToolsResult(tools=[*tools, *self.listed])
 
     async def _call_tool(
         self, context: Context, params: types.CallToolRequestParams
     ) -> types.CallToolResult | types.InputRequiredResult:
-        await self._meet(context)
         arguments = params.arguments or {}
         try:
             if params.name == SEARCH_NAME:
@@ -201,8 +201,8 @@ class Door:
 
     async def _start(self, context: Context, arguments: Mapping[str, Any]) -> Running:
         text, session, seconds = _checked(arguments, self._limits.wall_seconds)
-        assert self._ready is not None, "enter the door first"
-        await asyncio.shield(self._ready)
+        assert self._ready is not None
+        self._ready.result()  # raises where the sandbox cannot be had
         await self._offer.wait_for_mentioned(text)
         running = Running(
             self._runtime,
@@ -283,7 +283,6 @@ class Door:
     async def _list_resources(
         self, context: Context, _: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
-        await self._meet(context)
         resources = [
             types.Resource(name=one.file.name, uri=one.uri, mime_type=one.file.mime, size=one.file.size)
             for one in self._files.list(client_of(context))
@@ -314,9 +313,15 @@ class Door:
 
     # servers
 
-    async def _meet(self, context: Context) -> None:
-        self._clients.meet(context)
-        await self.connect()
+    async def _on_each_request(self, context: Context, call_next: CallNext) -> HandlerResult:
+        # The handshake is not over before its answer; what the client can do is known with its next message.
+        if context.method != "initialize":
+            self._clients.meet(context)
+            await self.connect()
+        if context.method == "tools/call":
+            assert self._ready is not None, "enter the door first"
+            await asyncio.wait([self._ready])
+        return await call_next(context)
 
     def _servers_changed(self) -> None:
         if not self._is_telling:

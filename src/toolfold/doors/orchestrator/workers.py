@@ -64,7 +64,7 @@ async def _call(
 
 async def _finished(worker: Worker, written: Callable[..., Any], payload: dict[str, Any]) -> Any:
     """Awaited if it is written async, else run in a thread."""
-    if inspect.iscoroutinefunction(written) or inspect.iscoroutinefunction(getattr(written, "__call__", None)):  # noqa: B004
+    if inspect.iscoroutinefunction(written) or inspect.iscoroutinefunction(type(written).__call__):
         return await worker(payload)
     return await _IN_THREAD({"worker": worker, "payload": payload})
 

@@ -18,8 +18,6 @@ class OAuth:
 
     client_id: str = ""
     client_secret: str = field(default="", repr=False)
-    scope: str = ""
-    """Words with spaces between; empty asks for what the server names."""
     callback_port: int = 0
     """Where on loopback the browser comes back to; 0 takes a free one and keeps it."""
     wait_seconds: float = 300.0

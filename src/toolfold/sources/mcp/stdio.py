@@ -205,4 +205,3 @@ class ServerProcess(asyncio.SubprocessProtocol):
             self._is_group_alive = self._transport.get_returncode() is None
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._group, sign)
-

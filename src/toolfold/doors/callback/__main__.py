@@ -1,0 +1,54 @@
+"""`python -m toolfold.doors.callback`: the child on stdio, or on HTTP for parents that connect to it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+import anyio
+from mcp.server.stdio import stdio_server
+
+from toolfold.doors.callback.server import make_server
+from toolfold.engines.auto import NAMES
+
+
+def main() -> None:
+    """Serve until the parent closes the connection."""
+    options = _options()
+    workspace = options.workspace.resolve()
+    if not workspace.is_dir():
+        sys.exit(f"toolfold: --workspace {str(options.workspace)!r} is not a folder")
+    if options.transport == "stdio":
+        anyio.run(_serve_stdio, workspace, options.engine)
+    else:
+        _serve_http(workspace, options.engine, options.host, options.port)
+
+
+async def _serve_stdio(workspace: Path, engine: str) -> None:
+    server = make_server(workspace, engine=engine)
+    async with stdio_server() as (read_stream, write_stream):
+        await server.run(read_stream, write_stream, server.create_initialization_options())
+
+
+def _serve_http(workspace: Path, engine: str, host: str, port: int) -> None:
+    # Here, not at the top: stdio, which nearly every parent uses, starts without it.
+    import uvicorn  # noqa: PLC0415
+
+    app = make_server(workspace, engine=engine).streamable_http_app(host=host)
+    uvicorn.run(app, host=host, port=port, log_level=os.environ.get("TOOLFOLD_LOG_LEVEL", "warning"))
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m toolfold.doors.callback", description=__doc__)
+    parser.add_argument("--workspace", type=Path, default=Path(), help="where programs with a file name are saved")
+    parser.add_argument("--engine", choices=NAMES, default="auto")
+    parser.add_argument("--transport", choices=["stdio", "streamable-http"], default="stdio")
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=8085)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,259 @@
+"""The child's side: programs that wait for their parent, and when they end.
+
+A program's time is the whole execution's, the parent's work included. Between two requests of the
+parent the execution is paused, and only the deadline here can end it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Coroutine, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from toolfold.doors.callback.names import ListedTool, granted, meant
+from toolfold.doors.callback.render import Answered, Frame, error_json, plain, to_json
+from toolfold.doors.callback.saving import save_program
+from toolfold.doors.callback.wire import OpenCall, ResumeResult, ToolReply
+from toolfold.errors import ToolfoldError, UsageError
+from toolfold.ledger.record import Ledger
+from toolfold.models import Call, Limits, Outcome, Paused, Problem, Reply, ToolSpec, Value
+from toolfold.runtime import Runtime
+from toolfold.tools.context import Decision
+from toolfold.tools.router import ReplyUnfit, check_size
+from toolfold.tools.shape import is_plain
+
+_T = TypeVar("_T")
+
+DEFAULT_SECONDS: Final = 30.0
+UNREAD_SECONDS: Final = 60.0
+"""How long an end is kept for a parent that does not ask for it."""
+_NOBODY: Final = Decision(approved=False, reason="a program with a parent's tools has nobody to ask")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What the caller of `programmatic_tool_calling` asks for."""
+
+    code: str
+    filename: str | None = None
+    timeout_seconds: float = DEFAULT_SECONDS
+    tools_available: Sequence[str | ListedTool] | None = None
+
+
+@dataclass(slots=True)
+class _Live:
+    """One program, from its first call of a parent's tool to its end."""
+
+    execution_id: str
+    frame: Frame
+    specs: dict[str, ToolSpec]
+    began: float
+    over: asyncio.Future[ResumeResult]
+    calls: dict[int, Answered] = field(default_factory=dict)
+    is_late: bool = False
+    is_running: bool = False
+    """Between the parent's replies and the next pause."""
+    timer: asyncio.TimerHandle | None = None
+
+    @property
+    def seconds_left(self) -> float:
+        return max(0.0, self.frame.timeout_seconds - (time.perf_counter() - self.began))
+
+    def stop_timer(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+
+
+class Executions:
+    """Programs with a parent's tools, on one runtime.
+
+    Args:
+        runtime: Open as long as this is used. Tools of its own are offered beside the parent's.
+        ledger: The runtime's: it has the output of a program that was ended while it was paused.
+        workspace: Where programs with a file name are saved.
+        limits: For every program; its wall clock is the longest that a caller may ask for.
+    """
+
+    def __init__(self, runtime: Runtime, ledger: Ledger, *, workspace: Path, limits: Limits | None = None) -> None:
+        self._runtime = runtime
+        self._ledger = ledger
+        self._workspace = workspace
+        self._limits = limits or Limits()
+        self._live: dict[str, _Live] = {}
+        # Any: steps and deadlines are waited for elsewhere, or by nobody.
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def begin(self, wish: Wish, *, has_parent: bool = True) -> tuple[str, ResumeResult]:
+        """Start a program: its id, and its first calls or its end."""
+        began = time.perf_counter()
+        seconds = min(wish.timeout_seconds, self._limits.wall_seconds)
+        frame = Frame(seconds=0.0, timeout_seconds=seconds)
+        try:
+            if not seconds > 0:
+                raise UsageError(f"timeout {wish.timeout_seconds!r} is not a number of seconds above 0")
+            if wish.filename is not None:
+                frame = replace(frame, file_path=save_program(wish.code, wish.filename, self._workspace))
+            specs = self._specs(wish) if has_parent else ()
+            limits = replace(self._limits, wall_seconds=seconds)
+            step = await self._runtime.start(wish.code, tools=specs, limits=limits)
+        except ToolfoldError as error:
+            return "", ResumeResult(final=error_json(error, _at(frame, began)), has_failed=True)
+        loop = asyncio.get_running_loop()
+        live = _Live(step.execution_id, frame, {spec.name: spec for spec in specs}, began, loop.create_future())
+        if isinstance(step, Paused):
+            self._live[live.execution_id] = live
+            live.timer = loop.call_later(live.seconds_left, lambda: self._track(self._expire(live)))
+        return live.execution_id, await self._result(live, step)
+
+    async def resume(self, execution_id: str, replies: Sequence[ToolReply]) -> ResumeResult:
+        """Hand over replies: the next calls, or the end. Without replies, wait for the end."""
+        live = self._live.get(execution_id)
+        if live is None:
+            raise UsageError(f"no execution {execution_id!r} waits for its parent; it has ended, or never was")
+        if live.is_running:
+            raise UsageError(f"execution {execution_id!r} is running; wait for the result of the last resume")
+        fitting = [] if live.over.done() else [self._reply(live, number, one) for number, one in _open(live, replies)]
+        if not fitting:
+            return await self._end(live)
+        # In a task of its own: the runtime cannot let go of a `resume` that is cancelled with its request.
+        return await asyncio.shield(self._track(self._step(live, fitting)))
+
+    async def give_up(self, execution_id: str) -> None:
+        """End a program for whose outcome nobody waits; unknown ids are ignored."""
+        live = self._live.pop(execution_id, None)
+        if live is not None:
+            live.stop_timer()
+            await self._runtime.cancel(execution_id)
+
+    def _specs(self, wish: Wish) -> tuple[ToolSpec, ...]:
+        taken = {name for spec in self._runtime.tools for name in (spec.python_name, *spec.aliases)}
+        return granted(wish.code, wish.tools_available, taken)
+
+    # replies
+
+    def _reply(self, live: _Live, number: int, given: ToolReply) -> Reply:
+        """What the program gets."""
+        one = live.calls[number]
+        one.reply = given
+        value: Value = None
+        if not given.parsed:
+            one.error = f"no tool {one.call.name!r}; the tool executor says: {given.observation}"
+        elif given.has_error:
+            one.error = f"{one.call.name!r} failed: {given.observation}"
+        else:
+            try:
+                check_size(one.call.name, len(given.observation.encode("utf-8", "replace")), self._limits.reply_bytes)
+                value = _value(given.observation, live.specs.get(one.call.name))
+            except ReplyUnfit as error:
+                one.error = str(error)
+        return Reply(call_id=number, value=value, error=one.error)
+
+    # steps
+
+    async def _step(self, live: _Live, replies: Sequence[Reply]) -> ResumeResult:
+        live.is_running = True
+        try:
+            return await self._result(live, await self._runtime.resume(live.execution_id, replies))
+        except ToolfoldError as error:
+            return self._settle(live, error_json(error, _at(live.frame, live.began)))
+        finally:
+            live.is_running = False
+
+    async def _result(self, live: _Live, step: Paused | Outcome) -> ResumeResult:
+        while isinstance(step, Paused) and step.approvals:
+            refused = {call.id: _NOBODY for call in step.approvals}
+            step = await self._runtime.resume(live.execution_id, decisions=refused)
+        if isinstance(step, Outcome):
+            return self._finish(live, step)
+        if live.is_late:  # it paused in the moment in which its time was over
+            return await self._cut_short(live)
+        fresh = [_told(live, call) for call in step.calls if call.id not in live.calls]
+        return ResumeResult(calls=fresh, seconds_left=live.seconds_left)
+
+    # the end
+
+    async def _expire(self, live: _Live) -> None:
+        """Its time is over, wherever the program or its parent are."""
+        live.is_late = True
+        if live.is_running:
+            await self._runtime.cancel(live.execution_id)  # the outcome comes to whoever waits for this step
+        else:
+            await self._cut_short(live)
+            asyncio.get_running_loop().call_later(UNREAD_SECONDS, self._live.pop, live.execution_id, None)
+
+    async def _cut_short(self, live: _Live) -> ResumeResult:
+        """End a program that is paused. What it printed is in the ledger only."""
+        await self._runtime.cancel(live.execution_id)
+        history = await self._ledger.load(live.execution_id)
+        outcome = history.outcome if history is not None else None
+        return self._finish(live, outcome or Outcome(execution_id=live.execution_id, status="cancelled"))
+
+    def _finish(self, live: _Live, outcome: Outcome) -> ResumeResult:
+        if live.is_late:
+            outcome = _too_late(outcome, live.frame)
+        text = to_json(outcome, list(live.calls.values()), _at(live.frame, live.began))
+        return self._settle(live, text, has_failed=outcome.status != "finished")
+
+    def _settle(self, live: _Live, final: str, *, has_failed: bool = True) -> ResumeResult:
+        live.stop_timer()
+        result = ResumeResult(final=final, has_failed=has_failed)
+        if not live.over.done():
+            live.over.set_result(result)
+        if live.is_running:
+            self._live.pop(live.execution_id, None)  # whoever waits for this step is told
+        return result
+
+    async def _end(self, live: _Live) -> ResumeResult:
+        result = await asyncio.shield(live.over)
+        self._live.pop(live.execution_id, None)
+        return result
+
+    def _track(self, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+
+def _open(live: _Live, replies: Sequence[ToolReply]) -> Iterator[tuple[int, ToolReply]]:
+    """Replies to calls that are open, by the number that the runtime knows; others are ignored."""
+    numbers = {one.call.id: number for number, one in live.calls.items() if one.reply is None}
+    for reply in replies:
+        number = numbers.pop(reply.id, None)
+        if number is not None:
+            yield number, reply
+
+
+def _told(live: _Live, call: Call) -> OpenCall:
+    name, arguments = meant(live.specs[call.tool], plain(call.arguments))
+    told = OpenCall(id=f"call_{live.execution_id}_{call.id}", name=name, arguments=arguments)
+    live.calls[call.id] = Answered(told)
+    return told
+
+
+def _at(frame: Frame, began: float) -> Frame:
+    return replace(frame, seconds=time.perf_counter() - began)
+
+
+def _too_late(outcome: Outcome, frame: Frame) -> Outcome:
+    if outcome.status != "cancelled":
+        return outcome
+    message = f"the program took longer than {frame.timeout_seconds:g} s"
+    return replace(outcome, status="timeout", problem=Problem(kind="wall_clock", message=message))
+
+
+def _value(observation: str, spec: ToolSpec | None) -> Value:
+    """What the text says: JSON is parsed where it starts like an object or a list, unless the tool returns text."""
+    is_text = spec is not None and spec.output_schema is not None and spec.output_schema.get("type") == "string"
+    if is_text or observation[:1] not in ("{", "["):
+        return observation
+    try:
+        value = msgspec.json.decode(observation)
+    except (ValueError, RecursionError):
+        return observation
+    return value if is_plain(value) else observation

@@ -1,0 +1,75 @@
+"""From a config to a door: runtime, tools, bridge. Starts nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from toolfold.config.build import command_tools, folder_tools, ledger_of, runtime_options, with_policies
+from toolfold.config.model import Config, ServerConfig
+from toolfold.doors.mcp.client import Clients
+from toolfold.doors.mcp.door import Door
+from toolfold.doors.mcp.offer import Offer, Servers
+from toolfold.doors.mcp.texts import ENTRY_NAME
+from toolfold.runtime import Runtime
+from toolfold.sources.mcp import Bridge, OAuth, Server
+from toolfold.tools.tool import Tool
+
+
+def open_door(config: Config, *, modules: Sequence[Tool] = (), is_alone: bool = True, callback: bool = False) -> Door:
+    """A door that is not entered yet.
+
+    Args:
+        config: What to bridge, what to allow, within which limits.
+        modules: The tools of `tools.modules`, loaded.
+        is_alone: One client for the whole life of the door, as on stdio.
+        callback: Also serve `programmatic_tool_calling`, whose programs call tools of the client's process.
+    """
+    options = runtime_options(config)
+    ledger = ledger_of(config)
+    runtime = Runtime(**options, ledger=ledger, entry_name=ENTRY_NAME)
+    offer = Offer(
+        runtime,
+        local=[*modules, *command_tools(config), *folder_tools(config)],
+        policy=options["policy"],
+        blocked=config.tools.block or (),
+        prepare=partial(with_policies, config),
+    )
+    door = Door(
+        runtime,
+        offer,
+        limits=config.program_limits,
+        clients=Clients(is_alone=is_alone),
+        connect=partial(_bridge, config) if config.servers else None,
+        server_names=tuple(server.name for server in config.servers),
+    )
+    if callback:
+        _add_callback(door, runtime, ledger, config)
+    return door
+
+
+def _bridge(config: Config, clients: Clients, on_change: Callable[[], None]) -> Servers:
+    return Bridge([_server(one, config.folder) for one in config.servers], outer=clients, on_change=on_change)
+
+
+def _server(config: ServerConfig, folder: Path) -> Server:
+    said = config.model_dump(include=set(Server.__dataclass_fields__) & set(ServerConfig.model_fields))
+    if config.cwd is not None:
+        said["cwd"] = str(folder / config.cwd)
+    # Who brings credentials of its own is not sent to sign in.
+    has_credentials = any(name.lower() == "authorization" for name in config.headers)
+    auth = OAuth() if config.transport != "stdio" and not has_credentials else None
+    return Server(**{"auth": auth, **said})
+
+
+# Any: the ledger is whatever the config names; both sides take the protocol.
+def _add_callback(door: Door, runtime: Runtime, ledger: Any, config: Config) -> None:
+    # Imported here: hardly anyone asks for it, and every client waits for the start.
+    from toolfold.doors.callback.executions import Executions  # noqa: PLC0415
+    from toolfold.doors.callback.server import TOOL, ParentCallback, register  # noqa: PLC0415
+
+    executions = Executions(runtime, ledger, workspace=Path.cwd(), limits=config.program_limits)
+    register(door.server, ParentCallback(lambda _: executions))
+    door.listed.append(TOOL)

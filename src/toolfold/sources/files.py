@@ -1,0 +1,256 @@
+"""Files under one root folder as tools: read, write, list, search. Nothing outside the folder is reachable.
+
+A path is walked one part at a time from the root's own descriptor, and no symbolic link is followed,
+so neither `..` nor a link nor a folder swapped in between leads out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fnmatch
+import os
+import secrets
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from toolfold.errors import ToolError, UsageError
+from toolfold.models import MIB, Json, ToolSpec, Value
+from toolfold.tools.names import python_name
+from toolfold.tools.tool import Tool
+
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_MOST_ENTRIES: Final = 10_000
+_MOST_HITS: Final = 200
+_SHOWN_LINE_CHARACTERS: Final = 300
+
+
+def file_tools(
+    name: str, root: str | os.PathLike[str], *, write: bool = False, max_bytes: int = 10 * MIB
+) -> list[Tool]:
+    """The tools `<name>_read_file`, `<name>_list_files`, `<name>_search_files` and, if wanted, `<name>_write_file`.
+
+    Args:
+        name: Before each tool's name, and the module they are in: `from tools.<name> import ...`.
+        root: The folder; it must exist.
+        write: Whether files may also be written.
+        max_bytes: Of one file.
+
+    Raises:
+        UsageError: the root is no folder.
+    """
+    if not Path(root).is_dir():
+        raise UsageError(f"folder {os.fspath(root)!r} is no folder; make it first")
+    folder = _Folder(Path(root), max_bytes)
+    tools = [
+        _tool(
+            name, "read_file", folder.read, "Read one file; bytes where it is not UTF-8 text.",
+            {"path": _text("Relative to the folder.")}, ["path"], changes=False,
+        ),
+        _tool(
+            name, "list_files", folder.list_files, "All files below a folder, as path and size in bytes.",
+            {"path": {**_text("Where to begin."), "default": "."}, "pattern": _pattern()}, [], changes=False,
+        ),
+        _tool(
+            name, "search_files", folder.search,
+            f"Lines that contain a text, as path, line and text; at most {_MOST_HITS}.",
+            {"query": _text("Looked for as it is, in upper or lower case."), "pattern": _pattern()}, ["query"],
+            changes=False,
+        ),
+    ]  # fmt: skip
+    if write:
+        tools.append(
+            _tool(
+                name,
+                "write_file",
+                folder.write,
+                "Write a whole file; folders on the way are made.",
+                {"path": _text("Relative to the folder."), "content": _text("What the file then holds.")},
+                ["path", "content"],
+                changes=True,
+            )
+        )
+    return tools
+
+
+def _text(description: str) -> dict[str, Json]:
+    return {"type": "string", "description": description}
+
+
+def _pattern() -> dict[str, Json]:
+    return {**_text("Only files whose path fits it, such as '*.py' or 'src/*'."), "default": "*"}
+
+
+# Any: each operation takes what its schema says and returns JSON.
+def _tool(
+    prefix: str, name: str, operation: Callable[..., Any], description: str, properties: Mapping[str, Json],
+    required: list[str], changes: bool,
+) -> Tool:  # fmt: skip
+    async def call(arguments: Mapping[str, Any]) -> Value:
+        return await asyncio.to_thread(operation, **arguments)
+
+    full = f"{prefix}_{name}"
+    schema = {
+        "type": "object",
+        "properties": dict(properties),
+        "required": required,
+        "additionalProperties": False,
+    }
+    spec = ToolSpec(
+        name=full,
+        python_name=python_name(full),
+        domain=python_name(prefix),
+        short_name=name,
+        description=description,
+        input_schema=schema,
+        # Without one the router would parse a file that looks like JSON.
+        output_schema={} if name == "read_file" else None,
+        source="files",
+        read_only=not changes,
+        idempotent=True,
+        destructive=changes,
+    )
+    return Tool(spec=spec, call=call)
+
+
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    root: Path
+    max_bytes: int
+
+    def read(self, path: str) -> Value:
+        with self._parent(path) as (folder, last):
+            data = self._read(folder, last, path)
+        try:
+            return data.decode()
+        except UnicodeDecodeError:
+            return data
+
+    def write(self, path: str, content: str) -> dict[str, Json]:
+        data = content.encode()
+        if len(data) > self.max_bytes:
+            raise ToolError(f"{path!r} would take {len(data)} bytes; the limit is {self.max_bytes}")
+        part = f".{secrets.token_hex(8)}"
+        with self._parent(path, make=True) as (folder, last):
+            # Whole or not at all; and a link that stands there is replaced, not followed.
+            opened = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644, dir_fd=folder)
+            try:
+                with open(opened, "wb") as file:
+                    file.write(data)
+                os.rename(part, last, src_dir_fd=folder, dst_dir_fd=folder)
+            except BaseException:
+                os.unlink(part, dir_fd=folder)
+                raise
+        return {"path": path, "size": len(data)}
+
+    def list_files(self, path: str = ".", pattern: str = "*") -> list[dict[str, Json]]:
+        found = []
+        for name, size in self._walk(path):
+            if _fits(name, pattern):
+                found.append({"path": name, "size": size})
+                if len(found) >= _MOST_ENTRIES:
+                    break
+        return found
+
+    def search(self, query: str, pattern: str = "*") -> list[dict[str, Json]]:
+        if not query:
+            raise ToolError("query is empty; give the text to look for")
+        wanted, hits = query.casefold(), []
+        for name, size in self._walk("."):
+            if size > self.max_bytes or not _fits(name, pattern):
+                continue
+            with self._parent(name) as (folder, last):
+                data = self._read(folder, last, name)
+            # A file with a zero byte is no text.
+            if b"\0" in data[:8192]:
+                continue
+            for number, line in enumerate(data.decode(errors="replace").splitlines(), 1):
+                if wanted in line.casefold():
+                    hits.append({"path": name, "line": number, "text": line[:_SHOWN_LINE_CHARACTERS]})
+                    if len(hits) >= _MOST_HITS:
+                        return hits
+        return hits
+
+    def _read(self, folder: int, last: str, path: str) -> bytes:
+        try:
+            # Not blocking: a pipe somebody put there must not hold the tool for ever.
+            opened = os.open(last, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+        except OSError as error:
+            raise _told(error, path) from error
+        with open(opened, "rb") as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise ToolError(f"{path!r} is no file")
+            data = file.read(self.max_bytes + 1)
+        if len(data) > self.max_bytes:
+            raise ToolError(f"{path!r} has {status.st_size} bytes; the limit is {self.max_bytes}")
+        return data
+
+    @contextmanager
+    def _parent(self, path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
+        """The open folder that a path ends in, and its last part."""
+        *folders, last = self._parts(path) or ["."]
+        with self._opened(folders, path, make=make) as folder:
+            if last == ".":
+                raise ToolError(f"{path!r} is a folder; name a file in it")
+            yield folder, last
+
+    @contextmanager
+    def _opened(self, parts: list[str], path: str, *, make: bool = False) -> Iterator[int]:
+        current = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            for part in parts:
+                if make:
+                    _make(part, current)
+                try:
+                    inner = os.open(part, _FOLDER, dir_fd=current)
+                except OSError as error:
+                    raise _told(error, path) from error
+                os.close(current)
+                current = inner
+            yield current
+        finally:
+            os.close(current)
+
+    @staticmethod
+    def _parts(path: str) -> list[str]:
+        parts = [part for part in path.split("/") if part not in ("", ".")]
+        if path.startswith("/") or ".." in parts or "\0" in path:
+            raise ToolError(f"{path!r} leads out of the folder; give a path below it, without '..'")
+        return parts
+
+    def _walk(self, path: str) -> Iterator[tuple[str, int]]:
+        """Regular files below a folder, by their path from the root, in order of names; links are left out."""
+        parts = self._parts(path)
+        with self._opened(parts, path) as folder:
+            entries = sorted(os.listdir(folder))
+            status = [(name, os.stat(name, dir_fd=folder, follow_symlinks=False)) for name in entries]
+        for name, one in status:
+            inner = "/".join([*parts, name])
+            if stat.S_ISREG(one.st_mode):
+                yield inner, one.st_size
+            elif stat.S_ISDIR(one.st_mode):
+                yield from self._walk(inner)
+
+
+def _make(part: str, folder: int) -> None:
+    try:
+        os.mkdir(part, dir_fd=folder)
+    except FileExistsError:
+        return
+
+
+def _told(error: OSError, path: str) -> ToolError:
+    if isinstance(error, FileNotFoundError):
+        return ToolError(f"no file {path!r}")
+    if isinstance(error, NotADirectoryError) or error.errno in (40, 62):  # ELOOP, on Linux and on the BSDs
+        return ToolError(f"{path!r} goes through a link or a file; links are not followed")
+    return ToolError(f"{path!r} cannot be opened: {(error.strerror or 'unknown reason').lower()}")
+
+
+def _fits(path: str, pattern: str) -> bool:
+    """By the whole path, or by the name alone."""
+    return fnmatch.fnmatchcase(path, pattern) or fnmatch.fnmatchcase(path.rpartition("/")[2], pattern)

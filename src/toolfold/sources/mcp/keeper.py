@@ -1,0 +1,366 @@
+"""Looks after one server: connects, lists its tools, sees it die, brings it back.
+
+1. Nothing here is waited for by another server: each keeper is one task of its own.
+2. A lost connection is opened anew at once; one that cannot be opened, after 0.5 s, 1 s, ... 60 s.
+   A call for a server that is away waits for the next attempt, which it hurries to half a second.
+3. A call is made a second time only if nothing of it was written, or if doing it twice does no harm.
+4. The tools of a server that is away stay listed: a program may wait for it, and the text tells why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import httpx2
+import mcp_types as types
+from mcp import MCPError
+from mcp.client._transport import ReadStream, WriteStream
+from mcp.shared.message import SessionMessage
+
+from toolfold.errors import ToolError, ToolSaidNo, ToolUnreachable
+from toolfold.sources.mcp import http
+from toolfold.sources.mcp.connection import Connection, open_session
+from toolfold.sources.mcp.eras import Era, Eras
+from toolfold.sources.mcp.oauth import SignIn
+from toolfold.sources.mcp.outer import Outer
+from toolfold.sources.mcp.server import Server, ServerStatus, State
+from toolfold.sources.mcp.stdio import ServerProcess, start_server
+from toolfold.sources.mcp.streams import NotSent, Watched
+
+FIRST_WAIT_SECONDS: Final = 0.5
+LONGEST_WAIT_SECONDS: Final = 60.0
+STEADY_SECONDS: Final = 5.0
+"""A connection that lived so long owes nothing to earlier failures."""
+_GATHER_SECONDS: Final = 0.05
+"""Changes that come together are one."""
+_EXIT_SECONDS: Final = 0.5
+_SHOWN_CHARACTERS: Final = 600
+_log: Final = logging.getLogger(__name__)
+
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A transport in use."""
+
+    streams: tuple[ReadStream[Any], WriteStream[SessionMessage]]
+    ended: asyncio.Event
+    process: ServerProcess | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Live:
+    connection: Connection
+    link: Link
+
+
+class Keeper:
+    """One server, kept."""
+
+    def __init__(
+        self,
+        server: Server,
+        *,
+        outer: Outer | None,
+        eras: Eras,
+        tokens: Path,
+        on_change: Callable[[], None],
+        on_sign_in: Callable[[str, str], None],
+    ) -> None:
+        self.server = server
+        self.tools: tuple[types.Tool, ...] = ()
+        self.capabilities = types.ServerCapabilities()
+        self._outer = outer
+        self._eras = eras
+        self._on_change = on_change
+        self._on_sign_in = on_sign_in
+        self._auth = SignIn(server, tokens, self._wait_for_person) if server.auth is not None else None
+        self._state: State = "connecting"
+        self._detail = ""
+        self._version = ""
+        self._instructions = ""
+        self._live: _Live | None = None
+        self._deadline: asyncio.Timeout | None = None
+        self._settled = asyncio.Event()
+        self._stale = asyncio.Event()
+        self._wanted = asyncio.Event()
+        self._turn = asyncio.Event()
+        """Set, and replaced by a new one, when an attempt to connect has ended."""
+        self._ready_at = math.inf
+
+    @property
+    def status(self) -> ServerStatus:
+        return ServerStatus(
+            name=self.server.name,
+            state=self._state,
+            tools=len(self.tools),
+            detail=self._detail,
+            era=self._version,
+            instructions=self._instructions,
+        )
+
+    async def settled(self) -> None:
+        """Until it has listed its tools, or failed; one that failed is not waited for again."""
+        await self._settled.wait()
+
+    async def run(self) -> None:
+        """For as long as the bridge is open; cancel it to end the server."""
+        loop, failures = asyncio.get_running_loop(), 0
+        while True:
+            self._ready_at = math.inf
+            try:
+                await self._attempt()
+                why = ""
+            # Whatever a transport or a server's strange answer raises, the next attempt may go well.
+            except Exception as error:  # noqa: BLE001
+                why = _words(error)
+            failures = 1 if loop.time() - self._ready_at > STEADY_SECONDS else failures + 1
+            if why or failures > 1:
+                self._fail(why or self._detail or "the connection was lost again and again")
+                await self._pause(min(FIRST_WAIT_SECONDS * 2 ** (failures - 1), LONGEST_WAIT_SECONDS))
+
+    # calls
+
+    async def call(self, work: Callable[[Connection], Awaitable[_Result]], *, may_repeat: bool) -> _Result:
+        """Do something on the connection, when there is one.
+
+        Raises:
+            ToolUnreachable: the server is away, or was lost in the middle.
+            ToolSaidNo: it refused the request.
+            ToolError: it failed in some other way that it has words for.
+        """
+        is_second = False
+        while True:
+            live = await self._ready()
+            try:
+                return await work(live.connection)
+            except NotSent:
+                may_have_run, why = False, ""
+            except MCPError as error:
+                fate = _fate(error, live.link)
+                if fate is None:
+                    raise _refusal(error) from error
+                may_have_run, why = fate
+            why = await self._lose(live, why)
+            if is_second or (may_have_run and not may_repeat):
+                ran = "it may have run, so it was not repeated" if may_have_run else "nothing ran"
+                raise ToolUnreachable(f"server {self.server.name!r} was lost during the call; {ran}{_after(why)}")
+            is_second = True
+
+    async def _ready(self) -> _Live:
+        if self._live is None:
+            self._wanted.set()
+            await self._turn.wait()
+        if self._live is None:
+            raise ToolUnreachable(f"server {self.server.name!r} is not there; nothing ran{_after(self._detail)}")
+        return self._live
+
+    async def _lose(self, live: _Live, why: str) -> str:
+        """A call found the connection dead: tell the keeper, and say what the server said last."""
+        if self._live is live:
+            self._live = None
+            self._become("connecting", "")
+        words = await _last_words(live.link)
+        live.link.ended.set()
+        return words or why
+
+    # one connection
+
+    async def _attempt(self) -> None:
+        known = self._eras.get(self.server.identity)
+        try:
+            await self._live_once(known)
+        except _HungUp:
+            # Some servers exit on the new era's question.
+            if known == "legacy":
+                raise
+            await self._live_once("legacy")
+
+    async def _live_once(self, known: Era | None) -> None:
+        """From the first byte to the last; returns when an established connection is over."""
+        async with AsyncExitStack() as stack:
+            link: Link | None = None
+            try:
+                async with asyncio.timeout(self.server.connect_timeout_seconds) as self._deadline:
+                    link = await stack.enter_async_context(self._open())
+                    session = open_session(
+                        link.streams,
+                        name=self.server.name,
+                        known=known,
+                        outer=self._outer,
+                        on_change=self._stale.set,
+                    )
+                    connection = await stack.enter_async_context(session)
+                    tools = await connection.list_tools()
+            except TimeoutError:
+                raise ToolUnreachable(
+                    f"no answer within {self.server.connect_timeout_seconds:g} s{await _said(link)}"
+                ) from None
+            except (MCPError, NotSent) as error:
+                if link is None or not link.ended.is_set():
+                    raise
+                raise _HungUp(f"{await _end(link)}{await _said(link)}") from error
+            finally:
+                self._deadline = None
+            self._eras.put(self.server.identity, connection.era)
+            self._begin(_Live(connection, link), tools)
+            await self._until_lost(connection, link)
+            if self._state == "ready":
+                self._become("connecting", await _last_words(link))
+
+    @asynccontextmanager
+    async def _open(self) -> AsyncIterator[Link]:
+        if self.server.transport == "stdio":
+            async with start_server(self.server) as process:
+                yield Link((process.inbox, process.outbox), process.inbox.ended, process)
+            return
+        async with http.open_url(self.server, self._auth) as (read, write):
+            watched = Watched(read)
+            yield Link((watched, write), watched.ended)
+
+    def _begin(self, live: _Live, tools: list[types.Tool]) -> None:
+        connection = live.connection
+        self._live, self._ready_at = live, asyncio.get_running_loop().time()
+        self._version, self._instructions = connection.version, connection.instructions
+        is_new = self.capabilities != connection.capabilities
+        self.capabilities = connection.capabilities
+        is_new = self._take(tools) or is_new
+        self._become("ready", "")
+        if is_new:
+            self._on_change()
+
+    async def _until_lost(self, connection: Connection, link: Link) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            helpers = [
+                tasks.create_task(connection.watch(self._stale.set)),
+                tasks.create_task(self._refresh(connection)),
+            ]
+            await link.ended.wait()
+            self._live = None
+            for helper in helpers:
+                helper.cancel()
+
+    async def _refresh(self, connection: Connection) -> None:
+        while True:
+            await self._stale.wait()
+            await asyncio.sleep(_GATHER_SECONDS)
+            self._stale.clear()
+            try:
+                tools = await connection.list_tools()
+            except (MCPError, NotSent) as error:
+                _log.warning("server %r does not list its tools any more: %s", self.server.name, error)
+                continue
+            if self._take(tools):
+                self._on_change()
+
+    def _take(self, tools: list[types.Tool]) -> bool:
+        changed = self.tools != (new := tuple(tools))
+        self.tools = new
+        return changed
+
+    # states
+
+    def _become(self, state: State, detail: str) -> None:
+        self._state, self._detail = state, detail
+        if state == "connecting":
+            self._settled.clear()
+            return
+        self._settled.set()
+        turn, self._turn = self._turn, asyncio.Event()
+        turn.set()
+
+    def _fail(self, why: str) -> None:
+        self._live = None
+        _log.warning("server %r: %s", self.server.name, why)
+        self._become("failed", why)
+
+    async def _pause(self, seconds: float) -> None:
+        self._wanted.clear()
+        await asyncio.sleep(min(seconds, FIRST_WAIT_SECONDS))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds - FIRST_WAIT_SECONDS):
+                await self._wanted.wait()
+
+    def _wait_for_person(self, url: str | None) -> None:
+        if self._deadline is not None:
+            seconds = self.server.connect_timeout_seconds
+            auth = self.server.auth
+            extra = auth.wait_seconds if url is not None and auth is not None else 0.0
+            self._deadline.reschedule(asyncio.get_running_loop().time() + seconds + extra)
+        self._detail = "" if url is None else f"sign in at {url}"
+        if url is not None:
+            self._on_sign_in(self.server.name, url)
+
+
+class _HungUp(ToolUnreachable):
+    """The server ended the connection during the handshake."""
+
+
+def _fate(error: MCPError, link: Link) -> tuple[bool, str] | None:
+    """Whether a call that failed with the connection may have run, and why; `None`: the server answered it."""
+    match error.code:
+        case http.NOT_SENT:
+            return False, error.message
+        case http.LOST:
+            return True, error.message
+        case types.INVALID_REQUEST if error.message == "Session terminated":
+            return False, "it forgot the session"
+        # Servers use this code for errors of their own, too.
+        case types.CONNECTION_CLOSED if link.ended.is_set() or error.message.startswith("SSE stream"):
+            return True, "" if error.message == "Connection closed" else error.message
+    return None
+
+
+def _refusal(error: MCPError) -> ToolError:
+    """A JSON-RPC error as the program reads it; only what a retry may mend counts against the tool."""
+    text = error.message.strip() or f"error {error.code}"
+    is_final = error.code in (types.INVALID_PARAMS, types.METHOD_NOT_FOUND, types.INVALID_REQUEST)
+    return ToolSaidNo(text) if is_final else ToolError(text)
+
+
+async def _last_words(link: Link | None) -> str:
+    """Why the server's process ended, and the end of its stderr."""
+    if link is None or link.process is None:
+        return ""
+    return f"{await _end(link)}{await _said(link)}"
+
+
+async def _end(link: Link) -> str:
+    if link.process is None:
+        return "it ended the connection"
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_EXIT_SECONDS):
+            await link.process.exited.wait()
+    code = link.process.exit_code
+    if code is None:
+        return "it closed its output"
+    return f"it exited with code {code}" if code >= 0 else f"signal {-code} ended it"
+
+
+async def _said(link: Link | None) -> str:
+    words = link.process.last_words() if link is not None and link.process is not None else ""
+    return _after(words[-_SHOWN_CHARACTERS:])
+
+
+def _after(words: str) -> str:
+    return f": {words}" if words else ""
+
+
+def _words(error: BaseException) -> str:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    match error:
+        case FileNotFoundError():
+            return f"no command {error.filename!r}; check the path"
+        case httpx2.HTTPStatusError():
+            return f"HTTP {error.response.status_code} {error.response.reason_phrase}".strip()
+    return str(error).strip() or type(error).__name__

@@ -1,0 +1,223 @@
+"""Signing in at a server: the SDK's OAuth client, with a file that keeps what it got.
+
+The file is the user's alone (0600, in a folder that is 0700) and written whole or not at all.
+A person signs in with a browser, which comes back to a listener on loopback.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import parse_qs, urlsplit
+
+import msgspec
+import platformdirs
+from mcp.client.auth import OAuthClientProvider
+from mcp.shared.auth import (
+    AuthorizationCodeResult,
+    OAuthClientInformationFull,
+    OAuthClientMetadata,
+    OAuthMetadata,
+    OAuthToken,
+)
+from pydantic import AnyUrl, ValidationError
+
+from toolfold.errors import ToolUnreachable
+from toolfold.sources.mcp.server import OAuth, Server
+
+_PAGE: Final = b"<!doctype html><title>toolfold</title><p>Signed in. You may close this window."
+_HEAD: Final = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close\r\nContent-Length: %d\r\n\r\n"
+
+
+def token_folder() -> Path:
+    """Where the files of all servers are."""
+    return platformdirs.user_data_path("toolfold", appauthor=False) / "mcp-tokens"
+
+
+class SignIn(OAuthClientProvider):
+    """Signs in when the server first asks for it, and refreshes from then on.
+
+    Args:
+        server: With `auth` and `url`.
+        folder: Of the token file.
+        on_wait: Told the address to open in a browser, and `None` when that is over.
+    """
+
+    def __init__(self, server: Server, folder: Path, on_wait: Callable[[str | None], None]) -> None:
+        assert server.auth is not None
+        assert server.url is not None
+        self._file = TokenFile(folder / f"{server.identity}.json", server.auth, lambda: self.context.oauth_metadata)
+        self._callback = Callback(self._file.callback_port, server.auth.wait_seconds)
+        self._on_wait = on_wait
+        super().__init__(
+            server.url,
+            OAuthClientMetadata(
+                client_name="toolfold",
+                redirect_uris=[AnyUrl(self._callback.uri)],
+                grant_types=["authorization_code", "refresh_token"],
+                token_endpoint_auth_method=None if server.auth.client_secret else "none",
+            ),
+            self._file,
+            redirect_handler=self._open,
+            callback_handler=self._come_back,
+        )
+        self._file.own_redirect = self._callback.uri
+
+    async def _initialize(self) -> None:
+        """With what the SDK does not keep: without it a restart would ask the person again."""
+        await super()._initialize()
+        self.context.token_expiry_time = self._file.expires_at
+        self.context.oauth_metadata = self._file.metadata
+
+    async def _open(self, url: str) -> None:
+        await self._callback.listen()
+        self._on_wait(url)
+
+    async def _come_back(self) -> AuthorizationCodeResult:
+        try:
+            return await self._callback.result()
+        finally:
+            self._on_wait(None)
+
+
+class TokenFile:
+    """The SDK's token storage, in one file for each server."""
+
+    def __init__(self, path: Path, auth: OAuth, metadata: Callable[[], OAuthMetadata | None]) -> None:
+        self.own_redirect = ""
+        self._path = path
+        self._auth = auth
+        self._metadata = metadata
+        self._kept = self._read()
+
+    @property
+    def callback_port(self) -> int:
+        """The one that the client was registered with, for some servers compare it."""
+        port = self._kept.get("port")
+        return self._auth.callback_port or (port if isinstance(port, int) else 0)
+
+    @property
+    def expires_at(self) -> float | None:
+        at = self._kept.get("expires_at")
+        return at if isinstance(at, (int, float)) else None
+
+    @property
+    def metadata(self) -> OAuthMetadata | None:
+        return _model(OAuthMetadata, self._kept.get("metadata"))
+
+    async def get_tokens(self) -> OAuthToken | None:
+        return _model(OAuthToken, self._kept.get("tokens"))
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        metadata = self._metadata()
+        self._write(
+            tokens=tokens.model_dump(mode="json", exclude_none=True),
+            expires_at=None if tokens.expires_in is None else time.time() + tokens.expires_in,
+            metadata=metadata and metadata.model_dump(mode="json", exclude_none=True),
+        )
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        if self._auth.client_id:
+            return OAuthClientInformationFull(
+                client_id=self._auth.client_id,
+                client_secret=self._auth.client_secret or None,
+                token_endpoint_auth_method="client_secret_post" if self._auth.client_secret else "none",
+                redirect_uris=[AnyUrl(self.own_redirect)],
+            )
+        return _model(OAuthClientInformationFull, self._kept.get("client"))
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        port = urlsplit(self.own_redirect).port
+        self._write(client=client_info.model_dump(mode="json", exclude_none=True), port=port)
+
+    def _read(self) -> dict[str, Any]:
+        try:
+            kept = msgspec.json.decode(self._path.read_bytes())
+        except (OSError, msgspec.MsgspecError):
+            return {}
+        return kept if isinstance(kept, dict) else {}
+
+    def _write(self, **changes: Any) -> None:
+        self._kept = {**self._kept, **changes}
+        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        # `mkstemp` makes it 0600 from its first moment.
+        draft, name = tempfile.mkstemp(dir=self._path.parent)
+        try:
+            with os.fdopen(draft, "wb") as file:
+                file.write(msgspec.json.encode(self._kept))
+            os.replace(name, self._path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(name)
+            raise
+
+
+class Callback:
+    """The listener that a browser comes back to; it listens only while one is expected."""
+
+    def __init__(self, port: int, wait_seconds: float) -> None:
+        self._socket = _bound(port)
+        self._wait_seconds = wait_seconds
+        self.uri = f"http://127.0.0.1:{self._socket.getsockname()[1]}/callback"
+        self._server: asyncio.Server | None = None
+
+    async def listen(self) -> None:
+        self._found: asyncio.Future[AuthorizationCodeResult] = asyncio.get_running_loop().create_future()
+        self._server = await asyncio.start_server(self._serve, sock=self._socket.dup())
+
+    async def result(self) -> AuthorizationCodeResult:
+        assert self._server is not None
+        try:
+            async with asyncio.timeout(self._wait_seconds):
+                return await self._found
+        except TimeoutError:
+            raise ToolUnreachable(f"nobody signed in within {self._wait_seconds:g} s") from None
+        finally:
+            self._server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            head = await reader.readuntil(b"\r\n\r\n")
+            path = head.split(b" ", 2)[1].decode("ascii", "replace")
+            writer.write(_HEAD % len(_PAGE) + _PAGE)
+            await writer.drain()
+            query = {key: values[0] for key, values in parse_qs(urlsplit(path).query).items()}
+            if urlsplit(path).path == "/callback" and not self._found.done():
+                self._answer(query)
+        writer.close()
+
+    def _answer(self, query: dict[str, str]) -> None:
+        if "error" in query:
+            why = query.get("error_description") or query["error"]
+            self._found.set_exception(ToolUnreachable(f"signing in was refused: {why}"))
+        elif "code" in query:
+            self._found.set_result(
+                AuthorizationCodeResult(code=query["code"], state=query.get("state"), iss=query.get("iss"))
+            )
+
+
+def _bound(port: int) -> socket.socket:
+    """A socket on loopback that keeps its port until somebody signs in."""
+    found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        found.bind(("127.0.0.1", port))
+    except OSError:
+        # Another toolfold waits there; most servers take any port on loopback.
+        found.bind(("127.0.0.1", 0))
+    return found
+
+
+# Any: what is in the file may be anything.
+def _model(kind: Any, data: Any) -> Any:
+    try:
+        return None if data is None else kind.model_validate(data)
+    except ValidationError:
+        return None
