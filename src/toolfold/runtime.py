@@ -24,6 +24,7 @@ from toolfold.tools.catalog import Catalog
 from toolfold.tools.context import CallContext
 from toolfold.tools.policy import Policy
 from toolfold.tools.router import Router
+from toolfold.tools.search import SEARCH_SPEC, Index, describe, search_tool
 from toolfold.tools.wrappers import wrappers
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from toolfold.sessions import Session, SessionLimits, Store
     from toolfold.tools.context import Approve, Decision
     from toolfold.tools.router import Wrapper
+    from toolfold.tools.search import Detail
     from toolfold.tools.tool import Tool
 
 LARGE_TEXT_CHARACTERS = 32 * 1024
@@ -80,6 +82,7 @@ class Runtime:
     ) -> None:  # fmt: skip
         self._limits = limits or Limits()
         self._policy = policy or Policy()
+        self._index: Index | None = None
         self._steps = wrappers(policy=self._policy) if steps is None else steps
         self.replace_tools(tools)
         if isinstance(engine, str):
@@ -115,11 +118,24 @@ class Runtime:
             UsageError: two tools have one name; nothing has changed then.
         """
         catalog = Catalog(as_tool(tool) for tool in tools)
+        self._index = None
+        if len(catalog) and catalog.get(SEARCH_SPEC.name) is None:
+            catalog = catalog.with_tools([search_tool(self._search_index)])
         specs = tuple(spec for spec in catalog.specs if spec.allowed_callers != "direct")
         self._checker = Checker(specs)
         self._specs = specs
         self._router = Router(catalog, wrappers=self._steps)
         self._asks = any(self._policy.asks(spec) for spec in specs)
+
+    def search(self, query: str, *, limit: int = 8, detail: Detail = "signature") -> list[dict[str, Any]]:
+        """Tools by what they do, best first; programs have the same as `search_tools`."""
+        return [describe(hit.spec, detail) for hit in self._search_index().search(query, limit)]
+
+    def _search_index(self) -> Index:
+        # On first use: 10,000 tools take half a second.
+        if self._index is None:
+            self._index = Index([spec for spec in self._specs if spec.name != SEARCH_SPEC.name])
+        return self._index
 
     async def run(
         self, text: str, *, files: Sequence[File] = (), limits: Limits | None = None, rerun_of: str = "",

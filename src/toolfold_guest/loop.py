@@ -7,6 +7,8 @@ Rules:
    The jail and the host's half of the protocol hold it.
 """
 
+import _signal  # type: ignore[import-not-found]  # as `_socket`: the Python around them dirties pages
+import _socket
 import _thread
 import ast
 import asyncio
@@ -16,7 +18,6 @@ import marshal
 import os
 import random
 import select
-import signal
 import socket
 import sys
 import threading
@@ -59,7 +60,8 @@ class _Made:
 
 def prepare(library_set: str) -> None:
     """Load libraries and build what every guest starts with. Called in the zygote, before any fork."""
-    preload.preload(library_set)
+    if library_set == "data":
+        preload.preload_data()
     json.loads = lenient_loads  # type: ignore[assignment]  # takes more than the original
     loop = _Made.loop = eventloop.GuestLoop()
     eventloop.install(loop)
@@ -107,14 +109,14 @@ def main(fd: int) -> NoReturn:
     gc.freeze()
     gc.enable()
     sys.path.append(os.getcwd())  # modules that the caller gave, or that the program writes, can be imported
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, fd)
-    signal.signal(signal.SIGTERM, _Made.channel.send_last_words)
+    sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, fd)
+    _signal.signal(_signal.SIGTERM, _Made.channel.send_last_words)
     while _serve(sock, None):
         pass
     os._exit(0)
 
 
-def _serve(sock: socket.socket, message: Any) -> bool:
+def _serve(sock: Any, message: Any) -> bool:
     """Run one program; true if its session goes on."""
     channel = _Made.channel
     channel.attach(sock)

@@ -35,6 +35,8 @@ class ToolFacts(NamedTuple):
     python_name: str
     aliases: tuple[str, ...]
     domain: str
+    short_name: str
+    """What the domain's module calls it too; empty for nothing."""
     parameters: tuple[str, ...]
     required: tuple[str, ...]
     takes_object: bool
@@ -95,15 +97,18 @@ class Namespace:
 
     def module(self) -> types.ModuleType:
         """`tools`, with one submodule for each domain, importable by name."""
-        root = ToolsModule(self, "tools", sorted(self._index))
+        root = ToolsModule(self, "tools", dict.fromkeys(self._index, ""))
         sys.modules["tools"] = root
-        domains: dict[str, list[str]] = {}
+        domains: dict[str, dict[str, str]] = {}
         for name, index in self._index.items():
-            domain = self._tools[index][3]
+            _, python_name, _, domain, short_name, *_ = self._tools[index]
             if domain:
-                domains.setdefault(domain, []).append(name)
+                members = domains.setdefault(domain, {})
+                members[name] = ""
+                if short_name and short_name not in self._index:
+                    members.setdefault(short_name, python_name)
         for domain, members in domains.items():
-            module = ToolsModule(self, f"tools.{domain}", sorted(members))
+            module = ToolsModule(self, f"tools.{domain}", members)
             root.__dict__[domain] = sys.modules[module.__name__] = module
         return root
 
@@ -111,20 +116,21 @@ class Namespace:
 class ToolsModule(types.ModuleType):
     """A module whose attributes are synchronous tools, and awaitable ones under `async_`."""
 
-    def __init__(self, namespace: Namespace, name: str, members: list[str]) -> None:
+    def __init__(self, namespace: Namespace, name: str, members: dict[str, str]) -> None:
+        """`members` has the name to look each one up by, where that is another."""
         super().__init__(name, "The tools of this program.")
         self.__dict__["__path__"] = []
         # `from tools import *` would bring the synchronous ones; the bare names are there already.
         self.__dict__["__all__"] = []
         self.__dict__["_namespace"] = namespace
-        self.__dict__["_members"] = frozenset(members)
+        self.__dict__["_members"] = members
 
     def __getattr__(self, name: str) -> Any:
         members, namespace = self.__dict__["_members"], self.__dict__["_namespace"]
         if name in members:
-            made = namespace.blocking(name)
+            made = namespace.blocking(members[name] or name)
         elif name.startswith("async_") and name[6:] in members:
-            made = namespace.awaitable(name[6:])
+            made = namespace.awaitable(members[name[6:]] or name[6:])
         elif name.startswith("async_") and name[6:] in self.__dict__:
             made = self.__dict__[name[6:]]  # `from tools import hr`: a domain, not a tool
         elif name in ("ToolError", "async_ToolError"):
@@ -209,7 +215,7 @@ def _default(node: ast.expr | None) -> Any:
     return inspect.Parameter.empty if node is None else ast.literal_eval(node)
 
 
-def _no_tool(name: str, members: frozenset[str]) -> str:
+def _no_tool(name: str, members: dict[str, str]) -> str:
     near = difflib.get_close_matches(name, members, 1)
     return f"no tool {name!r}" + (f"; did you mean {near[0]!r}?" if near else "")
 

@@ -20,6 +20,7 @@ import sys
 import threading
 from typing import Any, Final, NoReturn
 
+from toolfold_guest import preload
 from toolfold_guest.jail import kernel, pages
 from toolfold_guest.jail.folders import remove_tree
 from toolfold_guest.jail.identity import PROC_FD
@@ -75,6 +76,7 @@ class _Server:
         self._forgotten: set[int] = set()
         """Guests that the host let go of while they were still dying: their folders go with them."""
         _clean_interpreter(order["sys_path"])
+        preload.preload_stdlib()  # before our own loop: what a guest touches then lies together, and less is copied
         self._loop = importlib.import_module(order["loop_module"])
         self._loop.prepare(order["library_set"])
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})

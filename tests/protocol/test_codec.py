@@ -127,7 +127,7 @@ def test_a_reply_with_an_error_carries_only_its_text() -> None:
 def test_a_guest_is_told_whether_the_first_parameter_takes_an_object(schema: Any, takes_object: bool) -> None:
     spec = ToolSpec(name="a-b", python_name="a_b", input_schema={"type": "object", "properties": {"x": schema}})
 
-    assert tool_facts(spec) == ("a-b", "a_b", (), "", ("x",), (), takes_object, "")
+    assert tool_facts(spec) == ("a-b", "a_b", (), "", "", ("x",), (), takes_object, "")
 
 
 def test_the_guest_writes_plain_json_for_plain_values() -> None:

@@ -25,6 +25,9 @@ def tools_by_name(specs: Sequence[ToolSpec]) -> dict[str, Tool]:
     """Every name under which a program can reach a tool: `price`, `tools.price`, `tools.hr.async_price`, ..."""
     found: dict[str, Tool] = {}
     for spec in specs:
+        if spec.domain and spec.short_name:
+            found.setdefault(f"tools.{spec.domain}.{spec.short_name}", Tool(spec, is_awaitable=False))
+            found.setdefault(f"tools.{spec.domain}.async_{spec.short_name}", Tool(spec, is_awaitable=True))
         for name in (spec.python_name, *spec.aliases):
             found[name] = Tool(spec, is_awaitable=True)
             for module in ("tools", f"tools.{spec.domain}") if spec.domain else ("tools",):

@@ -73,6 +73,17 @@ class Calls:
                     return fault
         return None
 
+    def subtraction_faults(self) -> Iterator[Fault]:
+        """Tools written with their hyphens, which Python takes for minus signs."""
+        if not self._index.hyphenated or self._reader.is_dynamic:
+            return
+        for node, scope, _ in sorted(self._reader.subtractions, key=_place):
+            spelt = _spelt(node)
+            tool = self._index.hyphenated.get(spelt or "")
+            if tool is not None and spelt is not None and scope.find(spelt.partition("-")[0]) is None:
+                text = f"{tool.name!r} is no name in Python; write {tool.python_name!r}"
+                yield Fault("unknown_tool", text, node)
+
     def import_faults(self) -> Iterator[Fault]:
         """Imports of tools and tool modules that do not exist."""
         for node, _, guard in sorted(self._reader.imports, key=_place):
@@ -228,6 +239,25 @@ class Calls:
             if name != "result" or (scope, name) in read:
                 lost.add(call)
         return lost
+
+
+def _spelt(node: ast.AST) -> str | None:
+    """`a-b-c`, if that is what stands there, whatever is done with the last of them."""
+    parts: list[str] = []
+    while True:
+        match node:
+            case ast.BinOp(op=ast.Sub(), right=right, left=left):
+                last = _spelt(right)
+                if last is None:
+                    return None
+                parts.append(last)
+                node = left
+            case ast.Attribute(value=ast.Name(id="tools"), attr=name) | ast.Name(id=name):
+                return "-".join((name, *reversed(parts)))
+            case ast.Await(value=inner) | ast.Call(func=inner) | ast.Subscript(value=inner) | ast.Attribute(value=inner):
+                node = inner
+            case _:
+                return None
 
 
 def _member(members: dict[str, ToolSpec], name: str) -> ToolSpec | None:

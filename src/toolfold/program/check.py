@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Container, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Final
 
@@ -69,7 +70,7 @@ class Checker:
             return Program(text=text)
         tree = parse(text, limits or self._limits)
         if isinstance(tree, Problem):
-            return tree
+            return self._with_hyphen(tree)
         reader = Reader(tree)
         late = late_error(text, tree, reader)
         if late is not None:
@@ -84,12 +85,21 @@ class Checker:
     def _index(self) -> ToolIndex:
         return ToolIndex(self._tools)
 
+    def _with_hyphen(self, problem: Problem) -> Problem:
+        """`mcp__s-2__x` is not even a subtraction: say what to write instead."""
+        if problem.kind == "syntax":
+            for name, tool in self._index.hyphenated.items():
+                if name in problem.source:
+                    return replace(problem, message=f"{name!r} is no name in Python; write {tool.python_name!r}")
+        return problem
+
     def _faults(self, tree: ast.Module, reader: Reader, known_names: Container[str]) -> Iterator[Fault]:
         """The first fault of each kind of rule."""
         calls = Calls(reader, self._index, known_names)
         if reader.imports:
             yield from _first(import_faults(tree, self._index, self._installed))
             yield from _first(calls.import_faults())
+        yield from _first(calls.subtraction_faults())
         fault = calls.first_fault()
         if fault is not None:
             yield fault

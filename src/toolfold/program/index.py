@@ -28,6 +28,11 @@ class ToolIndex:
             flat.update(dict.fromkeys(names, tool))
             if tool.domain:
                 self.modules.setdefault(f"tools.{tool.domain}", {}).update(dict.fromkeys(names, tool))
+        for tool in tools:
+            if tool.short_name and tool.domain and tool.short_name not in flat:
+                self.modules[f"tools.{tool.domain}"].setdefault(tool.short_name, tool)
+        self.hyphenated: Mapping[str, ToolSpec] = {tool.name: tool for tool in tools if "-" in tool.name}
+        """Tools whose own name is a subtraction to Python."""
         self.names: Mapping[str, ToolSpec] = flat
 
     def signature(self, tool: ToolSpec) -> Signature:

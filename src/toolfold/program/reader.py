@@ -59,6 +59,7 @@ class Reader:
         """First parts of imported modules."""
         self.is_dynamic = False
         """Names may be bound in ways that cannot be seen here."""
+        self.subtractions: list[Use] = []
         self.top_level_returns: list[ast.Return] = []
         self.tries_with_finally: list[ast.Try] = []
         self.captures = 0
@@ -285,6 +286,8 @@ class Reader:
 
     def _spoil_operands(self, node: Any, scope: Scope, guard: Guard) -> None:
         self.spoiled.update((node.left, node.right) if node.__class__ is ast.BinOp else (node.operand,))
+        if node.op.__class__ is ast.Sub:
+            self.subtractions.append(Use(node, scope, guard))
         self._children(node, scope, guard)
 
     def _compare(self, node: ast.Compare, scope: Scope, guard: Guard) -> None:

@@ -68,16 +68,22 @@ def tree(specs: Sequence[ToolSpec], *, body: Body | None = None, imports: str = 
     folders: dict[str, dict[str, str]] = {"tools": {}}
     domains = {identifier(spec.domain) for spec in specs if spec.domain}
     files: dict[str, str] = {}
+    shorts: dict[str, dict[str, str]] = {}
     for spec in specs:
         folder = f"tools/{identifier(spec.domain)}" if spec.domain else "tools"
         modules = folders.setdefault(folder, {})
         stem = _free_stem(function_name(spec), modules, domains if folder == "tools" else ())
         modules[stem] = function_name(spec)
+        if spec.domain and spec.short_name:
+            shorts.setdefault(folder, {}).setdefault(identifier(spec.short_name), stem)
         files[f"{folder}/{stem}.py"] = module_text([spec], body=body, imports=imports)
     for folder, modules in folders.items():
         lines = [f"from .{stem} import {name} as {name}" for stem, name in sorted(modules.items())]
         if folder == "tools":
             lines += _from_domains(folders)
+        taken = {*modules, *modules.values()}
+        for short, stem in sorted(shorts.get(folder, {}).items()):
+            lines += [f"from .{stem} import {modules[stem]} as {short}"] if short not in taken else []
         files[f"{folder}/__init__.py"] = "\n".join([WRITTEN_BY, "", *lines, ""])
     return files
 

@@ -203,7 +203,8 @@ def tool_facts(spec: ToolSpec, words: tuple[str, str] | None = None) -> tuple[An
     parameters = spec.parameters
     properties = spec.input_schema.get("properties", {})
     takes_object = bool(parameters) and _accepts_object(properties[parameters[0]])
-    facts = (spec.name, spec.python_name, spec.aliases, spec.domain, parameters, spec.required, takes_object)
+    names = (spec.name, spec.python_name, spec.aliases, spec.domain, spec.short_name)
+    facts = (*names, parameters, spec.required, takes_object)
     return (*facts, spec.description) if words is None else (*facts, words[1], words[0])
 
 

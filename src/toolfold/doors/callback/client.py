@@ -24,6 +24,8 @@ from toolfold.doors.callback.wire import (
 _LINGER_SECONDS: Final = 0.002
 """Replies that come this soon after another share its message: a `gather` needs few messages then."""
 _GOODBYE_SECONDS: Final = 1.0
+_AT_ONCE: Final = 64
+"""Calls of one program that are answered at the same time; the others wait."""
 
 
 class ParentTools(ClientExtension):
@@ -66,13 +68,18 @@ class _Talk:
         self._execution_id = execution_id
         self._answer = answer
         self._running: set[asyncio.Task[ToolReply]] = set()
+        self._room = asyncio.Semaphore(_AT_ONCE)
 
     async def to_the_end(self, step: ResumeResult) -> ResumeResult:
         while step.final is None:
-            self._running |= {asyncio.ensure_future(self._answer(call)) for call in step.calls}
+            self._running |= {asyncio.create_task(self._reply(call)) for call in step.calls}
             replies = await self._some_replies(step.seconds_left)
             step = await self._resume(ResumeParams(execution_id=self._execution_id, replies=replies))
         return step
+
+    async def _reply(self, call: OpenCall) -> ToolReply:
+        async with self._room:
+            return await self._answer(call)
 
     async def _some_replies(self, seconds: float) -> list[ToolReply]:
         """At least one, unless the program's time is over first."""

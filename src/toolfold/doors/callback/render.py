@@ -62,11 +62,12 @@ def error_json(error: ToolfoldError, frame: Frame) -> str:
 def _dump(frame: Frame, *, success: bool = False, stdout: str = "", stderr: str = "", tool_calls: Sequence[Json] = (),
           tool_results: Sequence[Json] = (), return_value: Json = None, error: Json = None) -> str:  # fmt: skip
     """The seed's fields in the seed's order."""
+    seconds = frame.timeout_seconds
     return json.dumps(
         {
             "success": success,
             "execution_time_seconds": round(frame.seconds, 3),
-            "timeout_limit_seconds": frame.timeout_seconds,
+            "timeout_limit_seconds": int(seconds) if seconds == int(seconds) else seconds,
             "stdout": stdout,
             "stderr": stderr,
             "tool_calls": list(tool_calls),

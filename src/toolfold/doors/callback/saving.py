@@ -20,7 +20,7 @@ def save_program(text: str, filename: str, workspace: Path) -> str:
         UsageError: `filename` is no plain file name, or cannot be written.
     """
     name = filename if filename.endswith(".py") else f"{filename}.py"
-    if name != os.path.basename(name) or name in (".py", "..py") or not name.isprintable() or "\\" in name:
+    if name != os.path.basename(name) or name.startswith(".") or not name.isprintable() or "\\" in name:
         raise UsageError(f"filename {filename!r} is not a plain file name; give one without folders, like 'report.py'")
     try:
         _write(name, text.encode("utf-8", "surrogatepass"), workspace)

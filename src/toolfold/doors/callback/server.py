@@ -16,7 +16,6 @@ from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.extension import Extension, MethodBinding, compose_tool_call_handler
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from toolfold.doors.callback.executions import DEFAULT_SECONDS, Executions, Wish
@@ -71,8 +70,8 @@ class ParentCallback(Extension):
         self._find = find
 
     def methods(self) -> list[MethodBinding]:
-        """Only in the era that has extensions."""
-        return [MethodBinding(RESUME, ResumeParams, self._resume, frozenset(MODERN_PROTOCOL_VERSIONS))]
+        """Carries the replies."""
+        return [MethodBinding(RESUME, ResumeParams, self._resume)]
 
     async def intercept_tool_call(
         self, params: types.CallToolRequestParams, ctx: ServerRequestContext[Any, Any], call_next: CallNext

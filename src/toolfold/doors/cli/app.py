@@ -12,6 +12,8 @@ import typer
 
 import toolfold
 from toolfold.doors.cli.exits import Exit, exit_of_error
+from toolfold.doors.cli.runs import runs_app
+from toolfold.doors.cli.tools import tools_app
 from toolfold.errors import ToolfoldError
 
 DEFAULT_ENGINE: Final = "process" if sys.platform == "linux" else "auto"
@@ -24,6 +26,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+app.add_typer(tools_app, name="tools")
+app.add_typer(runs_app, name="runs")
 
 
 def main() -> NoReturn:
@@ -104,6 +108,10 @@ def _run(
         bool,
         typer.Option("--i-accept-that-programs-can-do-anything", help="Needed for `--isolation none`."),
     ] = False,
+    ledger: Annotated[
+        str | None,
+        typer.Option(metavar="PATH|memory", help="Where it is recorded; in your state folder unless given."),
+    ] = None,
 ) -> int:
     """Run one program. Its stdout is this command's stdout.
 
@@ -123,6 +131,7 @@ def _run(
         out=out,
         as_json=json,
         accept_no_isolation=accept_no_isolation,
+        ledger=ledger,
     )
     return run_program(options)
 

@@ -82,6 +82,10 @@ def _call(record: CallRecord) -> dict[str, Json]:
         "error": record.error,
         "bytes_in": record.bytes_in,
         "bytes_out": record.bytes_out,
+        "attempts": record.attempts,
+        "cached": record.cached,
+        "breaker": record.breaker,
+        "from_record": record.from_record,
     }
 
 

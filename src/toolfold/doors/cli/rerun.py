@@ -7,7 +7,7 @@ from dataclasses import replace
 from toolfold.doors.cli.inputs import limits_for, read_program
 from toolfold.doors.cli.load import load_tools
 from toolfold.doors.cli.outputs import prepare_folder
-from toolfold.doors.cli.run import RunOptions, _finish, _show_call, _stdout_to_stderr, _until_stopped
+from toolfold.doors.cli.run import RunOptions, finish, show_call, stdout_to_stderr, until_stopped
 from toolfold.ledger.record import History, Ledger
 from toolfold.models import Outcome
 from toolfold.runtime import Runtime
@@ -25,10 +25,10 @@ def rerun(options: RunOptions, ledger: Ledger, earlier: History, open_runtime: C
     async def once(runtime: Runtime) -> Outcome:
         async with runtime:
             return await runtime.run(
-                text, files=begun.files, limits=limits, rerun_of=begun.execution_id, on_call=_show_call()
+                text, files=begun.files, limits=limits, rerun_of=begun.execution_id, on_call=show_call()
             )
 
-    with _stdout_to_stderr():
+    with stdout_to_stderr():
         runtime = open_runtime(
             tools=load_tools(options.tools),
             engine=options.engine,
@@ -37,10 +37,10 @@ def rerun(options: RunOptions, ledger: Ledger, earlier: History, open_runtime: C
             ledger=ledger,
             warm=1,
         )
-        outcome = _until_stopped(once(runtime))
+        outcome = until_stopped(once(runtime))
     if isinstance(outcome, int):
         return outcome
-    code = _finish(outcome, options)
+    code = finish(outcome, options)
     if outcome.calls:
         known = sum(call.from_record for call in outcome.calls)
         whole = len(outcome.calls)

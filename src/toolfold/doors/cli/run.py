@@ -15,7 +15,9 @@ from toolfold.doors.cli.inputs import limits_for, read_files, read_program
 from toolfold.doors.cli.load import load_tools
 from toolfold.doors.cli.outputs import prepare_folder, save_files
 from toolfold.doors.cli.render import call_line, print_json, print_text
+from toolfold.doors.cli.runs import open_for_command
 from toolfold.errors import UsageError
+from toolfold.ledger.record import Ledger
 from toolfold.models import CallRecord, File, Limits, Outcome
 from toolfold.runtime import Runtime
 
@@ -33,6 +35,7 @@ class RunOptions:
     out: Path | None = None
     as_json: bool = False
     accept_no_isolation: bool = False
+    ledger: str | None = None
 
 
 def run_program(options: RunOptions, open_runtime: Callable[..., Runtime] = Runtime) -> int:
@@ -47,7 +50,8 @@ def run_program(options: RunOptions, open_runtime: Callable[..., Runtime] = Runt
     files = read_files(options.files, limits)
     if options.out is not None:
         prepare_folder(options.out)
-    with _stdout_to_stderr():
+    ledger = open_for_command(options.ledger)
+    with stdout_to_stderr():
         runtime = open_runtime(
             tools=load_tools(options.tools),
             engine=options.engine,
@@ -56,13 +60,14 @@ def run_program(options: RunOptions, open_runtime: Callable[..., Runtime] = Runt
             limits=limits,
             # One program is run, so no guest needs to wait for the next.
             warm=1,
+            ledger=ledger,
         )
-        outcome = _until_stopped(_run_once(runtime, text, files, limits))
-    return outcome if isinstance(outcome, int) else _finish(outcome, options)
+        outcome = until_stopped(_run_once(runtime, ledger, text, files, limits))
+    return outcome if isinstance(outcome, int) else finish(outcome, options)
 
 
 @contextmanager
-def _stdout_to_stderr() -> Iterator[None]:
+def stdout_to_stderr() -> Iterator[None]:
     """What a tool or a process of its own prints must not be taken for the program's output."""
     sys.stdout.flush()
     kept = os.dup(1)
@@ -75,18 +80,21 @@ def _stdout_to_stderr() -> Iterator[None]:
         os.close(kept)
 
 
-async def _run_once(runtime: Runtime, text: str, files: tuple[File, ...], limits: Limits) -> Outcome:
-    async with runtime:
-        return await runtime.run(text, files=files, limits=limits, on_call=_show_call())
+async def _run_once(runtime: Runtime, ledger: Ledger, text: str, files: tuple[File, ...], limits: Limits) -> Outcome:
+    try:
+        async with runtime:
+            return await runtime.run(text, files=files, limits=limits, on_call=show_call())
+    finally:
+        await ledger.close()
 
 
-def _show_call() -> Callable[[CallRecord], None] | None:
+def show_call() -> Callable[[CallRecord], None] | None:
     if not sys.stderr.isatty():
         return None
     return lambda record: print(call_line(record), file=sys.stderr, flush=True)
 
 
-def _finish(outcome: Outcome, options: RunOptions) -> int:
+def finish(outcome: Outcome, options: RunOptions) -> int:
     if options.as_json:
         print_json(outcome)
     else:
@@ -101,7 +109,7 @@ def _finish(outcome: Outcome, options: RunOptions) -> int:
 
 
 # Any: what a coroutine yields and is sent is asyncio's business.
-def _until_stopped(work: Coroutine[Any, Any, Outcome]) -> Outcome | int:
+def until_stopped(work: Coroutine[Any, Any, Outcome]) -> Outcome | int:
     """Run to the end, or to SIGINT or SIGTERM: then the exit code, with the program cancelled.
 
     Not `asyncio.run`: it waits for the threads of tools that do not come back.

@@ -313,15 +313,15 @@ class Door:
 
     # servers
 
-    async def _on_each_request(self, context: Context, call_next: CallNext) -> HandlerResult:
+    async def _on_each_request(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         # The handshake is not over before its answer; what the client can do is known with its next message.
-        if context.method != "initialize":
-            self._clients.meet(context)
+        if ctx.method != "initialize":
+            self._clients.meet(ctx)
             await self.connect()
-        if context.method == "tools/call":
+        if ctx.method == "tools/call":
             assert self._ready is not None, "enter the door first"
             await asyncio.wait([self._ready])
-        return await call_next(context)
+        return await call_next(ctx)
 
     def _servers_changed(self) -> None:
         if not self._is_telling:

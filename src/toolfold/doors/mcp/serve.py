@@ -7,10 +7,13 @@ import hmac
 import ipaddress
 import logging
 import signal
-from collections.abc import Coroutine
-from typing import Any, Final
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
 
 import anyio
+import uvicorn
 from mcp.server.stdio import stdio_server
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -19,18 +22,16 @@ from toolfold.errors import UsageError
 
 TOKEN_VARIABLE: Final = "TOOLFOLD_MCP_TOKEN"  # noqa: S105 - its name, not the secret
 PATH: Final = "/mcp"
+_log: Final = logging.getLogger(__name__)
 
 
 async def serve_stdio(door: Door) -> None:
     """Until the client closes stdin, or a signal comes."""
-
-    async def serve() -> None:
-        # While this serves, file descriptor 1 is stderr: nothing that prints can break the protocol.
-        async with stdio_server() as (read_stream, write_stream):
-            await door.server.run(read_stream, write_stream, door.options())
-
     async with door:
-        await _until_signalled(serve())
+        with anyio.CancelScope() as scope, _on_signal(scope.cancel):
+            # While this serves, file descriptor 1 is stderr: nothing that prints can break the protocol.
+            async with stdio_server() as (read_stream, write_stream):
+                await door.server.run(read_stream, write_stream, door.options())
 
 
 async def serve_http(door: Door, host: str, port: int, *, token: str = "") -> None:
@@ -47,17 +48,21 @@ async def serve_http(door: Door, host: str, port: int, *, token: str = "") -> No
     """
     if not token and not _is_loopback(host):
         raise UsageError(f"--http {host}:{port} is reachable from outside; set {TOKEN_VARIABLE} to a secret first")
-    # Imported here: a client on stdio waits for the start.
-    import uvicorn  # noqa: PLC0415
-
     app: ASGIApp = door.server.streamable_http_app(streamable_http_path=PATH, host=host)
-    if token:
-        app = _Guarded(app, token)
-    server = uvicorn.Server(uvicorn.Config(app, host=host, port=port, log_level="warning", timeout_graceful_shutdown=2))
-    server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
+    listening = _listen(host, port)
+    server = _Server(
+        uvicorn.Config(_Guarded(app, token) if token else app, log_level="warning", timeout_graceful_shutdown=2)
+    )
+
+    def stop() -> None:
+        server.should_exit = True
+
     async with door:
         await door.connect()
-        await _until_signalled(_announced(server, host))
+        shown = f"[{host}]" if ":" in host else host
+        _log.warning("listening on http://%s:%d%s", shown, listening.getsockname()[1], PATH)
+        with _on_signal(stop):
+            await server.serve(sockets=[listening])
 
 
 def parse_address(text: str) -> tuple[str, int]:
@@ -73,32 +78,40 @@ def parse_address(text: str) -> tuple[str, int]:
     return host, int(port)
 
 
-# Any: uvicorn is imported only where it is used.
-async def _announced(server: Any, host: str) -> None:
-    async def announce() -> None:
-        while not server.started:
-            await asyncio.sleep(0.02)
-        port = server.servers[0].sockets[0].getsockname()[1]
-        shown = f"[{host}]" if ":" in host else host
-        logging.getLogger(__name__).warning("listening on http://%s:%d%s", shown, port, PATH)
+class _Server(uvicorn.Server):
+    """Leaves signals to us: uvicorn would raise them again before our guests have ended."""
 
-    task = asyncio.create_task(announce())
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def _listen(host: str, port: int) -> socket.socket:
     try:
-        await server.serve()
-    finally:
-        task.cancel()
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        # With its protocol named: without that asyncio does not send small answers at once.
+        listening = socket.socket(family, kind, protocol)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+    except OSError as error:
+        raise UsageError(
+            f"--http {host}:{port} cannot be listened on: {(error.strerror or str(error)).lower()}"
+        ) from None
+    return listening
 
 
-# Any: what a coroutine yields and is sent is asyncio's business.
-async def _until_signalled(work: Coroutine[Any, Any, None]) -> None:
+@contextmanager
+def _on_signal(stop: Callable[[], object]) -> Iterator[None]:
     """SIGINT and SIGTERM end the work in good order: guests and bridged servers end before this process."""
     loop = asyncio.get_running_loop()
-    async with anyio.create_task_group() as group:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, group.cancel_scope.cancel)
-        await work
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.remove_signal_handler(number)
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    for number in numbers:
+        loop.add_signal_handler(number, stop)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)
 
 
 def _is_loopback(host: str) -> bool:

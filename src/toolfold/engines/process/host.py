@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from toolfold.engines.base import Called, Died, Ended, Event, Order, Printed, Taped, Waiting
 from toolfold.engines.process.files import checked_names, collect
 from toolfold.models import Call, Limits, Problem, ProblemKind, Reply, Status
+from toolfold.program.stubs import words_for
 from toolfold.protocol.codec import (
     HOLD_FRAME,
     RELEASE_FRAME,
@@ -112,7 +113,9 @@ class ProcessRun:
         }
         if order.tape is not None:
             options["tape"] = (list(order.tape.wakes), list(order.tape.clocks))
-        return encode_start(order.program.text, [tool_facts(spec) for spec in order.tools], options)
+        words = words_for(order.program.text, order.tools)
+        facts = [tool_facts(spec, words.get(spec.name)) for spec in order.tools]
+        return encode_start(order.program.text, facts, options)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

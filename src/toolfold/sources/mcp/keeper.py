@@ -202,13 +202,13 @@ class Keeper:
                     connection = await stack.enter_async_context(session)
                     tools = await connection.list_tools()
             except TimeoutError:
-                raise ToolUnreachable(
-                    f"no answer within {self.server.connect_timeout_seconds:g} s{await _said(link)}"
-                ) from None
-            except (MCPError, NotSent) as error:
+                seconds = self.server.connect_timeout_seconds
+                raise ToolUnreachable(f"no answer within {seconds:g} s{_said(link)}") from None
+            # Not only `MCPError`: the session's task group puts it into an `ExceptionGroup`.
+            except Exception as error:
                 if link is None or not link.ended.is_set():
                     raise
-                raise _HungUp(f"{await _end(link)}{await _said(link)}") from error
+                raise _HungUp(await _last_words(link) or _words(error)) from error
             finally:
                 self._deadline = None
             self._eras.put(self.server.identity, connection.era)
@@ -280,7 +280,8 @@ class Keeper:
 
     def _fail(self, why: str) -> None:
         self._live = None
-        _log.warning("server %r: %s", self.server.name, why)
+        if (self._state, self._detail) != ("failed", why):
+            _log.warning("server %r: %s", self.server.name, why)
         self._become("failed", why)
 
     async def _pause(self, seconds: float) -> None:
@@ -331,22 +332,20 @@ async def _last_words(link: Link | None) -> str:
     """Why the server's process ended, and the end of its stderr."""
     if link is None or link.process is None:
         return ""
-    return f"{await _end(link)}{await _said(link)}"
-
-
-async def _end(link: Link) -> str:
-    if link.process is None:
-        return "it ended the connection"
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_EXIT_SECONDS):
             await link.process.exited.wait()
-    code = link.process.exit_code
-    if code is None:
-        return "it closed its output"
-    return f"it exited with code {code}" if code >= 0 else f"signal {-code} ended it"
+    match link.process.exit_code:
+        case None:
+            end = "it closed its output"
+        case code if code < 0:
+            end = f"signal {-code} ended it"
+        case code:
+            end = f"it exited with code {code}"
+    return end + _said(link)
 
 
-async def _said(link: Link | None) -> str:
+def _said(link: Link | None) -> str:
     words = link.process.last_words() if link is not None and link.process is not None else ""
     return _after(words[-_SHOWN_CHARACTERS:])
 

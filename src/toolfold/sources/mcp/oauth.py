@@ -14,7 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
@@ -27,10 +27,12 @@ from mcp.shared.auth import (
     OAuthMetadata,
     OAuthToken,
 )
-from pydantic import AnyUrl, ValidationError
+from pydantic import AnyUrl, BaseModel, ValidationError
 
 from toolfold.errors import ToolUnreachable
 from toolfold.sources.mcp.server import OAuth, Server
+
+_Model = TypeVar("_Model", bound=BaseModel)
 
 _PAGE: Final = b"<!doctype html><title>toolfold</title><p>Signed in. You may close this window."
 _HEAD: Final = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close\r\nContent-Length: %d\r\n\r\n"
@@ -216,7 +218,7 @@ def _bound(port: int) -> socket.socket:
 
 
 # Any: what is in the file may be anything.
-def _model(kind: Any, data: Any) -> Any:
+def _model(kind: type[_Model], data: Any) -> _Model | None:
     try:
         return None if data is None else kind.model_validate(data)
     except ValidationError:

@@ -164,7 +164,10 @@ class ServerProcess(asyncio.SubprocessProtocol):
 
     async def _write(self, line: bytes) -> None:
         self._trim_stderr()
+        is_alone = self._stdin.get_write_buffer_size() == 0
         self._stdin.write(line)
+        if is_alone and self._stdin.is_closing():
+            raise BrokenPipeError  # asyncio tries to write at once, and closes if that fails
         if not self._writable.is_set():
             await self._writable.wait()
 

@@ -73,18 +73,21 @@ class Inbox:
 
 
 class Outbox:
-    """What goes to a server, one line for each message."""
+    """What goes to a server, one line for each message; `write` raises `BrokenPipeError` if nothing was written."""
 
     def __init__(self, write: Callable[[bytes], Awaitable[None]], is_open: Callable[[], bool]) -> None:
         self._write = write
         self._is_open = is_open
 
     async def send(self, item: SessionMessage, /) -> None:
-        if not self._is_open():
+        try:
+            if not self._is_open():
+                raise BrokenPipeError
+            line = item.message.model_dump_json(by_alias=True, exclude_unset=True)
+            await self._write(f"{line}\n".encode())
+        except BrokenPipeError:
             # The SDK makes one and the same error of a closed stream, before and after the writing.
-            raise NotSent if isinstance(item.message, JSONRPCRequest) else anyio.ClosedResourceError
-        line = item.message.model_dump_json(by_alias=True, exclude_unset=True)
-        await self._write(f"{line}\n".encode())
+            raise (NotSent if isinstance(item.message, JSONRPCRequest) else anyio.ClosedResourceError) from None
 
     async def aclose(self) -> None:
         """Nothing to do: whoever made the pipe closes it."""

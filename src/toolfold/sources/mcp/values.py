@@ -93,10 +93,12 @@ def _part(part: types.ContentBlock, *, parses: bool) -> Value:
 
 
 def _file(contents: types.TextResourceContents | types.BlobResourceContents) -> Media:
-    is_text = isinstance(contents, types.TextResourceContents)
-    data = contents.text.encode("utf-8", "replace") if is_text else _bytes(contents.blob)
-    mime = contents.mime_type or ("text/plain" if is_text else "application/octet-stream")
+    if isinstance(contents, types.TextResourceContents):
+        data, kind = contents.text.encode("utf-8", "replace"), "text/plain"
+    else:
+        data, kind = _bytes(contents.blob), "application/octet-stream"
     uri = str(contents.uri)
+    mime = contents.mime_type or kind
     return Media(kind="file", mime=mime, data=data, uri=uri, name=uri.rstrip("/").rpartition("/")[2])
 
 

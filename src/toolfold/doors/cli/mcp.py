@@ -1,0 +1,92 @@
+"""`toolfold mcp`: the options of the MCP door, and what they mean; what is served is in `doors.mcp`."""
+
+import asyncio
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from toolfold.config import Config, find_config, load_config
+from toolfold.config.build import module_sources
+from toolfold.config.importing import import_servers
+from toolfold.errors import UsageError
+from toolfold.tools.tool import Tool
+
+
+def mcp_command(
+    config: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The config; the nearest toolfold.yaml from here upwards unless given."),
+    ] = None,
+    http: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Serve streamable HTTP at /mcp instead of stdio.")
+    ] = None,
+    import_: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--import",
+            metavar="PATH",
+            help="Also bridge the servers in this file of Claude Code, Claude Desktop, Cursor or VS Code. Repeatable.",
+        ),
+    ] = None,
+    callback: Annotated[
+        bool,
+        typer.Option("--callback", help="Also serve `programmatic_tool_calling`, which calls tools of the client."),
+    ] = False,
+) -> int:
+    """Serve `execute_program` to an MCP client, over the servers of a config. Stdout is the protocol's."""
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="toolfold: %(message)s")
+    found = read_config(config, import_ or [])
+    # Imported here: a mistake in the config is told without loading the SDK, which takes most of the start.
+    try:
+        from toolfold.doors.mcp.serve import TOKEN_VARIABLE, parse_address, serve_http, serve_stdio  # noqa: PLC0415
+        from toolfold.doors.mcp.setup import open_door  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise UsageError(f"{error.name!r} is not installed; install toolfold[mcp]") from error
+
+    address = None if http is None else parse_address(http)
+    modules = _modules(found)
+
+    async def serve() -> None:
+        # Made in here: what waits needs a running event loop.
+        door = open_door(found, modules=modules, is_alone=address is None, callback=callback)
+        if address is None:
+            await serve_stdio(door)
+        else:
+            await serve_http(door, *address, token=os.environ.get(TOKEN_VARIABLE, ""))
+
+    asyncio.run(serve())
+    return 0
+
+
+def read_config(path: Path | None, imported: list[Path]) -> Config:
+    """The config with the servers of other clients' files; of two with one name the config's own counts."""
+    path = path or find_config()
+    if path is None and not imported:
+        raise UsageError("no toolfold.yaml here or above; write one with 'toolfold init', or name one with --config")
+    config = Config() if path is None else load_config(path)
+    servers = {server.name: server for server in config.servers}
+    for one in imported:
+        for server in import_servers(one):
+            servers.setdefault(server.name, server)
+    return config.model_copy(update={"servers": tuple(servers.values())})
+
+
+def _modules(config: Config) -> list[Tool]:
+    sources = module_sources(config)
+    if not sources:
+        return []
+    # Imported here: hardly any config has modules.
+    from toolfold.doors.cli.load import load_tools  # noqa: PLC0415
+
+    return load_tools(sources)
+
+
+if __name__ == "__main__":
+    from toolfold.doors.cli.app import app, main
+
+    app.command("mcp")(mcp_command)
+    main()

@@ -1,0 +1,23 @@
+"""The names of seed 000, for importers; see `toolfold.doors.gem`."""
+
+from toolfold.doors.gem import (
+    Executor,
+    FiveValues,
+    LocalTools,
+    ProgrammaticToolCallingTool,
+    create_filesystem_tool,
+    create_memory_tool,
+    create_programmatic_tool_calling_tool_http,
+    create_programmatic_tool_calling_tool_stdio,
+)
+
+__all__ = [
+    "Executor",
+    "FiveValues",
+    "LocalTools",
+    "ProgrammaticToolCallingTool",
+    "create_filesystem_tool",
+    "create_memory_tool",
+    "create_programmatic_tool_calling_tool_http",
+    "create_programmatic_tool_calling_tool_stdio",
+]

@@ -1,0 +1,260 @@
+"""The child's life: other clients, HTTP, cancelling, and a parent or child that dies."""
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from mcp import Client
+
+from tests.doors.gem.conftest import NAME, Programs
+from toolfold.doors.callback.client import ParentTools
+from toolfold.doors.callback.server import make_server
+from toolfold.doors.callback.wire import ToolReply
+from toolfold.errors import UsageError
+from toolfold.gem import create_programmatic_tool_calling_tool_http, create_programmatic_tool_calling_tool_stdio
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_a_client_without_the_extension_runs_programs_without_a_parents_tools(tmp_path: Path, mode: str) -> None:
+    async with Client(make_server(tmp_path), mode=mode) as client:
+        plain = await client.call_tool(NAME, {"code": "print(1)\n2"})
+        wanting = await client.call_tool(NAME, {"code": "tools.x()"})
+        listed = await client.list_tools()
+
+    assert json.loads(plain.content[0].text)["return_value"] == 2
+    assert json.loads(wanting.content[0].text)["error"]["message"].splitlines()[0] == (
+        "line 1: no tool 'x'; this program has no tools"
+    )
+    assert [tool.name for tool in listed.tools] == [NAME]
+    assert list(listed.tools[0].input_schema["properties"]) == ["code", "filename", "timeout", "_tools_available"]
+
+
+async def test_a_cancelled_call_ends_the_program_and_spares_the_others(tmp_path: Path) -> None:
+    waiting = asyncio.Event()
+
+    async def answer(call):
+        if call.name == "forever":
+            waiting.set()
+            await asyncio.sleep(100)
+        return ToolReply(id=call.id, parsed=True, has_error=False, observation="ok")
+
+    async with Client(make_server(tmp_path), extensions=[ParentTools(answer)]) as client:
+        stuck = asyncio.create_task(client.call_tool(NAME, {"code": "tools.forever()"}))
+        await waiting.wait()
+        stuck.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await stuck
+        other = await client.call_tool(NAME, {"code": "tools.quick()"})
+
+    assert json.loads(other.content[0].text)["return_value"] == "ok"
+
+
+def executor(name, args, call_id):
+    return True, False, json.dumps(args), name, call_id
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+@pytest.fixture
+def port(tmp_path: Path) -> Iterator[int]:
+    number = free_port()
+    source = Path(__file__).parents[3] / "src"
+    server = subprocess.Popen(
+        [sys.executable, "-m", "toolfold.doors.callback", "--transport", "streamable-http", "--port", str(number)],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(source)},
+    )
+    try:
+        deadline = time.monotonic() + 8
+        while time.monotonic() < deadline:
+            with socket.socket() as one:
+                if one.connect_ex(("127.0.0.1", number)) == 0:
+                    break
+            time.sleep(0.05)
+        yield number
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def test_a_child_over_http_calls_back(port: int, tmp_path: Path) -> None:
+    tool = create_programmatic_tool_calling_tool_http(port=port, tool_executor=executor)
+    try:
+        answer = Programs(tool, tmp_path).run(
+            "import asyncio\nresult = [tools.x(i=0), *await asyncio.gather(tools.x(i=1), tools.x(i=2))]", filename="web"
+        )
+    finally:
+        tool.close()
+
+    assert answer["return_value"] == [{"i": 0}, {"i": 1}, {"i": 2}]
+    assert (tmp_path / answer["file_path"]).is_file()
+
+
+def test_a_server_that_is_not_there_is_a_usage_error() -> None:
+    with pytest.raises(UsageError) as caught:
+        create_programmatic_tool_calling_tool_http(port=free_port())
+
+    assert str(caught.value).startswith("the connection to the child failed: ")
+
+
+def test_a_child_that_died_is_started_again_for_the_next_program(tmp_path: Path) -> None:
+    tool = create_programmatic_tool_calling_tool_stdio(tmp_path)
+    programs = Programs(tool, tmp_path)
+    try:
+        programs.run("1")
+        (child,) = children(os.getpid(), "toolfold.doors.callback")
+
+        def kill(name, args, call_id):
+            os.kill(child, signal.SIGKILL)
+            return True, False, "", name, call_id
+
+        tool.set_tool_executor(kill)
+        died = tool.execute_tool(NAME, {"code": "tools.kill()"}, "c")
+        after = programs.run("result = tools.x(a=1)", executor)
+    finally:
+        tool.close()
+
+    assert died[:2] == (True, True)
+    assert died[2].startswith("the connection to the child failed: ")
+    assert died[2].endswith("; tools may have been called")
+    assert after["return_value"] == {"a": 1}
+
+
+def test_closing_leaves_no_process(tmp_path: Path) -> None:
+    before = descendants(os.getpid())
+    tool = create_programmatic_tool_calling_tool_stdio(tmp_path)
+    Programs(tool, tmp_path).run("1")
+    during = descendants(os.getpid()) - before
+
+    tool.close()
+
+    assert during
+    assert gone(during)
+
+
+PARENT = """
+import sys, time
+from toolfold.gem import create_programmatic_tool_calling_tool_stdio
+
+def executor(name, args, call_id):
+    print("called", flush=True)
+    time.sleep(100)
+
+tool = create_programmatic_tool_calling_tool_stdio(sys.argv[1], executor)
+tool.execute_tool("programmatic_tool_calling", {"code": "tools.x()", "timeout": 100}, "c")
+"""
+
+
+def test_the_child_and_its_guests_end_when_the_parent_is_killed(tmp_path: Path) -> None:
+    source = Path(__file__).parents[3] / "src"
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT, str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": str(source)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert parent.stdout is not None
+    assert parent.stdout.readline() == "called\n"
+    family = descendants(parent.pid)
+
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+
+    assert len(family) >= 2
+    assert gone(family)
+
+
+def test_a_stuck_executor_does_not_keep_python_from_ending(tmp_path: Path) -> None:
+    source = Path(__file__).parents[3] / "src"
+    text = PARENT.replace('"timeout": 100', '"timeout": 0.3')
+
+    done = subprocess.run(
+        [sys.executable, "-c", text, str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": str(source)},
+        capture_output=True,
+        text=True,
+        timeout=9,
+        check=False,
+    )
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "called\n", "")
+
+
+def test_importing_the_door_needs_no_gem() -> None:
+    source = Path(__file__).parents[3] / "src"
+    text = "import sys, toolfold.gem; print('gem' in sys.modules, toolfold.gem.ProgrammaticToolCallingTool.name)"
+
+    done = subprocess.run(
+        [sys.executable, "-c", text],
+        env={**os.environ, "PYTHONPATH": str(source)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert done.stdout == f"False {NAME}\n"
+
+
+def test_threads_of_finished_calls_do_not_pile_up(tmp_path: Path) -> None:
+    tool = create_programmatic_tool_calling_tool_stdio(tmp_path, executor)
+    try:
+        Programs(tool, tmp_path).run("for i in range(50): tools.x(i=i)")
+        left = [thread.name for thread in threading.enumerate() if thread.name.startswith("toolfold-x")]
+    finally:
+        tool.close()
+
+    assert len(left) <= 1
+
+
+def stats() -> dict[int, int]:
+    parents = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                after = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            if after[0] != "Z":
+                parents[int(entry.name)] = int(after[1])
+    return parents
+
+
+def descendants(pid: int) -> set[int]:
+    parents = stats()
+    found = {pid}
+    while True:
+        more = {child for child, parent in parents.items() if parent in found} - found
+        if not more:
+            return found - {pid}
+        found |= more
+
+
+def children(pid: int, words: str) -> list[int]:
+    return [
+        child
+        for child, parent in stats().items()
+        if parent == pid and words in Path(f"/proc/{child}/cmdline").read_text().replace("\0", " ")
+    ]
+
+
+def gone(pids: set[int]) -> bool:
+    deadline = time.monotonic() + 6
+    while time.monotonic() < deadline:
+        if not pids & stats().keys():
+            return True
+        time.sleep(0.05)
+    return False

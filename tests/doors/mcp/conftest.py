@@ -1,0 +1,151 @@
+"""A door with a bridge that is made up, and a client in the same process, in either era."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import mcp_types as types
+import pytest
+from mcp import Client
+
+from toolfold.doors.mcp.client import Clients
+from toolfold.doors.mcp.door import Door
+from toolfold.doors.mcp.offer import Offer
+from toolfold.models import Limits, ToolSpec
+from toolfold.runtime import Runtime
+from toolfold.sources.functions import as_tool
+from toolfold.tools.policy import Policy
+from toolfold.tools.tool import Tool
+
+ERAS = ("legacy", "auto")
+
+
+@dataclass
+class Server:
+    """One made-up server: its status as the door sees it."""
+
+    name: str
+    state: str = "ready"
+    tools: int = 0
+    detail: str = ""
+
+
+@dataclass
+class FakeBridge:
+    """What the real bridge does for a door, without a server behind it."""
+
+    servers: dict[str, Server] = field(default_factory=dict)
+    known: list[Tool] = field(default_factory=list)
+    on_change: Callable[[], None] = lambda: None
+    outer: Clients | None = None
+    waited_for: list[list[str] | None] = field(default_factory=list)
+    has_left: bool = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        self.has_left = True
+
+    def tools(self) -> Sequence[Tool]:
+        return tuple(self.known)
+
+    def status(self) -> Sequence[Server]:
+        return tuple(self.servers.values())
+
+    async def settled(self, names: Iterable[str] | None = None, *, timeout_seconds: float) -> None:
+        self.waited_for.append(None if names is None else list(names))
+        for name in self.servers if names is None else names:
+            if self.servers[name].state == "connecting":
+                self.arrive(name)
+
+    def arrive(self, name: str, *tools: Tool) -> None:
+        self.known += tools
+        count = sum(1 for tool in self.known if tool.spec.source == f"mcp:{name}")
+        self.servers[name] = Server(name, "ready", count)
+        self.on_change()
+
+
+def bridged(server: str, name: str, call: Callable[..., Any] | None = None, **fields: Any) -> Tool:
+    """A tool as the bridge makes it."""
+
+    async def answer(arguments: Any, context: Any) -> Any:
+        return None if call is None else await call(**arguments)
+
+    full = f"mcp__{server}__{name}"
+    spec = ToolSpec(name=full, python_name=full.replace("-", "_"), source=f"mcp:{server}", **fields)
+    return Tool(spec=spec, call=answer, call_within=answer)
+
+
+@pytest.fixture
+def open_door():
+    """Opens a door on the default engine, and gives a client of it."""
+
+    @asynccontextmanager
+    async def opened(
+        *tools: Any, bridge: FakeBridge | None = None, policy: Policy | None = None, limits: Limits | None = None,
+        blocked: Sequence[str] = (), mode: str = "auto", **client: Any,
+    ):  # fmt: skip
+        policy = policy or Policy()
+        limits = limits or Limits(wall_seconds=5)
+        runtime = Runtime(policy=policy, entry_name="execute_program", limits=limits)
+        offer = Offer(runtime, local=[as_tool(tool) for tool in tools], policy=policy, blocked=blocked)
+
+        def connect(outer: Clients, on_change: Callable[[], None]) -> FakeBridge:
+            assert bridge is not None
+            bridge.outer, bridge.on_change = outer, on_change
+            return bridge
+
+        names = tuple(bridge.servers) if bridge else ()
+        door = Door(runtime, offer, limits=limits, connect=connect if bridge else None, server_names=names)
+        async with door, Client(door.server, mode=mode, **client) as found:
+            yield found
+        assert door._clients.running == {}
+
+    return opened
+
+
+async def run(client: Client, code: str, **arguments: Any) -> types.CallToolResult:
+    return await client.call_tool("execute_program", {"code": code, **arguments})
+
+
+def texts(result: types.CallToolResult) -> list[str]:
+    return [part.text for part in result.content if isinstance(part, types.TextContent)]
+
+
+async def until(claim: Callable[[], bool]) -> None:
+    while not claim():
+        await asyncio.sleep(0.005)
+
+
+def descendants(pid: int) -> set[int]:
+    """Every process below one, from the kernel's own tables."""
+    parents: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            with contextlib.suppress(OSError):
+                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+    found: set[int] = set()
+    while more := {child for child, parent in parents.items() if parent in {pid, *found}} - found:
+        found |= more
+    return found
+
+
+def left_of(pids: set[int], seconds: float = 10) -> set[int]:
+    """Those that still run after a while; a zombie does not."""
+    until = time.monotonic() + seconds
+    while (left := {pid for pid in pids if _is_running(pid)}) and time.monotonic() < until:
+        time.sleep(0.02)
+    return left
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False

@@ -1,0 +1,171 @@
+"""What the model is shown: seed 002's texts, images, links; nothing structured."""
+
+import base64
+
+import mcp_types as types
+import pytest
+
+from tests.doors.mcp.conftest import ERAS, FakeBridge, Server, bridged, run, texts
+from toolfold.doors.mcp.render import NOTHING_CALLED, to_mcp
+from toolfold.errors import EngineCrashed, ToolfoldError, UsageError
+from toolfold.models import Limits, Media
+from toolfold.tools.policy import Policy
+
+
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_a_program_that_prints_shows_the_seeds_text_and_nothing_else(open_door, mode) -> None:
+    async with open_door(add, mode=mode) as client:
+        result = await run(client, "print(await add(a=1, b=2))")
+
+    assert result.content == [types.TextContent(text="[Script executed successfully]\n3\n")]
+    assert (result.is_error, result.structured_content) == (False, None)
+
+
+async def test_a_program_that_prints_nothing_says_so(open_door) -> None:
+    async with open_door() as client:
+        result = await run(client, "x = 1")
+
+    assert texts(result) == ["[Script executed successfully]\n(no output)"]
+
+
+async def test_the_value_of_a_program_that_prints_nothing_is_told_beside_the_seeds_text(open_door) -> None:
+    async with open_door(add) as client:
+        result = await run(client, "[await add(a=1, b=2)]")
+
+    assert texts(result) == [
+        "[Script executed successfully]\n(no output)",
+        "Nothing was printed. The value of the last line: [3]",
+    ]
+
+
+async def test_a_failing_program_shows_its_traceback_as_an_error(open_door) -> None:
+    async with open_door() as client:
+        result = await run(client, "x = {}\nprint(x['a'])")
+
+    assert result.is_error
+    assert texts(result) == [
+        "[Script execution failed]\n"
+        "Traceback (most recent call last):\n"
+        '  File "<program>", line 2, in __main__\n'
+        "    print(x['a'])\n"
+        "KeyError: 'a'"
+    ]
+
+
+async def test_what_was_printed_before_a_failure_is_told_beside_the_seeds_text(open_door) -> None:
+    async with open_door() as client:
+        result = await run(client, "print('so far')\nraise ValueError('no')")
+
+    assert texts(result)[1:] == ["Output before the failure:\nso far\n"]
+
+
+async def test_a_failing_tool_shows_the_line_that_called_it(open_door) -> None:
+    async def refuse(ticker: str) -> None:
+        raise ConnectionError("connection refused")
+
+    bridge = FakeBridge({"financial-data": Server("financial-data")}, [bridged("financial-data", "query", refuse)])
+    async with open_door(bridge=bridge) as client:
+        result = await run(client, 't = "AMZN"\n\ndata = await mcp__financial_data__query(ticker=t)')
+
+    assert texts(result) == [
+        "[Script execution failed]\n"
+        "Traceback (most recent call last):\n"
+        '  File "<program>", line 3, in __main__\n'
+        "    data = await mcp__financial_data__query(ticker=t)\n"
+        "ToolError: 'mcp__financial_data__query' failed: connection refused"
+    ]
+
+
+@pytest.mark.parametrize("has_server", [True, False])
+async def test_a_blocked_tool_is_refused_in_the_seeds_words_whether_or_not_its_server_is_there(
+    open_door, has_server
+) -> None:
+    name = "mcp__internal_apis__delete_resource"
+    tools = [bridged("internal-apis", "delete_resource")] if has_server else []
+    bridge = FakeBridge({"internal-apis": Server("internal-apis")}, tools)
+    async with open_door(bridge=bridge, policy=Policy(block=[name]), blocked=[name]) as client:
+        result = await run(client, f"await {name}(id=7)")
+        listed = (await client.list_tools()).tools[0].description or ""
+
+    assert texts(result) == [
+        "[Script execution failed]\n"
+        "ToolError: 'mcp__internal_apis__delete_resource' is not available in execute_program"
+    ]
+    assert name not in listed
+
+
+async def test_a_timeout_names_the_limit_that_was_asked_for(open_door) -> None:
+    async with open_door() as client:
+        result = await run(client, "while True: pass", timeout_seconds=0.3)
+
+    assert texts(result) == ["[Script execution failed]\nTimeoutError: Execution exceeded 0.3s limit"]
+
+
+async def test_output_over_the_limit_is_cut_with_the_seeds_note(open_door) -> None:
+    async with open_door(limits=Limits(output_bytes=11, wall_seconds=5)) as client:
+        result = await run(client, "print('é' * 10)")
+
+    assert texts(result) == ["[Script executed successfully]\nééééé\n... (truncated)"]
+
+
+async def test_a_rejected_program_says_the_problem_and_that_nothing_was_called(open_door) -> None:
+    async with open_door(add) as client:
+        result = await run(client, "print(await ad(a=1, b=2))")
+
+    assert texts(result) == [
+        "[Script execution failed]\n"
+        "line 1: no tool 'ad'; did you mean 'add'?\n"
+        "print(await ad(a=1, b=2))\n"
+        "            ^\n"
+        f"{NOTHING_CALLED}"
+    ]
+
+
+async def test_a_picture_that_a_tool_returned_arrives_as_an_image(open_door) -> None:
+    def draw() -> Media:
+        return Media(kind="image", mime="image/png", data=b"pixels")
+
+    async with open_door(draw) as client:
+        result = await run(client, "print('here')\n{'plot': [await draw()]}")
+
+    assert result.content[1:] == [types.ImageContent(data=base64.b64encode(b"pixels").decode(), mime_type="image/png")]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({}, "code must be text, got None; nothing was called"),
+        ({"code": "1", "timeout_seconds": -1}, "timeout_seconds must be a number above 0, got -1; nothing was called"),
+        ({"code": "1", "session": 7}, "session must be 1 to 100 printable characters, got 7; nothing was called"),
+    ],
+)
+async def test_a_wrong_argument_is_told_as_a_failed_program(open_door, arguments, message) -> None:
+    async with open_door() as client:
+        result = await client.call_tool("execute_program", arguments)
+
+    assert result.is_error
+    assert texts(result) == [f"[Script execution failed]\nUsageError: {message}"]
+
+
+def test_every_error_of_the_package_has_words_for_the_model() -> None:
+    def tree(kind: type[ToolfoldError]) -> list[type[ToolfoldError]]:
+        return [kind, *(one for child in kind.__subclasses__() for one in tree(child))]
+
+    shown = {kind.__name__: texts(to_mcp(kind("why")))[0] for kind in tree(ToolfoldError)}
+
+    assert all(text.startswith("[Script execution failed]\n") and text.endswith(": why") for text in shown.values())
+    assert shown["UsageError"] == "[Script execution failed]\nUsageError: why"
+
+
+def test_a_crash_names_the_tools_that_may_have_run() -> None:
+    result = to_mcp(EngineCrashed("the guest died", started=("pay", "mail")))
+
+    assert texts(result) == [
+        "[Script execution failed]\nSandboxCrashed: the guest died\nTools that were called and may have run: pay, mail"
+    ]
+    assert to_mcp(UsageError("no")).is_error
