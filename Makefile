@@ -9,7 +9,7 @@ python := $(VENV)/bin/python
 stamp := $(VENV)/.setup-stamp
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check tests test-newer bench bench-search requirements clean
+.PHONY: help setup demo test check tests test-newer test-gem bench bench-search bench-callback requirements clean
 
 help: ## show these lines
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
@@ -35,6 +35,9 @@ bench: $(stamp) ## measure this engine beside its peers
 
 bench-search: $(stamp) ## measure how well and how fast tools are found; fetches its questions once
 	@$(python) -m bench.search $(ARGS)
+
+bench-callback: $(stamp) ## measure calls from a program back to its parent process
+	@$(python) -m bench.callback $(ARGS)
 
 requirements: ## pin requirements/*.txt anew; needs uv
 	@PATH="$(VENV)/bin:$$PATH"; command -v uv >/dev/null || { echo "make: uv not found; install it with 'pip install uv'" >&2; exit 1; }; \
@@ -68,3 +71,19 @@ test-newer: ## the tests on a newer Python, where one is found
 	  fi; \
 	done; \
 	echo "NOT RUN: no Python 3.12 or 3.13 found; name one: make test-newer NEWER_PYTHON=/path/to/python3.13"
+
+# gem-llm 0.1.0 wants Python 3.12.0 or older and a msgspec of its own: so an environment of its own.
+gem_candidates = $(GEM_PYTHON) python3.11 $(PYTHON) $(wildcard $(HOME)/.pyenv/versions/3.11*/bin/python)
+gem_venv := build/venv-gem
+
+test-gem: ## an episode in the real gem package, in an environment of its own
+	@for candidate in $(gem_candidates); do \
+	  if "$$candidate" -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:3] <= (3, 12, 0))' 2>/dev/null; then \
+	    test -e $(gem_venv)/.stamp || { echo "setting up $(gem_venv) (once, about two minutes)"; \
+	      "$$candidate" -m venv --clear $(gem_venv) && $(gem_venv)/bin/python -m pip install -qq --disable-pip-version-check \
+	        gem-llm==0.1.0 '.[mcp]' pytest pytest-asyncio pytest-timeout inline-snapshot && touch $(gem_venv)/.stamp; } \
+	      || { echo "NOT RUN: gem-llm 0.1.0 could not be installed; the lines above say why"; exit 0; }; \
+	    exec $(gem_venv)/bin/python -m pytest -q tests/doors/gem/test_real_gem.py $(ARGS); \
+	  fi; \
+	done; \
+	echo "NOT RUN: no Python 3.11 found, which gem-llm 0.1.0 needs; name one: make test-gem GEM_PYTHON=/path/to/python3.11"

@@ -180,10 +180,11 @@ class _Folder:
             opened = os.open(last, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
         except OSError as error:
             raise _told(error, path) from error
+        status = os.fstat(opened)
+        if not stat.S_ISREG(status.st_mode):
+            os.close(opened)
+            raise ToolError(f"{path!r} is no file")
         with open(opened, "rb") as file:
-            status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode):
-                raise ToolError(f"{path!r} is no file")
             data = file.read(self.max_bytes + 1)
         if len(data) > self.max_bytes:
             raise ToolError(f"{path!r} has {status.st_size} bytes; the limit is {self.max_bytes}")

@@ -51,6 +51,10 @@ def test_an_outcome_becomes_one_json_object_with_every_field() -> None:
                     "error": None,
                     "bytes_in": 14,
                     "bytes_out": 3,
+                    "attempts": 1,
+                    "cached": False,
+                    "breaker": "",
+                    "from_record": False,
                 }
             ],
             "files": [{"name": "a.csv", "mime": "text/csv", "size": 2}],

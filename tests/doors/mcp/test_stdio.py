@@ -162,7 +162,7 @@ async def test_a_client_that_leaves_in_the_middle_of_a_program_leaves_no_process
             "servers:\n  - name: a\n    transport: stdio",
             "toolfold.yaml:2: servers[0].command: is missing; a server with transport 'stdio' needs it",
         ),
-        ("servers: [", "toolfold.yaml:2: not YAML: while parsing a flow node expected the node content"),
+        ("servers: [", "toolfold.yaml:2: not YAML: expected the node content, but found '<stream end>'"),
         (
             "servers:\n  - {name: a, url: 'localhost:1'}",
             "toolfold.yaml:2: servers[0].url: must be a URL such as http://localhost:8080/mcp, got 'localhost:1'",

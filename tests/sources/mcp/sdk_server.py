@@ -79,6 +79,8 @@ async def grow(ctx: Context) -> str:
 
     server.add_tool(grown, name="grown", description="A tool that came later.")
     await ctx.notify_tools_changed()
+    if ctx.protocol_version < "2026":
+        await ctx.session.send_tool_list_changed()
     return "grown"
 
 

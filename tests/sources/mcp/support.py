@@ -40,7 +40,7 @@ def tool(bridge: Bridge, name: str) -> Tool:
     return next(one for one in bridge.tools() if one.spec.name == name)
 
 
-async def call(bridge: Bridge, name: str, **arguments: Value) -> Value:
+async def call(bridge: Bridge, name: str, /, **arguments: Value) -> Value:
     return await tool(bridge, name).call(arguments)
 
 

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Annotated
 
@@ -82,7 +83,9 @@ def _modules(config: Config) -> list[Tool]:
     # Imported here: hardly any config has modules.
     from toolfold.doors.cli.load import load_tools  # noqa: PLC0415
 
-    return load_tools(sources)
+    # What a module prints while it is imported is not for the client.
+    with redirect_stdout(sys.stderr):
+        return load_tools(sources)
 
 
 if __name__ == "__main__":

@@ -40,27 +40,39 @@ def parse_action(action: str) -> Action | None:
     return Action(match[0], match[1].strip(), arguments if isinstance(arguments, dict) else None)
 
 
-# Any: a JSON schema.
-def instructions(name: str, description: str, schema: Mapping[str, Any], tools: Sequence[ToolSpec]) -> str:
-    """How to call the tool; with the signatures of the tools that its programs can call, where they are known."""
-    function = {"type": "function", "function": {"name": name, "description": description, "parameters": schema}}
-    lines = [
-        "# Programs that call tools",
-        "",
-        f"Write `{name}` calls in this form, with the arguments as one JSON object:",
-        "",
-        "<tool_call>",
-        f"<tool_name>{name}</tool_name>",
-        "<arguments>",
-        json.dumps({"code": 'files = tools.list_files(path=".")\nresult = len(files)'}),
-        "</arguments>",
-        "</tool_call>",
-        "",
-        "<tools>",
-        json.dumps(function),
-        "</tools>",
-    ]
-    if tools:
-        signatures = prompt_text(tools, budget_characters=_BUDGET_CHARACTERS)
-        lines += ["", "Programs can call these tools, as `tools.<name>(...)`:", "", signatures.rstrip()]
-    return "\n".join(lines)
+def respond(observation: str) -> str:
+    """An observation as gem's tools give it to the model."""
+    return f"\n<tool_response>\n{observation}\n</tool_response>\n"
+
+
+# Any: JSON schemas.
+def instructions(title: str, listed: Sequence[Mapping[str, Any]], example: Mapping[str, Any]) -> str:
+    """How to call the tools of one object; `example` holds the arguments of a call of the first."""
+    return "\n".join(
+        [
+            f"# {title}",
+            "",
+            "Write a tool call in this form, one in a message, with the arguments as one JSON object:",
+            "",
+            "<tool_call>",
+            f"<tool_name>{listed[0]['name']}</tool_name>",
+            "<arguments>",
+            json.dumps(example),
+            "</arguments>",
+            "</tool_call>",
+            "",
+            "<tools>",
+            *(json.dumps({"type": "function", "function": _function(one)}) for one in listed),
+            "</tools>",
+        ]
+    )
+
+
+def callable_tools(tools: Sequence[ToolSpec]) -> str:
+    """The signatures of what programs can call."""
+    signatures = prompt_text(tools, budget_characters=_BUDGET_CHARACTERS).rstrip()
+    return f"Programs can call these as `tools.<name>(...)`, without `await`, or await them:\n\n{signatures}"
+
+
+def _function(listed: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: listed[key] for key in ("name", "description", "parameters")}

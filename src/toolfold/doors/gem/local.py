@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from toolfold.doors.gem.actions import instructions, parse_action, respond
 from toolfold.doors.gem.executor import FiveValues
 from toolfold.errors import ToolError, UsageError
 from toolfold.sources.functions import tool_from_function
@@ -16,6 +17,7 @@ class LocalTools:
     """Some functions under one name. `execute_tool` is itself an executor."""
 
     tool_type = "local"
+    num_workers = 1
 
     # Any: functions take and return what they like.
     def __init__(self, name: str, functions: Iterable[Callable[..., Any]]) -> None:
@@ -51,3 +53,19 @@ class LocalTools:
             return True, True, f"{type(error).__name__}: {error}", tool_name, tool_call_id
         text = value if isinstance(value, str) else json.dumps(to_value(value), ensure_ascii=False)
         return True, False, text, tool_name, tool_call_id
+
+    def execute_action(self, action: str) -> tuple[bool, bool, str, str]:
+        """The same for gem's `ToolEnvWrapper`: the call is in the text of an action, and there are four values."""
+        found = parse_action(action)
+        if found is None or found.name not in self._functions:
+            return False, True, "", ""
+        if found.arguments is None:
+            return True, True, respond("the arguments are not a JSON object"), found.text
+        _, has_error, observation, _, _ = self.execute_tool(found.name, dict(found.arguments), "")
+        return True, has_error, respond(observation), found.text
+
+    def instruction_string(self) -> str:
+        """What a model must know to call these tools directly."""
+        listed = self.get_available_tools()
+        example = dict.fromkeys(listed[0]["parameters"].get("required", ()), "...")
+        return instructions(f"The tools of {self.name}", listed, example)

@@ -14,7 +14,7 @@ from toolfold.doors.callback.client import ParentTools
 from toolfold.doors.callback.names import ListedTool, granted
 from toolfold.doors.callback.server import TOOL
 from toolfold.doors.callback.wire import TOOL_NAME
-from toolfold.doors.gem.actions import instructions, parse_action
+from toolfold.doors.gem.actions import callable_tools, instructions, parse_action, respond
 from toolfold.doors.gem.executor import Answers, Executor, FiveValues, OnOutput
 from toolfold.doors.gem.link import Link
 from toolfold.errors import UsageError
@@ -85,13 +85,16 @@ class ProgrammaticToolCallingTool:
         if found is None or found.name != TOOL_NAME:
             return False, True, "", ""
         if found.arguments is None:
-            return True, True, _response("the arguments are not a JSON object"), found.text
+            return True, True, respond("the arguments are not a JSON object"), found.text
         _, has_error, observation, _, _ = self.execute_tool(TOOL_NAME, dict(found.arguments), "")
-        return True, has_error, _response(observation), found.text
+        return True, has_error, respond(observation), found.text
 
     def instruction_string(self) -> str:
         """What a model must know to use this tool."""
-        return instructions(TOOL_NAME, TOOL.description or "", TOOL.input_schema, self._specs())
+        example = {"code": 'files = tools.list_files(path=".")\nresult = len(files)'}
+        text = instructions("Programs that call tools", self.get_available_tools(), example)
+        specs = self._specs()
+        return f"{text}\n\n{callable_tools(specs)}" if specs else text
 
     # Any: JSON schemas.
     def get_available_tools(self) -> list[dict[str, Any]]:
@@ -165,7 +168,3 @@ class _First:
 
 def _text(result: CallToolResult) -> str:
     return "".join(part.text for part in result.content if isinstance(part, TextContent))
-
-
-def _response(observation: str) -> str:
-    return f"\n<tool_response>\n{observation}\n</tool_response>\n"

@@ -21,6 +21,7 @@ from toolfold.sources.mcp.server import Server
 NOT_SENT: Final = -32_950
 LOST: Final = -32_951
 REFUSED: Final = -32_952
+FORGOT: Final = -32_953
 """Codes of the errors that stand in for a server's own."""
 _SECONDS: Final = 30.0
 
@@ -71,7 +72,10 @@ class _Door(httpx2.AsyncHTTPTransport):
             return _error(NOT_SENT, _words(error))
         except httpx2.TransportError as error:
             return _error(LOST, _words(error))
-        # To the SDK, 404 says that the session is over.
+        if response.status_code == 404 and "mcp-session-id" in request.headers:
+            await response.aclose()
+            return _error(FORGOT, "it forgot the session")
+        # To the SDK, other 404s say that there is no such method.
         is_known = response.status_code == 404 or (self._signs_in and response.status_code in (401, 403))
         if response.status_code >= 400 and request.method == "POST" and not is_known:
             kind = response.headers.get("content-type", "")

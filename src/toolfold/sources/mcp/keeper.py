@@ -1,7 +1,8 @@
 """Looks after one server: connects, lists its tools, sees it die, brings it back.
 
 1. Nothing here is waited for by another server: each keeper is one task of its own.
-2. A lost connection is opened anew at once; one that cannot be opened, after 0.5 s, 1 s, ... 60 s.
+2. A lost connection is opened anew at once, except after several short ones; one that cannot be
+   opened, after 0.5 s, 1 s, ... 60 s.
    A call for a server that is away waits for the next attempt, which it hurries to half a second.
 3. A call is made a second time only if nothing of it was written, or if doing it twice does no harm.
 4. The tools of a server that is away stay listed: a program may wait for it, and the text tells why.
@@ -12,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -38,7 +38,8 @@ from toolfold.sources.mcp.streams import NotSent, Watched
 FIRST_WAIT_SECONDS: Final = 0.5
 LONGEST_WAIT_SECONDS: Final = 60.0
 STEADY_SECONDS: Final = 5.0
-"""A connection that lived so long owes nothing to earlier failures."""
+MAX_LOSSES: Final = 3
+"""Connections in a row that were lost sooner than that; then there is a pause before the next."""
 _GATHER_SECONDS: Final = 0.05
 """Changes that come together are one."""
 _EXIT_SECONDS: Final = 0.5
@@ -95,7 +96,7 @@ class Keeper:
         self._wanted = asyncio.Event()
         self._turn = asyncio.Event()
         """Set, and replaced by a new one, when an attempt to connect has ended."""
-        self._ready_at = math.inf
+        self._ready_at: float | None = None
 
     @property
     def status(self) -> ServerStatus:
@@ -114,19 +115,23 @@ class Keeper:
 
     async def run(self) -> None:
         """For as long as the bridge is open; cancel it to end the server."""
-        loop, failures = asyncio.get_running_loop(), 0
+        loop, failures, losses = asyncio.get_running_loop(), 0, 0
         while True:
-            self._ready_at = math.inf
+            self._ready_at = None
             try:
                 await self._attempt()
                 why = ""
             # Whatever a transport or a server's strange answer raises, the next attempt may go well.
             except Exception as error:  # noqa: BLE001
                 why = _words(error)
-            failures = 1 if loop.time() - self._ready_at > STEADY_SECONDS else failures + 1
-            if why or failures > 1:
+            if self._ready_at is None:
+                failures += 1
+            else:
+                failures = 0
+                losses = 0 if loop.time() - self._ready_at > STEADY_SECONDS else losses + 1
+            if failures or losses > MAX_LOSSES:
                 self._fail(why or self._detail or "the connection was lost again and again")
-                await self._pause(min(FIRST_WAIT_SECONDS * 2 ** (failures - 1), LONGEST_WAIT_SECONDS))
+                await self._pause(min(FIRST_WAIT_SECONDS * 2 ** max(failures - 1, 0), LONGEST_WAIT_SECONDS))
 
     # calls
 
@@ -313,7 +318,10 @@ def _fate(error: MCPError, link: Link) -> tuple[bool, str] | None:
             return False, error.message
         case http.LOST:
             return True, error.message
-        case types.INVALID_REQUEST if error.message == "Session terminated":
+        case http.FORGOT:
+            return False, error.message
+        # Many servers of the older era answer so with status 400.
+        case _ if link.process is None and "no valid session" in error.message.lower():
             return False, "it forgot the session"
         # Servers use this code for errors of their own, too.
         case types.CONNECTION_CLOSED if link.ended.is_set() or error.message.startswith("SSE stream"):

@@ -1,0 +1,111 @@
+"""`toolfold mcp --http`: both eras, sessions that are apart, tokens, addresses."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx2
+import pytest
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+
+from tests.doors.mcp.conftest import ERAS, run, texts
+from toolfold.doors.mcp.serve import parse_address
+from toolfold.errors import UsageError
+
+ROOT = Path(__file__).parents[3]
+COMMAND = (sys.executable, "-m", "toolfold.doors.cli.mcp", "mcp")
+
+
+@contextmanager
+def served(folder: Path, *arguments: str, **extra: str) -> Iterator[str]:
+    """The address of a server that ends with the block."""
+    (folder / "toolfold.yaml").write_text("ledger: {where: memory}\n")
+    process = subprocess.Popen(
+        [*COMMAND, *(arguments or ("--http", "127.0.0.1:0"))],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), **extra},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    try:
+        yield process.stderr.readline().strip().removeprefix("toolfold: listening on ")
+    finally:
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=20)
+    assert (process.returncode, errors) == (0, "")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("mode", ERAS)
+async def test_a_program_runs_over_http(tmp_path, mode) -> None:
+    with served(tmp_path) as address:
+        async with Client(address, mode=mode) as client:
+            result = await run(client, "print(6 * 7)")
+
+    assert texts(result) == ["[Script executed successfully]\n42\n"]
+
+
+@pytest.mark.long
+async def test_sessions_of_two_connections_are_apart(tmp_path) -> None:
+    with served(tmp_path) as address:
+        async with Client(address, mode="legacy") as one, Client(address, mode="legacy") as other:
+            await run(one, "x = 1", session="work")
+            mine = await run(one, "print(x)", session="work")
+            theirs = await run(other, "print('x' in globals())", session="work")
+
+    assert texts(mine) == ["[Script executed successfully]\n1\n"]
+    assert texts(theirs) == ["[Script executed successfully]\nFalse\n"]
+
+
+@pytest.mark.long
+async def test_with_a_token_only_who_brings_it_is_let_in(tmp_path) -> None:
+    with served(tmp_path, TOOLFOLD_MCP_TOKEN="open sesame") as address:
+        async with httpx2.AsyncClient() as plain:
+            refused = await plain.post(address, json={"jsonrpc": "2.0", "id": 1, "method": "ping"})
+        headers = {"Authorization": "Bearer open sesame"}
+        async with (
+            httpx2.AsyncClient(headers=headers) as known,
+            Client(streamable_http_client(address, http_client=known)) as client,
+        ):
+            result = await run(client, "print('in')")
+
+    assert (refused.status_code, refused.text) == (401, "send the token as Authorization: Bearer")
+    assert texts(result) == ["[Script executed successfully]\nin\n"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ("--http", "0.0.0.0:8765"),
+            "--http 0.0.0.0:8765 is reachable from outside; set TOOLFOLD_MCP_TOKEN to a secret first",
+        ),
+        (("--http", "localhost"), "--http 'localhost' is no address; write HOST:PORT, as in 127.0.0.1:8765"),
+    ],
+)
+def test_an_address_that_cannot_be_served_is_one_line_and_exit_2(tmp_path, arguments, message) -> None:
+    (tmp_path / "toolfold.yaml").write_text("ledger: {where: memory}\n")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+
+    ended = subprocess.run(
+        [*COMMAND, *arguments], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+
+    assert (ended.returncode, ended.stderr) == (2, f"toolfold: {message}\n")
+
+
+def test_addresses_are_hosts_with_ports_or_bare_ports() -> None:
+    assert [parse_address(text) for text in ("127.0.0.1:80", "[::1]:81", "8080", "example.org:1")] == [
+        ("127.0.0.1", 80),
+        ("::1", 81),
+        ("127.0.0.1", 8080),
+        ("example.org", 1),
+    ]
+    with pytest.raises(UsageError):
+        parse_address("host:99999")

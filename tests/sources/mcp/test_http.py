@@ -1,0 +1,96 @@
+"""Servers behind a URL."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.sources.mcp.support import FakeOuter, call, free_port, listening, remember, serving, until
+from toolfold.errors import ToolUnreachable
+from toolfold.sources.mcp import Bridge, Server
+
+
+def http(port: int, **fields) -> Server:
+    return Server(name="web", transport="http", url=f"http://127.0.0.1:{port}/mcp", **fields)
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_a_server_over_http_answers_many_calls_and_large_ones(era, tmp_path: Path) -> None:
+    port = free_port()
+    with serving("sdk_server.py", "--http", str(port)):
+        await listening(port)
+        async with Bridge([http(port)], eras=remember(tmp_path / "eras", era, http(port))) as bridge:
+            await bridge.settled(timeout_seconds=5)
+
+            sums = await asyncio.gather(*(call(bridge, "mcp__web__add", a=n, b=1) for n in range(20)))
+            large = await call(bridge, "mcp__web__large", size=5_000_000)
+
+            assert bridge.status()[0].era[:4] == ("2025" if era == "legacy" else "2026")
+    assert (sums, len(large)) == ([n + 1 for n in range(20)], 5_000_000)
+
+
+async def test_a_server_over_the_older_sse_transport_works(tmp_path: Path) -> None:
+    port = free_port()
+    server = Server(name="web", transport="sse", url=f"http://127.0.0.1:{port}/sse")
+    with serving("sdk_server.py", "--sse", str(port)):
+        await listening(port)
+        async with Bridge([server], eras=tmp_path / "eras") as bridge:
+            await bridge.settled(timeout_seconds=5)
+
+            assert await call(bridge, "mcp__web__total", numbers=[1, 2]) == {"total": 3, "of": [1, 2]}
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_a_question_over_http_reaches_the_client_outside(era, tmp_path: Path) -> None:
+    port, outer = free_port(), FakeOuter(can_elicit=True)
+    with serving("sdk_server.py", "--http", str(port)):
+        await listening(port)
+        async with Bridge([http(port)], outer=outer, eras=remember(tmp_path / "eras", era, http(port))) as bridge:
+            await bridge.settled(timeout_seconds=5)
+
+            assert await call(bridge, "mcp__web__greet") == "hello Ann"
+
+
+@pytest.mark.long
+async def test_a_server_that_is_not_there_yet_is_found_and_one_that_restarts_is_found_again(tmp_path: Path) -> None:
+    port = free_port()
+    async with Bridge([http(port)], eras=remember(tmp_path / "eras", "legacy", http(port))) as bridge:
+        await bridge.settled(timeout_seconds=5)
+        assert (bridge.status()[0].state, bridge.status()[0].detail) == ("failed", "all connection attempts failed")
+
+        with serving("sdk_server.py", "--http", str(port)):
+            await until(lambda: bridge.status()[0].state == "ready", 20)
+            first = await call(bridge, "mcp__web__add", a=1, b=1)
+        with pytest.raises(ToolUnreachable) as caught:
+            await call(bridge, "mcp__web__total", numbers=[])
+        with serving("sdk_server.py", "--http", str(port)):
+            await listening(port)
+            again = await call(bridge, "mcp__web__add", a=2, b=2)
+
+    assert (first, again) == (2, 4)
+    assert str(caught.value) == "server 'web' is not there; nothing ran: all connection attempts failed"
+
+
+async def test_a_server_that_forgot_its_session_is_asked_again_in_a_new_one(tmp_path: Path) -> None:
+    port = free_port()
+    async with Bridge([http(port)], eras=remember(tmp_path / "eras", "legacy", http(port))) as bridge:
+        with serving("sdk_server.py", "--http", str(port)):
+            await until(lambda: bridge.status()[0].state == "ready")
+        with serving("sdk_server.py", "--http", str(port)):
+            await listening(port)
+
+            assert await call(bridge, "mcp__web__total", numbers=[1]) == {"total": 1, "of": [1]}
+
+
+async def test_a_page_that_is_no_server_says_so(tmp_path: Path) -> None:
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        writer.close()
+
+    listener = await asyncio.start_server(refuse, "127.0.0.1", 0)
+    port = listener.sockets[0].getsockname()[1]
+    async with listener, Bridge([http(port)], eras=tmp_path / "eras") as bridge:
+        await bridge.settled(timeout_seconds=5)
+
+        assert bridge.status()[0].detail == "HTTP 401 Unauthorized"
