@@ -17,6 +17,7 @@ from pydantic import BaseModel
 from toolfold.config import (
     CommandConfig,
     Config,
+    FolderConfig,
     LedgerConfig,
     LimitsConfig,
     PolicyConfig,
@@ -590,7 +591,17 @@ def key_table(section: type[BaseModel]) -> str:
 
 @pytest.mark.parametrize(
     "section",
-    [Config, ServerConfig, ToolsConfig, CommandConfig, PolicyConfig, SessionsConfig, LedgerConfig, KeepConfig],
+    [
+        Config,
+        ServerConfig,
+        ToolsConfig,
+        CommandConfig,
+        FolderConfig,
+        PolicyConfig,
+        SessionsConfig,
+        LedgerConfig,
+        KeepConfig,
+    ],
 )
 def test_the_page_has_every_key(section: type[BaseModel]) -> None:
     assert key_table(section) in PAGE.read_text(encoding="utf-8")

@@ -176,6 +176,7 @@ class FolderConfig(Section):
     path: Text
     """The folder, relative to the file's own."""
     write: bool = False
+    """Also make a tool that writes: `<name>_write_file`."""
     max_bytes: Size | None = None
     """Of one file."""
 

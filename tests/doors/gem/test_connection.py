@@ -1,6 +1,7 @@
 """The child's life: other clients, HTTP, cancelling, and a parent or child that dies."""
 
 import asyncio
+import gc
 import json
 import os
 import signal
@@ -145,6 +146,27 @@ def test_closing_leaves_no_process(tmp_path: Path) -> None:
     assert gone(during)
 
 
+def test_a_tool_that_is_dropped_ends_its_child_even_if_its_executor_holds_it(tmp_path: Path) -> None:
+    before = descendants(os.getpid())
+
+    class Environment:
+        def __init__(self) -> None:
+            self.tool = create_programmatic_tool_calling_tool_stdio(tmp_path, self.execute)
+
+        def execute(self, name, args, call_id):
+            return executor(name, args, call_id)
+
+    environment = Environment()
+    Programs(environment.tool, tmp_path).run("tools.x()")
+    during = descendants(os.getpid()) - before
+
+    del environment
+    gc.collect()
+
+    assert during
+    assert gone(during)
+
+
 PARENT = """
 import sys, time
 from toolfold.gem import create_programmatic_tool_calling_tool_stdio
@@ -207,6 +229,29 @@ def test_importing_the_door_needs_no_gem() -> None:
     )
 
     assert done.stdout == f"False {NAME}\n"
+
+
+def test_ctrl_c_ends_the_program_and_keeps_the_child(tmp_path: Path) -> None:
+    release = threading.Event()
+
+    def interrupting(name, args, call_id):
+        os.kill(os.getpid(), signal.SIGINT)
+        release.wait(8)
+        return executor(name, args, call_id)
+
+    tool = create_programmatic_tool_calling_tool_stdio(tmp_path, interrupting)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            tool.execute_tool(NAME, {"code": "tools.x()"}, "c")
+        release.set()
+        (child,) = children(os.getpid(), "toolfold.doors.callback")
+        after = Programs(tool, tmp_path).run("result = tools.x(a=1)", executor)
+        (same,) = children(os.getpid(), "toolfold.doors.callback")
+    finally:
+        tool.close()
+
+    assert after["return_value"] == {"a": 1}
+    assert child == same
 
 
 def test_threads_of_finished_calls_do_not_pile_up(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from toolfold.doors.callback.wire import OpenCall, ResumeResult, ToolReply
 from toolfold.errors import ToolfoldError, UsageError
 from toolfold.ledger.record import Ledger
 from toolfold.models import Call, Limits, Outcome, Paused, Problem, Reply, ToolSpec, Value
-from toolfold.runtime import Runtime
+from toolfold.runtime import LARGE_TEXT_CHARACTERS, Runtime
 from toolfold.tools.context import Decision
 from toolfold.tools.router import ReplyUnfit, check_size
 from toolfold.tools.shape import is_plain
@@ -98,8 +98,8 @@ class Executions:
                 raise UsageError(f"timeout {wish.timeout_seconds!r} is not a number of seconds above 0")
             if wish.filename is not None:
                 frame = replace(frame, file_path=save_program(wish.code, wish.filename, self._workspace))
-            specs = self._specs(wish) if has_parent else ()
             limits = replace(self._limits, wall_seconds=seconds)
+            specs = await self._specs(wish, limits) if has_parent else ()
             step = await self._runtime.start(wish.code, tools=specs, limits=limits)
         except ToolfoldError as error:
             return "", ResumeResult(final=error_json(error, _at(frame, began)), has_failed=True)
@@ -130,9 +130,11 @@ class Executions:
             live.stop_timer()
             await self._runtime.cancel(execution_id)
 
-    def _specs(self, wish: Wish) -> tuple[ToolSpec, ...]:
+    async def _specs(self, wish: Wish, limits: Limits) -> tuple[ToolSpec, ...]:
         taken = {name for spec in self._runtime.tools for name in (spec.python_name, *spec.aliases)}
-        return granted(wish.code, wish.tools_available, taken)
+        if len(wish.code) < LARGE_TEXT_CHARACTERS:
+            return granted(wish.code, wish.tools_available, taken, limits)
+        return await asyncio.to_thread(granted, wish.code, wish.tools_available, taken, limits)
 
     # replies
 

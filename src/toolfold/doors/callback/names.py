@@ -12,8 +12,9 @@ from typing import Any, Final
 
 from pydantic import BaseModel, Field
 
-from toolfold.models import ToolSpec
+from toolfold.models import Limits, Problem, ToolSpec
 from toolfold.program.names import GUEST_NAMES, READY_NAMES
+from toolfold.program.parse import parse
 from toolfold.program.reader import Reader
 from toolfold.tools.names import unique_names
 
@@ -21,6 +22,7 @@ CALL_TOOL: Final = "call_tool"
 """`call_tool("any name", **arguments)`: for names that only the running program knows."""
 _NAME_ARGUMENT: Final = "tool_name"
 _ASYNC: Final = "async_"
+_LIMITS: Final = Limits()
 _AWAITERS: Final = frozenset({"gather", "create_task", "ensure_future", "wait_for", "as_completed", "wait", "shield"})
 
 
@@ -35,14 +37,16 @@ class ListedTool(BaseModel):
     """Of type `string`: the observation is text even where it looks like JSON."""
 
 
-def granted(text: str, listed: Sequence[str | ListedTool] | None, taken: Collection[str]) -> tuple[ToolSpec, ...]:
+def granted(
+    text: str, listed: Sequence[str | ListedTool] | None, taken: Collection[str], limits: Limits = _LIMITS
+) -> tuple[ToolSpec, ...]:
     """The parent's tools that a program may call.
 
     `listed` is what the parent offers, if it says so; `taken` are identifiers of tools that the
     child has itself, and keeps.
     """
     if listed is None:
-        names = sorted(mentioned(text) - set(taken))
+        names = sorted(mentioned(text, limits) - set(taken))
         return tuple(_call_tool() if name == CALL_TOOL else _spec(ListedTool(name=name), name) for name in names)
     tools = {one.name: one for one in (ListedTool(name=one) if isinstance(one, str) else one for one in listed)}
     identifiers = unique_names(tools)
@@ -83,16 +87,15 @@ def meant(spec: ToolSpec, arguments: dict[str, Any]) -> tuple[str, dict[str, Any
     return str(arguments.get(_NAME_ARGUMENT, "")), rest
 
 
-def mentioned(text: str) -> set[str]:
+def mentioned(text: str, limits: Limits = _LIMITS) -> set[str]:
     """Names that a program takes from `tools`, or awaits without binding them.
 
     A program that reads an attribute of `tools` by a computed name may mean any identifier that
     stands in it as a string.
     """
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return set()  # the check says what is wrong with it
+    tree = parse(text, limits)
+    if isinstance(tree, Problem):
+        return set()  # the check says so to the model
     nodes = list(ast.walk(tree))
     modules = {"tools"} | {
         alias.asname

@@ -17,6 +17,7 @@ NOTHING_CALLED: Final = "no tool was called; correct the program and send it aga
 _TRACEBACK: Final = "Traceback (most recent call last):\n"
 _CAUSED: Final = "\nThe above exception was the direct cause of the following exception:\n\n"
 _TYPE_OF_STATUS: Final = {"timeout": "TimeoutError", "cancelled": "Cancelled", "limit": "LimitExceeded"}
+_TYPE_OF_KIND: Final = {"value": "ValueError", "memory": "MemoryError"}
 
 
 @dataclass(slots=True)
@@ -112,6 +113,8 @@ def _error(outcome: Outcome, stderr: str, raised: Answered | None) -> Json:
         return {"type": _TYPE_OF_STATUS[outcome.status], "message": message, "traceback": ""}
     place = stderr.find(_TRACEBACK)
     kind, _, rest = message.partition(": ")
+    if problem is None or problem.kind != "exception":
+        kind, rest = _TYPE_OF_KIND.get(problem.kind if problem is not None else "", "ProgramFailed"), message
     if raised is not None:  # a problem has one line, and what a tool says may have more
         kind, rest = "ToolError", raised.error or ""
     return {"type": kind, "message": rest, "traceback": stderr[place:] if place >= 0 else ""}

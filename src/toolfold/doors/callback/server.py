@@ -45,7 +45,7 @@ class Arguments(BaseModel):
 
     code: str = Field(description="The program.")
     filename: str | None = Field(None, description="Saves the program under this name in the workspace's .python_tmp.")
-    timeout: float = Field(DEFAULT_SECONDS, description="Seconds for the program and all its calls; at most 120.")
+    timeout: float = Field(DEFAULT_SECONDS, description="Seconds for the program and all its calls.")
     tools_available: list[str | ListedTool] | None = Field(
         None, alias="_tools_available", description="Offers only these tools to the program."
     )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import threading
 import traceback
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
 from toolfold.doors.callback.wire import OpenCall, ToolReply
@@ -40,7 +42,7 @@ class Answers:
 
         def work() -> None:
             reply = self._reply(call)
-            if not loop.is_closed():
+            with suppress(RuntimeError):  # the loop was closed: nobody waits any more
                 loop.call_soon_threadsafe(deliver, reply)
 
         # No pool: its threads are waited for when Python ends, and one that is stuck would be for ever.
@@ -76,7 +78,7 @@ def _checked(call: OpenCall, returned: object) -> ToolReply:
         what = f"{len(returned)} values" if isinstance(returned, tuple | list) else type(returned).__name__
         return _failed(call, f"the tool executor must return five values, and returned {what}")
     parsed, has_error, observation, *_ = returned
-    text = observation if isinstance(observation, str) else str(observation)
+    text = observation if isinstance(observation, str) else json.dumps(observation, default=str, ensure_ascii=False)
     # Half a surrogate pair has no UTF-8 form and would break the wire.
     text = text.encode("utf-8", "backslashreplace").decode()
     return ToolReply(id=call.id, parsed=bool(parsed), has_error=bool(has_error) or not parsed, observation=text)

@@ -39,6 +39,10 @@ class Link:
 
     def close(self) -> None:
         """End the child, and the thread; the next use starts them anew."""
+        if threading.current_thread() is self._thread:
+            # The garbage collector may come by anywhere, and a loop cannot wait for itself.
+            threading.Thread(target=self.close).start()
+            return
         with self._lock:
             loop, thread, self._loop = self._loop, self._thread, None
             if loop is None or thread is None or self._process != os.getpid():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
@@ -13,7 +13,7 @@ from mcp_types import CallToolResult, TextContent
 from toolfold.doors.callback.client import ParentTools
 from toolfold.doors.callback.names import ListedTool, granted
 from toolfold.doors.callback.server import TOOL
-from toolfold.doors.callback.wire import TOOL_NAME
+from toolfold.doors.callback.wire import TOOL_NAME, OpenCall, ToolReply
 from toolfold.doors.gem.actions import callable_tools, instructions, parse_action, respond
 from toolfold.doors.gem.executor import Answers, Executor, FiveValues, OnOutput
 from toolfold.doors.gem.link import Link
@@ -55,8 +55,9 @@ class ProgrammaticToolCallingTool:
         on_output: OnOutput | None = None,
         describe_failure: Callable[[], str] = str,
     ) -> None:
-        self._answers = answers = Answers(tool_executor, on_output)
-        self._link = Link(lambda: connect(ParentTools(answers.answer)))
+        self._answers = Answers(tool_executor, on_output)
+        answer = _weak(self._answers)
+        self._link = Link(lambda: connect(ParentTools(answer)))
         self._describe_failure = describe_failure
         self._finalizer = weakref.finalize(self, self._link.close)
         if validate_on_init:
@@ -141,6 +142,18 @@ class ProgrammaticToolCallingTool:
     def _specs(self) -> tuple[ToolSpec, ...]:
         listed = self._listed(None)
         return () if listed is None else granted("", [ListedTool.model_validate(one) for one in listed], ())
+
+
+def _weak(answers: Answers) -> Callable[[OpenCall], Awaitable[ToolReply]]:
+    """An executor often holds its environment, and that this tool: the link must not keep them alive."""
+    found = weakref.ref(answers)
+
+    def answer(call: OpenCall) -> Awaitable[ToolReply]:
+        held = found()
+        assert held is not None, "whoever waits for a program holds the tool"
+        return held.answer(call)
+
+    return answer
 
 
 class _First:

@@ -124,6 +124,9 @@ class Keeper:
             # Whatever a transport or a server's strange answer raises, the next attempt may go well.
             except Exception as error:  # noqa: BLE001
                 why = _words(error)
+            self._live = None
+            if self._state == "ready":
+                self._become("connecting", why)
             if self._ready_at is None:
                 failures += 1
             else:
@@ -219,8 +222,8 @@ class Keeper:
             self._eras.put(self.server.identity, connection.era)
             self._begin(_Live(connection, link), tools)
             await self._until_lost(connection, link)
-            if self._state == "ready":
-                self._become("connecting", await _last_words(link))
+            self._live = None
+            self._become("connecting", await _last_words(link))
 
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[Link]:
@@ -250,7 +253,6 @@ class Keeper:
                 tasks.create_task(self._refresh(connection)),
             ]
             await link.ended.wait()
-            self._live = None
             for helper in helpers:
                 helper.cancel()
 

@@ -165,14 +165,14 @@ class Callback:
     """The listener that a browser comes back to; it listens only while one is expected."""
 
     def __init__(self, port: int, wait_seconds: float) -> None:
-        self._socket = _bound(port)
+        self._port = _free(port)
         self._wait_seconds = wait_seconds
-        self.uri = f"http://127.0.0.1:{self._socket.getsockname()[1]}/callback"
+        self.uri = f"http://127.0.0.1:{self._port}/callback"
         self._server: asyncio.Server | None = None
 
     async def listen(self) -> None:
         self._found: asyncio.Future[AuthorizationCodeResult] = asyncio.get_running_loop().create_future()
-        self._server = await asyncio.start_server(self._serve, sock=self._socket.dup())
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port)
 
     async def result(self) -> AuthorizationCodeResult:
         assert self._server is not None
@@ -205,16 +205,16 @@ class Callback:
             )
 
 
-def _bound(port: int) -> socket.socket:
-    """A socket on loopback that keeps its port until somebody signs in."""
-    found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        found.bind(("127.0.0.1", port))
-    except OSError:
-        # Another toolfold waits there; most servers take any port on loopback.
-        found.bind(("127.0.0.1", 0))
-    return found
+def _free(port: int) -> int:
+    """This port on loopback, or another if somebody has it: most servers take any."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            probe.bind(("127.0.0.1", 0))
+        found: int = probe.getsockname()[1]
+        return found
 
 
 # Any: what is in the file may be anything.

@@ -1,0 +1,251 @@
+"""Runs the cases and prints a table: `python -m tests.clients.claude_code FOLDER`, with the npm packages in FOLDER.
+
+Each case is one run of the real CLI with `toolfold mcp` over two real servers, `server-filesystem` and
+`server-memory`. The model only plays a script, so no key and no network is needed. Exit 1: a case failed.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.clients.claude_code.model import Model
+
+ROOT = Path(__file__).parents[3]
+TOOL = "mcp__toolfold__execute_program"
+DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+TWO_SERVERS = """\
+import asyncio
+names = ["ada.txt", "grace.txt"]
+notes = await asyncio.gather(*(mcp__files__read_text_file(path=f"WORK/{name}") for name in names))
+people = [{"name": name[:-4], "entityType": "person", "observations": [note["content"]]}
+          for name, note in zip(names, notes)]
+await mcp__memory__create_entities(entities=people)
+found = await mcp__memory__search_nodes(query="compiler")
+print([one["name"] for one in found["entities"]])
+"""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One run of the CLI: what the model plays, and what must be true of what it was shown."""
+
+    name: str
+    programs: list[str]
+    expected: Callable[["Seen"], object]
+    variables: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass
+class Seen:
+    """What one run showed."""
+
+    shown: list[tuple[bool, Any]]
+    alive: list[set[int]]
+    """Processes below the CLI, before each turn."""
+    spun: set[int]
+    """Those that used more than a second and a half of a core."""
+    left: set[int]
+    """Processes below the CLI that outlived it."""
+    description: str
+    output: str
+
+
+def text(content: Any) -> Any:
+    """A tool result's content where it is one text."""
+    if isinstance(content, list) and len(content) == 1 and content[0]["type"] == "text":
+        return content[0]["text"]
+    return content
+
+
+def two_servers(seen: Seen) -> object:
+    said = "[Script executed successfully]\n['grace']\n"
+    assert [(failed, text(content)) for failed, content in seen.shown] == [(False, said)], seen.shown
+    assert "- files: " in seen.description, seen.description
+    return said.splitlines()[1]
+
+
+def traceback(seen: Seen) -> object:
+    said = (
+        "[Script execution failed]\nTraceback (most recent call last):\n"
+        '  File "<program>", line 2, in __main__\n    print(rows["b"])\nKeyError: \'b\''
+    )
+    assert [(failed, text(content)) for failed, content in seen.shown] == [(True, said)], seen.shown
+    return "traceback shown as an error"
+
+
+def rejected(seen: Seen) -> object:
+    [(failed, content)] = seen.shown
+    assert failed, content
+    assert text(content).startswith("[Script execution failed]\nline 1: no tool 'mcp__files__read_txt_file'"), content
+    assert text(content).endswith("no tool was called. Correct it and send it again."), content
+    return "problem shown, nothing called"
+
+
+def image(seen: Seen) -> object:
+    [(failed, content)] = seen.shown
+    assert not failed
+    assert content[0] == {"type": "text", "text": "[Script executed successfully]\ndrawn\n"}, content
+    pictures = [block for block in content if block["type"] == "image"]
+    assert [(one["source"]["media_type"], one["source"]["type"]) for one in pictures] == [("image/png", "base64")]
+    return f"{len(pictures)} image block"
+
+
+def killed(seen: Seen) -> object:
+    assert seen.shown[0][0], seen.shown
+    assert seen.shown[1] == (False, [{"type": "text", "text": "[Script executed successfully]\nafter\n"}]), seen.shown
+    assert seen.spun, "no process ran the endless program"
+    assert not seen.spun & seen.alive[1], f"still there after the client's timeout: {seen.spun & seen.alive[1]}"
+    return str(text(seen.shown[0][1]))[:60]
+
+
+CASES = [
+    Case("a program over two servers", [TWO_SERVERS], two_servers),
+    Case("a failing program", ['rows = {"a": 1}\nprint(rows["b"])'], traceback),
+    Case("a rejected program", ["await mcp__files__read_txt_file(path='x')"], rejected),
+    Case(
+        "an image",
+        [f"import base64\nopen('dot.png', 'wb').write(base64.b64decode('{DOT}'))\nprint('drawn')"],
+        image,
+    ),
+    Case(
+        "killed by the client's timeout",
+        ["while True: pass", "print('after')"],
+        killed,
+        (("MCP_TOOL_TIMEOUT", "3000"),),
+    ),
+]
+
+
+def main() -> int:
+    """Run every case; exit 1 if one failed."""
+    packages = Path(sys.argv[1]).resolve()
+    version = subprocess.run([_bin(packages, "claude"), "--version"], capture_output=True, text=True, check=True)
+    print(f"Claude Code {version.stdout.split()[0]}, server-filesystem, server-memory")
+    failures = 0
+    for case in CASES:
+        began = time.perf_counter()
+        try:
+            seen = run(case, packages)
+            said = case.expected(seen)
+            assert seen.left == set(), f"processes left behind: {seen.left}"
+        except AssertionError as error:
+            failures += 1
+            said = f"FAILED {error}"
+        print(f"  {case.name:<34}{time.perf_counter() - began:5.1f} s  {said}", flush=True)
+    print(f"{len(CASES) - failures} of {len(CASES)} as they should be")
+    return 1 if failures else 0
+
+
+def run(case: Case, packages: Path) -> Seen:
+    """One life of the CLI."""
+    with tempfile.TemporaryDirectory() as folder:
+        work = Path(folder)
+        _write_inputs(work, packages)
+        alive: list[set[int]] = []
+        process: list[subprocess.Popen[str]] = []
+
+        def sample(turn: int) -> None:
+            alive.append(_below(process[0].pid))
+
+        script = [{"name": TOOL, "input": {"code": code.replace("WORK", str(work))}} for code in case.programs]
+        model = Model(script, sample)
+        with model.serving() as address:
+            environment = {
+                "PATH": os.environ["PATH"],
+                "HOME": str(work / "home"),
+                "CLAUDE_CONFIG_DIR": str(work / "home" / ".claude"),
+                "ANTHROPIC_BASE_URL": address,
+                "ANTHROPIC_API_KEY": "not-a-key",
+                "DISABLE_AUTOUPDATER": "1",
+                "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+                "IS_SANDBOX": "1",
+                **dict(case.variables),
+            }
+            command = [_bin(packages, "claude"), "-p", "hello", "--mcp-config", "mcp.json", "--strict-mcp-config",
+                       "--permission-mode", "bypassPermissions"]  # fmt: skip
+            process.append(
+                subprocess.Popen(
+                    command,
+                    cwd=work,
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    text=True,
+                )
+            )
+            ticks: dict[int, int] = {}
+            until = time.monotonic() + 90
+            while process[0].poll() is None and time.monotonic() < until:
+                ticks |= {pid: _ticks(pid) or ticks.get(pid, 0) for pid in _below(process[0].pid)}
+                time.sleep(0.1)
+            if process[0].poll() is None:
+                process[0].kill()
+            output = process[0].communicate()[0]
+        spun = {pid for pid, used in ticks.items() if used > 150}
+        return Seen(model.shown(), alive, spun, _left(set(ticks)), model.described(TOOL), output)
+
+
+def _write_inputs(work: Path, packages: Path) -> None:
+    (work / "home").mkdir()
+    (work / "ada.txt").write_text("wrote the first program")
+    (work / "grace.txt").write_text("wrote the first compiler")
+    servers = [
+        {"name": "files", "command": _bin(packages, "mcp-server-filesystem"), "args": [str(work)]},
+        {
+            "name": "memory",
+            "command": _bin(packages, "mcp-server-memory"),
+            "env": {"MEMORY_FILE_PATH": str(work / "memory.jsonl")},
+        },
+    ]
+    (work / "toolfold.yaml").write_text(json.dumps({"servers": servers, "ledger": {"where": "memory"}}))
+    arguments = ["-m", "toolfold.doors.cli.mcp", "mcp", "--config", str(work / "toolfold.yaml")]
+    entry = {"command": sys.executable, "args": arguments, "env": {"PYTHONPATH": str(ROOT / "src")}}
+    (work / "mcp.json").write_text(json.dumps({"mcpServers": {"toolfold": entry}}))
+
+
+def _bin(packages: Path, name: str) -> str:
+    return str(packages / "node_modules" / ".bin" / name)
+
+
+def _below(pid: int) -> set[int]:
+    parents = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal() and (fields := _stat(int(entry.name))):
+            parents[int(entry.name)] = int(fields[1])
+    found: set[int] = set()
+    while more := {child for child, parent in parents.items() if parent in {pid, *found}} - found:
+        found |= more
+    return found
+
+
+def _ticks(pid: int) -> int:
+    fields = _stat(pid)
+    return int(fields[11]) + int(fields[12]) if fields else 0
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields after the name; none once it is gone or a zombie."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []
+    return [] if fields[0] in "ZX" else fields
+
+
+def _left(pids: set[int]) -> set[int]:
+    until = time.monotonic() + 10
+    while (left := {pid for pid in pids if _stat(pid)}) and time.monotonic() < until:
+        time.sleep(0.1)
+    return left
+
+
+if __name__ == "__main__":
+    sys.exit(main())
