@@ -46,20 +46,18 @@ from toolfold.ledger.sqlite import SqliteLedger
 async def main():
     saves = open(sys.argv[3], "a")
     async with Runtime(tools=[counting(saves)], ledger=SqliteLedger(sys.argv[2])) as runtime:
-        request = json.loads(sys.stdin.readline())
-        if "text" in request:
-            step = await runtime.start(request["text"], tools=[ASK])
-        else:
-            step = await runtime.resume(request["id"], answered(request["calls"]))
-        while True:
+        while line := await asyncio.to_thread(sys.stdin.readline):
+            request = json.loads(line)
+            if "text" in request:
+                step = await runtime.start(request["text"], tools=[ASK])
+            else:
+                step = await runtime.resume(request["id"], answered(request["calls"]))
             said = {"id": step.execution_id}
             if isinstance(step, Paused):
                 said["calls"] = [[call.id, call.arguments["q"]] for call in step.calls]
             else:
                 said |= {"stdout": step.stdout, "stderr": step.stderr}
             print(json.dumps(said), flush=True)
-            request = json.loads(sys.stdin.readline())
-            step = await runtime.resume(request["id"], answered(request["calls"]))
 
 asyncio.run(main())
 """

@@ -1,0 +1,23 @@
+"""The door with the suite's fixtures, on loopback HTTP: `python -m tests.conformance.server PORT`."""
+
+import asyncio
+import sys
+
+from tests.conformance.fixtures import add_fixtures
+from toolfold.doors.mcp.client import Clients
+from toolfold.doors.mcp.door import Door
+from toolfold.doors.mcp.offer import Offer
+from toolfold.doors.mcp.serve import serve_http
+from toolfold.runtime import Runtime
+
+
+async def main() -> None:
+    """Serve until a signal comes."""
+    runtime = Runtime(entry_name="execute_program")
+    door = Door(runtime, Offer(runtime), clients=Clients(is_alone=False))
+    add_fixtures(door)
+    await serve_http(door, "127.0.0.1", int(sys.argv[1]))
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
