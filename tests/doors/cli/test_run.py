@@ -3,6 +3,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -215,21 +216,56 @@ def test_a_tool_that_never_comes_back_does_not_hold_the_command(cli: Cli) -> Non
     assert time.monotonic() - began < 8
 
 
-def test_where_user_namespaces_are_denied_nothing_runs_and_the_exit_code_is_3(
-    folder: Path, unproven: list[str]
-) -> None:
-    deny = 'echo 0 > /proc/sys/user/max_user_namespaces || exit 99; exec "$@"'
-    wrapped = ["unshare", "--user", "--map-root-user", "sh", "-c", deny, "sh", *COMMAND]
+# As containers have it: a seccomp filter that refuses `unshare` and allows all else, then the command.
+DENIED = """
+import os, struct, sys
+from toolfold_guest.jail import kernel, seccomp
+code = [(0x20, 0, 0, 0), (0x15, 0, 1, kernel.MACHINE.setup["unshare"]), (6, 0, 0, 0x50001), (6, 0, 0, 0x7FFF0000)]
+kernel.no_new_privileges()
+seccomp.load_filter(b"".join(struct.pack("=HBBI", *one) for one in code))
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+def without_namespaces(*arguments: str) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-c", DENIED, *COMMAND, *arguments]
+    return subprocess.run(command, capture_output=True, env=ENVIRONMENT, check=False)
+
+
+def test_where_user_namespaces_are_denied_nothing_runs_and_the_exit_code_is_3(folder: Path) -> None:
     Path("program.py").write_text('print("ran")')
 
-    done = subprocess.run(
-        [*wrapped, "run", "program.py", "--engine", "process"], capture_output=True, env=ENVIRONMENT, check=False
-    )
+    done = without_namespaces("run", "program.py")
 
-    if done.returncode not in (0, 3):
-        unproven.append(f"fail closed: user namespaces could not be denied for a test: {done.stderr!r}")
-        return
     assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (3, b"", 1)
+    assert done.stderr.startswith(b"toolfold: cannot isolate here: ")
+
+
+def test_where_user_namespaces_are_denied_landlock_runs_when_it_is_asked_for(folder: Path) -> None:
+    Path("program.py").write_text('print("ran")')
+
+    done = without_namespaces("run", "program.py", "--isolation", "landlock", "--json")
+
+    outcome = json.loads(done.stdout)
+    assert (done.returncode, outcome["stdout"], outcome["isolation"]) == (0, "ran\n", "landlock")
+
+
+def test_where_user_namespaces_are_denied_auto_runs_on_monty_and_says_so(folder: Path) -> None:
+    Path("program.py").write_text('print("ran")')
+
+    done = without_namespaces("run", "program.py", "--engine", "auto", "--json")
+
+    outcome = json.loads(done.stdout)
+    assert (done.returncode, outcome["stdout"], outcome["engine"]) == (0, "ran\n", "monty")
+    assert b"ran on the monty engine, a subset of Python, because" in done.stderr
+
+
+@pytest.mark.long
+def test_where_user_namespaces_are_denied_the_doctor_names_the_layer_and_fails(folder: Path) -> None:
+    done = without_namespaces("doctor", "--json")
+
+    diagnosis = json.loads(done.stdout)
+    assert (done.returncode, diagnosis["tier"], diagnosis["ok"]) == (3, "landlock", False)
 
 
 def subreaper(*, on: bool) -> None:

@@ -336,6 +336,27 @@ def test_a_tools_output_is_passed_on_while_it_runs(tmp_path: Path) -> None:
     assert heard == [("build", "10 %"), ("build", "90 %")]
 
 
+def test_set_tools_passes_on_what_a_generator_says_and_shows_no_lines_of_ours(programs: Programs) -> None:
+    class Builder:
+        def execute_tool(self, name, args, call_id):
+            yield "half"
+            return name == "build", name != "build", "done", name, call_id
+
+    class Raiser:
+        def execute_tool(self, name, args, call_id):
+            raise ValueError("kaput")
+
+    programs.tool.set_tools([Builder(), Raiser()])
+
+    built = programs.run("result = tools.build()", _tools_available=["build"])
+    raised = programs.run("tools.other()", _tools_available=["other"])
+
+    assert built["return_value"] == "done"
+    assert [line for line in raised["stderr"].splitlines() if line.startswith("  File")][1:] == [
+        '  File "<program>", line 1, in __main__'
+    ]
+
+
 def test_wrong_arguments_and_file_names_run_nothing(programs: Programs) -> None:
     unknown = programs.run("1", coode="2")
     outside = programs.run("tools.add(a=1, b=1)", adding, filename="../x.py")

@@ -1,6 +1,6 @@
 """A server of the older era without the SDK, so that it starts at once and can misbehave as asked.
 
-    python raw_server.py [--probe error|ignore|exit] [--silent] [--die TEXT] [--garbage] [--pages N] ...
+python raw_server.py [--probe error|ignore|exit] [--silent] [--die TEXT] [--garbage] [--pages N] ...
 """
 
 import argparse
@@ -183,7 +183,9 @@ def serve(message):  # noqa: C901
         case "resources/list":
             reply(number, resources=[{"uri": "memo://one", "name": "one", "mimeType": "text/plain"}])
         case "resources/read":
-            reply(number, contents=[{"uri": params["uri"], "mimeType": "text/plain", "text": f"text of {params['uri']}"}])
+            reply(
+                number, contents=[{"uri": params["uri"], "mimeType": "text/plain", "text": f"text of {params['uri']}"}]
+            )
         case "prompts/list":
             reply(number, prompts=[{"name": "greet"}])
         case "prompts/get" if params["name"] == "greet":

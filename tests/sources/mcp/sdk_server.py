@@ -1,6 +1,6 @@
 """A server made with the SDK: both eras, stdio or HTTP.
 
-    python sdk_server.py [--http PORT | --sse PORT]
+python sdk_server.py [--http PORT | --sse PORT]
 """
 
 import argparse

@@ -127,8 +127,7 @@ async def test_a_call_that_kills_its_server_is_not_repeated_and_the_next_one_fin
         after = await call(bridge, "mcp__raw__pid")
 
     assert str(caught.value) == (
-        "server 'raw' was lost during the call; it may have run, so it was not repeated: "
-        "signal 9 ended it: out of luck"
+        "server 'raw' was lost during the call; it may have run, so it was not repeated: signal 9 ended it: out of luck"
     )
     assert before != after
     assert [line for line in log.read_text().splitlines() if "client" not in line] == ["pid", "die", "pid"]
@@ -171,9 +170,7 @@ async def test_calls_of_a_server_that_stays_away_say_what_happened_to_it(eras: P
         with pytest.raises(ToolUnreachable) as caught:
             await call(bridge, "mcp__raw__pid")
 
-        assert str(caught.value) == (
-            "server 'raw' is not there; nothing ran: it exited with code 1: the disk is full"
-        )
+        assert str(caught.value) == ("server 'raw' is not there; nothing ran: it exited with code 1: the disk is full")
         assert bridge.status()[0].tools == 15
 
 

@@ -84,7 +84,10 @@ async def test_every_odd_name_has_a_way_to_be_called(eras: Path) -> None:
             "print((await mcp__my-server__echo(text='hi'))['rows'])",
             "'mcp__my-server__echo' is no name in Python; write 'mcp__my_server__echo'",
         ),
-        ("await mcp__my_server__ecko(text='hi')", "no tool 'mcp__my_server__ecko'; did you mean 'mcp__my_server__echo'?"),
+        (
+            "await mcp__my_server__ecko(text='hi')",
+            "no tool 'mcp__my_server__ecko'; did you mean 'mcp__my_server__echo'?",
+        ),
         ("await mcp_my_server_echo(text='hi')", "no tool 'mcp_my_server_echo'; did you mean 'mcp__my_server__echo'?"),
         (
             "from tools.my_server import ecko",

@@ -108,7 +108,11 @@ async def guarded(authority: Authority) -> AsyncIterator[Server]:
     await listening(port)
     try:
         yield Server(
-            name="guarded", transport="http", url=f"{address}/mcp", auth=OAuth(wait_seconds=5), connect_timeout_seconds=5
+            name="guarded",
+            transport="http",
+            url=f"{address}/mcp",
+            auth=OAuth(wait_seconds=5),
+            connect_timeout_seconds=5,
         )
     finally:
         web.should_exit = True
@@ -173,7 +177,9 @@ async def test_the_tokens_are_the_users_alone(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
-async def test_a_person_who_says_no_is_told_so_in_the_servers_state(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_person_who_says_no_is_told_so_in_the_servers_state(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     authority = Authority()
     authority.denies = True
     async with guarded(authority) as server:

@@ -21,6 +21,7 @@ Executor: TypeAlias = Callable[[str, dict[str, Any], str], FiveValues | Generato
 OnOutput: TypeAlias = Callable[[str, str, str], None]
 """`on_output(tool_name, tool_call_id, text)`"""
 
+_HERE: Final = os.path.dirname(__file__)
 NO_EXECUTOR: Final = "there is no tool executor; pass tool_executor=... or call set_tool_executor(...)"
 
 
@@ -98,7 +99,9 @@ def _cause(error: BaseException) -> str:
     parts = traceback.TracebackException.from_exception(error, compact=True)
     part: traceback.TracebackException | None = parts
     while part is not None:
-        part.stack = traceback.StackSummary.from_list([_named(one) for one in part.stack if one.filename != __file__])
+        part.stack = traceback.StackSummary.from_list(
+            [_named(one) for one in part.stack if os.path.dirname(one.filename) != _HERE]
+        )
         part = part.__cause__ or part.__context__
     return "".join(parts.format()).encode("utf-8", "backslashreplace").decode()
 

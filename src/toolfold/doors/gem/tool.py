@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
@@ -22,10 +22,12 @@ from toolfold.models import ToolSpec
 
 
 class ExecutesTools(Protocol):
-    """A tool object of an environment."""
+    """A tool object of an environment; its method is an `Executor`."""
 
     # Any: arguments are JSON.
-    def execute_tool(self, tool_name: str, tool_args: dict[str, Any], tool_call_id: str) -> FiveValues: ...
+    def execute_tool(
+        self, tool_name: str, tool_args: dict[str, Any], tool_call_id: str
+    ) -> FiveValues | Generator[str, None, FiveValues]: ...
 
 
 class ProgrammaticToolCallingTool:
@@ -163,9 +165,13 @@ class _First:
         self._tools = tools
 
     # Any: arguments are JSON.
-    def __call__(self, tool_name: str, tool_args: dict[str, Any], tool_call_id: str) -> FiveValues:
+    def __call__(
+        self, tool_name: str, tool_args: dict[str, Any], tool_call_id: str
+    ) -> Generator[str, None, FiveValues]:
         for tool in self._tools:
             returned = tool.execute_tool(tool_name, tool_args, tool_call_id)
+            if isinstance(returned, Generator):
+                returned = yield from returned
             if returned[0]:
                 return returned
         return False, True, f"Tool not found: {tool_name}", tool_name, tool_call_id
