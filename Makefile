@@ -9,7 +9,7 @@ python := $(VENV)/bin/python
 stamp := $(VENV)/.setup-stamp
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check tests test-newer test-gem test-claude test-conformance bench bench-search bench-callback requirements clean
+.PHONY: help setup demo test check tests test-newer test-gem test-claude test-conformance bench bench-search bench-callback requirements clean bench-bridge test-servers
 
 help: ## show these lines
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
@@ -45,6 +45,12 @@ test-conformance: $(stamp) ## the official MCP suites and the Inspector against 
 
 bench: $(stamp) ## measure this engine beside its peers
 	@$(python) -m bench $(ARGS)
+
+bench-bridge: $(stamp) ## what a bridged MCP call costs beside the SDK's own client
+	@$(python) -m bench.bridge $(ARGS)
+
+test-servers: $(stamp) ## real MCP servers from npm and PyPI, all bridged at once
+	@$(python) -m tests.servers
 
 bench-search: $(stamp) ## measure how well and how fast tools are found; fetches its questions once
 	@$(python) -m bench.search $(ARGS)

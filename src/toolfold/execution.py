@@ -111,14 +111,15 @@ class Execution:
     def clock(self) -> Iterator[None]:
         """Counts towards the wall clock while it is entered: paused time does not."""
         self._entered = time.perf_counter()
-        timer = asyncio.get_running_loop().call_later(self._left_seconds, self._time_out)
+        timer = asyncio.get_running_loop().call_later(self._left_seconds, self.time_out)
         try:
             yield
         finally:
             timer.cancel()
             self._left_seconds -= time.perf_counter() - self._entered
 
-    def _time_out(self) -> None:
+    def time_out(self) -> None:
+        """End the program for the clock's sake, with what it has printed."""
         seconds = f"{self._order.limits.wall_seconds:g}"
         self.run.stop("timeout", Problem(kind="wall_clock", message=f"the program took longer than {seconds} s"))
 

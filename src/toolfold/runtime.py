@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from toolfold.ledger.observe import Observer
     from toolfold.ledger.record import History, Ledger
-    from toolfold.models import CallRecord, File, Program, ToolSpec, Value
+    from toolfold.models import CallRecord, File, Program, Status, ToolSpec, Value
     from toolfold.sessions import Session, SessionLimits, Store
     from toolfold.tools.context import Approve, Decision
     from toolfold.tools.router import Wrapper
@@ -54,6 +54,7 @@ class _Wish:
     rerun_of: str = ""
     session: Session | None = None
     can_pause: bool = False
+    tenant: str = ""
 
 
 class Runtime:
@@ -140,12 +141,14 @@ class Runtime:
     async def run(
         self, text: str, *, files: Sequence[File] = (), limits: Limits | None = None, rerun_of: str = "",
         session: str = "", keep_names: bool = False, on_call: Callable[[CallRecord], None] | None = None,
+        tenant: str = "",
     ) -> Outcome:  # fmt: skip
         """A program, to its end.
 
         `rerun_of` names an earlier execution: calls that it made too get the replies they got there.
         The files of `session` are in the data folder, and what the program leaves there is kept;
         with `keep_names` its names are kept, too, for the next program of the session.
+        `tenant` is on record with the execution, and tools are told of it.
         """
         wish = _Wish(
             files=files,
@@ -153,6 +156,7 @@ class Runtime:
             on_call=on_call,
             rerun_of=rerun_of,
             session=self.sessions.open(session, keep_names=keep_names) if session else None,
+            tenant=tenant,
         )
         step = await self._begin(text, wish)
         assert isinstance(step, Outcome), "only `start` pauses"
@@ -161,6 +165,7 @@ class Runtime:
     async def start(
         self, text: str, *, tools: Sequence[ToolSpec] = (), files: Sequence[File] = (), limits: Limits | None = None,
         session: str = "", keep_names: bool = False, on_call: Callable[[CallRecord], None] | None = None,
+        tenant: str = "",
     ) -> Paused | Outcome:  # fmt: skip
         """A program that may also call `tools`, which only the caller can answer, with `resume`."""
         wish = _Wish(
@@ -170,6 +175,7 @@ class Runtime:
             on_call=on_call,
             session=self.sessions.open(session, keep_names=keep_names) if session else None,
             can_pause=bool(tools) or (self._asks and self._context.approve is None),
+            tenant=tenant,
         )
         return await self._begin(text, wish)
 
@@ -205,6 +211,16 @@ class Runtime:
             await self._give_up(execution)
         else:
             execution.run.stop("cancelled")
+
+    async def expire(self, execution_id: str) -> None:
+        """As `cancel`, at a deadline of the caller's own that counts paused time: the outcome is a timeout."""
+        execution = self._executions.get(execution_id)
+        if execution is None:
+            return
+        if execution.is_paused:
+            await self._give_up(execution, "timeout")
+        else:
+            execution.time_out()
 
     # the flow
 
@@ -280,6 +296,7 @@ class Runtime:
             seed=secrets.randbits(32),
             engine=self._engine.name,
             isolation=self._engine.isolation,
+            tenant=wish.tenant,
             session=wish.session.id if wish.session else "",
             rerun_of=wish.rerun_of,
             began_at=time.time(),
@@ -352,9 +369,9 @@ class Runtime:
         await self._close(execution)
         return await execution.finish(last, notes)
 
-    async def _give_up(self, execution: Execution) -> None:
+    async def _give_up(self, execution: Execution, status: Status = "cancelled") -> None:
         await self._close(execution)
-        await execution.finish(Ended(status="cancelled"))
+        await execution.finish(Ended(status=status))
 
     async def _close(self, execution: Execution) -> None:
         if self._executions.pop(execution.id, None) is None:

@@ -12,7 +12,7 @@ import shutil
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from toolfold.errors import UsageError
 from toolfold.models import MIB, File
@@ -36,6 +36,10 @@ class SessionLimits:
     max_sessions: int = 10_000
 
 
+_SWEEP_EVERY_SECONDS: Final = 60.0
+"""A sweep reads every session's age; with thousands of them that is too slow for each program."""
+
+
 class Store(Protocol):
     """Where the files of sessions are."""
 
@@ -44,6 +48,9 @@ class Store(Protocol):
     def delete(self, session: str) -> None: ...
     def ages(self) -> dict[str, float]:
         """Each session with the time of its last save, in seconds since 1970."""
+
+    def saved_at(self, session: str) -> float:
+        """The same for one; 0 if it has saved nothing."""
 
 
 @dataclass(slots=True)
@@ -57,6 +64,8 @@ class Session:
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     """One program at a time: the next one waits for the names and files of this one."""
     idle_timer: asyncio.TimerHandle | None = None
+    programs: int = 0
+    """Those that run here or wait for their turn."""
 
 
 class Sessions:
@@ -74,14 +83,14 @@ class Sessions:
         self._store: Store = store if store is not None else MemoryStore()
         self._limits = limits or SessionLimits()
         self._open: dict[str, Session] = {}
+        self._next_sweep = 0.0
 
     def open(self, session: str, *, keep_names: bool = False) -> Session:
         """The session of that name, made if there is none. Names are kept from the first program that asks."""
-        if not session or len(session) > 200 or not session.isprintable():
-            raise UsageError(f"session {session[:80]!r} is no name; give 1 to 200 printable characters")
+        named(session)
         found = self._open.get(session)
         if found is None:
-            self.sweep()
+            self._sweep_if_due()
             if len(self._open) >= self._limits.max_sessions:
                 raise UsageError(f"there are {len(self._open)} sessions open, which is the limit; close some")
             found = self._open[session] = Session(session)
@@ -106,7 +115,12 @@ class Sessions:
 
     async def enter(self, session: Session) -> None:
         """Wait for the session's turn."""
-        await session.turn.acquire()
+        session.programs += 1
+        try:
+            await session.turn.acquire()
+        except BaseException:
+            session.programs -= 1
+            raise
         if session.idle_timer is not None:
             session.idle_timer.cancel()
             session.idle_timer = None
@@ -114,6 +128,9 @@ class Sessions:
     def leave(self, session: Session) -> None:
         """The program is over: the next one may begin, or the idle limit."""
         session.turn.release()
+        session.programs -= 1
+        if not session.keeps_names and not session.programs and self._open.get(session.id) is session:
+            del self._open[session.id]  # all that it has is in the store
         if session.keeps_names:
             loop = asyncio.get_running_loop()
             session.idle_timer = loop.call_later(self._limits.idle_seconds, self._end_guest, session.id)
@@ -121,6 +138,10 @@ class Sessions:
     def files(self, session: str) -> tuple[File, ...]:
         """What the session's data folder holds."""
         return self._store.load(session)
+
+    def saved_at(self, session: str) -> float:
+        """When its files last changed, in seconds since 1970; 0 if it has none."""
+        return self._store.saved_at(session)
 
     def update(self, session: str, given: Iterable[File], ended: Ended) -> tuple[str, ...]:
         """Keep what a program left in its data folder; a note if that is too much."""
@@ -132,8 +153,36 @@ class Sessions:
                 f"the session's files take {size} bytes, more than {self._limits.max_bytes}; "
                 "none of this program's is kept",
             )
-        self._store.save(session, tuple(kept.values()))
+        if kept or self._store.load(session):  # most sessions of one program never have a file
+            self._store.save(session, tuple(kept.values()))
         return ()
+
+    def put(self, session: str, files: Iterable[File]) -> None:
+        """Add files from outside; one of the same name is replaced.
+
+        Raises:
+            UsageError: it is no name for a session, or together they are too large; nothing is kept then.
+        """
+        named(session)
+        kept = {file.name: file for file in self._store.load(session)}
+        kept.update({file.name: file for file in files})
+        size = sum(file.size for file in kept.values())
+        if size > self._limits.max_bytes:
+            raise UsageError(f"the session's files would take {size} bytes, more than {self._limits.max_bytes}")
+        self._sweep_if_due()
+        self._store.save(session, tuple(kept.values()))
+
+    def remove(self, session: str, name: str) -> None:
+        """Forget one file; harmless if there is none."""
+        files = self._store.load(session)
+        kept = tuple(file for file in files if file.name != name)
+        if len(kept) < len(files):
+            self._store.save(session, kept)
+
+    def _sweep_if_due(self) -> None:
+        if time.monotonic() >= self._next_sweep:
+            self._next_sweep = time.monotonic() + _SWEEP_EVERY_SECONDS
+            self.sweep()
 
     def sweep(self) -> None:
         """Forget what is too old."""
@@ -141,6 +190,13 @@ class Sessions:
         for session, saved_at in self._store.ages().items():
             if saved_at < oldest and not (session in self._open and self._open[session].turn.locked()):
                 self.close(session)
+
+
+def named(session: str) -> str:
+    """The name of a session, if it can be one."""
+    if not session or len(session) > 200 or not session.isprintable():
+        raise UsageError(f"session {session[:80]!r} is no name; give 1 to 200 printable characters")
+    return session
 
 
 class MemoryStore:
@@ -160,6 +216,9 @@ class MemoryStore:
 
     def ages(self) -> dict[str, float]:
         return {session: saved_at for session, (saved_at, _) in self._sessions.items()}
+
+    def saved_at(self, session: str) -> float:
+        return self._sessions.get(session, (0.0, ()))[0]
 
 
 class FolderStore:
@@ -202,6 +261,12 @@ class FolderStore:
         for index in self._folder.glob("*/index.json"):
             found[json.loads(index.read_text("utf-8"))["session"]] = index.stat().st_mtime
         return found
+
+    def saved_at(self, session: str) -> float:
+        try:
+            return (self._of(session) / "index.json").stat().st_mtime
+        except FileNotFoundError:
+            return 0.0
 
     def _of(self, session: str) -> Path:
         return self._folder / base64.b32encode(hashlib.sha256(session.encode()).digest()).decode().rstrip("=").lower()

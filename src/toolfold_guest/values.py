@@ -42,6 +42,8 @@ class Media:
 class Unsendable(TypeError):
     """A value has no form that crosses the wall; the text names its type and its place."""
 
+    __module__, __qualname__ = "builtins", "TypeError"  # which is what it is to the program
+
 
 def encode(value: Any, what: str) -> str:
     """JSON text of a value; `what` starts the path in an error, as in `value['rows'][3]`."""

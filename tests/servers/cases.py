@@ -5,9 +5,8 @@
 
 from dataclasses import dataclass
 
-from toolfold.sources.mcp import Server
-
 from tests.servers.install import npm_command, python_command
+from toolfold.sources.mcp import Server
 
 
 @dataclass(frozen=True)

@@ -254,7 +254,9 @@ def _spelt(node: ast.AST) -> str | None:
                 node = left
             case ast.Attribute(value=ast.Name(id="tools"), attr=name) | ast.Name(id=name):
                 return "-".join((name, *reversed(parts)))
-            case ast.Await(value=inner) | ast.Call(func=inner) | ast.Subscript(value=inner) | ast.Attribute(value=inner):
+            case (
+                ast.Await(value=inner) | ast.Subscript(value=inner) | ast.Attribute(value=inner) | ast.Call(func=inner)
+            ):
                 node = inner
             case _:
                 return None

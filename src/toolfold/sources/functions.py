@@ -33,7 +33,7 @@ from toolfold.models import AllowedCallers, Json, ToolSpec, Value
 from toolfold.tools.names import python_name
 from toolfold.tools.schema import TOO_LARGE_TO_EXPLAIN, bad_argument, missing, sample, shown, unknown, wrong
 from toolfold.tools.shape import show_path, to_value
-from toolfold.tools.tool import Tool
+from toolfold.tools.tool import RetryWhen, Tool
 
 # Any: a tool may be a function of any signature.
 Function = Callable[..., Any]
@@ -59,6 +59,8 @@ def tool(
     destructive: bool = False,
     allowed_callers: AllowedCallers = "both",
     timeout_seconds: float | None = None,
+    cache_seconds: float = 0.0,
+    retry: RetryWhen = "safe",
     examples: Sequence[Mapping[str, Json]] = (),
 ) -> Callable[[_F], _F]: ...
 # Any: the overloads above have the options; they mean what they mean for `tool_from_function`.
@@ -95,6 +97,8 @@ def tool_from_function(
     destructive: bool = False,
     allowed_callers: AllowedCallers = "both",
     timeout_seconds: float | None = None,
+    cache_seconds: float = 0.0,
+    retry: RetryWhen = "safe",
     examples: Sequence[Mapping[str, Json]] = (),
 ) -> Tool:
     """A tool that calls `fn`: awaited if it is async, else run in a thread with the caller's context.
@@ -115,6 +119,8 @@ def tool_from_function(
         destructive=destructive,
         allowed_callers=allowed_callers,
         timeout_seconds=timeout_seconds,
+        cache_seconds=cache_seconds,
+        retry=retry,
         examples=examples,
     )
 
@@ -150,6 +156,7 @@ def _tool_from(
     *,
     name: str | None = None,
     description: str | None = None,
+    retry: RetryWhen = "safe",
     examples: Sequence[Mapping[str, Json]] = (),
     **annotations: Any,
 ) -> Tool:
@@ -166,7 +173,7 @@ def _tool_from(
         examples=tuple(examples),
         **annotations,
     )
-    return Tool(spec=spec, call=_call(fn, signature), prepare=prepare)
+    return Tool(spec=spec, call=_call(fn, signature), prepare=prepare, retry=retry)
 
 
 def _name_of(fn: Function) -> str:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from toolfold.errors import ToolArgumentsInvalid
 from toolfold.models import ToolSpec, Value
 from toolfold.tools.context import CallContext
 from toolfold.tools.names import python_name
+
+RetryWhen: TypeAlias = Literal["safe", "always", "never"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +32,7 @@ class Tool:
     """
     call_within: Callable[[Mapping[str, Any], CallContext], Awaitable[Any]] | None = None
     """In place of `call`, where the tool must know whose call it is: a program within a program."""
-    retry: Literal["safe", "always", "never"] = "safe"
+    retry: RetryWhen = "safe"
     """After a failure: `safe` tries again only where that cannot do a thing twice (see `retry`)."""
 
 

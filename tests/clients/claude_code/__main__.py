@@ -48,9 +48,9 @@ class Seen:
 
     shown: list[tuple[bool, Any]]
     alive: list[set[int]]
-    """Processes below the CLI, before each turn."""
+    """Processes below the CLI before each turn, one second after the one before it ended."""
     spun: set[int]
-    """Those that used more than a second and a half of a core."""
+    """Those that were busy once the first program was under way."""
     left: set[int]
     """Processes below the CLI that outlived it."""
     description: str
@@ -149,9 +149,13 @@ def run(case: Case, packages: Path) -> Seen:
         work = Path(folder)
         _write_inputs(work, packages)
         alive: list[set[int]] = []
+        began: list[float] = []
         process: list[subprocess.Popen[str]] = []
 
         def sample(turn: int) -> None:
+            began.append(time.monotonic())
+            if turn:
+                time.sleep(1)  # the client goes on as soon as it has sent its cancel, not once it was heard
             alive.append(_below(process[0].pid))
 
         script = [{"name": TOOL, "input": {"code": code.replace("WORK", str(work))}} for code in case.programs]
@@ -182,14 +186,18 @@ def run(case: Case, packages: Path) -> Seen:
                 )
             )
             ticks: dict[int, int] = {}
+            early: dict[int, int] = {}
             until = time.monotonic() + 90
             while process[0].poll() is None and time.monotonic() < until:
                 ticks |= {pid: _ticks(pid) or ticks.get(pid, 0) for pid in _below(process[0].pid)}
+                # What is used up to here is the servers' start.
+                if not began or time.monotonic() - began[0] < 1.5:
+                    early = dict(ticks)
                 time.sleep(0.1)
             if process[0].poll() is None:
                 process[0].kill()
             output = process[0].communicate()[0]
-        spun = {pid for pid, used in ticks.items() if used > 150}
+        spun = {pid for pid, used in ticks.items() if used - early.get(pid, 0) > 20}
         return Seen(model.shown(), alive, spun, _left(set(ticks)), model.described(TOOL), output)
 
 

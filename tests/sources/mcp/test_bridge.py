@@ -223,9 +223,9 @@ async def test_what_a_server_says_no_to_is_its_own_answer_and_other_errors_are_f
     async with Bridge([server], eras=remember(eras, "legacy", server)) as bridge:
         await bridge.settled(timeout_seconds=5)
 
-        with pytest.raises(ToolSaidNo, match="^no such row$"):
+        with pytest.raises(ToolSaidNo, match=r"^no such row$"):
             await call(bridge, "mcp__raw__fail", text="no such row")
-        with pytest.raises(ToolError, match="^a teapot$") as caught:
+        with pytest.raises(ToolError, match=r"^a teapot$") as caught:
             await call(bridge, "mcp__raw__refuse", text="a teapot")
 
     assert type(caught.value) is ToolError
@@ -375,10 +375,10 @@ async def test_resources_and_prompts_are_functions_for_all_servers_that_have_the
 
 
 def test_two_servers_of_one_name_are_refused() -> None:
-    with pytest.raises(UsageError, match="^two servers are named 'raw'; rename one$"):
+    with pytest.raises(UsageError, match=r"^two servers are named 'raw'; rename one$"):
         Bridge([raw(), raw()])
 
 
 def test_a_server_without_what_its_transport_needs_is_refused() -> None:
-    with pytest.raises(UsageError, match="^server 'x' has no url; transport 'http' needs one$"):
+    with pytest.raises(UsageError, match=r"^server 'x' has no url; transport 'http' needs one$"):
         Server(name="x", transport="http")

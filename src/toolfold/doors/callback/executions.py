@@ -108,7 +108,7 @@ class Executions:
         if isinstance(step, Paused):
             self._live[live.execution_id] = live
             live.timer = loop.call_later(live.seconds_left, lambda: self._track(self._expire(live)))
-        return live.execution_id, await self._result(live, step)
+        return live.execution_id, await self._step(live, _at_once(step))
 
     async def resume(self, execution_id: str, replies: Sequence[ToolReply]) -> ResumeResult:
         """Hand over replies: the next calls, or the end. Without replies, wait for the end."""
@@ -120,8 +120,9 @@ class Executions:
         fitting = [] if live.over.done() else [self._reply(live, number, one) for number, one in _open(live, replies)]
         if not fitting:
             return await self._end(live)
+        live.is_running = True
         # In a task of its own: the runtime cannot let go of a `resume` that is cancelled with its request.
-        return await asyncio.shield(self._track(self._step(live, fitting)))
+        return await asyncio.shield(self._track(self._step(live, self._runtime.resume(execution_id, fitting))))
 
     async def give_up(self, execution_id: str) -> None:
         """End a program for whose outcome nobody waits; unknown ids are ignored."""
@@ -157,12 +158,13 @@ class Executions:
 
     # steps
 
-    async def _step(self, live: _Live, replies: Sequence[Reply]) -> ResumeResult:
+    async def _step(self, live: _Live, going: Coroutine[Any, Any, Paused | Outcome]) -> ResumeResult:
         live.is_running = True
         try:
-            return await self._result(live, await self._runtime.resume(live.execution_id, replies))
+            return await self._result(live, await going)
         except ToolfoldError as error:
-            return self._settle(live, error_json(error, _at(live.frame, live.began)))
+            await self._runtime.cancel(live.execution_id)
+            return self._settle(live, error_json(error, _at(live.frame, live.began), list(live.calls.values())))
         finally:
             live.is_running = False
 
@@ -220,6 +222,10 @@ class Executions:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+
+async def _at_once(step: Paused | Outcome) -> Paused | Outcome:
+    return step
 
 
 def _open(live: _Live, replies: Sequence[ToolReply]) -> Iterator[tuple[int, ToolReply]]:

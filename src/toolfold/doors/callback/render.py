@@ -55,9 +55,14 @@ def to_json(outcome: Outcome, answered: Sequence[Answered], frame: Frame) -> str
     )
 
 
-def error_json(error: ToolfoldError, frame: Frame) -> str:
-    """Why a program could not run, or died with its sandbox."""
-    return _dump(frame, error={"type": type(error).__name__, "message": str(error), "traceback": ""})
+def error_json(error: ToolfoldError, frame: Frame, answered: Sequence[Answered] = ()) -> str:
+    """Why a program could not run, or died with its sandbox after these calls."""
+    return _dump(
+        frame,
+        tool_calls=[_call(one) for one in answered],
+        tool_results=[_result(one) for one in answered],
+        error={"type": type(error).__name__, "message": str(error), "traceback": ""},
+    )
 
 
 def _dump(frame: Frame, *, success: bool = False, stdout: str = "", stderr: str = "", tool_calls: Sequence[Json] = (),

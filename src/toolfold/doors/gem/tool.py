@@ -122,8 +122,10 @@ class ProgrammaticToolCallingTool:
         try:
             listed = self._link.run(lambda client: client.list_tools())
         except (MCPError, OSError, RuntimeError, ExceptionGroup) as error:
+            self.close()
             raise UsageError(self._failure(error)) from error
         if TOOL_NAME not in (tool.name for tool in listed.tools):
+            self.close()
             raise UsageError(f"the server has no tool {TOOL_NAME!r}; start it with the callback")
 
     def _failure(self, error: BaseException) -> str:

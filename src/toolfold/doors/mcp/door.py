@@ -238,14 +238,14 @@ class Door:
         try:
             while not running.is_done:
                 await running.wait_for_news()
-                if (progress := running.take_progress()) is not None:
-                    await context.session.report_progress(progress.calls, None, progress.message)
+                await _tell_progress(context, running)
                 if is_legacy(context):
                     fresh = running.take_questions().items()
                     asking |= {asyncio.create_task(_put(context, running, key, params)) for key, params in fresh}
                 elif (questions := running.open_questions()) and not running.is_done:
                     is_over = False
                     return self._come_again(running, questions)
+            await _tell_progress(context, running)
         finally:
             for task in asking:
                 task.cancel()
@@ -340,6 +340,11 @@ class Door:
         task = asyncio.get_running_loop().create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
+
+
+async def _tell_progress(context: Context, running: Running) -> None:
+    for progress in running.take_progress():
+        await context.session.report_progress(progress.step, None, progress.message)
 
 
 async def _put(context: Context, running: Running, key: str, params: types.ElicitRequestParams) -> None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import count
@@ -24,13 +25,15 @@ from toolfold.tools.context import Decision
 
 CURRENT: Final[ContextVar[Running | None]] = ContextVar("toolfold_running", default=None)
 """The program in whose task, or in a call of which, the code runs."""
+_MOST_NEWS: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
     """How far a program is, for the client's eyes."""
 
-    calls: int
+    step: int
+    """Grows with each, as the protocol wants it."""
     message: str
 
 
@@ -62,8 +65,8 @@ class Running:
         self._questions: dict[str, _Question] = {}
         self._taken: set[str] = set()
         self._always: dict[str, Decision] = {}
-        self._progress: Progress | None = None
-        self._calls = 0
+        self._progress: deque[Progress] = deque(maxlen=_MOST_NEWS)
+        self._steps = count(1)
         self._news = asyncio.Event()
         self._has_paused = False
         self._task = asyncio.create_task(self._run(text, session))
@@ -86,7 +89,7 @@ class Running:
 
     def note(self, message: str) -> None:
         """Something to show while the program runs."""
-        self._progress = Progress(self._calls, message)
+        self._progress.append(Progress(next(self._steps), message))
         self._news.set()
 
     # what the client's side reads
@@ -96,10 +99,10 @@ class Running:
         await self._news.wait()
         self._news.clear()
 
-    def take_progress(self) -> Progress | None:
-        """The latest, once: where calls come faster than a client takes the news, some are left out."""
-        progress, self._progress = self._progress, None
-        return progress
+    def take_progress(self) -> Iterator[Progress]:
+        """Each once; where calls come faster than a client takes the news, only the latest."""
+        while self._progress:
+            yield self._progress.popleft()
 
     def take_questions(self) -> dict[str, types.ElicitRequestParams]:
         """Those that nobody has been asked yet."""
@@ -157,7 +160,6 @@ class Running:
         return step
 
     def _count(self, record: CallRecord) -> None:
-        self._calls += 1
         ending = " failed" if record.error is not None else ""
         self.note(f"{record.name}{ending} ({record.seconds * 1000:.0f} ms)")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.metadata
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -17,7 +18,6 @@ from mcp.shared.dispatcher import ProgressFnT
 from mcp.shared.message import SessionMessage
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-import toolfold
 from toolfold.sources.mcp.eras import Era, negotiate
 from toolfold.sources.mcp.outer import EXECUTION, Outer
 
@@ -200,10 +200,17 @@ async def open_session(
         logging_callback=answers.log if answers else None,
         log_level="info" if answers else None,
         message_handler=on_message,
-        client_info=types.Implementation(name="toolfold", version=toolfold.__version__),
+        client_info=types.Implementation(name="toolfold", version=_version()),
     )
     async with session:
         yield Connection(session, await negotiate(session, known), calls)
+
+
+def _version() -> str:
+    try:
+        return importlib.metadata.version("toolfold")
+    except importlib.metadata.PackageNotFoundError:
+        return "0"  # run from its source folder
 
 
 class _Answers:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -96,7 +97,7 @@ class Keeper:
         self._wanted = asyncio.Event()
         self._turn = asyncio.Event()
         """Set, and replaced by a new one, when an attempt to connect has ended."""
-        self._ready_at: float | None = None
+        self._ready_at = math.inf
 
     @property
     def status(self) -> ServerStatus:
@@ -117,7 +118,7 @@ class Keeper:
         """For as long as the bridge is open; cancel it to end the server."""
         loop, failures, losses = asyncio.get_running_loop(), 0, 0
         while True:
-            self._ready_at = None
+            self._ready_at = math.inf
             try:
                 await self._attempt()
                 why = ""
@@ -127,7 +128,7 @@ class Keeper:
             self._live = None
             if self._state == "ready":
                 self._become("connecting", why)
-            if self._ready_at is None:
+            if self._ready_at == math.inf:
                 failures += 1
             else:
                 failures = 0

@@ -1,0 +1,105 @@
+"""Outcomes and refusals as response bodies: the seed's for everyone, with LibreChat's own words for LibreChat."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from toolfold.doors.http.refusals import CANCELLED, TIMED_OUT, Refusal
+from toolfold.models import Call, Outcome
+
+LIBRECHAT: Final = "LibreChat/"
+"""How its `User-Agent` starts; it shows an error's text only with status 200."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A response, before it is known who reads it."""
+
+    status: int = 200
+    body: dict[str, Any] = field(default_factory=dict)
+    known_error: str = ""
+    """The words among those that LibreChat shows which come nearest to `error`."""
+
+
+def for_client(answer: Answer, user_agent: str) -> tuple[int, dict[str, Any]]:
+    """HTTP status and body for whoever asked."""
+    body = answer.body
+    if body.get("status") != "error" or not user_agent.startswith(LIBRECHAT):
+        return answer.status, body
+    stderr = body["stderr"]
+    if stdout := body.get("stdout"):
+        # It never shows the stdout of a failed program, and a model needs it.
+        stderr = f"{stderr.rstrip()}\n\nstdout before the error:\n{stdout}"
+    return 200, {**body, "error": answer.known_error or body["error"], "stderr": stderr}
+
+
+def tool_calls(calls: Sequence[Call], *, session: str, token: str) -> Answer:
+    """The client's turn."""
+    return Answer(
+        body={
+            "status": "tool_call_required",
+            "session_id": session,
+            "continuation_token": token,
+            "tool_calls": [{"id": call_name(call.id), "name": call.tool, "input": call.arguments} for call in calls],
+        }
+    )
+
+
+def call_name(call_id: int) -> str:
+    """`call_001`."""
+    return f"call_{call_id:03d}"
+
+
+def ended(outcome: Outcome, *, session: str, files: list[dict[str, Any]]) -> Answer:
+    """How a program ended."""
+    if outcome.status == "finished":
+        body = {"status": "completed", "session_id": session, "stdout": outcome.stdout, "stderr": outcome.stderr}
+        return Answer(body={**body, "files": files})
+    problem = outcome.problem
+    text, status, known = f"program {outcome.status}", 200, "Sandbox exited with code 1"
+    stderr = outcome.stderr
+    if problem is not None:
+        text = problem.message
+        known = "Out of memory" if problem.kind == "memory" else known
+    match outcome.status:
+        case "timeout":
+            text, status, known = TIMED_OUT, 408, "Time limit exceeded"
+        case "cancelled":
+            text, status = CANCELLED, 400
+        case "rejected" if problem is not None:
+            stderr = f"SyntaxError: {problem}\n" if problem.kind == "syntax" else f"{problem}\n"
+            text = stderr.partition("\n")[0]
+    return failed(text, status=status, session=session, stdout=outcome.stdout, stderr=stderr, known_error=known)
+
+
+def failed(
+    text: str, *, status: int, session: str = "", stdout: str = "", stderr: str = "", known_error: str = ""
+) -> Answer:
+    """An error; its text is in `stderr` too, as the first line unless a traceback or a listing ends with it."""
+    if text not in stderr:
+        stderr = f"{text}\n{stderr}"
+    body = {"status": "error", "error": text, "stdout": stdout, "stderr": stderr}
+    return Answer(status=status, body={**body, "session_id": session} if session else body, known_error=known_error)
+
+
+def refused(refusal: Refusal, *, session: str = "") -> Answer:
+    """A request that was turned away; plain for what every client reads from the HTTP status."""
+    if refusal.retry_after_seconds:
+        return Answer(
+            status=refusal.status,
+            body={"error": refusal.text, "retry_after_seconds": refusal.retry_after_seconds},
+        )
+    if not refusal.is_contract:
+        return Answer(status=refusal.status, body={"error": refusal.text})
+    return failed(refusal.text, status=refusal.status, session=session)
+
+
+def plain(answer: Answer) -> Answer:
+    """The same for `POST /exec`, whose clients know no `status`: a failed program is its stderr."""
+    body = answer.body
+    if body.get("status") == "completed" or (body.get("status") == "error" and answer.status == 200):
+        kept = {key: body[key] for key in ("session_id", "stdout", "stderr", "files") if key in body}
+        return Answer(status=answer.status, body={"files": [], **kept})
+    return answer

@@ -1,0 +1,112 @@
+"""Who sends a request: an API key, a signed token, or, where neither is configured, whoever is on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
+from urllib.parse import urlsplit
+
+import jwt
+
+from toolfold.doors.http.refusals import Refusal
+from toolfold.doors.http.settings import JwtSettings, Settings
+
+LOCAL: Final = "local"
+"""The only tenant where no key is configured."""
+_ALGORITHMS: Final = ["EdDSA", "RS256"]
+_LEEWAY_SECONDS: Final = 10
+_LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
+
+
+class Headers(Protocol):
+    """What is read of a request."""
+
+    def get(self, key: str, /) -> str | None: ...
+
+
+class Auth:
+    """From headers to a tenant."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._is_open = settings.is_open
+        self._keys = {tenant: _digest(key) for tenant, key in settings.keys.items()}
+        self._jwt = None if settings.jwt is None else _Signed(settings.jwt)
+
+    async def tenant(self, headers: Headers, *, key_in_body: str = "") -> str:
+        """Whose request it is.
+
+        Raises:
+            Refusal: 401, in the same words whatever was wrong.
+        """
+        if self._is_open:
+            _refuse_web_pages(headers)
+            return LOCAL
+        shown = _credential(headers) or key_in_body
+        tenant = self._of_key(shown) if shown else ""
+        if not tenant and self._jwt is not None and shown.count(".") == 2:
+            tenant = await self._jwt.tenant(shown)
+        if not tenant:
+            raise Refusal(401, "missing or wrong API key", is_contract=False)
+        return tenant
+
+    def _of_key(self, shown: str) -> str:
+        found = ""
+        digest = _digest(shown)
+        # Every key is compared, and digests have one length: the time tells nothing.
+        for tenant, expected in self._keys.items():
+            if hmac.compare_digest(digest, expected):
+                found = tenant
+        return found
+
+
+class _Signed:
+    """JSON Web Tokens of one issuer."""
+
+    def __init__(self, settings: JwtSettings) -> None:
+        self._settings = settings
+        self._keys = jwt.PyJWKClient(settings.jwks_url, timeout=5) if settings.jwks_url else None
+
+    async def tenant(self, token: str) -> str:
+        settings = self._settings
+        try:
+            key: Any = settings.public_key
+            if self._keys is not None:
+                key = (await asyncio.to_thread(self._keys.get_signing_key_from_jwt, token)).key
+            claims: Mapping[str, Any] = jwt.decode(
+                token, key, algorithms=_ALGORITHMS, audience=settings.audience, issuer=settings.issuer,
+                leeway=_LEEWAY_SECONDS, options={"require": ["exp"]},
+            )  # fmt: skip
+        except (jwt.PyJWTError, ValueError, TypeError):
+            return ""
+        if not settings.tenant_claim:
+            return f"jwt:{settings.issuer}"
+        claim = str(claims.get(settings.tenant_claim, ""))
+        # As digits: a claim may hold any sign, and becomes part of a session's name.
+        return f"jwt:{hashlib.sha256(claim.encode()).hexdigest()[:32]}" if claim else ""
+
+
+def is_loopback(host: str) -> bool:
+    """Reached from this machine only."""
+    return host in _LOOPBACK or host.startswith("127.")
+
+
+def _credential(headers: Headers) -> str:
+    if key := headers.get("x-api-key"):
+        return key
+    scheme, _, value = (headers.get("authorization") or "").partition(" ")
+    return value.strip() if scheme.lower() in ("bearer", "apikey") else ""
+
+
+def _refuse_web_pages(headers: Headers) -> None:
+    """A page in a browser on this machine can reach loopback: it shows its origin, or a host name of its own."""
+    host = urlsplit(f"//{headers.get('host') or 'localhost'}").hostname or ""
+    origin = headers.get("origin")
+    if not is_loopback(host) or (origin and not is_loopback(urlsplit(origin).hostname or "")):
+        raise Refusal(403, "without an API key only this machine is served; configure http.keys", is_contract=False)
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()

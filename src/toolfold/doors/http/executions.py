@@ -1,0 +1,325 @@
+"""Executions as clients see them: rounds, tokens, one deadline, each continuation answered once.
+
+1. A token belongs to one pause. Using it with the same results again gives the same answer; with
+   others it is refused: nothing runs twice.
+2. The lock of an execution makes duplicates that arrive together wait for the first one's answer.
+3. What is held here is a cache. An execution that is not held is read from the ledger and replayed,
+   and the token's number of replies tells whether its continuation was already taken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import msgspec
+
+from toolfold.doors.http import answers
+from toolfold.doors.http.answers import Answer
+from toolfold.doors.http.files import SessionFiles, key_of, reference_to
+from toolfold.doors.http.gate import Gate
+from toolfold.doors.http.metrics import Metrics
+from toolfold.doors.http.refusals import EXPIRED, INVALID_TOKEN, TIMED_OUT, Refusal, too_many_rounds
+from toolfold.doors.http.results import replies_of
+from toolfold.doors.http.settings import Settings
+from toolfold.doors.http.tokens import Token, Tokens
+from toolfold.doors.http.wire import FileReference, ToolResult
+from toolfold.ledger.record import Given, History, Ledger
+from toolfold.models import Limits, Outcome, Paused, Reply, ToolSpec
+from toolfold.runtime import Runtime
+
+MAX_REMEMBERED = 2000
+"""Ended executions whose last answer is held for a repeated continuation; older ones are read from the ledger."""
+_GRACE_SECONDS = 2.0
+"""For the runtime to end a program by its own clock, and so with its output, before we give up on it."""
+
+
+@dataclass(slots=True)
+class _Held:
+    """One execution of one tenant."""
+
+    tenant: str
+    session: str
+    deadline: float
+    """Seconds since 1970."""
+    execution_id: str = ""
+    round: int = 0
+    replies: int = 0
+    open_calls: frozenset[int] = frozenset()
+    is_paused: bool = False
+    is_over: bool = False
+    is_known: bool = True
+    """False until the ledger was asked, after a restart."""
+    last: tuple[int, bytes, Answer] | None = None
+    """Round, digest and answer of the last continuation."""
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    task: asyncio.Task[Paused | Outcome] | None = None
+    timer: asyncio.TimerHandle | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """A request for a new execution, checked."""
+
+    tenant: str
+    session: str
+    code: str
+    tools: Sequence[ToolSpec] = ()
+    files: Sequence[FileReference] = ()
+    timeout_seconds: float
+    request_id: str = ""
+
+
+class Executions:
+    """All that run, wait or have just ended here."""
+
+    def __init__(
+        self, runtime: Runtime, ledger: Ledger, settings: Settings, *, limits: Limits, gate: Gate, metrics: Metrics,
+    ) -> None:  # fmt: skip
+        self._runtime = runtime
+        self._ledger = ledger
+        self._settings = settings
+        self._limits = limits
+        self._gate = gate
+        self._metrics = metrics
+        self._tokens = Tokens(settings.token_key)
+        self._files = SessionFiles(runtime.sessions)
+        self._held: dict[str, _Held] = {}
+        self._over: dict[str, None] = {}
+        self._requests: dict[tuple[str, str], _Held] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def start(self, start: Start) -> Answer:
+        """Run a program to its end or its first pause."""
+        self._gate.start(start.tenant)
+        given = await asyncio.to_thread(self._files.given, start.tenant, start.session, start.files)
+        held = _Held(start.tenant, start.session, time.time() + start.timeout_seconds)
+        request = (start.tenant, start.request_id)
+        if start.request_id:
+            self._requests[request] = held
+        try:
+            async with asyncio.timeout(start.timeout_seconds + _GRACE_SECONDS), self._gate.turn(start.tenant) as waited:
+                self._metrics.add("queue_seconds", waited)
+                left = max(0.1, start.timeout_seconds - waited)
+                limits = replace(self._limits, wall_seconds=left, cpu_seconds=int(left) + 1)
+                held.task = asyncio.ensure_future(
+                    self._runtime.start(
+                        start.code, tools=start.tools, files=given, limits=limits,
+                        session=key_of(start.tenant, start.session), tenant=start.tenant,
+                    )
+                )  # fmt: skip
+                step = await self._step(held)
+        except TimeoutError:
+            return answers.failed(TIMED_OUT, status=408, session=start.session, known_error="Time limit exceeded")
+        finally:
+            if start.request_id and not held.is_paused:
+                self._requests.pop(request, None)
+        if step is None:
+            return answers.failed("Execution cancelled", status=400, session=start.session)
+        held.execution_id = step.execution_id
+        answer = await self._answer(held, step)
+        if held.is_paused:
+            self._hold(held)
+        return answer
+
+    async def go_on(
+        self, text: str, results: Sequence[ToolResult], *, tenant: str, session: str | None = None, body_bytes: int = 0
+    ) -> Answer:
+        """Answer calls of a paused execution and run it to its end or its next pause."""
+        token = self._read(text, tenant, session)
+        if body_bytes > self._limits.reply_bytes:
+            _refuse_large(results, self._limits.reply_bytes)
+        replies = replies_of(results)
+        digest = hashlib.sha256(msgspec.json.encode([result.model_dump() for result in results])).digest()
+        held = self._held.get(token.execution_id)
+        if held is None:
+            held = _Held(tenant, token.session, token.expires_at, token.execution_id, is_known=False)
+            self._hold(held)
+        async with held.lock:
+            if not held.is_known:
+                found = await self._recall(held, token, replies)
+                if found is not None:
+                    held.last = (token.round, digest, found)
+                    return found
+            if held.last is not None and held.last[:2] == (token.round, digest):
+                return held.last[2]
+            if held.is_over and token.round == held.round:
+                raise Refusal(400, EXPIRED)
+            if token.round != held.round or not held.is_paused:
+                raise Refusal(400, INVALID_TOKEN)
+            _check_calls(replies, held.open_calls)
+            answer = await self._resume(held, replies)
+            held.last = (token.round, digest, answer)
+            return answer
+
+    async def cancel(self, tenant: str, *, request_id: str = "", token: str = "") -> None:
+        """End what a request started; unknown ids are ignored, so that a cancel can race the end."""
+        held = self._requests.get((tenant, request_id)) if request_id else None
+        execution_id = self._read(token, tenant, None).execution_id if token else ""
+        held = held or self._held.get(execution_id)
+        if held is None:
+            return
+        if held.is_paused:
+            self._pause(held, False)
+            self._end(held, "cancelled")
+        if held.execution_id:
+            await self._runtime.cancel(held.execution_id)
+        elif held.task is not None:
+            held.task.cancel()
+
+    async def close(self) -> None:
+        """Stop the clocks; what is paused stays in the ledger for the next process."""
+        for held in self._held.values():
+            if held.timer is not None:
+                held.timer.cancel()
+        for task in tuple(self._tasks):
+            await task
+
+    # one step
+
+    async def _resume(self, held: _Held, replies: Sequence[Reply]) -> Answer:
+        async with self._gate.turn(held.tenant) as waited:
+            self._metrics.add("queue_seconds", waited)
+            if not held.is_paused:  # the deadline, or a cancel, was first
+                raise Refusal(400, EXPIRED)
+            self._pause(held, False)
+            held.replies += len(replies)
+            held.task = asyncio.ensure_future(self._runtime.resume(held.execution_id, replies))
+            step = await self._step(held)
+        if step is None:
+            self._end(held, "cancelled")
+            return answers.failed("Execution cancelled", status=400, session=held.session)
+        return await self._answer(held, step)
+
+    async def _step(self, held: _Held) -> Paused | Outcome | None:
+        """The runtime's next word; `None` where a cancel came first."""
+        task = held.task
+        assert task is not None
+        self._metrics.running += 1
+        try:
+            await asyncio.wait([task])
+            return None if task.cancelled() else task.result()
+        except asyncio.CancelledError:
+            task.cancel()
+            await asyncio.wait([task])
+            raise
+        finally:
+            self._metrics.running -= 1
+            held.task = None
+
+    async def _answer(self, held: _Held, step: Paused | Outcome) -> Answer:
+        if isinstance(step, Outcome):
+            self._end(held, step.status)
+            files = [reference_to(held.session, file) for file in step.files]
+            return answers.ended(step, session=held.session, files=files)
+        held.round += 1
+        if held.round > self._settings.max_rounds:
+            self._end(held, "rounds")
+            await self._runtime.cancel(held.execution_id)
+            return answers.failed(too_many_rounds(self._settings.max_rounds), status=400, session=held.session)
+        self._metrics.add("rounds")
+        held.open_calls = frozenset(call.id for call in step.calls)
+        self._pause(held, True)
+        token = Token(held.execution_id, held.round, held.replies, held.session, held.tenant, held.deadline)
+        return answers.tool_calls(step.calls, session=held.session, token=self._tokens.sign(token))
+
+    # tokens and the ledger
+
+    def _read(self, text: str, tenant: str, session: str | None) -> Token:
+        token = self._tokens.read(text)
+        if token.tenant != tenant or (session is not None and session != token.session):
+            raise Refusal(400, INVALID_TOKEN)
+        if token.expires_at < time.time():
+            raise Refusal(400, EXPIRED)
+        return token
+
+    async def _recall(self, held: _Held, token: Token, replies: Sequence[Reply]) -> Answer | None:
+        """Bring back what another process paused; an answer if this continuation was taken before it stopped."""
+        history = await self._ledger.load(token.execution_id)
+        if history is None:
+            raise Refusal(400, EXPIRED)
+        taken = _replies_from_outside(history)
+        is_taken = len(taken) == token.replies + len(replies) and {reply.call_id for reply in replies} <= taken
+        is_new = len(taken) == token.replies
+        if history.state == "ended":
+            if is_taken and history.outcome is not None:
+                held.is_known, held.round = True, token.round
+                return await self._answer(held, history.outcome)
+            raise Refusal(400, EXPIRED if is_new else INVALID_TOKEN)
+        if not is_new and not is_taken:
+            raise Refusal(400, INVALID_TOKEN)
+        async with self._gate.turn(held.tenant):
+            held.task = asyncio.ensure_future(self._runtime.resume(token.execution_id))
+            step = await self._step(held)
+        if step is None:
+            raise Refusal(400, EXPIRED)
+        held.is_known, held.replies = True, len(taken)
+        # A new continuation finds the pause as its token says; a taken one is followed by the next pause.
+        held.round = token.round - 1 if is_new else token.round
+        answer = await self._answer(held, step)
+        return answer if is_taken and not is_new else None
+
+    # what is held
+
+    def _hold(self, held: _Held) -> None:
+        self._held[held.execution_id] = held
+        loop = asyncio.get_running_loop()
+        held.timer = loop.call_later(max(0.0, held.deadline - time.time()), self._expire, held)
+
+    def _expire(self, held: _Held) -> None:
+        """The whole execution's time is over, whether it runs or waits; its tokens are, too."""
+        self._held.pop(held.execution_id, None)
+        self._over.pop(held.execution_id, None)
+        if held.is_over:
+            return
+        if held.is_paused:
+            self._pause(held, False)
+            self._end(held, "timeout")
+        task = asyncio.ensure_future(self._runtime.expire(held.execution_id))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _pause(self, held: _Held, is_paused: bool) -> None:
+        held.is_paused = is_paused
+        self._gate.paused(held.tenant, 1 if is_paused else -1)
+
+    def _end(self, held: _Held, status: str) -> None:
+        held.is_over = True
+        self._metrics.add("executions", status=status)
+        self._metrics.add("execution_rounds", rounds=held.round)
+        if status == "timeout":
+            self._metrics.add("timeouts")
+        for request in [key for key, value in self._requests.items() if value is held]:
+            del self._requests[request]
+        if held.execution_id in self._held:
+            self._over[held.execution_id] = None
+        while len(self._over) > MAX_REMEMBERED:
+            oldest = next(iter(self._over))
+            del self._over[oldest]
+            gone = self._held.pop(oldest)
+            if gone.timer is not None:
+                gone.timer.cancel()
+
+
+def _replies_from_outside(history: History) -> frozenset[int]:
+    outside = frozenset(history.begun.outside)
+    return frozenset(
+        entry.reply.call_id for entry in history.entries if isinstance(entry, Given) and entry.record.name in outside
+    )
+
+
+def _check_calls(replies: Sequence[Reply], open_calls: frozenset[int]) -> None:
+    for reply in replies:
+        if reply.call_id not in open_calls:
+            names = ", ".join(answers.call_name(call_id) for call_id in sorted(open_calls)[:20])
+            raise Refusal(400, f"no open call {answers.call_name(reply.call_id)!r}; open are {names}")
+
+
+def _refuse_large(results: Sequence[ToolResult], limit: int) -> None:
+    for result in results:
+        size = len(msgspec.json.encode(result.result))
+        if size > limit:
+            raise Refusal(400, f"the result of {result.call_id[:40]!r} has {size} bytes, more than {limit}")

@@ -1,0 +1,55 @@
+"""What the door is told at its start. Plain data; `setup` makes it from a config."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from toolfold.models import MIB
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JwtSettings:
+    """Signed tokens as LibreChat sends them."""
+
+    issuer: str = "librechat"
+    audience: str = "codeapi"
+    public_key: str = ""
+    """PEM, for EdDSA or RS256."""
+    jwks_url: str = ""
+    """Where the keys are fetched instead."""
+    tenant_claim: str = ""
+    """The claim that tells tenants apart; empty makes all of one issuer one tenant."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The HTTP door's own limits and secrets."""
+
+    keys: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """API key of each tenant; with none and no `jwt` everyone who can reach the port is the tenant `local`."""
+    jwt: JwtSettings | None = None
+    token_key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
+    """Signs continuation tokens; whoever shares it and the ledger can go on with one another's executions."""
+    base_path: str = ""
+    max_rounds: int = 20
+    timeout_seconds: float = 60.0
+    """For requests that name none; counts from the start of an execution to its end, pauses too."""
+    max_timeout_seconds: float = 300.0
+    starts_per_minute: int = 600
+    """Executions and uploads that one tenant may start."""
+    running: int = 8
+    """Programs of one tenant that run at the same time; paused ones do not count."""
+    waiting: int = 200
+    """Requests of one tenant that may wait for their turn."""
+    paused: int = 1000
+    """Executions of one tenant that may be paused at the same time."""
+    max_body_bytes: int = 32 * MIB
+    max_upload_bytes: int = 64 * MIB
+    max_tools: int = 10_000
+
+    @property
+    def is_open(self) -> bool:
+        """Nobody has to show a key."""
+        return not self.keys and self.jwt is None

@@ -1,0 +1,91 @@
+"""Continuation tokens: who may go on with which execution, at which round, until when; signed, not secret."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import os
+from dataclasses import astuple, dataclass
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from toolfold.doors.http.refusals import INVALID_TOKEN, Refusal
+from toolfold.errors import UsageError
+
+_KEY_BYTES: Final = 32
+_LONGEST: Final = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """What a paused execution was when its client heard of it."""
+
+    execution_id: str
+    round: int
+    replies: int
+    """How many the client had given by then: after a restart this tells a new continuation from an old one."""
+    session: str
+    tenant: str
+    expires_at: float
+    """Seconds since 1970."""
+
+
+class Tokens:
+    """Signs and reads tokens.
+
+    Args:
+        key: Of the HMAC; at least 16 bytes.
+    """
+
+    def __init__(self, key: bytes) -> None:
+        if len(key) < _KEY_BYTES // 2:
+            raise UsageError("the key for continuation tokens is shorter than 16 bytes; give a longer one")
+        self._key = key
+        self._decoder = msgspec.json.Decoder(tuple[str, int, int, str, str, float])
+
+    def sign(self, token: Token) -> str:
+        """As text for a response."""
+        payload = _text(msgspec.json.encode(astuple(token)))
+        return f"{payload}.{self._signature(payload)}"
+
+    def read(self, text: str) -> Token:
+        """The token, if this server or one with its key made it. Expiry is the caller's to judge."""
+        payload, _, signature = text.rpartition(".")
+        # Compared as bytes: text that is not ASCII would raise. Nothing is parsed before the signature is right.
+        is_ours = hmac.compare_digest(
+            signature.encode("utf-8", "surrogatepass"), self._signature(payload[:_LONGEST]).encode()
+        )
+        if not is_ours or len(payload) > _LONGEST:
+            raise Refusal(400, INVALID_TOKEN)
+        try:
+            return Token(*self._decoder.decode(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4))))
+        except (binascii.Error, msgspec.DecodeError, ValueError) as error:
+            raise Refusal(400, INVALID_TOKEN) from error
+
+    def _signature(self, payload: str) -> str:
+        return _text(hmac.digest(self._key, payload.encode("utf-8", "surrogatepass"), "sha256"))
+
+
+def kept_key(path: Path) -> bytes:
+    """The key in a file, made at the first start: tokens outlive a restart."""
+    try:
+        # O_EXCL: of two servers that start at once one makes it, the other reads it.
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        key = path.read_bytes()
+        if len(key) != _KEY_BYTES:
+            raise UsageError(f"the key file {path.name!r} is damaged; remove it, and open executions end") from None
+        return key
+    except OSError as error:
+        raise UsageError(f"the key for tokens cannot be kept: {(error.strerror or '').lower()}") from error
+    with os.fdopen(fd, "wb") as file:
+        key = os.urandom(_KEY_BYTES)
+        file.write(key)
+    return key
+
+
+def _text(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")

@@ -1,0 +1,218 @@
+"""The Lua that a Redis ledger runs on its server: each script is one step that no other process can split.
+
+Every key holds `{prefix}`, so that all are in one slot of a cluster. Times are the server's.
+
+* `x:<id>`   hash, one execution: what listings and fences read, its start and its outcome
+* `p:<id>`   list of batches of entries
+* `l:<id>`   owner of a lease; it expires by itself
+* `g:<hex>`  tools that were granted; `grants` counts the executions that share them
+* `times`, `ids`, `of:<tenant>`   sorted sets for listings
+* `open`, `ended`   sorted sets by the last word; `sizes`, `origins`, `total` for what retention needs to know
+
+`last` is the name of the latest write. A write says which one it follows: one that was sent, given up
+and comes through late follows nothing any more, and is refused.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+# Seconds with fractions: `tostring` of Lua would round them.
+_BEGINNING: Final = """
+local at = '{' .. ARGV[1] .. '}:'
+local id = ARGV[2]
+local row, pieces = at .. 'x:' .. id, at .. 'p:' .. id
+local clock = redis.call('TIME')
+local now = string.format('%d.%06d', clock[1], clock[2])
+local function touch(state, milliseconds)
+  redis.call('ZREM', at .. (state == 'ended' and 'open' or 'ended'), id)
+  redis.call('ZADD', at .. (state == 'ended' and 'ended' or 'open'), now, id)
+  for _, key in ipairs({row, pieces}) do
+    if milliseconds == '' then redis.call('PERSIST', key) else redis.call('PEXPIRE', key, milliseconds) end
+  end
+end
+"""
+
+WRITE: Final = (
+    _BEGINNING
+    + """
+local epoch, follows, name, body, calls, bytes, is_full = unpack(ARGV, 3, 9)
+local state, status, seconds, outcome, milliseconds = unpack(ARGV, 10, 14)
+if #ARGV > 14 then
+  local begun, title, session, tenant, began_at, granted, grant, key_id, mark = unpack(ARGV, 15, 23)
+  local there = redis.call('HGET', row, 'mark')
+  if there then return there == mark and 'doubt' or 'twice' end
+  if (redis.call('HGET', at .. 'facts', 'key_id') or '') ~= key_id then return 'key' end
+  if redis.call('EXISTS', at .. 'g:' .. granted) == 0 then
+    if grant == '' then return 'grant' end
+    redis.call('SET', at .. 'g:' .. granted, grant)
+  end
+  redis.call('HINCRBY', at .. 'grants', granted, 1)
+  redis.call('HSET', row, 'state', 'running', 'status', '', 'epoch', 0, 'began_at', began_at, 'seconds', '0',
+    'calls', 0, 'session', session, 'tenant', tenant, 'bytes', 0, 'is_full', 0, 'granted', granted, 'title', title,
+    'begun', begun, 'last', follows, 'mark', mark)
+  redis.call('ZADD', at .. 'times', began_at, id)
+  redis.call('ZADD', at .. 'of:' .. tenant, began_at, id)
+  redis.call('ZADD', at .. 'ids', 0, id)
+  redis.call('HSET', at .. 'origins', id, granted .. tenant)
+end
+local there = redis.call('HMGET', row, 'epoch', 'state', 'last')
+if not there[1] then return 'unknown' end
+if there[1] ~= epoch then return 'fenced' end
+if there[2] == 'ended' then return 'ended' end
+if there[3] ~= follows then return 'fenced' end
+if state == '' then state = there[2] end
+if body ~= '' then redis.call('RPUSH', pieces, body) end
+redis.call('HSET', row, 'last', name, 'is_full', is_full, 'state', state)
+redis.call('HINCRBY', row, 'calls', calls)
+redis.call('HINCRBY', row, 'bytes', bytes)
+redis.call('HINCRBY', at .. 'sizes', id, bytes)
+redis.call('INCRBY', at .. 'total', bytes)
+if state == 'ended' then redis.call('HSET', row, 'status', status, 'seconds', seconds, 'outcome', outcome) end
+touch(state, milliseconds)
+return 'ok'
+"""
+)
+
+LOOK: Final = (
+    _BEGINNING
+    + """
+local doubted, follows, name = unpack(ARGV, 3, 5)
+local last = redis.call('HGET', row, 'last')
+if not last then return {'unknown'} end
+local answer = 'known'
+if doubted ~= '' then
+  if last == doubted then answer = 'written'
+  elseif last == follows then redis.call('HSET', row, 'last', name)
+  else return {'fenced'} end
+end
+local there = redis.call('HMGET', row, 'epoch', 'last', 'bytes', 'is_full')
+return {answer, there[1], there[2], redis.call('LLEN', pieces), there[3], there[4]}
+"""
+)
+
+TAKEOVER: Final = (
+    _BEGINNING
+    + """
+local state = redis.call('HGET', row, 'state')
+if not state then return {'unknown'} end
+if state == 'ended' then return {'ended'} end
+redis.call('HINCRBY', row, 'epoch', 1)
+redis.call('HSET', row, 'last', ARGV[3])
+touch(state, ARGV[4])
+local there = redis.call('HMGET', row, 'epoch', 'last', 'bytes', 'is_full')
+return {'known', there[1], there[2], redis.call('LLEN', pieces), there[3], there[4]}
+"""
+)
+
+LOAD: Final = (
+    _BEGINNING
+    + """
+local there = redis.call('HMGET', row, 'state', 'epoch', 'begun', 'outcome', 'granted')
+if not there[1] then return {} end
+local grant = redis.call('GET', at .. 'g:' .. there[5])
+return {there[1], there[2], there[3], there[4], there[5], grant, redis.call('LRANGE', pieces, 0, -1)}
+"""
+)
+
+# Both go on where an execution expired and its place in the set is not tidied yet.
+LIST: Final = """
+local at = '{' .. ARGV[1] .. '}:'
+local limit, found, offset = tonumber(ARGV[3]), {}, 0
+local set = ARGV[5] == '1' and at .. 'of:' .. ARGV[4] or at .. 'times'
+while #found < limit do
+  local page = redis.call('ZREVRANGEBYSCORE', set, ARGV[2], '-inf', 'LIMIT', offset, limit)
+  for _, id in ipairs(page) do
+    local row = redis.call('HMGET', at .. 'x:' .. id, 'state', 'status', 'began_at', 'seconds', 'calls', 'title',
+      'session', 'tenant')
+    if row[1] and #found < limit then table.insert(row, 1, id); table.insert(found, row) end
+  end
+  if #page < limit then break end
+  offset = offset + limit
+end
+return found
+"""
+
+FIND: Final = """
+local at = '{' .. ARGV[1] .. '}:'
+local limit, found, offset = tonumber(ARGV[4]), {}, 0
+while #found < limit do
+  local page = redis.call('ZRANGEBYLEX', at .. 'ids', ARGV[2], ARGV[3], 'LIMIT', offset, limit)
+  for _, id in ipairs(page) do
+    if #found < limit and redis.call('EXISTS', at .. 'x:' .. id) == 1 then table.insert(found, id) end
+  end
+  if #page < limit then break end
+  offset = offset + limit
+end
+return found
+"""
+
+SWEEP: Final = """
+local at = '{' .. ARGV[1] .. '}:'
+local age, open_age, executions, total_bytes, at_once = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]),
+  tonumber(ARGV[5]), tonumber(ARGV[6])
+local clock = redis.call('TIME')
+local now = clock[1] + clock[2] / 1000000
+local function forget(id)
+  local origin = redis.call('HGET', at .. 'origins', id) or ''
+  local granted, tenant = string.sub(origin, 1, 32), string.sub(origin, 33)
+  redis.call('DECRBY', at .. 'total', redis.call('HGET', at .. 'sizes', id) or 0)
+  redis.call('HDEL', at .. 'sizes', id)
+  redis.call('HDEL', at .. 'origins', id)
+  for _, set in ipairs({'times', 'ids', 'open', 'ended', 'of:' .. tenant}) do redis.call('ZREM', at .. set, id) end
+  redis.call('DEL', at .. 'x:' .. id, at .. 'p:' .. id, at .. 'l:' .. id)
+  if origin ~= '' and redis.call('HINCRBY', at .. 'grants', granted, -1) <= 0 then
+    redis.call('HDEL', at .. 'grants', granted)
+    redis.call('DEL', at .. 'g:' .. granted)
+  end
+end
+local gone = 0
+for set, limit in pairs({ended = age, open = open_age}) do
+  local latest = string.format('%.6f', now - limit)
+  for _, id in ipairs(redis.call('ZRANGEBYSCORE', at .. set, '-inf', latest, 'LIMIT', 0, at_once)) do
+    forget(id)
+    gone = gone + 1
+  end
+end
+if gone > 0 then return gone end
+for _, id in ipairs(redis.call('ZRANGE', at .. 'ended', 0, at_once - 1)) do
+  local size = tonumber(redis.call('GET', at .. 'total') or 0)
+  if redis.call('ZCARD', at .. 'times') <= executions and size <= total_bytes then break end
+  forget(id)
+  gone = gone + 1
+end
+return gone
+"""
+
+# The first to name a key decides; a ledger with records has decided already.
+OPEN: Final = """
+local at = '{' .. ARGV[1] .. '}:'
+redis.call('HSETNX', at .. 'facts', 'format', ARGV[2])
+if ARGV[3] ~= '' and redis.call('EXISTS', at .. 'times') == 0 then
+  if redis.call('HSETNX', at .. 'facts', 'key_id', ARGV[3]) == 1 then
+    redis.call('HSET', at .. 'facts', 'salt', ARGV[4])
+  end
+end
+return redis.call('HMGET', at .. 'facts', 'format', 'key_id', 'salt')
+"""
+
+# What is given back is who holds it now, or nothing.
+LEASE: Final = """
+local key = '{' .. ARGV[1] .. '}:l:' .. ARGV[2]
+local owner = redis.call('GET', key)
+if owner and owner ~= ARGV[3] then return owner end
+redis.call('SET', key, ARGV[3], 'PX', ARGV[4])
+return ARGV[3]
+"""
+
+RENEW: Final = """
+local key = '{' .. ARGV[1] .. '}:l:' .. ARGV[2]
+if redis.call('GET', key) ~= ARGV[3] then return 0 end
+return redis.call('PEXPIRE', key, ARGV[4])
+"""
+
+RELEASE: Final = """
+local key = '{' .. ARGV[1] .. '}:l:' .. ARGV[2]
+if redis.call('GET', key) ~= ARGV[3] then return 0 end
+return redis.call('DEL', key)
+"""

@@ -1,0 +1,561 @@
+"""The one task that writes to a Redis ledger: gathers, sends in pipelines, and finds out what became of it.
+
+1. One execution has at most one write on its way; a write holds all that has gathered for it, or nothing of it.
+2. Entries wait a moment for company; whoever waits for a write ends that moment for all.
+3. A write without an answer is in doubt. Before the next one the server is asked, and told to refuse it if
+   it comes late: nothing is written twice, and nothing that failed is written later.
+4. What nobody waits for is kept while the server is away, and sent when it is back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import secrets
+from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import Any, Final, Literal, TypeAlias
+
+from redis.exceptions import AuthenticationError, BusyLoadingError, ConnectionError, RedisError
+from redis.exceptions import TimeoutError as ServerTimeout
+
+from toolfold.errors import ToolfoldError
+from toolfold.ledger import codec, redis_scripts, refusals
+from toolfold.ledger.record import Begun, LedgerFailed, Tape, first_line
+from toolfold.ledger.retention import Retention
+from toolfold.ledger.seal import NoSeal, Seal
+from toolfold.models import CallRecord, Outcome, ToolSpec
+
+Act: TypeAlias = Literal["drain", "flush", "park", "accept", "finish"]
+"""`drain` waits for a round and hears of no refusal: that is for those who wrote."""
+# Any: what the server answers is between a script and whoever sent it.
+Send: TypeAlias = Callable[[Sequence[tuple[str, Sequence[Any]]]], Awaitable[list[Any]]]
+"""Runs scripts with their arguments in one go; an answer may be an exception."""
+
+_LINGER_SECONDS: Final = 0.05
+_AWAY_SECONDS: Final = 1.0
+_AT_ONCE: Final = 100
+_REMEMBERED: Final = 4096
+_CACHED_GRANTS: Final = 8
+_SLOW_BYTES: Final = 256 * 1024
+"""Larger bodies are packed in a thread: packing a megabyte takes the event loop longer than a program may wait."""
+_STATES: Final[dict[Act, str]] = {"drain": "", "flush": "", "park": "paused", "accept": "running", "finish": "ended"}
+_SPOILT: Final = codec.encode_entry(Tape(is_spoilt=True))
+
+_log = logging.getLogger("toolfold.ledger")
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """Something that is waited for, or that ends an execution."""
+
+    act: Act
+    epoch: int
+    waiter: asyncio.Future[None] | None = None
+    bodies: Sequence[bytes] = ()
+    said: bytes = b""
+    """The replies alone: tells whether an `accept` is the same one again, made at another time."""
+    outcome: Outcome | None = None
+    body: bytes = b""
+    """The outcome, encoded."""
+
+
+@dataclass(slots=True, eq=False)
+class Live:
+    """What this process holds of an execution that it writes to."""
+
+    id: str
+    mark: str = ""
+    """Tells this start of the execution from another with the same id."""
+    begun: Begun | None = None
+    """Until it is written."""
+    epoch: int | None = None
+    """`None`: the server must be asked for this and the next four."""
+    last: str = ""
+    pieces: int = 0
+    bytes: int = 0
+    is_full: bool = False
+    gathered: list[tuple[int, bytes]] = field(default_factory=list)
+    gathered_bytes: int = 0
+    noted: dict[int, CallRecord] = field(default_factory=dict)
+    jobs: deque[Job] = field(default_factory=deque)
+    doubt: Write | None = None
+    accepted: Job | None = None
+    """Written, although its caller was told that it failed; it may come again."""
+    error: ToolfoldError | None = None
+    """Why something that nobody waited for was not written."""
+    is_own: bool = False
+    """It began here and was never parked, so that no other process has a reason to take it over."""
+
+
+@dataclass(slots=True, eq=False)
+class Write:
+    """One step of one execution, as it is sent."""
+
+    live: Live
+    name: str
+    arguments: list[Any]
+    entries: int
+    """How many of the gathered ones it holds, or leaves out for good."""
+    pieces: int
+    bytes: int
+    is_full: bool
+    job: Job | None
+    refusal: ToolfoldError | None = None
+    """What the job is answered although its entries were written."""
+    granted: str = ""
+    earlier: Write | None = None
+    """A start that was in doubt already."""
+
+
+class RedisWriter:
+    """Owns what has gathered. `send` is how it reaches the server; its task runs while there is work."""
+
+    def __init__(
+        self, send: Send, prefix: str, seal: Seal | NoSeal, keep: Retention, max_bytes: int,
+        wrote: Callable[[int, int], Awaitable[None]],
+    ) -> None:  # fmt: skip
+        self._send = send
+        self._prefix = prefix
+        self._seal = seal
+        self._keep = keep
+        self._max_bytes = max_bytes
+        self._wrote = wrote
+        self._lives: dict[str, Live] = {}
+        self._dirty: dict[Live, None] = {}
+        self._grants = Grants(seal)
+        self._hurry = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._own_name = secrets.token_hex(6)
+        self._numbers = count(1)
+
+    # handed over
+
+    def begin(self, begun: Begun) -> None:
+        """A new execution; whether its id is new is known when it is written."""
+        if begun.execution_id in self._lives:
+            raise refusals.twice(begun.execution_id)
+        live = Live(begun.execution_id, mark=self.name(), begun=begun, epoch=0, is_own=True)
+        self._lives[live.id] = live
+        self._soil(live)
+
+    def note(self, execution_id: str, epoch: int, bodies: Sequence[bytes], records: Sequence[CallRecord]) -> None:
+        """Entries, encoded, and the records among them."""
+        live = self.live(execution_id)
+        if live.epoch not in (None, epoch):
+            raise refusals.fenced(execution_id)
+        if live.error is not None and live.error.code == "fenced":
+            raise live.error
+        live.noted.update((record.id, record) for record in records)
+        for body in bodies:
+            # One past the limit is enough to mark it as full; a server that is away must not cost memory.
+            if live.gathered_bytes <= self._max_bytes:
+                live.gathered.append((epoch, body))
+                live.gathered_bytes += len(body)
+        self._soil(live)
+
+    def submit(self, live: Live, job: Job) -> None:
+        """Do this after what has gathered, without waiting for it."""
+        live.jobs.append(job)
+        if job.waiter is not None:
+            self._hurry.set()
+        self._soil(live)
+
+    async def wait(self, execution_id: str, job: Job) -> None:
+        """Do this after what has gathered.
+
+        Raises:
+            ToolfoldError: Why it was not written.
+        """
+        job.waiter = asyncio.get_running_loop().create_future()
+        self.submit(self.live(execution_id), job)
+        await job.waiter
+
+    async def drain(self, execution_id: str | None = None) -> None:
+        """Write what has gathered for one execution, or for all.
+
+        Raises:
+            LedgerFailed: The server is away.
+        """
+        lives = [live for live in self._dirty if execution_id in (None, live.id)]
+        jobs = [Job("drain", 0, asyncio.get_running_loop().create_future()) for _ in lives]
+        for live, job in zip(lives, jobs, strict=True):
+            self.submit(live, job)
+        for error in await asyncio.gather(*(job.waiter for job in jobs if job.waiter), return_exceptions=True):
+            if isinstance(error, BaseException):
+                raise error
+
+    def live(self, execution_id: str) -> Live:
+        """What is held of an execution; nothing yet where it is new here."""
+        live = self._lives.get(execution_id)
+        if live is None:
+            live = self._lives[execution_id] = Live(execution_id)
+        return live
+
+    def hold(self, live: Live) -> None:
+        """This is what is known of an execution now; what was known before is void."""
+        self._lives[live.id] = live
+
+    def name(self) -> str:
+        """A name that no write had before."""
+        return f"{self._own_name}{next(self._numbers):x}"
+
+    def rebind(self) -> None:
+        """Another event loop took over; the task of the last one went with it."""
+        self._hurry = asyncio.Event()
+        self._task = None
+
+    async def stop(self) -> int:
+        """End the task; how many executions have something left that could not be written."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        return len(self._dirty)
+
+    # the task
+
+    def _soil(self, live: Live) -> None:
+        self._dirty[live] = None
+        if self._task is None:
+            # Without a loop it goes out with the first thing that is waited for.
+            with suppress(RuntimeError):
+                loop = asyncio.get_running_loop()
+                self._task = loop.create_task(self._work(), name="toolfold-ledger")
+
+    async def _work(self) -> None:
+        pause = _LINGER_SECONDS
+        while self._dirty:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._hurry.wait(), pause)
+            self._hurry.clear()
+            lives = list(self._dirty)[:_AT_ONCE]
+            pause = _LINGER_SECONDS if await self._try(lives) else _AWAY_SECONDS
+            for live in lives:
+                self._dirty.pop(live, None)
+                if live.error is None and (live.begun or live.gathered or live.jobs):
+                    # At the end, so that everyone has a turn.
+                    self._dirty[live] = None
+            if any(job.waiter for live in self._dirty for job in live.jobs):
+                self._hurry.set()
+        self._task = None
+
+    async def _try(self, lives: Sequence[Live]) -> bool:
+        for is_last in (False, True):
+            try:
+                await self._round(lives)
+            except RedisError as error:
+                # An idle connection may have been closed since; who cannot connect anew hears it at once.
+                if not is_last and isinstance(error, ConnectionError) and not isinstance(error, BusyLoadingError):
+                    continue
+                self._fail(lives, failed(error))
+                return False
+            # Whatever it is, the task must live on and every waiter must hear of it.
+            except Exception as error:
+                _log.exception("a write to the ledger went wrong")
+                for live in lives:
+                    self._refuse(live, failed(error))
+                return False
+            break
+        return True
+
+    async def _round(self, lives: Sequence[Live]) -> None:
+        asked = [live for live in lives if live.error is None and (live.epoch is None or live.doubt is not None)]
+        if asked:
+            looks = [(redis_scripts.LOOK, self._look(live)) for live in asked]
+            for live, answer in zip(asked, await self._send(looks), strict=True):
+                self._learn(live, answer)
+        writes = [write for live in lives if (write := await self._compose(live)) is not None]
+        if not writes:
+            return
+        for write in writes:
+            write.earlier, write.live.doubt = write.live.doubt, write
+        answers = await self._send([(redis_scripts.WRITE, write.arguments) for write in writes])
+        for write, answer in zip(writes, answers, strict=True):
+            self._settle(write, answer)
+        await self._wrote(sum(write.bytes for write in writes), sum(bool(write.granted) for write in writes))
+
+    def _look(self, live: Live) -> list[Any]:
+        doubted = "" if live.doubt is None else live.doubt.name
+        return [self._prefix, live.id, doubted, live.last, self.name()]
+
+    def _learn(self, live: Live, answer: Any) -> None:
+        if isinstance(answer, RedisError):
+            raise answer
+        match answer[0]:
+            case b"unknown" if live.begun is not None:
+                return
+            case b"unknown":
+                self._refuse(live, refusals.unknown(live.id))
+            case b"fenced":
+                self._refuse(live, refusals.fenced(live.id))
+            case found:
+                if found == b"written" and live.doubt is not None:
+                    self._take_off(live.doubt)
+                live.doubt = None
+                know(live, answer)
+
+    def _take_off(self, write: Write) -> None:
+        """It is written: nothing of it is to be sent again."""
+        live = write.live
+        live.begun = None
+        del live.gathered[: write.entries]
+        live.gathered_bytes = sum(len(body) for _, body in live.gathered)
+        if write.job is not None and live.jobs and live.jobs[0] is write.job:
+            answer_job(live.jobs.popleft(), write.refusal)
+            if write.job.act == "finish":
+                self._drop(live)
+        elif write.job is not None and write.job.act == "accept" and write.refusal is None:
+            live.accepted = write.job
+
+    def _settle(self, write: Write, answer: Any) -> None:
+        live = write.live
+        match answer:
+            case b"ok":
+                live.doubt = live.accepted = None
+                live.last, live.pieces, live.is_full = write.name, write.pieces, write.is_full
+                live.bytes += write.bytes
+                self._grants.sent(write.granted)
+                self._take_off(write)
+                if write.job is not None and write.job.act in ("park", "accept"):
+                    self._let_go(live)
+            case b"grant":
+                live.doubt = None
+                self._grants.missing(write.granted)
+            case b"doubt":
+                live.doubt = write.earlier
+            case RedisError():
+                self._fail([live], failed(answer))
+            case _:
+                self._refuse(live, self._refusal(live.id, answer))
+
+    def _refusal(self, execution_id: str, answer: Any) -> ToolfoldError:
+        match answer:
+            case b"unknown":
+                return refusals.unknown(execution_id)
+            case b"ended":
+                return refusals.ended(execution_id)
+            case b"twice":
+                return refusals.twice(execution_id)
+            case b"key":
+                return LedgerFailed("the ledger has another key now, or lost its records; open it again")
+            case _:
+                return refusals.fenced(execution_id)
+
+    def _let_go(self, live: Live) -> None:
+        """Another process may go on with it from here."""
+        live.is_own = False
+        live.noted.clear()
+        if len(self._lives) > _REMEMBERED and not live.jobs and not live.gathered:
+            self._drop(live)
+
+    def _drop(self, live: Live) -> None:
+        if self._lives.get(live.id) is live:
+            del self._lives[live.id]
+        jobs, live.jobs = live.jobs, deque()
+        live.gathered.clear()
+        for job in jobs:
+            if job.act == "drain":
+                answer_job(job, None)
+            else:
+                self.submit(self.live(live.id), job)
+
+    def _refuse(self, live: Live, error: ToolfoldError) -> None:
+        """Nothing more of this execution is written from here; whoever asks next is told why."""
+        live.error, live.doubt, live.begun = error, None, None
+        live.gathered.clear()
+        jobs, live.jobs = live.jobs, deque()
+        for job in jobs:
+            answer_job(job, None if job.act == "drain" else error)
+        if any(job.act != "drain" and job.waiter for job in jobs):
+            self._drop(live)
+            return
+        _log.warning("not written: %s", error)
+        if any(job.act == "finish" for job in jobs):
+            self._drop(live)
+
+    def _fail(self, lives: Sequence[Live], failure: LedgerFailed) -> None:
+        """The server is away: whoever waits hears it, all else is kept for later."""
+        for live in lives:
+            jobs, live.jobs = live.jobs, deque()
+            for job in jobs:
+                answer_job(job, failure)
+                if job.act == "finish":
+                    job.waiter = None
+                    live.jobs.append(job)
+        _log.error("%s; %d executions wait to be written", failure, len(self._dirty))
+
+    # one write
+
+    async def _compose(self, live: Live) -> Write | None:
+        """All that has gathered and the first job as one step; `None` where there is nothing to send."""
+        if live.error is not None:
+            if live.jobs:
+                self._refuse(live, live.error)
+            return None
+        if any(epoch != live.epoch for epoch, _ in live.gathered):
+            self._refuse(live, refusals.fenced(live.id))
+            return None
+        job = live.jobs[0] if live.jobs else None
+        if job is not None and self._is_answered(live, job):
+            return None
+        return await self._written(live, job)
+
+    def _is_answered(self, live: Live, job: Job) -> bool:
+        """Whether a job needs no write, or may have none."""
+        error: ToolfoldError | None = None
+        if job.act in ("drain", "flush"):
+            if live.gathered or live.begun is not None:
+                return False
+            if job.act == "flush" and live.is_full:
+                error = refusals.full(live.id, self._max_bytes)
+        elif job.epoch != live.epoch:
+            error = refusals.fenced(live.id)
+        elif job.act == "accept" and live.accepted is not None:
+            if job.said != live.accepted.said:
+                error = refusals.fenced(live.id)
+            live.accepted = None
+        else:
+            return False
+        live.jobs.popleft()
+        answer_job(job, error)
+        return True
+
+    async def _written(self, live: Live, job: Job | None) -> Write:
+        start = b"" if live.begun is None else codec.encode_begun(live.begun)
+        size, is_full = len(start), live.is_full
+        entries = len(live.gathered)
+        bodies: list[bytes] = []
+        if size > self._max_bytes and live.begun is not None:
+            start, is_full = codec.encode_begun(replace(live.begun, files=())), True
+            size = len(start)
+            bodies.append(_SPOILT)
+        room = self._max_bytes - live.bytes - size
+        for _, body in live.gathered:
+            if is_full:
+                break
+            room -= len(body)
+            is_full = room < 0
+            bodies.append(_SPOILT if is_full else body)
+        act: Act = "flush" if job is None else job.act
+        refusal: ToolfoldError | None = None
+        ending = b""
+        if act == "finish" and job is not None and job.outcome is not None:
+            ending = self._ending(job, is_full)
+        elif act != "drain" and (is_full or (job is not None and sum(map(len, job.bodies)) > room)):
+            act, refusal = "flush", refusals.full(live.id, self._max_bytes)
+        elif job is not None:
+            bodies.extend(job.bodies)
+        size += sum(map(len, bodies)) + len(ending)
+        pieces = live.pieces + bool(bodies)
+        piece = await self._pack(codec.join_entries(bodies), f"{live.id}/{pieces}") if bodies else b""
+        keep_seconds = self._keep.age_seconds if act == "finish" else self._keep.open_age_seconds
+        name = self.name()
+        write = Write(
+            live, name, [], entries=entries, pieces=pieces, bytes=size, is_full=is_full, job=job, refusal=refusal
+        )
+        write.arguments += [
+            self._prefix, live.id, live.epoch, live.last, name, piece, sum(map(codec.is_call, bodies)), size,
+            int(is_full), _STATES[act],
+            *(("", "", "") if job is None or job.outcome is None else (
+                job.outcome.status, repr(job.outcome.seconds), await self._pack(ending, f"{live.id}/-1"))),
+            milliseconds(keep_seconds),
+        ]  # fmt: skip
+        if live.begun is not None:
+            write.arguments += await self._opening(live, live.begun, start, write)
+        return write
+
+    def _ending(self, job: Job, is_full: bool) -> bytes:
+        assert job.outcome is not None
+        # Where some of the entries are not there, its calls must be.
+        body = codec.encode_outcome(job.outcome, {}) if is_full else job.body
+        return body if len(body) <= self._max_bytes else codec.encode_cut_down(job.outcome, self._max_bytes)
+
+    async def _opening(self, live: Live, begun: Begun, start: bytes, write: Write) -> list[Any]:
+        write.granted, grant = self._grants.of(begun.tools)
+        return [
+            await self._pack(start, f"{live.id}/0"),
+            self._seal.seal(first_line(begun.program.text).encode(), f"{live.id}/title"),
+            begun.session, begun.tenant, repr(begun.began_at), write.granted, grant, self._seal.key_id, live.mark,
+        ]  # fmt: skip
+
+    async def _pack(self, body: bytes, place: str) -> bytes:
+        if len(body) > _SLOW_BYTES:
+            return await asyncio.to_thread(lambda: self._seal.seal(codec.deflate(body), place))
+        return self._seal.seal(codec.deflate(body), place)
+
+
+class Grants:
+    """Tools as they are stored: once for all executions that share them, and sent once where possible."""
+
+    def __init__(self, seal: Seal | NoSeal) -> None:
+        self._seal = seal
+        # By identity, with the tuple held so that its id stays its own: a runtime grants the same one each time.
+        self._known: OrderedDict[int, tuple[tuple[ToolSpec, ...], str, bytes]] = OrderedDict()
+        self._there: set[str] = set()
+
+    def of(self, tools: tuple[ToolSpec, ...]) -> tuple[str, bytes]:
+        """The name of a grant, and its body unless the server is thought to have it."""
+        known = self._known.pop(id(tools), None)
+        if known is None:
+            body = codec.encode_tools(tools)
+            digest = self._seal.digest(body).hex()
+            known = (tools, digest, self._seal.seal(codec.deflate(body), f"grant/{digest}"))
+        self._known[id(tools)] = known
+        if len(self._known) > _CACHED_GRANTS:
+            _, forgotten, _ = self._known.popitem(last=False)[1]
+            self._there.discard(forgotten)
+        _, digest, sealed = known
+        return digest, b"" if digest in self._there else sealed
+
+    def sent(self, digest: str) -> None:
+        """The server has it."""
+        if digest:
+            self._there.add(digest)
+
+    def missing(self, digest: str) -> None:
+        """It was swept away with the last execution that had it."""
+        self._there.discard(digest)
+
+
+def know(live: Live, answer: Sequence[Any]) -> None:
+    """What the server says of an execution."""
+    _, epoch, last, pieces, size, is_full = answer
+    live.epoch, live.last, live.pieces = int(epoch), last.decode(), int(pieces)
+    live.bytes, live.is_full = int(size), is_full == b"1"
+
+
+def answer_job(job: Job, error: ToolfoldError | None) -> None:
+    """Tell whoever waits for it."""
+    if job.waiter is None or job.waiter.done():
+        return
+    if error is None:
+        job.waiter.set_result(None)
+    else:
+        job.waiter.set_exception(error)
+
+
+def milliseconds(seconds: float) -> str:
+    """For `PEXPIRE`; nothing for what never expires."""
+    return "" if math.isinf(seconds) else str(max(0, int(seconds * 1000)))
+
+
+def failed(error: Exception) -> LedgerFailed:
+    """What a caller is told, without the server's address: it may hold a password."""
+    match error:
+        case AuthenticationError():
+            reason = "the server refuses the password"
+        case BusyLoadingError():
+            reason = "the server is starting"
+        case ConnectionError():
+            reason = "the server cannot be reached"
+        case ServerTimeout():
+            reason = "the server does not answer"
+        case _:
+            reason = f"the server says {str(error)[:200]!r}"
+    failure = LedgerFailed(f"the ledger cannot be used: {reason}; check Redis, then try again")
+    failure.__cause__ = error
+    return failure

@@ -1,0 +1,101 @@
+"""The child's side without a connection: deadlines, replies that fit nothing, ledgers that are full."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from toolfold.doors.callback.executions import Executions, Wish
+from toolfold.doors.callback.wire import ToolReply
+from toolfold.errors import UsageError
+from toolfold.ledger.memory import MemoryLedger
+from toolfold.ledger.sqlite import SqliteLedger
+from toolfold.runtime import Runtime
+from toolfold.sources.functions import tool
+from toolfold.tools.policy import Policy
+
+
+def ok(call_id: str) -> ToolReply:
+    return ToolReply(id=call_id, parsed=True, has_error=False, observation="ok")
+
+
+async def test_a_paused_program_that_is_cut_short_keeps_its_output_in_every_ledger(tmp_path: Path) -> None:
+    for ledger in (MemoryLedger(), SqliteLedger(tmp_path / "ledger.sqlite")):
+        async with Runtime(ledger=ledger) as runtime:
+            executions = Executions(runtime, ledger, workspace=tmp_path)
+            execution_id, first = await executions.begin(Wish(code="print('seen')\ntools.x()", timeout_seconds=0.3))
+            end = await executions.resume(execution_id, [])
+            with pytest.raises(UsageError):
+                await executions.resume(execution_id, [])
+        await ledger.close()
+
+        assert [call.name for call in first.calls] == ["x"]
+        answer = json.loads(end.final or "")
+        assert (answer["stdout"], answer["error"]["type"]) == ("seen\n", "TimeoutError")
+
+
+async def test_replies_to_no_open_call_are_ignored(tmp_path: Path) -> None:
+    ledger = MemoryLedger()
+    async with Runtime(ledger=ledger) as runtime:
+        executions = Executions(runtime, ledger, workspace=tmp_path)
+        execution_id, first = await executions.begin(Wish(code="result = [tools.x(), tools.x()]"))
+        (call,) = first.calls
+        second = await executions.resume(execution_id, [ok(call.id), ok(call.id), ok("call_of_another")])
+        (other,) = second.calls
+        end = await executions.resume(execution_id, [ok(call.id), ok(other.id)])
+
+    assert json.loads(end.final or "")["return_value"] == ["ok", "ok"]
+
+
+async def test_a_second_resume_while_the_program_runs_is_refused(tmp_path: Path) -> None:
+    ledger = MemoryLedger()
+    async with Runtime(ledger=ledger) as runtime:
+        executions = Executions(runtime, ledger, workspace=tmp_path)
+        execution_id, first = await executions.begin(Wish(code="tools.x()\nimport time\ntime.sleep(0.2)"))
+        going = asyncio.create_task(executions.resume(execution_id, [ok(first.calls[0].id)]))
+        await asyncio.sleep(0)
+        with pytest.raises(UsageError) as caught:
+            await executions.resume(execution_id, [])
+        await going
+
+    assert str(caught.value) == (f"execution {execution_id!r} is running; wait for the result of the last resume")
+
+
+async def test_an_execution_that_cannot_go_on_says_which_calls_were_made(tmp_path: Path) -> None:
+    ledger = MemoryLedger(max_execution_bytes=2_000)
+    async with Runtime(ledger=ledger) as runtime:
+        executions = Executions(runtime, ledger, workspace=tmp_path)
+        execution_id, first = await executions.begin(Wish(code="tools.x(a=1)"))
+        large = ToolReply(id=first.calls[0].id, parsed=True, has_error=False, observation="o" * 3_000)
+        end = await executions.resume(execution_id, [large])
+
+    answer = json.loads(end.final or "")
+    assert (answer["success"], answer["error"]["type"]) == (False, "LedgerFull")
+    assert [(call["tool_name"], call["args"]) for call in answer["tool_calls"]] == [("x", {"a": 1})]
+
+
+async def test_tools_of_the_child_are_offered_too_and_what_needs_a_yes_is_refused(tmp_path: Path) -> None:
+    @tool
+    async def own() -> str:
+        """The child's."""
+        return "own"
+
+    @tool
+    async def asked() -> str:
+        """Needs a yes."""
+        return "never"
+
+    ledger = MemoryLedger()
+    async with Runtime([own, asked], ledger=ledger, policy=Policy(ask=("asked",))) as runtime:
+        executions = Executions(runtime, ledger, workspace=tmp_path)
+        code = (
+            "result = [tools.own()]\ntry:\n    tools.asked()\nexcept ToolError as error:\n    result.append(str(error))"
+        )
+        execution_id, first = await executions.begin(Wish(code=f"{code}\nresult.append(tools.x())"))
+        end = await executions.resume(execution_id, [ok(first.calls[0].id)])
+
+    value = json.loads(end.final or "")["return_value"]
+    assert (value[0], value[2]) == ("own", "ok")
+    assert "a program with a parent's tools has nobody to ask" in value[1]
+    assert executions._live == {}
