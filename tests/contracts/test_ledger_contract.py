@@ -1,6 +1,7 @@
 """What every ledger does, whatever it is made of. A new one is done when it passes.
 
-Kills and races, which need more than one process, are in `tests/ledger/test_sqlite_processes.py`.
+Kills and races, which need more than one process, are in `tests/ledger/test_sqlite_processes.py` and
+`tests/ledger/test_redis.py`.
 """
 
 import asyncio
@@ -12,17 +13,21 @@ from typing import Any
 import pytest
 
 from tests.ledger.made_up import begun, given, made, outcome, pairs
+from tests.ledger.redis_server import RedisServer, redis_server, shared_server  # noqa: F401
 from toolfold import File, Media, UsageError
 from toolfold.ledger.memory import MemoryLedger
 from toolfold.ledger.record import Fenced, History, LedgerFull, Made, Summary, Tape
+from toolfold.ledger.redis import RedisLedger
 from toolfold.ledger.retention import Retention
 from toolfold.ledger.sqlite import SqliteLedger
 from toolfold.models import Call
 
-AnyLedger = MemoryLedger | SqliteLedger
+AnyLedger = MemoryLedger | SqliteLedger | RedisLedger
 Open = Callable[..., AnyLedger]
 
-KINDS = ["memory", "sqlite", "sealed"]
+# Long: where no server is installed, one is fetched first.
+SERVERS = [pytest.param(kind, marks=pytest.mark.long) for kind in ("redis", "sealed redis")]
+KINDS = ["memory", "sqlite", "sealed", *SERVERS]
 DAY = 86_400.0
 
 
@@ -32,10 +37,13 @@ async def new_ledger(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIte
     opened: list[AnyLedger] = []
 
     def open_one(**options: Any) -> AnyLedger:
+        key = b"k" * 32 if request.param.startswith("sealed") else None
         if request.param == "memory":
             ledger: AnyLedger = MemoryLedger(**options)
+        elif request.param.endswith("redis"):
+            server: RedisServer = request.getfixturevalue("redis_server")
+            ledger = RedisLedger(server.url, key=key, **options)
         else:
-            key = b"k" * 32 if request.param == "sealed" else None
             ledger = SqliteLedger(tmp_path / "ledger.sqlite", key=key, **options)
         opened.append(ledger)
         return ledger

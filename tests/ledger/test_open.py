@@ -33,13 +33,27 @@ async def test_a_word_or_a_path_names_the_ledger(tmp_path: Path, monkeypatch: py
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.sqlite", "b.sqlite"]
 
 
-@pytest.mark.parametrize("where", ["redis://localhost:6379/0", "rediss://user:secret@host", "valkey://host"])
-def test_a_server_is_not_there_yet_and_its_password_is_not_repeated(where: str) -> None:
+@pytest.mark.parametrize(
+    ("where", "reason"),
+    [
+        (
+            "redis://user:secret@127.0.0.1:1/3",
+            "ledger 'redis://127.0.0.1:1/3' cannot be used: the server cannot be reached; "
+            "check the server and the address",
+        ),
+        (
+            "valkey://user:secret@127.0.0.1:1",
+            "ledger 'redis://127.0.0.1:1' cannot be used: the server cannot be reached; "
+            "check the server and the address",
+        ),
+        ("redis://user:secret@host:port", "the ledger's 'redis' address is not valid; write redis://host:port/0"),
+    ],
+)
+def test_a_server_that_is_not_there_is_one_clear_line_without_its_password(where: str, reason: str) -> None:
     with pytest.raises(UsageError) as caught:
         open_ledger(where)
 
-    kind = where.partition(":")[0]
-    assert str(caught.value) == f"ledger {kind!r} comes with the HTTP door; name a file for now"
+    assert str(caught.value) == reason
 
 
 def test_a_ledger_in_memory_takes_no_key() -> None:

@@ -284,6 +284,64 @@ class LedgerConfig(Section):
     """Encrypts what is kept: 32 bytes in base64, or a passphrase. Take it from a variable."""
 
 
+class JwtConfig(Section):
+    """Signed tokens instead of API keys, as LibreChat sends them (EdDSA or RS256)."""
+
+    issuer: Text = "librechat"
+    """The `iss` that tokens must have."""
+    audience: Text = "codeapi"
+    """The `aud` that tokens must have."""
+    public_key_file: Text | None = None
+    """A PEM file, relative to this file's folder."""
+    jwks_url: Url | None = None
+    """Where the keys are fetched instead."""
+    tenant_claim: Text | None = None
+    """The claim that tells tenants apart, such as `sub`; left out, all of this issuer are one tenant."""
+
+    @model_validator(mode="after")
+    def _has_one_key(self) -> JwtConfig:
+        if (self.public_key_file is None) == (self.jwks_url is None):
+            raise wrong_key("public_key_file", "or jwks_url must be given, and not both")
+        return self
+
+
+class HttpConfig(Section):
+    """The HTTP door; see `docs/http.md`."""
+
+    host: Text = "127.0.0.1"
+    """The address to listen on; any other than loopback needs keys."""
+    port: int = Field(default=8000, ge=0, le=65535)
+    """The port to listen on; 0 takes a free one."""
+    base_path: Annotated[str, StringConstraints(pattern=r"^(/[A-Za-z0-9._-]+)*$")] = ""
+    """Before every path, such as `/v1`."""
+    keys: Mapping[Text, SecretStr] = Field(default_factory=dict)
+    """The API key of each tenant. Take them from variables."""
+    jwt: JwtConfig | None = None
+    """Signed tokens instead of API keys, or beside them."""
+    token_key: SecretStr | None = None
+    """Signs continuation tokens; left out, one is made and kept in the state folder."""
+    files: Text | None = None
+    """Where sessions keep their files, relative to this file's folder; left out, the state folder."""
+    max_rounds: Count | None = None
+    """Pauses of one execution."""
+    timeout: Duration | None = None
+    """Of an execution whose request names none; pauses count."""
+    max_timeout: Duration | None = None
+    """The longest that a request may ask for."""
+    starts_per_minute: Count | None = None
+    """Executions and uploads that one tenant may start."""
+    running: Count | None = None
+    """Programs of one tenant that run at the same time."""
+    waiting: Count | None = None
+    """Requests of one tenant that may wait for their turn."""
+    paused: Count | None = None
+    """Executions of one tenant that may be paused at the same time."""
+    max_body_bytes: Size | None = None
+    """Of a request."""
+    max_upload_bytes: Size | None = None
+    """Of an upload."""
+
+
 class Config(Section):
     """A whole `toolfold.yaml`."""
 
@@ -301,6 +359,8 @@ class Config(Section):
     """What lives on between programs."""
     ledger: LedgerConfig = Field(default_factory=LedgerConfig)
     """Where executions are recorded."""
+    http: HttpConfig = Field(default_factory=HttpConfig)
+    """The HTTP door: `toolfold serve`."""
     engine: Literal["auto", "process", "monty"] = "auto"
     """Where programs run: `auto`, `process` or `monty`."""
     isolation: Literal["namespace", "landlock", "none"] = "namespace"

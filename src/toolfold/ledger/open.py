@@ -1,14 +1,17 @@
-"""From the word that a user writes to a ledger: `memory`, a path, or nothing for the usual place."""
+"""From the word that a user writes to a ledger: `memory`, a server, a path, or nothing for the usual place."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, Final
 
 from toolfold.errors import UsageError
 from toolfold.ledger.memory import SMALL, MemoryLedger
 from toolfold.ledger.record import Ledger
 from toolfold.ledger.retention import MAX_EXECUTION_BYTES, Retention
 from toolfold.ledger.sqlite import SqliteLedger
+
+_SERVERS: Final = ("redis://", "rediss://", "valkey://", "valkeys://", "unix://")
 
 
 def open_ledger(
@@ -24,10 +27,22 @@ def open_ledger(
         if key is not None:
             raise UsageError("a ledger in memory takes no key; name a file to seal it")
         return MemoryLedger(keep=keep or SMALL, max_execution_bytes=max_execution_bytes)
-    if where is not None and where.startswith(("redis://", "rediss://", "valkey://")):
-        raise UsageError(f"ledger {where.partition(':')[0]!r} comes with the HTTP door; name a file for now")
+    if where is not None and where.startswith(_SERVERS):
+        return _on_server(where, keep=keep, key=key, max_execution_bytes=max_execution_bytes)
     path = usual_path() if where is None else Path(where).expanduser()
     return SqliteLedger(path, keep=keep, key=key, max_execution_bytes=max_execution_bytes)
+
+
+# Any: the options of `open_ledger`, handed on.
+def _on_server(url: str, **options: Any) -> Ledger:
+    try:
+        # An optional extra: a ledger in a file does not need it.
+        from toolfold.ledger.redis import RedisLedger  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            "a ledger on a server needs the package 'redis'; install toolfold[redis], or name a file"
+        ) from error
+    return RedisLedger(url, **options)
 
 
 def usual_path() -> Path:

@@ -216,3 +216,7 @@ local key = '{' .. ARGV[1] .. '}:l:' .. ARGV[2]
 if redis.call('GET', key) ~= ARGV[3] then return 0 end
 return redis.call('DEL', key)
 """
+
+OWNER: Final = """
+return redis.call('GET', '{' .. ARGV[1] .. '}:l:' .. ARGV[2])
+"""

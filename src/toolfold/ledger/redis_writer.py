@@ -11,105 +11,35 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import secrets
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, TypeAlias
 
-from redis.exceptions import AuthenticationError, BusyLoadingError, ConnectionError, RedisError
-from redis.exceptions import TimeoutError as ServerTimeout
+from redis.exceptions import BusyLoadingError, RedisError
+from redis.exceptions import ConnectionError as ConnectionLost
 
 from toolfold.errors import ToolfoldError
-from toolfold.ledger import codec, redis_scripts, refusals
-from toolfold.ledger.record import Begun, LedgerFailed, Tape, first_line
+from toolfold.ledger import redis_scripts, refusals
+from toolfold.ledger.record import Begun, LedgerFailed
+from toolfold.ledger.redis_batch import Composer, Job, Live, Write, know
+from toolfold.ledger.redis_connect import failed
 from toolfold.ledger.retention import Retention
 from toolfold.ledger.seal import NoSeal, Seal
-from toolfold.models import CallRecord, Outcome, ToolSpec
+from toolfold.models import CallRecord
 
-Act: TypeAlias = Literal["drain", "flush", "park", "accept", "finish"]
-"""`drain` waits for a round and hears of no refusal: that is for those who wrote."""
 # Any: what the server answers is between a script and whoever sent it.
-Send: TypeAlias = Callable[[Sequence[tuple[str, Sequence[Any]]]], Awaitable[list[Any]]]
+Send: TypeAlias = Callable[[Sequence[tuple[str, Sequence[Any]]]], Awaitable[Sequence[Any]]]
 """Runs scripts with their arguments in one go; an answer may be an exception."""
 
 _LINGER_SECONDS: Final = 0.05
 _AWAY_SECONDS: Final = 1.0
 _AT_ONCE: Final = 100
 _REMEMBERED: Final = 4096
-_CACHED_GRANTS: Final = 8
-_SLOW_BYTES: Final = 256 * 1024
-"""Larger bodies are packed in a thread: packing a megabyte takes the event loop longer than a program may wait."""
-_STATES: Final[dict[Act, str]] = {"drain": "", "flush": "", "park": "paused", "accept": "running", "finish": "ended"}
-_SPOILT: Final = codec.encode_entry(Tape(is_spoilt=True))
 
-_log = logging.getLogger("toolfold.ledger")
-
-
-@dataclass(slots=True, eq=False)
-class Job:
-    """Something that is waited for, or that ends an execution."""
-
-    act: Act
-    epoch: int
-    waiter: asyncio.Future[None] | None = None
-    bodies: Sequence[bytes] = ()
-    said: bytes = b""
-    """The replies alone: tells whether an `accept` is the same one again, made at another time."""
-    outcome: Outcome | None = None
-    body: bytes = b""
-    """The outcome, encoded."""
-
-
-@dataclass(slots=True, eq=False)
-class Live:
-    """What this process holds of an execution that it writes to."""
-
-    id: str
-    mark: str = ""
-    """Tells this start of the execution from another with the same id."""
-    begun: Begun | None = None
-    """Until it is written."""
-    epoch: int | None = None
-    """`None`: the server must be asked for this and the next four."""
-    last: str = ""
-    pieces: int = 0
-    bytes: int = 0
-    is_full: bool = False
-    gathered: list[tuple[int, bytes]] = field(default_factory=list)
-    gathered_bytes: int = 0
-    noted: dict[int, CallRecord] = field(default_factory=dict)
-    jobs: deque[Job] = field(default_factory=deque)
-    doubt: Write | None = None
-    accepted: Job | None = None
-    """Written, although its caller was told that it failed; it may come again."""
-    error: ToolfoldError | None = None
-    """Why something that nobody waited for was not written."""
-    is_own: bool = False
-    """It began here and was never parked, so that no other process has a reason to take it over."""
-
-
-@dataclass(slots=True, eq=False)
-class Write:
-    """One step of one execution, as it is sent."""
-
-    live: Live
-    name: str
-    arguments: list[Any]
-    entries: int
-    """How many of the gathered ones it holds, or leaves out for good."""
-    pieces: int
-    bytes: int
-    is_full: bool
-    job: Job | None
-    refusal: ToolfoldError | None = None
-    """What the job is answered although its entries were written."""
-    granted: str = ""
-    earlier: Write | None = None
-    """A start that was in doubt already."""
+log = logging.getLogger("toolfold.ledger")
 
 
 class RedisWriter:
@@ -121,13 +51,11 @@ class RedisWriter:
     ) -> None:  # fmt: skip
         self._send = send
         self._prefix = prefix
-        self._seal = seal
-        self._keep = keep
+        self._composer = Composer(prefix, seal, keep, max_bytes, self.name)
         self._max_bytes = max_bytes
         self._wrote = wrote
         self._lives: dict[str, Live] = {}
         self._dirty: dict[Live, None] = {}
-        self._grants = Grants(seal)
         self._hurry = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._own_name = secrets.token_hex(6)
@@ -229,8 +157,9 @@ class RedisWriter:
     async def _work(self) -> None:
         pause = _LINGER_SECONDS
         while self._dirty:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._hurry.wait(), pause)
+            if not self._hurry.is_set():
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._hurry.wait(), pause)
             self._hurry.clear()
             lives = list(self._dirty)[:_AT_ONCE]
             pause = _LINGER_SECONDS if await self._try(lives) else _AWAY_SECONDS
@@ -249,13 +178,13 @@ class RedisWriter:
                 await self._round(lives)
             except RedisError as error:
                 # An idle connection may have been closed since; who cannot connect anew hears it at once.
-                if not is_last and isinstance(error, ConnectionError) and not isinstance(error, BusyLoadingError):
+                if not is_last and isinstance(error, ConnectionLost) and not isinstance(error, BusyLoadingError):
                     continue
                 self._fail(lives, failed(error))
                 return False
             # Whatever it is, the task must live on and every waiter must hear of it.
             except Exception as error:
-                _log.exception("a write to the ledger went wrong")
+                log.exception("a write to the ledger went wrong")
                 for live in lives:
                     self._refuse(live, failed(error))
                 return False
@@ -276,7 +205,7 @@ class RedisWriter:
         answers = await self._send([(redis_scripts.WRITE, write.arguments) for write in writes])
         for write, answer in zip(writes, answers, strict=True):
             self._settle(write, answer)
-        await self._wrote(sum(write.bytes for write in writes), sum(bool(write.granted) for write in writes))
+        await self._wrote(sum(write.size_bytes for write in writes), sum(bool(write.granted) for write in writes))
 
     def _look(self, live: Live) -> list[Any]:
         doubted = "" if live.doubt is None else live.doubt.name
@@ -317,14 +246,14 @@ class RedisWriter:
             case b"ok":
                 live.doubt = live.accepted = None
                 live.last, live.pieces, live.is_full = write.name, write.pieces, write.is_full
-                live.bytes += write.bytes
-                self._grants.sent(write.granted)
+                live.size_bytes += write.size_bytes
+                self._composer.grants.sent(write.granted)
                 self._take_off(write)
                 if write.job is not None and write.job.act in ("park", "accept"):
                     self._let_go(live)
             case b"grant":
                 live.doubt = None
-                self._grants.missing(write.granted)
+                self._composer.grants.missing(write.granted)
             case b"doubt":
                 live.doubt = write.earlier
             case RedisError():
@@ -373,7 +302,7 @@ class RedisWriter:
         if any(job.act != "drain" and job.waiter for job in jobs):
             self._drop(live)
             return
-        _log.warning("not written: %s", error)
+        log.warning("not written: %s", error)
         if any(job.act == "finish" for job in jobs):
             self._drop(live)
 
@@ -386,9 +315,7 @@ class RedisWriter:
                 if job.act == "finish":
                     job.waiter = None
                     live.jobs.append(job)
-        _log.error("%s; %d executions wait to be written", failure, len(self._dirty))
-
-    # one write
+        log.error("%s; %d executions wait to be written", failure, len(self._dirty))
 
     async def _compose(self, live: Live) -> Write | None:
         """All that has gathered and the first job as one step; `None` where there is nothing to send."""
@@ -402,7 +329,7 @@ class RedisWriter:
         job = live.jobs[0] if live.jobs else None
         if job is not None and self._is_answered(live, job):
             return None
-        return await self._written(live, job)
+        return await self._composer.write(live, job)
 
     def _is_answered(self, live: Live, job: Job) -> bool:
         """Whether a job needs no write, or may have none."""
@@ -424,109 +351,6 @@ class RedisWriter:
         answer_job(job, error)
         return True
 
-    async def _written(self, live: Live, job: Job | None) -> Write:
-        start = b"" if live.begun is None else codec.encode_begun(live.begun)
-        size, is_full = len(start), live.is_full
-        entries = len(live.gathered)
-        bodies: list[bytes] = []
-        if size > self._max_bytes and live.begun is not None:
-            start, is_full = codec.encode_begun(replace(live.begun, files=())), True
-            size = len(start)
-            bodies.append(_SPOILT)
-        room = self._max_bytes - live.bytes - size
-        for _, body in live.gathered:
-            if is_full:
-                break
-            room -= len(body)
-            is_full = room < 0
-            bodies.append(_SPOILT if is_full else body)
-        act: Act = "flush" if job is None else job.act
-        refusal: ToolfoldError | None = None
-        ending = b""
-        if act == "finish" and job is not None and job.outcome is not None:
-            ending = self._ending(job, is_full)
-        elif act != "drain" and (is_full or (job is not None and sum(map(len, job.bodies)) > room)):
-            act, refusal = "flush", refusals.full(live.id, self._max_bytes)
-        elif job is not None:
-            bodies.extend(job.bodies)
-        size += sum(map(len, bodies)) + len(ending)
-        pieces = live.pieces + bool(bodies)
-        piece = await self._pack(codec.join_entries(bodies), f"{live.id}/{pieces}") if bodies else b""
-        keep_seconds = self._keep.age_seconds if act == "finish" else self._keep.open_age_seconds
-        name = self.name()
-        write = Write(
-            live, name, [], entries=entries, pieces=pieces, bytes=size, is_full=is_full, job=job, refusal=refusal
-        )
-        write.arguments += [
-            self._prefix, live.id, live.epoch, live.last, name, piece, sum(map(codec.is_call, bodies)), size,
-            int(is_full), _STATES[act],
-            *(("", "", "") if job is None or job.outcome is None else (
-                job.outcome.status, repr(job.outcome.seconds), await self._pack(ending, f"{live.id}/-1"))),
-            milliseconds(keep_seconds),
-        ]  # fmt: skip
-        if live.begun is not None:
-            write.arguments += await self._opening(live, live.begun, start, write)
-        return write
-
-    def _ending(self, job: Job, is_full: bool) -> bytes:
-        assert job.outcome is not None
-        # Where some of the entries are not there, its calls must be.
-        body = codec.encode_outcome(job.outcome, {}) if is_full else job.body
-        return body if len(body) <= self._max_bytes else codec.encode_cut_down(job.outcome, self._max_bytes)
-
-    async def _opening(self, live: Live, begun: Begun, start: bytes, write: Write) -> list[Any]:
-        write.granted, grant = self._grants.of(begun.tools)
-        return [
-            await self._pack(start, f"{live.id}/0"),
-            self._seal.seal(first_line(begun.program.text).encode(), f"{live.id}/title"),
-            begun.session, begun.tenant, repr(begun.began_at), write.granted, grant, self._seal.key_id, live.mark,
-        ]  # fmt: skip
-
-    async def _pack(self, body: bytes, place: str) -> bytes:
-        if len(body) > _SLOW_BYTES:
-            return await asyncio.to_thread(lambda: self._seal.seal(codec.deflate(body), place))
-        return self._seal.seal(codec.deflate(body), place)
-
-
-class Grants:
-    """Tools as they are stored: once for all executions that share them, and sent once where possible."""
-
-    def __init__(self, seal: Seal | NoSeal) -> None:
-        self._seal = seal
-        # By identity, with the tuple held so that its id stays its own: a runtime grants the same one each time.
-        self._known: OrderedDict[int, tuple[tuple[ToolSpec, ...], str, bytes]] = OrderedDict()
-        self._there: set[str] = set()
-
-    def of(self, tools: tuple[ToolSpec, ...]) -> tuple[str, bytes]:
-        """The name of a grant, and its body unless the server is thought to have it."""
-        known = self._known.pop(id(tools), None)
-        if known is None:
-            body = codec.encode_tools(tools)
-            digest = self._seal.digest(body).hex()
-            known = (tools, digest, self._seal.seal(codec.deflate(body), f"grant/{digest}"))
-        self._known[id(tools)] = known
-        if len(self._known) > _CACHED_GRANTS:
-            _, forgotten, _ = self._known.popitem(last=False)[1]
-            self._there.discard(forgotten)
-        _, digest, sealed = known
-        return digest, b"" if digest in self._there else sealed
-
-    def sent(self, digest: str) -> None:
-        """The server has it."""
-        if digest:
-            self._there.add(digest)
-
-    def missing(self, digest: str) -> None:
-        """It was swept away with the last execution that had it."""
-        self._there.discard(digest)
-
-
-def know(live: Live, answer: Sequence[Any]) -> None:
-    """What the server says of an execution."""
-    _, epoch, last, pieces, size, is_full = answer
-    live.epoch, live.last, live.pieces = int(epoch), last.decode(), int(pieces)
-    live.bytes, live.is_full = int(size), is_full == b"1"
-
 
 def answer_job(job: Job, error: ToolfoldError | None) -> None:
     """Tell whoever waits for it."""
@@ -536,26 +360,3 @@ def answer_job(job: Job, error: ToolfoldError | None) -> None:
         job.waiter.set_result(None)
     else:
         job.waiter.set_exception(error)
-
-
-def milliseconds(seconds: float) -> str:
-    """For `PEXPIRE`; nothing for what never expires."""
-    return "" if math.isinf(seconds) else str(max(0, int(seconds * 1000)))
-
-
-def failed(error: Exception) -> LedgerFailed:
-    """What a caller is told, without the server's address: it may hold a password."""
-    match error:
-        case AuthenticationError():
-            reason = "the server refuses the password"
-        case BusyLoadingError():
-            reason = "the server is starting"
-        case ConnectionError():
-            reason = "the server cannot be reached"
-        case ServerTimeout():
-            reason = "the server does not answer"
-        case _:
-            reason = f"the server says {str(error)[:200]!r}"
-    failure = LedgerFailed(f"the ledger cannot be used: {reason}; check Redis, then try again")
-    failure.__cause__ = error
-    return failure

@@ -69,8 +69,12 @@ async def test_what_a_bridged_server_says_of_its_progress_is_passed_on(mode) -> 
         result = await client.call_tool("execute_program", {"code": code}, progress_callback=show)
 
     assert texts(result) == ["[Script executed successfully]\ncounted\n"]
-    assert any(message.startswith("sdk: count ") and "/3 at " in message for message in seen)
-    assert seen[-1].startswith("mcp__sdk__count (")
+    assert [message.partition(" (")[0] for message in seen] == [
+        "mcp__sdk__count 1/3 at 1",
+        "mcp__sdk__count 2/3 at 2",
+        "mcp__sdk__count 3/3 at 3",
+        "mcp__sdk__count",
+    ]
 
 
 @pytest.mark.long

@@ -11,6 +11,7 @@ import pytest
 
 from tests.sources.mcp.support import FakeOuter, raw, remember, sdk
 from toolfold import Limits, Outcome, Runtime
+from toolfold.program.stubs import tree
 from toolfold.sources.mcp import Bridge, Outer, Server
 
 
@@ -197,3 +198,15 @@ print(await read_resource("raw", listed[0]["uri"]), (await get_prompt("raw", "gr
         outcome = await runtime.run(program)
 
     assert ended(outcome) == ("finished", "text of memo://one Hello Ann\n")
+
+
+async def test_stub_files_have_the_short_names_too(eras: Path) -> None:
+    server = raw("my-server")
+    async with Bridge([server], eras=remember(eras, "legacy", server)) as bridge:
+        await bridge.settled(timeout_seconds=5)
+        files = tree([one.spec for one in bridge.tools() if one.spec.short_name == "echo"])
+
+    assert files["tools/my_server/__init__.py"].splitlines()[2:] == [
+        "from .mcp__my_server__echo import mcp__my_server__echo as mcp__my_server__echo",
+        "from .mcp__my_server__echo import mcp__my_server__echo as echo",
+    ]

@@ -13,6 +13,7 @@ import typer
 import toolfold
 from toolfold.doors.cli.exits import Exit, exit_of_error
 from toolfold.doors.cli.runs import runs_app
+from toolfold.doors.cli.serve import serve_command
 from toolfold.doors.cli.tools import tools_app
 from toolfold.errors import ToolfoldError
 
@@ -28,6 +29,7 @@ app = typer.Typer(
 )
 app.add_typer(tools_app, name="tools")
 app.add_typer(runs_app, name="runs")
+app.command("serve")(serve_command)
 
 
 def main() -> NoReturn:

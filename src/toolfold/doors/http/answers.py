@@ -100,6 +100,6 @@ def plain(answer: Answer) -> Answer:
     """The same for `POST /exec`, whose clients know no `status`: a failed program is its stderr."""
     body = answer.body
     if body.get("status") == "completed" or (body.get("status") == "error" and answer.status == 200):
-        kept = {key: body[key] for key in ("session_id", "stdout", "stderr", "files") if key in body}
+        kept = {key: value for key, value in body.items() if key not in ("status", "error")}
         return Answer(status=answer.status, body={"files": [], **kept})
     return answer

@@ -46,6 +46,7 @@ class _Held:
     deadline: float
     """Seconds since 1970."""
     execution_id: str = ""
+    request_id: str = ""
     round: int = 0
     replies: int = 0
     open_calls: frozenset[int] = frozenset()
@@ -96,10 +97,11 @@ class Executions:
         """Run a program to its end or its first pause."""
         self._gate.start(start.tenant)
         given = await asyncio.to_thread(self._files.given, start.tenant, start.session, start.files)
-        held = _Held(start.tenant, start.session, time.time() + start.timeout_seconds)
-        request = (start.tenant, start.request_id)
-        if start.request_id:
-            self._requests[request] = held
+        deadline = time.time() + start.timeout_seconds
+        held = _Held(start.tenant, start.session, deadline, request_id=start.request_id)
+        if held.request_id:
+            self._requests[held.tenant, held.request_id] = held
+        step: Paused | Outcome | None = None
         try:
             async with asyncio.timeout(start.timeout_seconds + _GRACE_SECONDS), self._gate.turn(start.tenant) as waited:
                 self._metrics.add("queue_seconds", waited)
@@ -115,8 +117,8 @@ class Executions:
         except TimeoutError:
             return answers.failed(TIMED_OUT, status=408, session=start.session, known_error="Time limit exceeded")
         finally:
-            if start.request_id and not held.is_paused:
-                self._requests.pop(request, None)
+            if step is None:
+                self._forget_request(held)
         if step is None:
             return answers.failed("Execution cancelled", status=400, session=start.session)
         held.execution_id = step.execution_id
@@ -136,7 +138,7 @@ class Executions:
         digest = hashlib.sha256(msgspec.json.encode([result.model_dump() for result in results])).digest()
         held = self._held.get(token.execution_id)
         if held is None:
-            held = _Held(tenant, token.session, token.expires_at, token.execution_id, is_known=False)
+            held = _Held(tenant, token.session, token.expires_at, execution_id=token.execution_id, is_known=False)
             self._hold(held)
         async with held.lock:
             if not held.is_known:
@@ -292,8 +294,7 @@ class Executions:
         self._metrics.add("execution_rounds", rounds=held.round)
         if status == "timeout":
             self._metrics.add("timeouts")
-        for request in [key for key, value in self._requests.items() if value is held]:
-            del self._requests[request]
+        self._forget_request(held)
         if held.execution_id in self._held:
             self._over[held.execution_id] = None
         while len(self._over) > MAX_REMEMBERED:
@@ -302,6 +303,10 @@ class Executions:
             gone = self._held.pop(oldest)
             if gone.timer is not None:
                 gone.timer.cancel()
+
+    def _forget_request(self, held: _Held) -> None:
+        if self._requests.get((held.tenant, held.request_id)) is held:
+            del self._requests[held.tenant, held.request_id]
 
 
 def _replies_from_outside(history: History) -> frozenset[int]:

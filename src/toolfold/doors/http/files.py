@@ -29,8 +29,8 @@ class SessionFiles:
     def add(self, tenant: str, session: str, uploads: Iterable[tuple[str, bytes]]) -> list[File]:
         """Keep uploads under names of their own, in order."""
         files: dict[str, File] = {}
-        for name, data in uploads:
-            name = unused(safe_name(name), files)
+        for given_name, data in uploads:
+            name = unused(safe_name(given_name), files)
             files[name] = File(name=name, data=data, mime=mimetypes.guess_type(name)[0] or "application/octet-stream")
         self._sessions.put(key_of(tenant, session), files.values())
         return list(files.values())

@@ -130,7 +130,7 @@ class Clients:
         running = self._of(execution_id)
         if running is not None:
             share = f"{progress:g}" if total is None else f"{progress:g}/{total:g}"
-            running.note(f"{server}: {tool} {share} {message}".rstrip())
+            running.note(f"{tool} {share} {message}".rstrip())
 
     # Any: a log message may hold any JSON value.
     def log(self, *, server: str, level: str, data: Any) -> None:

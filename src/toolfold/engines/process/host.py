@@ -338,10 +338,10 @@ class ProcessRun:
 
     async def _with_files(self, ended: Ended) -> Ended:
         """Collect after the kill: a guest that still runs could change what is being read."""
+        if self._guest.data_fd < 0 or not os.listdir(self._guest.data_fd):
+            return ended  # nothing to read, so its end need not be hastened before the outcome is out
         if not (self._order.session and self._said_its_end):
             self._guest.kill()
-        if self._guest.data_fd < 0 or not os.listdir(self._guest.data_fd):
-            return ended
         given = {file.name: file.data for file in self._order.files}
         found = await asyncio.to_thread(collect, self._guest.data_fd, given, self._order.limits)
         return replace(ended, files=found.files, names=found.names, notes=found.notes)

@@ -1,7 +1,7 @@
 """A server behind a URL: streamable HTTP, or the older SSE.
 
 The SDK ends the whole connection when one POST fails to connect, and calls every refusal "an error
-response". `_Door` stands below it and answers such a POST in the server's place, so that only the
+response". `_Client` stands below it and answers such a POST in the server's place, so that only the
 call that met the failure gets it, in words, and knows whether anything was sent.
 """
 
@@ -13,9 +13,11 @@ from typing import Any, Final
 
 import httpx2
 from mcp.client._transport import TransportStreams
+from mcp.client.auth import OAuthFlowError
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
+from toolfold.errors import ToolUnreachable
 from toolfold.sources.mcp.server import Server
 
 NOT_SENT: Final = -32_950
@@ -24,6 +26,7 @@ REFUSED: Final = -32_952
 FORGOT: Final = -32_953
 """Codes of the errors that stand in for a server's own."""
 _SECONDS: Final = 30.0
+_GOODBYE_SECONDS: Final = 2.0
 
 
 @asynccontextmanager
@@ -46,49 +49,51 @@ async def open_url(server: Server, auth: httpx2.Auth | None) -> AsyncIterator[Tr
             yield streams
         return
     async with (
-        # How long a call may take is the router's to say, so no limit on reading.
-        httpx2.AsyncClient(
+        _Client(
             headers=dict(server.headers),
             auth=auth,
+            # How long a call may take is the router's to say, so no limit on reading.
             timeout=httpx2.Timeout(_SECONDS, read=None),
-            transport=_Door(signs_in=auth is not None),
+            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20),
         ) as client,
         streamable_http_client(server.url, http_client=client, max_sse_event_size=None) as streams,
     ):
         yield streams
 
 
-class _Door(httpx2.AsyncHTTPTransport):
+class _Client(httpx2.AsyncClient):
     """Failures of one POST, as the JSON-RPC errors that the SDK hands to the one who made it."""
 
-    def __init__(self, *, signs_in: bool) -> None:
-        super().__init__()
-        self._signs_in = signs_in
-
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+    # Any: the options are those of `AsyncClient.send`.
+    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        if request.method == "DELETE":  # the session's end; nobody waits long for a server's goodbye
+            request.extensions["timeout"] = dict.fromkeys(("connect", "read", "write", "pool"), _GOODBYE_SECONDS)
         try:
-            response = await super().handle_async_request(request)
+            response = await super().send(request, **options)
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
-            return _error(NOT_SENT, _words(error))
+            return _error(request, NOT_SENT, _words(error))
         except httpx2.TransportError as error:
-            return _error(LOST, _words(error))
-        if response.status_code == 404 and "mcp-session-id" in request.headers:
-            await response.aclose()
-            return _error(FORGOT, "it forgot the session")
-        # To the SDK, other 404s say that there is no such method.
-        is_known = response.status_code == 404 or (self._signs_in and response.status_code in (401, 403))
-        if response.status_code >= 400 and request.method == "POST" and not is_known:
-            kind = response.headers.get("content-type", "")
-            if not kind.lower().startswith("application/json"):
-                await response.aclose()
-                return _error(REFUSED, f"HTTP {response.status_code} {response.reason_phrase}".strip())
-        return response
+            return _error(request, LOST, _words(error))
+        except (OAuthFlowError, ToolUnreachable) as error:
+            return _error(request, REFUSED, str(error))
+        if response.status_code < 400 or request.method != "POST":
+            return response
+        if response.status_code == 404:
+            if "mcp-session-id" not in request.headers:
+                return response  # to the SDK, that there is no such method
+            code, text = FORGOT, "it forgot the session"
+        elif response.headers.get("content-type", "").lower().startswith("application/json"):
+            return response  # it may hold the server's own error
+        else:
+            code, text = REFUSED, f"HTTP {response.status_code} {response.reason_phrase}".strip()
+        await response.aclose()
+        return _error(request, code, text)
 
 
-def _error(code: int, message: str) -> httpx2.Response:
+def _error(request: httpx2.Request, code: int, message: str) -> httpx2.Response:
     # Any: a JSON-RPC error; the SDK puts the request's own id in.
     body: dict[str, Any] = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": message}}
-    return httpx2.Response(503, json=body)
+    return httpx2.Response(503, json=body, request=request)
 
 
 def _words(error: Exception) -> str:

@@ -215,9 +215,9 @@ class Keeper:
                 raise ToolUnreachable(f"no answer within {seconds:g} s{_said(link)}") from None
             # Not only `MCPError`: the session's task group puts it into an `ExceptionGroup`.
             except Exception as error:
-                if link is None or not link.ended.is_set():
+                if link is None or link.process is None or not link.process.has_hung_up:
                     raise
-                raise _HungUp(await _last_words(link) or _words(error)) from error
+                raise _HungUp(await _last_words(link)) from error
             finally:
                 self._deadline = None
             self._eras.put(self.server.identity, connection.era)
@@ -373,4 +373,4 @@ def _words(error: BaseException) -> str:
             return f"no command {error.filename!r}; check the path"
         case httpx2.HTTPStatusError():
             return f"HTTP {error.response.status_code} {error.response.reason_phrase}".strip()
-    return str(error).strip() or type(error).__name__
+    return str(error).strip()[:_SHOWN_CHARACTERS] or type(error).__name__

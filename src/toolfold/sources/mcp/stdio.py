@@ -80,6 +80,8 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self.inbox = Inbox()
         self.inbox.on_empty = self._resume
         self.outbox = Outbox(self._write, lambda: self.is_open)
+        self.has_hung_up = False
+        """It ended, or closed its output; not we."""
         self.noise = b""
         """The end of what it printed that was no message."""
         self._stderr = stderr
@@ -117,11 +119,13 @@ class ServerProcess(asyncio.SubprocessProtocol):
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         self._writable.set()
         if fd == 1:
+            self.has_hung_up = True
             self.inbox.end()
         else:
             self._end_soon()
 
     def process_exited(self) -> None:
+        self.has_hung_up = True
         self.kill(signal.SIGKILL)  # what it left running may hold our pipes
         self._end_soon()
         self.exited.set()

@@ -1,0 +1,344 @@
+"""The routes: read a request, ask the runtime, write a response. What each client may expect is in `docs/http.md`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, Final
+from urllib.parse import quote
+
+import msgspec
+from fastapi import APIRouter, FastAPI, Request, Response
+from starlette.datastructures import UploadFile
+from starlette.exceptions import HTTPException
+from starlette.formparsers import MultiPartException
+
+import toolfold
+from toolfold.doors.http import answers, wire
+from toolfold.doors.http.answers import Answer
+from toolfold.doors.http.auth import Auth
+from toolfold.doors.http.body import BodyLimit, checked, decoded
+from toolfold.doors.http.executions import Executions, Start
+from toolfold.doors.http.files import SessionFiles, id_of, new_session
+from toolfold.doors.http.gate import Gate
+from toolfold.doors.http.metrics import Metrics
+from toolfold.doors.http.refusals import Refusal, to_http
+from toolfold.doors.http.results import specs_of
+from toolfold.doors.http.settings import Settings
+from toolfold.errors import ToolfoldError
+from toolfold.ledger.record import Ledger
+from toolfold.models import Limits
+from toolfold.runtime import Runtime
+
+_log: Final = logging.getLogger(__name__)
+_PYTHON: Final = ("py", "python", "python3")
+_REQUEST_ID: Final = "x-librechat-code-request-id"
+_MAX_UPLOADED_FILES: Final = 100
+_ERRORS: Final[dict[int | str, dict[str, Any]]] = {
+    400: {"description": "The request, its token or its program's rounds: `{status, error, stderr}`."},
+    401: {"description": "Missing or wrong API key."},
+    403: {"description": "No key is configured, and the request is not from this machine."},
+    404: {"description": "No such file."},
+    408: {"description": "The execution took too long; with the output so far."},
+    409: {"description": "Another process goes on with this execution."},
+    413: {"description": "Larger than the limit."},
+    429: {"description": "Too much for now: `{error, retry_after_seconds}`."},
+    500: {"description": "The sandbox broke."},
+    503: {"description": "No sandbox, or no ledger, to be had."},
+}
+
+
+def create_app(
+    runtime: Runtime, ledger: Ledger, settings: Settings | None = None, *, limits: Limits | None = None
+) -> FastAPI:
+    """An ASGI app over a runtime that is not entered yet; the app enters and leaves it.
+
+    Args:
+        runtime: Runs the programs; its tools are offered beside the client's.
+        ledger: The one that the runtime writes to.
+        settings: Keys, limits, base path.
+        limits: Of one program; the request's timeout replaces the wall clock.
+    """
+    door = _Door(runtime, ledger, settings or Settings(), limits or Limits())
+
+    @asynccontextmanager
+    async def life(_: FastAPI) -> AsyncIterator[None]:
+        async with runtime:
+            door.is_ready = True
+            try:
+                yield
+            finally:
+                door.is_ready = False
+                await door.executions.close()
+
+    app = FastAPI(
+        title="toolfold",
+        version=toolfold.__version__,
+        lifespan=life,
+        openapi_url=f"{door.settings.base_path}/openapi.json",
+        docs_url=f"{door.settings.base_path}/docs",
+        redoc_url=None,
+    )
+    app.include_router(door.routes(), prefix=door.settings.base_path)
+    app.add_middleware(
+        BodyLimit, max_bytes=door.settings.max_body_bytes, max_upload_bytes=door.settings.max_upload_bytes
+    )
+    app.add_exception_handler(Refusal, door.refuse)
+    app.add_exception_handler(ToolfoldError, door.refuse)
+    app.add_exception_handler(HTTPException, door.refuse)
+    return app
+
+
+class _Door:
+    """What the routes share."""
+
+    def __init__(self, runtime: Runtime, ledger: Ledger, settings: Settings, limits: Limits) -> None:
+        self.settings = settings
+        self.is_ready = False
+        self._runtime = runtime
+        self._auth = Auth(settings)
+        self._gate = Gate(settings)
+        self._metrics = Metrics()
+        self._files = SessionFiles(runtime.sessions)
+        self.executions = Executions(runtime, ledger, settings, limits=limits, gate=self._gate, metrics=self._metrics)
+
+    def routes(self) -> APIRouter:
+        """Every path, with what OpenAPI is to say of it."""
+        router = APIRouter()
+
+        def add(method: str, path: str, endpoint: Callable[..., Awaitable[Response]], **options: Any) -> None:
+            router.add_api_route(
+                path, endpoint, methods=[method], responses=_ERRORS, response_class=Response, **options
+            )
+
+        add("POST", "/exec/programmatic", self.programmatic, openapi_extra=_body(wire.ProgrammaticRequest))
+        add(
+            "POST", "/exec/programmatic/cancel", self.cancel, openapi_extra=_body(wire.CancelRequest), status_code=202
+        )  # fmt: skip
+        add("POST", "/exec", self.execute, openapi_extra=_body(wire.ExecuteRequest))
+        add("POST", "/upload", self.upload, openapi_extra=_FORM)
+        add("POST", "/upload/batch", self.upload_batch, openapi_extra=_FORM)
+        add("GET", "/files/{session}", self.list_files)
+        add("GET", "/download/{session}/{file}", self.download)
+        add("GET", "/sessions/{session}/objects/{file}", self.file_facts)
+        add("DELETE", "/sessions/{session}/objects/{file}", self.delete_file)
+        add("GET", "/health", self.health)
+        add("GET", "/ready", self.ready)
+        add("GET", "/metrics", self.metrics)
+        return router
+
+    # programs
+
+    async def programmatic(self, request: Request) -> Response:
+        """Start a program with tools that the client answers, or go on with one."""
+        raw = await request.body()
+        tenant = await self._auth.tenant(request.headers)
+        asked = checked(decoded(raw), wire.ProgrammaticRequest)
+        if asked.continuation_token is not None:
+            answer = await self.executions.go_on(
+                asked.continuation_token, asked.tool_results or [], tenant=tenant, session=asked.session_id,
+                body_bytes=len(raw),
+            )  # fmt: skip
+            return self._respond(request, answer)
+        if asked.code is None:
+            raise Refusal(400, "code is missing; send 'code' and 'tools', or 'continuation_token' and 'tool_results'")
+        taken = frozenset(spec.name for spec in self._runtime.tools)
+        tools = specs_of(asked.tools or [], taken=taken, most=self.settings.max_tools)
+        start = Start(
+            tenant=tenant,
+            session=asked.session_id or new_session(),
+            code=_python(asked.lang, asked.code),
+            tools=tools,
+            files=asked.files or [],
+            timeout_seconds=self._timeout(asked.timeout),
+            request_id=request.headers.get(_REQUEST_ID, ""),
+        )
+        return self._respond(request, await self.executions.start(start))
+
+    async def execute(self, request: Request) -> Response:
+        """Run a program without tools of the client's."""
+        body = decoded(await request.body())
+        key = body.get("LIBRECHAT_CODE_API_KEY")
+        tenant = await self._auth.tenant(request.headers, key_in_body=key if isinstance(key, str) else "")
+        asked = checked(body, wire.ExecuteRequest)
+        start = Start(
+            tenant=tenant,
+            session=asked.session_id or new_session(),
+            code=_python(asked.lang, asked.code),
+            files=asked.files or [],
+            timeout_seconds=self._timeout(asked.timeout),
+            request_id=request.headers.get(_REQUEST_ID, ""),
+        )
+        return self._respond(request, await self.executions.start(start))
+
+    async def cancel(self, request: Request) -> Response:
+        """End an execution: by the id that its request had, or by its token."""
+        tenant = await self._auth.tenant(request.headers)
+        asked = checked(decoded(await request.body()), wire.CancelRequest)
+        if not asked.request_id and not asked.continuation_token:
+            raise Refusal(400, "request_id is missing; send that of the request to cancel, or its continuation_token")
+        await self.executions.cancel(tenant, request_id=asked.request_id or "", token=asked.continuation_token or "")
+        return _json(202, {"status": "cancellation_requested"})
+
+    # files
+
+    async def upload(self, request: Request) -> Response:
+        """Put files into a session: a new one, or that of the field `session_id`."""
+        session, files = await self._uploaded(request)
+        named = [{"fileId": id_of(session, name), "filename": name} for name in files]
+        return _json(200, {"message": "success", "session_id": session, "storage_session_id": session, "files": named})
+
+    async def upload_batch(self, request: Request) -> Response:
+        """The same, with a status for each file."""
+        session, files = await self._uploaded(request)
+        named = [{"status": "success", "fileId": id_of(session, name), "filename": name} for name in files]
+        counts = {"succeeded": len(named), "failed": 0}
+        body = {"message": "success", "session_id": session, "storage_session_id": session, "files": named}
+        return _json(200, {**body, **counts})
+
+    async def list_files(self, request: Request, session: str) -> Response:
+        """The files of a session; an unknown session has none."""
+        tenant = await self._auth.tenant(request.headers)
+        return _json(200, await asyncio.to_thread(self._files.listing, tenant, session))
+
+    async def download(self, request: Request, session: str, file: str) -> Response:
+        """One file, as it is."""
+        tenant = await self._auth.tenant(request.headers)
+        found = await asyncio.to_thread(self._files.find, tenant, session, file)
+        # Always as an attachment, never guessed: a program may have written a page with a script in it.
+        headers = {
+            "Content-Disposition": f"attachment; filename*=UTF-8''{quote(found.name, safe='')}",
+            "X-Content-Type-Options": "nosniff",
+        }
+        return Response(found.data, media_type=found.mime, headers=headers)
+
+    async def file_facts(self, request: Request, session: str, file: str) -> Response:
+        """Whether a file is still there, with its size and the time of its last change."""
+        tenant = await self._auth.tenant(request.headers)
+        return _json(200, await asyncio.to_thread(self._files.facts, tenant, session, file))
+
+    async def delete_file(self, request: Request, session: str, file: str) -> Response:
+        """Forget one file."""
+        tenant = await self._auth.tenant(request.headers)
+        await asyncio.to_thread(self._files.remove, tenant, session, file)
+        return _json(200, {"message": "success"})
+
+    async def _uploaded(self, request: Request) -> tuple[str, list[str]]:
+        tenant = await self._auth.tenant(request.headers)
+        self._gate.start(tenant)
+        try:
+            async with request.form(max_files=_MAX_UPLOADED_FILES, max_fields=50) as form:
+                texts = {key: value for key, value in form.multi_items() if isinstance(value, str)}
+                parts = [value for _, value in form.multi_items() if isinstance(value, UploadFile)]
+                uploads = [(part.filename or "file", await part.read()) for part in parts]
+        except MultiPartException as error:
+            raise Refusal(400, "the form cannot be read; send multipart/form-data with a file") from error
+        if not uploads:
+            raise Refusal(400, "the form has no file; send one in the field 'file'")
+        wanted = {"code": "", "session_id": texts["session_id"]} if "session_id" in texts else {"code": ""}
+        session = checked(wanted, wire.ExecuteRequest).session_id or new_session()
+        files = await asyncio.to_thread(self._files.add, tenant, session, uploads)
+        self._metrics.add("uploaded_bytes", sum(file.size for file in files))
+        return session, [file.name for file in files]
+
+    # the server itself
+
+    async def health(self) -> Response:
+        """The process is there."""
+        return _json(200, {"status": "ok", "version": toolfold.__version__})
+
+    async def ready(self) -> Response:
+        """It takes programs; 503 before its start is done and while it drains."""
+        return _json(200 if self.is_ready else 503, {"status": "ready" if self.is_ready else "not ready"})
+
+    async def metrics(self, request: Request) -> Response:
+        """Counts for Prometheus."""
+        await self._auth.tenant(request.headers)
+        return Response(self._metrics.render(paused=self._gate.paused_now), media_type="text/plain; version=0.0.4")
+
+    # responses
+
+    async def refuse(self, request: Request, error: Exception) -> Response:
+        """Every exception that a route may raise on purpose."""
+        match error:
+            case HTTPException():
+                refusal = Refusal(error.status_code, str(error.detail).lower(), is_contract=False)
+            case ToolfoldError():
+                refusal = to_http(error)
+            case Refusal():
+                refusal = error
+            case _:
+                raise error
+        if refusal.status >= 500:
+            _log.error("%s %s: %s", request.method, request.url.path, refusal.text)
+        self._metrics.add("refusals", status=refusal.status)
+        return self._respond(request, answers.refused(refusal))
+
+    def _respond(self, request: Request, answer: Answer) -> Response:
+        is_plain = request.url.path.removeprefix(self.settings.base_path) == "/exec"
+        answer = answers.plain(answer) if is_plain else answer
+        status, body = answers.for_client(answer, request.headers.get("user-agent", ""))
+        body = answers.plain(Answer(status=status, body=body)).body if is_plain else body
+        retry = body.get("retry_after_seconds")
+        return _json(status, body, {"Retry-After": str(retry)} if retry else None)
+
+    def _timeout(self, milliseconds: float | None) -> float:
+        if milliseconds is None:
+            return self.settings.timeout_seconds
+        most = self.settings.max_timeout_seconds
+        if not 1 <= milliseconds / 1000 <= most:
+            raise Refusal(400, f"timeout is {milliseconds:g}; give 1000 to {most * 1000:g} milliseconds")
+        return milliseconds / 1000
+
+
+def _python(lang: str, code: str) -> str:
+    if lang.lower() not in _PYTHON:
+        raise Refusal(400, f"lang {lang[:20]!r} cannot be run here; write Python and send 'py'")
+    return code
+
+
+def _json(status: int, body: Any, headers: dict[str, str] | None = None) -> Response:
+    return Response(msgspec.json.encode(body), status_code=status, media_type="application/json", headers=headers)
+
+
+def _body(model: type[wire.Request]) -> dict[str, Any]:
+    # Written in by hand because the routes parse bodies themselves: strict JSON, our own errors.
+    schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
+    definitions = schema.pop("$defs", {})
+    return {
+        "requestBody": {
+            "required": True,
+            "content": {"application/json": {"schema": _inlined(schema, definitions)}},
+        }
+    }
+
+
+def _inlined(schema: Any, definitions: dict[str, Any]) -> Any:
+    if isinstance(schema, list):
+        return [_inlined(one, definitions) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if "$ref" in schema:
+        return _inlined(definitions[schema["$ref"].rpartition("/")[2]], definitions)
+    return {key: _inlined(value, definitions) for key, value in schema.items()}
+
+
+_FORM: Final = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "multipart/form-data": {
+                "schema": {
+                    "type": "object",
+                    "required": ["file"],
+                    "properties": {
+                        "file": {"type": "string", "format": "binary"},
+                        "session_id": {"type": "string"},
+                    },
+                }
+            }
+        },
+    }
+}

@@ -1,0 +1,102 @@
+"""From a config to an app: settings, runtime, ledger, folders. Listens to nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from fastapi import FastAPI
+
+from toolfold.config.build import command_tools, folder_tools, ledger_of, runtime_options, with_policies
+from toolfold.config.model import Config, HttpConfig
+from toolfold.doors.http.app import create_app
+from toolfold.doors.http.auth import is_loopback
+from toolfold.doors.http.settings import JwtSettings, Settings
+from toolfold.doors.http.tokens import kept_key
+from toolfold.errors import UsageError
+from toolfold.ledger.open import usual_path
+from toolfold.ledger.record import Ledger
+from toolfold.models import Call, ToolSpec
+from toolfold.runtime import Runtime
+from toolfold.sessions import FolderStore
+from toolfold.tools.context import Decision
+from toolfold.tools.tool import Tool
+
+ENTRY_NAME: Final = "/exec/programmatic"
+_SECONDS: Final = {"timeout": "timeout_seconds", "max_timeout": "max_timeout_seconds"}
+_SAME: Final = {
+    "base_path", "max_rounds", "starts_per_minute", "running", "waiting", "paused", "max_body_bytes",
+    "max_upload_bytes", *_SECONDS,
+}  # fmt: skip
+
+
+def open_app(config: Config, *, modules: Sequence[Tool] = ()) -> tuple[FastAPI, Ledger]:
+    """The app, and the ledger that whoever serves it must close.
+
+    Args:
+        config: What it says of `http`, `ledger`, `sessions`, limits and tools.
+        modules: The tools of `tools.modules`, loaded.
+    """
+    settings = settings_of(config)
+    if settings.is_open and not is_loopback(config.http.host):
+        raise UsageError(
+            f"{config.http.host!r} can be reached from elsewhere, and no key is configured; "
+            "set http.keys, or listen on 127.0.0.1"
+        )
+    folder = _folder(config)
+    ledger = ledger_of(config)
+    tools = with_policies(config, [*modules, *command_tools(config), *folder_tools(config)])
+    runtime = Runtime(
+        tools,
+        **runtime_options(config),
+        ledger=ledger,
+        session_files=FolderStore(folder),
+        entry_name=ENTRY_NAME,
+        approve=_no_one_to_ask,
+    )
+    return create_app(runtime, ledger, settings, limits=config.program_limits), ledger
+
+
+def settings_of(config: Config) -> Settings:
+    """The door's settings; a key for tokens is made and kept where the config has none."""
+    http = config.http
+    said = {_SECONDS.get(key, key): value for key, value in http.model_dump(include=_SAME, exclude_none=True).items()}
+    key = http.token_key.get_secret_value().encode() if http.token_key else kept_key(_state() / "http-token.key")
+    return Settings(
+        keys={tenant: secret.get_secret_value() for tenant, secret in http.keys.items()},
+        jwt=_jwt(http, config.folder),
+        token_key=key,
+        **said,
+    )
+
+
+def _jwt(http: HttpConfig, folder: Path) -> JwtSettings | None:
+    if http.jwt is None:
+        return None
+    key = ""
+    if http.jwt.public_key_file is not None:
+        try:
+            key = (folder / http.jwt.public_key_file).read_text(encoding="ascii")
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"the key file {http.jwt.public_key_file!r} of http.jwt cannot be read") from error
+    return JwtSettings(
+        issuer=http.jwt.issuer,
+        audience=http.jwt.audience,
+        public_key=key,
+        jwks_url=http.jwt.jwks_url or "",
+        tenant_claim=http.jwt.tenant_claim or "",
+    )
+
+
+def _folder(config: Config) -> Path:
+    return config.folder / config.http.files if config.http.files else _state() / "http-sessions"
+
+
+def _state() -> Path:
+    return usual_path().parent
+
+
+async def _no_one_to_ask(call: Call, spec: ToolSpec) -> Decision:
+    """A server has no person in front of it: what needs one is refused, and the program reads why."""
+    return Decision(approved=False, reason="it needs a person's approval, and none can be asked over HTTP")

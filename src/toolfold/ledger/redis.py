@@ -1,0 +1,274 @@
+"""A ledger on Redis or Valkey, shared by replicas: each step is one script on the server.
+
+What is acknowledged is as safe as the server keeps it: with `appendonly yes` it survives the server's
+restart. The lease that says which replica holds an execution lives beside its record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+import msgspec
+from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+
+from toolfold.errors import UsageError
+from toolfold.ledger import codec, redis_scripts, refusals
+from toolfold.ledger.record import Begun, Entry, Given, History, LedgerFailed, State, Summary
+from toolfold.ledger.redis_batch import Job, Live, know, milliseconds
+from toolfold.ledger.redis_connect import SETTINGS, failed, first_look, plain_address
+from toolfold.ledger.redis_writer import RedisWriter, log
+from toolfold.ledger.retention import MAX_EXECUTION_BYTES, Retention, Schedule
+from toolfold.models import Outcome
+
+_SWEPT_AT_ONCE: Final = 200
+_STATES: Final[dict[bytes, State]] = {b"running": "running", b"paused": "paused", b"ended": "ended"}
+
+
+class RedisLedger:
+    """A `Ledger` on a server.
+
+    Args:
+        url: `redis://`, `rediss://` for TLS, `valkey://`, `valkeys://` or `unix://`; may name a user, a password, a
+            database.
+        keep: What may stay; looked at now and then, and expired by the server.
+        key: Seals bodies: 32 bytes, or as text their base64 or a passphrase. The same each time.
+        max_execution_bytes: What one execution may keep.
+        prefix: Of every key; ledgers with different ones do not meet.
+
+    Raises:
+        UsageError: The server cannot be reached, or holds a ledger of a newer toolfold or with another key.
+    """
+
+    def __init__(
+        self, url: str, *, keep: Retention | None = None, key: bytes | str | None = None,
+        max_execution_bytes: int = MAX_EXECUTION_BYTES, prefix: str = "toolfold",
+    ) -> None:  # fmt: skip
+        self._keep = keep or Retention()
+        self._schedule = Schedule(self._keep)
+        self._url = plain_address(url)
+        self._prefix = prefix
+        self._seal = first_look(self._url, prefix, key)
+        self._writer = RedisWriter(self._send, prefix, self._seal, self._keep, max_execution_bytes, self._tidy)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._client: Redis | None = None
+        self._is_closed = False
+
+    # gathered
+
+    def begin(self, begun: Begun) -> None:
+        self._look_alive()
+        self._writer.begin(begun)
+
+    def note(self, execution_id: str, *entries: Entry, epoch: int = 0) -> None:
+        self._look_alive()
+        records = [entry.record for entry in entries if isinstance(entry, Given)]
+        self._writer.note(execution_id, epoch, [codec.encode_entry(entry) for entry in entries], records)
+
+    # waited for
+
+    async def flush(self, execution_id: str) -> None:
+        await self._wait(execution_id, Job("flush", 0))
+
+    async def park(self, execution_id: str, *, epoch: int = 0) -> None:
+        await self._wait(execution_id, Job("park", epoch))
+
+    async def accept(self, execution_id: str, entries: Sequence[Given], *, epoch: int = 0) -> None:
+        said = codec.encode([entry.reply for entry in entries])
+        bodies = [codec.encode_entry(entry) for entry in entries]
+        await self._wait(execution_id, Job("accept", epoch, bodies=bodies, said=said))
+
+    async def takeover(self, execution_id: str) -> int:
+        self._look_alive()
+        # What this process wrote under the old epoch goes first; its errors are of no interest any more.
+        with suppress(LedgerFailed):
+            await self._writer.drain(execution_id)
+        age = milliseconds(self._keep.open_age_seconds)
+        answer = await self._ask(redis_scripts.TAKEOVER, execution_id, self._writer.name(), age)
+        if answer[0] == b"unknown":
+            raise refusals.unknown(execution_id)
+        if answer[0] == b"ended":
+            raise refusals.ended(execution_id)
+        live = Live(execution_id)
+        know(live, answer)
+        self._writer.hold(live)
+        return int(answer[1])
+
+    async def finish(self, execution_id: str, outcome: Outcome, *, epoch: int = 0) -> None:
+        self._look_alive()
+        live = self._writer.live(execution_id)
+        body = codec.encode_outcome(outcome, live.noted)
+        job = Job("finish", epoch, outcome=outcome, body=body)
+        if live.is_own and live.error is None:
+            self._writer.submit(live, job)
+            return
+        # It is kept and sent when the server is back; that it is away must not cost the caller the outcome.
+        with suppress(LedgerFailed):
+            await self._writer.wait(execution_id, job)
+
+    async def sweep(self, keep: Retention | None = None) -> int:
+        """Forget now what `keep`, or the ledger's own retention, does not allow; how many executions went."""
+        await self._writer.drain()
+        gone = 0
+        while swept := await self._sweep_some(keep or self._keep):
+            gone += swept
+        return gone
+
+    # read
+
+    async def load(self, execution_id: str) -> History | None:
+        self._look_alive()
+        await self._writer.drain(execution_id)
+        answer = await self._ask(redis_scripts.LOAD, execution_id)
+        if not answer:
+            return None
+        try:
+            return self._history(execution_id, answer)
+        except (msgspec.MsgspecError, zlib.error, LookupError, TypeError) as error:
+            raise LedgerFailed(f"the ledger cannot be read: {error}; a record in it is damaged") from error
+
+    async def find(self, prefix: str, *, limit: int = 2) -> list[str]:
+        self._look_alive()
+        await self._writer.drain()
+        first, last = (f"[{prefix}", f"({prefix}".encode() + b"\xff") if prefix else ("-", "+")
+        return [one.decode() for one in await self._ask(redis_scripts.FIND, first, last, limit)]
+
+    async def list(self, *, limit: int = 50, before: float | None = None, tenant: str | None = None) -> list[Summary]:
+        self._look_alive()
+        await self._writer.drain()
+        latest = "+inf" if before is None else f"({before!r}"
+        found = await self._ask(redis_scripts.LIST, latest, limit, tenant or "", int(tenant is not None))
+        return [self._summary(row) for row in found]
+
+    async def close(self) -> None:
+        if self._is_closed:
+            return
+        self._look_alive()
+        self._is_closed = True
+        with suppress(LedgerFailed):
+            await self._writer.drain()
+        if lost := await self._writer.stop():
+            log.error("the ledger was closed while its server was away: %d executions are not whole", lost)
+        if self._client is not None:
+            await self._client.aclose()
+
+    # leases
+
+    async def lease(self, execution_id: str, owner: str, seconds: float) -> str:
+        """Hold an execution for a while: whoever holds it now, which is `owner` if nobody else did."""
+        answer = await self._ask(redis_scripts.LEASE, execution_id, owner, _lease_milliseconds(seconds))
+        return str(answer.decode())
+
+    async def owner(self, execution_id: str) -> str | None:
+        """Whoever holds an execution."""
+        answer = await self._ask(redis_scripts.OWNER, execution_id)
+        return None if answer is None else answer.decode()
+
+    async def renew(self, execution_id: str, owner: str, seconds: float) -> bool:
+        """Hold it for longer; `False` where the lease has gone, whether or not another has it now."""
+        return bool(await self._ask(redis_scripts.RENEW, execution_id, owner, _lease_milliseconds(seconds)))
+
+    async def release(self, execution_id: str, owner: str) -> bool:
+        """Let go of it; `False` where it was not held any more."""
+        return bool(await self._ask(redis_scripts.RELEASE, execution_id, owner))
+
+    # to the server
+
+    def _look_alive(self) -> None:
+        """Refuse after `close`; follow to another event loop, to which connections do not move."""
+        if self._is_closed:
+            raise refusals.closed()
+        with suppress(RuntimeError):
+            loop = asyncio.get_running_loop()
+            if loop is not self._loop:
+                self._loop = loop
+                # One try each: the writer knows which of its scripts may be sent again, the client does not.
+                self._client = Redis.from_url(self._url, retry=Retry(NoBackoff(), 0), **SETTINGS)
+                self._writer.rebind()
+
+    async def _wait(self, execution_id: str, job: Job) -> None:
+        self._look_alive()
+        await self._writer.wait(execution_id, job)
+
+    # Any: what a script answers is between it and whoever asks.
+    async def _send(self, scripts: Sequence[tuple[str, Sequence[Any]]]) -> Sequence[Any]:
+        assert self._client is not None
+        async with self._client.pipeline(transaction=False) as pipeline:
+            for script, arguments in scripts:
+                pipeline.eval(script, 1, f"{{{self._prefix}}}", *arguments)
+            return await pipeline.execute(raise_on_error=False)
+
+    async def _ask(self, script: str, *arguments: Any) -> Any:
+        self._look_alive()
+        try:
+            (answer,) = await self._send([(script, [self._prefix, *arguments])])
+        except RedisError as error:
+            raise failed(error) from error
+        if isinstance(answer, RedisError):
+            raise failed(answer) from answer
+        return answer
+
+    async def _tidy(self, size_bytes: int, executions: int) -> None:
+        """Forget what is too old, after everyone was answered."""
+        self._schedule.wrote(size_bytes, executions)
+        if not self._schedule.is_due():
+            return
+        try:
+            if await self._sweep_some(self._keep):
+                self._schedule.hasten()
+        except LedgerFailed as error:
+            log.warning("old executions were not forgotten: %s", error)
+
+    async def _sweep_some(self, keep: Retention) -> int:
+        limits = (keep.age_seconds, keep.open_age_seconds, keep.executions, keep.total_bytes, _SWEPT_AT_ONCE)
+        return int(await self._ask(redis_scripts.SWEEP, *limits))
+
+    # from bytes
+
+    def _history(self, execution_id: str, answer: Sequence[Any]) -> History:
+        state, epoch, start, ending, granted, grant, pieces = answer
+        digest = granted.decode()
+        tools = codec.decode_tools(self._unpack(grant, f"grant/{digest}"))
+        entries: list[Entry] = []
+        for number, piece in enumerate(pieces, 1):
+            entries.extend(codec.decode_entries(self._unpack(piece, f"{execution_id}/{number}")))
+        outcome = None
+        if ending is not None:
+            outcome = codec.decode_outcome(self._unpack(ending, f"{execution_id}/-1"), entries)
+        return History(
+            begun=codec.decode_begun(self._unpack(start, f"{execution_id}/0"), tools),
+            entries=tuple(entries),
+            state=_STATES[state],
+            epoch=int(epoch),
+            outcome=outcome,
+        )
+
+    def _unpack(self, sealed: bytes, place: str) -> bytes:
+        return codec.inflate(self._seal.open(sealed, place))
+
+    def _summary(self, row: Sequence[bytes]) -> Summary:
+        execution_id, state, status, began_at, seconds, calls, title, session, tenant = row
+        name = execution_id.decode()
+        return Summary(
+            execution_id=name,
+            state=_STATES[state],
+            status=status.decode(),
+            began_at=float(began_at),
+            seconds=float(seconds),
+            calls=int(calls),
+            first_line=self._seal.open(title, f"{name}/title").decode(),
+            session=session.decode(),
+            tenant=tenant.decode(),
+        )
+
+
+def _lease_milliseconds(seconds: float) -> int:
+    if not 0.001 <= seconds <= 86_400:
+        raise UsageError(f"a lease lasts between a millisecond and a day, not {seconds!r} seconds")
+    return int(seconds * 1000)

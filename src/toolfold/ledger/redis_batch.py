@@ -1,0 +1,211 @@
+"""One write of a Redis ledger: what it holds of an execution, and the arguments of its script."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import OrderedDict, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal, TypeAlias
+
+from toolfold.errors import ToolfoldError
+from toolfold.ledger import codec, refusals
+from toolfold.ledger.record import Begun, Tape, first_line
+from toolfold.ledger.retention import Retention
+from toolfold.ledger.seal import NoSeal, Seal
+from toolfold.models import CallRecord, Outcome, ToolSpec
+
+Act: TypeAlias = Literal["drain", "flush", "park", "accept", "finish"]
+"""`drain` waits for a round and hears of no refusal: that is for those who wrote."""
+
+_CACHED_GRANTS: Final = 8
+_SLOW_BYTES: Final = 256 * 1024
+"""Larger bodies are packed in a thread: packing a megabyte takes the event loop longer than a program may wait."""
+_STATES: Final[dict[Act, str]] = {"drain": "", "flush": "", "park": "paused", "accept": "running", "finish": "ended"}
+_SPOILT: Final = codec.encode_entry(Tape(is_spoilt=True))
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """Something that is waited for, or that ends an execution."""
+
+    act: Act
+    epoch: int
+    waiter: asyncio.Future[None] | None = None
+    bodies: Sequence[bytes] = ()
+    said: bytes = b""
+    """The replies alone: tells whether an `accept` is the same one again, made at another time."""
+    outcome: Outcome | None = None
+    body: bytes = b""
+    """The outcome, encoded."""
+
+
+@dataclass(slots=True, eq=False)
+class Live:
+    """What this process holds of an execution that it writes to."""
+
+    id: str
+    mark: str = ""
+    """Tells this start of the execution from another with the same id."""
+    begun: Begun | None = None
+    """Until it is written."""
+    epoch: int | None = None
+    """`None`: the server must be asked for this and the next four."""
+    last: str = ""
+    pieces: int = 0
+    size_bytes: int = 0
+    is_full: bool = False
+    gathered: list[tuple[int, bytes]] = field(default_factory=list)
+    gathered_bytes: int = 0
+    noted: dict[int, CallRecord] = field(default_factory=dict)
+    jobs: deque[Job] = field(default_factory=deque)
+    doubt: Write | None = None
+    accepted: Job | None = None
+    """Written, although its caller was told that it failed; it may come again."""
+    error: ToolfoldError | None = None
+    """Why something that nobody waited for was not written."""
+    is_own: bool = False
+    """It began here and was never parked, so that no other process has a reason to take it over."""
+
+
+@dataclass(slots=True, eq=False)
+class Write:
+    """One step of one execution, as it is sent."""
+
+    live: Live
+    name: str
+    arguments: list[Any]
+    entries: int
+    """How many of the gathered ones it holds, or leaves out for good."""
+    pieces: int
+    size_bytes: int
+    is_full: bool
+    job: Job | None
+    refusal: ToolfoldError | None = None
+    """What the job is answered although its entries were written."""
+    granted: str = ""
+    earlier: Write | None = None
+    """A start that was in doubt already."""
+
+
+class Composer:
+    """Puts writes together; knows limits and seals, not the server."""
+
+    def __init__(
+        self, prefix: str, seal: Seal | NoSeal, keep: Retention, max_bytes: int, name: Callable[[], str]
+    ) -> None:
+        self._prefix = prefix
+        self._seal = seal
+        self._keep = keep
+        self._max_bytes = max_bytes
+        self._name = name
+        self.grants = Grants(seal)
+
+    async def write(self, live: Live, job: Job | None) -> Write:
+        start = b"" if live.begun is None else codec.encode_begun(live.begun)
+        size, is_full = len(start), live.is_full
+        entries = len(live.gathered)
+        bodies: list[bytes] = []
+        if size > self._max_bytes and live.begun is not None:
+            start, is_full = codec.encode_begun(replace(live.begun, files=())), True
+            size = len(start)
+            bodies.append(_SPOILT)
+        room = self._max_bytes - live.size_bytes - size
+        for _, body in live.gathered:
+            if is_full:
+                break
+            room -= len(body)
+            is_full = room < 0
+            bodies.append(_SPOILT if is_full else body)
+        act: Act = "flush" if job is None else job.act
+        refusal: ToolfoldError | None = None
+        ending = b""
+        if act == "finish" and job is not None and job.outcome is not None:
+            ending = self._ending(job, is_full)
+        elif act != "drain" and (is_full or (job is not None and sum(map(len, job.bodies)) > room)):
+            act, refusal = "flush", refusals.full(live.id, self._max_bytes)
+        elif job is not None:
+            bodies.extend(job.bodies)
+        size += sum(map(len, bodies)) + len(ending)
+        pieces = live.pieces + bool(bodies)
+        piece = await self._pack(codec.join_entries(bodies), f"{live.id}/{pieces}") if bodies else b""
+        keep_seconds = self._keep.age_seconds if act == "finish" else self._keep.open_age_seconds
+        name = self._name()
+        write = Write(
+            live, name, [], entries=entries, pieces=pieces, size_bytes=size, is_full=is_full, job=job, refusal=refusal
+        )
+        write.arguments += [
+            self._prefix, live.id, live.epoch, live.last, name, piece, sum(map(codec.is_call, bodies)), size,
+            int(is_full), _STATES[act],
+            *(("", "", "") if job is None or job.outcome is None else (
+                job.outcome.status, repr(job.outcome.seconds), await self._pack(ending, f"{live.id}/-1"))),
+            milliseconds(keep_seconds),
+        ]  # fmt: skip
+        if live.begun is not None:
+            write.arguments += await self._opening(live, live.begun, start, write)
+        return write
+
+    def _ending(self, job: Job, is_full: bool) -> bytes:
+        assert job.outcome is not None
+        # Where some of the entries are not there, its calls must be.
+        body = codec.encode_outcome(job.outcome, {}) if is_full else job.body
+        return body if len(body) <= self._max_bytes else codec.encode_cut_down(job.outcome, self._max_bytes)
+
+    async def _opening(self, live: Live, begun: Begun, start: bytes, write: Write) -> list[Any]:
+        write.granted, grant = self.grants.of(begun.tools)
+        return [
+            await self._pack(start, f"{live.id}/0"),
+            self._seal.seal(first_line(begun.program.text).encode(), f"{live.id}/title"),
+            begun.session, begun.tenant, repr(begun.began_at), write.granted, grant, self._seal.key_id, live.mark,
+        ]  # fmt: skip
+
+    async def _pack(self, body: bytes, place: str) -> bytes:
+        if len(body) > _SLOW_BYTES:
+            return await asyncio.to_thread(lambda: self._seal.seal(codec.deflate(body), place))
+        return self._seal.seal(codec.deflate(body), place)
+
+
+class Grants:
+    """Tools as they are stored: once for all executions that share them, and sent once where possible."""
+
+    def __init__(self, seal: Seal | NoSeal) -> None:
+        self._seal = seal
+        # By identity, with the tuple held so that its id stays its own: a runtime grants the same one each time.
+        self._known: OrderedDict[int, tuple[tuple[ToolSpec, ...], str, bytes]] = OrderedDict()
+        self._there: set[str] = set()
+
+    def of(self, tools: tuple[ToolSpec, ...]) -> tuple[str, bytes]:
+        """The name of a grant, and its body unless the server is thought to have it."""
+        known = self._known.pop(id(tools), None)
+        if known is None:
+            body = codec.encode_tools(tools)
+            digest = self._seal.digest(body).hex()
+            known = (tools, digest, self._seal.seal(codec.deflate(body), f"grant/{digest}"))
+        self._known[id(tools)] = known
+        if len(self._known) > _CACHED_GRANTS:
+            _, forgotten, _ = self._known.popitem(last=False)[1]
+            self._there.discard(forgotten)
+        _, digest, sealed = known
+        return digest, b"" if digest in self._there else sealed
+
+    def sent(self, digest: str) -> None:
+        """The server has it."""
+        if digest:
+            self._there.add(digest)
+
+    def missing(self, digest: str) -> None:
+        """It was swept away with the last execution that had it."""
+        self._there.discard(digest)
+
+
+def know(live: Live, answer: Sequence[Any]) -> None:
+    """What the server says of an execution."""
+    _, epoch, last, pieces, size, is_full = answer
+    live.epoch, live.last, live.pieces = int(epoch), last.decode(), int(pieces)
+    live.size_bytes, live.is_full = int(size), is_full == b"1"
+
+
+def milliseconds(seconds: float) -> str:
+    """For `PEXPIRE`; nothing for what never expires."""
+    return "" if math.isinf(seconds) else str(max(0, int(seconds * 1000)))
