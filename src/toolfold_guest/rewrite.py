@@ -78,6 +78,8 @@ def _rewrite_tools(tree: ast.Module) -> None:
         if isinstance(node, ast.Import):
             modules.update(alias.asname for alias in node.names if alias.asname and _is_tools(alias.name))
         elif isinstance(node, ast.ImportFrom) and not node.level and _is_tools(node.module or ""):
+            # A domain or a tool, which only the run will tell; a tool has no attributes to mistake.
+            modules.update(alias.asname or alias.name for alias in node.names)
             _import_awaitable(node)
     for node in nodes:
         if isinstance(node, ast.Await):

@@ -28,6 +28,8 @@ from toolfold.ledger.retention import MAX_EXECUTION_BYTES, Retention, Schedule
 from toolfold.models import Outcome
 
 _SWEPT_AT_ONCE: Final = 200
+_QUESTIONS_AT_ONCE: Final = 32
+"""Each takes a connection; a server has ten thousand for everyone."""
 _STATES: Final[dict[bytes, State]] = {b"running": "running", b"paused": "paused", b"ended": "ended"}
 
 
@@ -58,6 +60,7 @@ class RedisLedger:
         self._writer = RedisWriter(self._send, prefix, self._seal, self._keep, max_execution_bytes, self._tidy)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._client: Redis | None = None
+        self._room = asyncio.Semaphore(_QUESTIONS_AT_ONCE)
         self._is_closed = False
 
     # gathered
@@ -190,6 +193,7 @@ class RedisLedger:
                 self._loop = loop
                 # One try each: the writer knows which of its scripts may be sent again, the client does not.
                 self._client = Redis.from_url(self._url, retry=Retry(NoBackoff(), 0), **SETTINGS)
+                self._room = asyncio.Semaphore(_QUESTIONS_AT_ONCE)
                 self._writer.rebind()
 
     async def _wait(self, execution_id: str, job: Job) -> None:
@@ -207,7 +211,8 @@ class RedisLedger:
     async def _ask(self, script: str, *arguments: Any) -> Any:
         self._look_alive()
         try:
-            (answer,) = await self._send([(script, [self._prefix, *arguments])])
+            async with self._room:
+                (answer,) = await self._send([(script, [self._prefix, *arguments])])
         except RedisError as error:
             raise failed(error) from error
         if isinstance(answer, RedisError):

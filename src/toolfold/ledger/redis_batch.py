@@ -103,6 +103,7 @@ class Composer:
         self.grants = Grants(seal)
 
     async def write(self, live: Live, job: Job | None) -> Write:
+        """All that has gathered, and a job, as one step."""
         start = b"" if live.begun is None else codec.encode_begun(live.begun)
         size, is_full = len(start), live.is_full
         entries = len(live.gathered)

@@ -23,7 +23,7 @@ from redis.exceptions import ConnectionError as ConnectionLost
 
 from toolfold.errors import ToolfoldError
 from toolfold.ledger import redis_scripts, refusals
-from toolfold.ledger.record import Begun, LedgerFailed
+from toolfold.ledger.record import Begun, Fenced, LedgerFailed
 from toolfold.ledger.redis_batch import Composer, Job, Live, Write, know
 from toolfold.ledger.redis_connect import failed
 from toolfold.ledger.retention import Retention
@@ -58,6 +58,8 @@ class RedisWriter:
         self._dirty: dict[Live, None] = {}
         self._hurry = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._is_away = False
+        """Said in the log already."""
         self._own_name = secrets.token_hex(6)
         self._numbers = count(1)
 
@@ -76,8 +78,10 @@ class RedisWriter:
         live = self.live(execution_id)
         if live.epoch not in (None, epoch):
             raise refusals.fenced(execution_id)
-        if live.error is not None and live.error.code == "fenced":
-            raise live.error
+        if live.error is not None:
+            if isinstance(live.error, Fenced):
+                raise live.error
+            return
         live.noted.update((record.id, record) for record in records)
         for body in bodies:
             # One past the limit is enough to mark it as full; a server that is away must not cost memory.
@@ -165,7 +169,7 @@ class RedisWriter:
             pause = _LINGER_SECONDS if await self._try(lives) else _AWAY_SECONDS
             for live in lives:
                 self._dirty.pop(live, None)
-                if live.error is None and (live.begun or live.gathered or live.jobs):
+                if live.jobs or (live.error is None and (live.begun or live.gathered)):
                     # At the end, so that everyone has a turn.
                     self._dirty[live] = None
             if any(job.waiter for live in self._dirty for job in live.jobs):
@@ -181,6 +185,7 @@ class RedisWriter:
                 if not is_last and isinstance(error, ConnectionLost) and not isinstance(error, BusyLoadingError):
                     continue
                 self._fail(lives, failed(error))
+                self._is_away = True
                 return False
             # Whatever it is, the task must live on and every waiter must hear of it.
             except Exception as error:
@@ -189,6 +194,7 @@ class RedisWriter:
                     self._refuse(live, failed(error))
                 return False
             break
+        self._is_away = False
         return True
 
     async def _round(self, lives: Sequence[Live]) -> None:
@@ -205,6 +211,9 @@ class RedisWriter:
         answers = await self._send([(redis_scripts.WRITE, write.arguments) for write in writes])
         for write, answer in zip(writes, answers, strict=True):
             self._settle(write, answer)
+        for answer in answers:
+            if isinstance(answer, RedisError):
+                raise answer
         await self._wrote(sum(write.size_bytes for write in writes), sum(bool(write.granted) for write in writes))
 
     def _look(self, live: Live) -> list[Any]:
@@ -233,31 +242,38 @@ class RedisWriter:
         live.begun = None
         del live.gathered[: write.entries]
         live.gathered_bytes = sum(len(body) for _, body in live.gathered)
-        if write.job is not None and live.jobs and live.jobs[0] is write.job:
+        job = write.job
+        if job is None:
+            return
+        if job.act == "accept" and write.refusal is None and (job.waiter is None or job.waiter.done()):
+            live.accepted = job
+        if live.jobs and live.jobs[0] is job:
             answer_job(live.jobs.popleft(), write.refusal)
-            if write.job.act == "finish":
+            if job.act == "finish":
                 self._drop(live)
-        elif write.job is not None and write.job.act == "accept" and write.refusal is None:
-            live.accepted = write.job
 
     def _settle(self, write: Write, answer: Any) -> None:
         live = write.live
         match answer:
             case b"ok":
-                live.doubt = live.accepted = None
+                live.doubt = None
                 live.last, live.pieces, live.is_full = write.name, write.pieces, write.is_full
                 live.size_bytes += write.size_bytes
                 self._composer.grants.sent(write.granted)
-                self._take_off(write)
                 if write.job is not None and write.job.act in ("park", "accept"):
-                    self._let_go(live)
+                    # Another process may go on with it from here.
+                    live.accepted, live.is_own = None, False
+                    live.noted.clear()
+                self._take_off(write)
+                if len(self._lives) > _REMEMBERED and not (live.is_own or live.jobs or live.gathered or live.accepted):
+                    self._drop(live)
             case b"grant":
                 live.doubt = None
                 self._composer.grants.missing(write.granted)
             case b"doubt":
                 live.doubt = write.earlier
             case RedisError():
-                self._fail([live], failed(answer))
+                return
             case _:
                 self._refuse(live, self._refusal(live.id, answer))
 
@@ -273,13 +289,6 @@ class RedisWriter:
                 return LedgerFailed("the ledger has another key now, or lost its records; open it again")
             case _:
                 return refusals.fenced(execution_id)
-
-    def _let_go(self, live: Live) -> None:
-        """Another process may go on with it from here."""
-        live.is_own = False
-        live.noted.clear()
-        if len(self._lives) > _REMEMBERED and not live.jobs and not live.gathered:
-            self._drop(live)
 
     def _drop(self, live: Live) -> None:
         if self._lives.get(live.id) is live:
@@ -315,7 +324,8 @@ class RedisWriter:
                 if job.act == "finish":
                     job.waiter = None
                     live.jobs.append(job)
-        log.error("%s; %d executions wait to be written", failure, len(self._dirty))
+        if not self._is_away:
+            log.error("%s; %d executions wait to be written", failure, len(self._dirty))
 
     async def _compose(self, live: Live) -> Write | None:
         """All that has gathered and the first job as one step; `None` where there is nothing to send."""
@@ -327,14 +337,18 @@ class RedisWriter:
             self._refuse(live, refusals.fenced(live.id))
             return None
         job = live.jobs[0] if live.jobs else None
-        if job is not None and self._is_answered(live, job):
+        is_idle = job is None and not live.gathered and live.begun is None
+        if is_idle or (job is not None and self._is_answered(live, job)):
             return None
         return await self._composer.write(live, job)
 
     def _is_answered(self, live: Live, job: Job) -> bool:
         """Whether a job needs no write, or may have none."""
         error: ToolfoldError | None = None
-        if job.act in ("drain", "flush"):
+        if job.waiter is not None and job.waiter.cancelled():
+            # Its caller is told that nothing happened.
+            pass
+        elif job.act in ("drain", "flush"):
             if live.gathered or live.begun is not None:
                 return False
             if job.act == "flush" and live.is_full:

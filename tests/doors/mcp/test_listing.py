@@ -7,6 +7,7 @@ import pytest
 from mcp.client.subscriptions import ToolsListChanged
 
 from tests.doors.mcp.conftest import ERAS, FakeBridge, Server, bridged, run, texts, until
+from toolfold.doors.mcp.offer import _mentions
 from toolfold.doors.mcp.texts import DESCRIPTION, MAX_INSTRUCTIONS_CHARACTERS, instructions
 
 
@@ -77,6 +78,50 @@ async def test_a_program_waits_for_the_servers_that_it_mentions_and_for_no_other
         await run(client, "print(await mcp__late_one__go())")
 
     assert bridge.waited_for == [["late-one"]]
+
+
+@pytest.mark.parametrize(
+    ("code", "is_mention"),
+    [
+        ("await mcp__late_one__go()", True),
+        ("from tools.late_one import go", True),
+        ("from tools import a, late_one", True),
+        ("await tools.late_one.go()", True),
+        ("await read_resource(server='late-one', uri='x')", True),
+        ("late_one = 1", False),
+        ("await mcp__late__one__go()", False),
+    ],
+)
+def test_a_server_is_mentioned_by_a_tool_by_its_module_or_as_an_argument(code, is_mention) -> None:
+    assert _mentions(code, "late-one") is is_mention
+
+
+async def test_a_count_that_changes_is_told_also_where_signatures_are_left_out(open_door) -> None:
+    heard: list[object] = []
+
+    async def listen(message: object) -> None:
+        heard.append(type(message))
+
+    many = [bridged("crm", f"get_{at}") for at in range(200)]
+    bridge = FakeBridge({"crm": Server("crm", tools=200)}, many)
+    async with open_door(bridge=bridge, mode="legacy", message_handler=listen) as client:
+        await client.list_tools()
+        bridge.arrive("crm", bridged("crm", "one_more"))
+        await until(lambda: types.ToolListChangedNotification in heard)
+        described = (await client.list_tools()).tools[0].description or ""
+
+    assert "- crm: 201 tools\n" in described
+
+
+async def test_a_tool_of_the_host_hides_a_bridged_one_of_the_same_name(open_door) -> None:
+    def mcp__git__log() -> str:
+        return "ours"
+
+    bridge = FakeBridge({"git": Server("git")}, [bridged("git", "log"), bridged("git", "show")])
+    async with open_door(mcp__git__log, bridge=bridge) as client:
+        result = await run(client, "print(await mcp__git__log(), await mcp__git__show())")
+
+    assert texts(result) == ["[Script executed successfully]\nours None\n"]
 
 
 async def test_a_server_that_failed_is_named_beside_the_problem(open_door) -> None:

@@ -4,9 +4,10 @@ import asyncio
 import logging
 import os
 import sys
+from collections.abc import Coroutine
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -59,8 +60,24 @@ def mcp_command(
         else:
             await serve_http(door, *address, token=os.environ.get(TOKEN_VARIABLE, ""))
 
-    asyncio.run(serve())
+    _run(serve())
     return 0
+
+
+# Any: what a coroutine yields and is sent is asyncio's business.
+def _run(work: Coroutine[Any, Any, None]) -> None:
+    """Not `asyncio.run`: that waits for the threads of tools that do not come back, and so never ends."""
+    loop = asyncio.new_event_loop()
+    try:
+        loop.run_until_complete(work)
+    finally:
+        left = asyncio.all_tasks(loop)
+        for task in left:
+            task.cancel()
+        if left:
+            loop.run_until_complete(asyncio.wait(left))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()
 
 
 def read_config(path: Path | None, imported: list[Path]) -> Config:

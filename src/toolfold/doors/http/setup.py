@@ -17,7 +17,6 @@ from toolfold.doors.http.tokens import kept_key
 from toolfold.errors import UsageError
 from toolfold.ledger.open import usual_path
 from toolfold.ledger.record import Ledger
-from toolfold.models import Call, ToolSpec
 from toolfold.runtime import Runtime
 from toolfold.sessions import FolderStore
 from toolfold.tools.context import Decision
@@ -97,6 +96,6 @@ def _state() -> Path:
     return usual_path().parent
 
 
-async def _no_one_to_ask(call: Call, spec: ToolSpec) -> Decision:
+async def _no_one_to_ask(*_: object) -> Decision:
     """A server has no person in front of it: what needs one is refused, and the program reads why."""
     return Decision(approved=False, reason="it needs a person's approval, and none can be asked over HTTP")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,6 +19,7 @@ from toolfold.tools.policy import Policy
 from toolfold.tools.search import Detail, Index, describe, search_tool
 from toolfold.tools.tool import Tool
 
+_log: Final = logging.getLogger(__name__)
 MENTIONED_WAIT_SECONDS: Final = 10.0
 """How long a program waits for a server that it mentions and that is not connected yet."""
 
@@ -68,6 +70,7 @@ class Offer:
         self._servers: Servers | None = None
         self._index = Index(())
         self._signatures: str | None = ""
+        self._told = ""
         self.refresh()
 
     def bridge(self, servers: Servers) -> None:
@@ -77,15 +80,25 @@ class Offer:
 
     def refresh(self) -> bool:
         """Read anew what the servers have; whether anything changed that a client can see."""
-        before = self.description(), self.needs_search
-        bridged = self._servers.tools() if self._servers is not None else ()
-        tools = list(self._prepare([*self._local, *_as_programs_say(bridged)]))
+        tools = list(self._prepare([*self._local, *_as_programs_say(self._bridged())]))
         tools += _sentinels(self._blocked, [tool.spec for tool in tools])
         self._runtime.replace_tools([*tools, search_tool(lambda: self._index)])
         permitted = [spec for spec in self._runtime.tools if spec.source != "toolfold" and self._policy.permits(spec)]
         self._index = self._index.updated(permitted)
         self._signatures = signatures(permitted)
-        return before != (self.description(), self.needs_search)
+        told, self._told = self._told, self.description()
+        return told != self._told
+
+    def _bridged(self) -> list[Tool]:
+        """What the servers have, without what the host calls by the same name."""
+        own = {tool.spec.name for tool in self._local}
+        bridged = list(self._servers.tools()) if self._servers is not None else []
+        for tool in bridged:
+            if tool.spec.name in own:
+                _log.warning(
+                    "%r of %s is left out: the config has a tool of that name", tool.spec.name, tool.spec.source
+                )
+        return [tool for tool in bridged if tool.spec.name not in own]
 
     # what a client is told
 
@@ -134,8 +147,10 @@ class Offer:
 
 
 def _mentions(text: str, server: str) -> bool:
-    spelt = {python_name(server), server}
-    return any(re.search(rf"\bmcp__{re.escape(one)}__|\b{re.escape(one)}\b", text) for one in spelt)
+    """By a tool's whole name, by the server's module, or as an argument: `read_resource("<server>", ...)`."""
+    name, module = re.escape(server), re.escape(python_name(server))
+    ways = rf"""\bmcp__(?:{name}|{module})__|\btools\.{module}\b|\btools\s+import\b.*\b{module}\b|["']{name}["']"""
+    return re.search(ways, text) is not None
 
 
 def _shown(spec: ToolSpec, detail: Detail) -> str:
