@@ -9,7 +9,7 @@ python := $(VENV)/bin/python
 stamp := $(VENV)/.setup-stamp
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check tests test-newer test-gem test-claude test-conformance bench bench-search bench-callback requirements clean bench-bridge test-servers
+.PHONY: help setup demo test check tests test-newer test-gem test-claude test-conformance test-librechat bench bench-search bench-callback requirements clean bench-bridge test-servers
 
 help: ## show these lines
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
@@ -43,8 +43,8 @@ test-conformance: $(stamp) ## the official MCP suites and the Inspector against 
 	  PYTHONPATH=src $(python) -m tests.conformance build/clients/conformance; \
 	fi
 
-bench: $(stamp) ## measure this engine beside its peers
-	@$(python) -m bench $(ARGS)
+bench: $(stamp) ## measure this engine beside its peers, and what the ledger costs
+	@$(python) -m bench $(ARGS); code=$$?; $(python) -m bench.ledger && exit $$code
 
 bench-bridge: $(stamp) ## what a bridged MCP call costs beside the SDK's own client
 	@$(python) -m bench.bridge $(ARGS)
@@ -106,3 +106,6 @@ test-gem: ## an episode in the real gem package, in an environment of its own
 	  fi; \
 	done; \
 	echo "NOT RUN: no Python 3.11 found, which gem-llm 0.1.0 needs; name one: make test-gem GEM_PYTHON=/path/to/python3.11"
+
+test-librechat: $(stamp) ## the real LibreChat clients against a real server; installs them once with npm
+	@$(python) -m tests.clients.librechat

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.ledger.made_up import begun, given, made, outcome, pairs
-from tests.ledger.redis_server import RedisServer, redis_server, shared_server  # noqa: F401
+from tests.ledger.redis_server import RedisServer, given_redis_server, given_shared_server  # noqa: F401
 from toolfold import File, Media, UsageError
 from toolfold.ledger.memory import MemoryLedger
 from toolfold.ledger.record import Fenced, History, LedgerFull, Made, Summary, Tape

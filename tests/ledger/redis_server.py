@@ -106,14 +106,15 @@ def running_server() -> Iterator[RedisServer | None]:
             server.kill()
 
 
-@pytest.fixture(scope="module")
-def shared_server(unproven: list[str]) -> Iterator[RedisServer]:
+# Named apart from their fixtures: a test that imports them can then ask for one by its name.
+@pytest.fixture(name="shared_server", scope="module")
+def given_shared_server(unproven: list[str]) -> Iterator[RedisServer]:
     with running_server() as server:
         yield from _given(server, unproven)
 
 
-@pytest.fixture
-def redis_server(shared_server: RedisServer) -> RedisServer:
+@pytest.fixture(name="redis_server")
+def given_redis_server(shared_server: RedisServer) -> RedisServer:
     """The server of this module, empty."""
     shared_server.empty()
     return shared_server

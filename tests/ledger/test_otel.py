@@ -177,3 +177,21 @@ def test_without_the_api_the_log_is_left_and_asking_for_it_is_one_clear_line() -
     )
 
     assert done.stdout == "LogObserver\nOpenTelemetry needs the package 'opentelemetry-api'; install it\n"
+
+
+async def test_a_program_in_a_real_runtime_gives_one_span_with_ten_children(rig: Rig) -> None:
+    async def look_up(key: int) -> int:
+        """Fails for one of them."""
+        if key == 3:
+            raise ValueError("a secret text")
+        return key
+
+    async with toolfold.Runtime(tools=[look_up], observer=rig.observer) as runtime:
+        await runtime.run("await asyncio.gather(*[look_up(n) for n in range(10)], return_exceptions=True)")
+
+    (program,) = rig.spans("toolfold.program")
+    calls = rig.spans("toolfold.call look_up")
+    assert program.context is not None
+    assert [call.parent.span_id for call in calls if call.parent] == [program.context.span_id] * 10
+    assert sorted(call.status.status_code.name for call in calls) == ["ERROR"] + ["UNSET"] * 9
+    assert "secret" not in str([span.to_json() for span in rig.exporter.get_finished_spans()])

@@ -16,6 +16,7 @@ import msgspec
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError as ConnectionLost
 from redis.exceptions import RedisError
 
 from toolfold.errors import UsageError
@@ -108,7 +109,7 @@ class RedisLedger:
         live = self._writer.live(execution_id)
         body = codec.encode_outcome(outcome, live.noted)
         job = Job("finish", epoch, outcome=outcome, body=body)
-        if live.is_own and live.error is None:
+        if live.is_own and live.error is None and live.epoch == epoch:
             self._writer.submit(live, job)
             return
         # It is kept and sent when the server is back; that it is away must not cost the caller the outcome.
@@ -209,10 +210,15 @@ class RedisLedger:
             return await pipeline.execute(raise_on_error=False)
 
     async def _ask(self, script: str, *arguments: Any) -> Any:
+        """One script that may be run twice: an idle connection may have been closed since its last use."""
         self._look_alive()
+        asked = [(script, [self._prefix, *arguments])]
         try:
             async with self._room:
-                (answer,) = await self._send([(script, [self._prefix, *arguments])])
+                try:
+                    (answer,) = await self._send(asked)
+                except ConnectionLost:
+                    (answer,) = await self._send(asked)
         except RedisError as error:
             raise failed(error) from error
         if isinstance(answer, RedisError):

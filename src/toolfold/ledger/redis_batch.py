@@ -51,8 +51,9 @@ class Live:
     begun: Begun | None = None
     """Until it is written."""
     epoch: int | None = None
-    """`None`: the server must be asked for this and the next four."""
+    """`None` until the server was asked for this and the next four; from then on only this process writes."""
     last: str = ""
+    """The name of the latest write."""
     pieces: int = 0
     size_bytes: int = 0
     is_full: bool = False
@@ -75,7 +76,6 @@ class Write:
 
     live: Live
     name: str
-    arguments: list[Any]
     entries: int
     """How many of the gathered ones it holds, or leaves out for good."""
     pieces: int
@@ -85,6 +85,9 @@ class Write:
     refusal: ToolfoldError | None = None
     """What the job is answered although its entries were written."""
     granted: str = ""
+    # Any: text, numbers and bytes.
+    arguments: list[Any] = field(default_factory=list)
+    """In the order in which `redis_scripts.WRITE` takes them."""
     earlier: Write | None = None
     """A start that was in doubt already."""
 
@@ -104,58 +107,78 @@ class Composer:
 
     async def write(self, live: Live, job: Job | None) -> Write:
         """All that has gathered, and a job, as one step."""
-        start = b"" if live.begun is None else codec.encode_begun(live.begun)
-        size, is_full = len(start), live.is_full
         entries = len(live.gathered)
-        bodies: list[bytes] = []
-        if size > self._max_bytes and live.begun is not None:
-            start, is_full = codec.encode_begun(replace(live.begun, files=())), True
-            size = len(start)
-            bodies.append(_SPOILT)
-        room = self._max_bytes - live.size_bytes - size
+        start, bodies, is_full = self._fitting(live)
+        act: Act = "flush" if job is None else job.act
+        refusal: ToolfoldError | None = None
+        ending = b""
+        if job is not None and job.outcome is not None:
+            ending = self._ending(job.outcome, job.body, is_full)
+        elif job is not None and act != "drain":
+            used = live.size_bytes + len(start) + sum(map(len, (*bodies, *job.bodies)))
+            if is_full or used > self._max_bytes:
+                act, refusal = "flush", refusals.full(live.id, self._max_bytes)
+            else:
+                bodies.extend(job.bodies)
+        write = Write(
+            live,
+            self._name(),
+            entries=entries,
+            pieces=live.pieces + bool(bodies),
+            size_bytes=len(start) + sum(map(len, bodies)) + len(ending),
+            is_full=is_full,
+            job=job,
+            refusal=refusal,
+        )
+        await self._add_step(write, act, bodies)
+        await self._add_outcome(write, job, ending)
+        if live.begun is not None:
+            await self._add_start(write, live.begun, start)
+        return write
+
+    def _fitting(self, live: Live) -> tuple[bytes, list[bytes], bool]:
+        """The start and as many entries as there is room for; whether there were more."""
+        start, bodies, is_full = b"", [], live.is_full
+        if live.begun is not None:
+            start = codec.encode_begun(live.begun)
+            if len(start) > self._max_bytes:
+                start, is_full = codec.encode_begun(replace(live.begun, files=())), True
+                bodies.append(_SPOILT)
+        room = self._max_bytes - live.size_bytes - len(start)
         for _, body in live.gathered:
             if is_full:
                 break
             room -= len(body)
             is_full = room < 0
             bodies.append(_SPOILT if is_full else body)
-        act: Act = "flush" if job is None else job.act
-        refusal: ToolfoldError | None = None
-        ending = b""
-        if act == "finish" and job is not None and job.outcome is not None:
-            ending = self._ending(job, is_full)
-        elif act != "drain" and (is_full or (job is not None and sum(map(len, job.bodies)) > room)):
-            act, refusal = "flush", refusals.full(live.id, self._max_bytes)
-        elif job is not None:
-            bodies.extend(job.bodies)
-        size += sum(map(len, bodies)) + len(ending)
-        pieces = live.pieces + bool(bodies)
-        piece = await self._pack(codec.join_entries(bodies), f"{live.id}/{pieces}") if bodies else b""
-        keep_seconds = self._keep.age_seconds if act == "finish" else self._keep.open_age_seconds
-        name = self._name()
-        write = Write(
-            live, name, [], entries=entries, pieces=pieces, size_bytes=size, is_full=is_full, job=job, refusal=refusal
-        )
+        return start, bodies, is_full
+
+    def _ending(self, outcome: Outcome, body: bytes, is_full: bool) -> bytes:
+        if is_full:
+            # Some of the entries are not there, so that its calls must be.
+            body = codec.encode_outcome(outcome, {})
+        return body if len(body) <= self._max_bytes else codec.encode_cut_down(outcome, self._max_bytes)
+
+    async def _add_step(self, write: Write, act: Act, bodies: Sequence[bytes]) -> None:
+        live = write.live
+        piece = await self._pack(codec.join_entries(bodies), f"{live.id}/{write.pieces}") if bodies else b""
         write.arguments += [
-            self._prefix, live.id, live.epoch, live.last, name, piece, sum(map(codec.is_call, bodies)), size,
-            int(is_full), _STATES[act],
-            *(("", "", "") if job is None or job.outcome is None else (
-                job.outcome.status, repr(job.outcome.seconds), await self._pack(ending, f"{live.id}/-1"))),
-            milliseconds(keep_seconds),
+            self._prefix, live.id, live.epoch, live.last, write.name, piece, sum(map(codec.is_call, bodies)),
+            write.size_bytes, int(write.is_full), _STATES[act],
         ]  # fmt: skip
-        if live.begun is not None:
-            write.arguments += await self._opening(live, live.begun, start, write)
-        return write
 
-    def _ending(self, job: Job, is_full: bool) -> bytes:
-        assert job.outcome is not None
-        # Where some of the entries are not there, its calls must be.
-        body = codec.encode_outcome(job.outcome, {}) if is_full else job.body
-        return body if len(body) <= self._max_bytes else codec.encode_cut_down(job.outcome, self._max_bytes)
+    async def _add_outcome(self, write: Write, job: Job | None, ending: bytes) -> None:
+        if job is None or job.outcome is None:
+            write.arguments += ["", "", "", milliseconds(self._keep.open_age_seconds)]
+            return
+        body = await self._pack(ending, f"{write.live.id}/-1")
+        age = milliseconds(self._keep.age_seconds)
+        write.arguments += [job.outcome.status, repr(job.outcome.seconds), body, age]
 
-    async def _opening(self, live: Live, begun: Begun, start: bytes, write: Write) -> list[Any]:
+    async def _add_start(self, write: Write, begun: Begun, start: bytes) -> None:
+        live = write.live
         write.granted, grant = self.grants.of(begun.tools)
-        return [
+        write.arguments += [
             await self._pack(start, f"{live.id}/0"),
             self._seal.seal(first_line(begun.program.text).encode(), f"{live.id}/title"),
             begun.session, begun.tenant, repr(begun.began_at), write.granted, grant, self._seal.key_id, live.mark,

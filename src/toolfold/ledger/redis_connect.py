@@ -79,6 +79,8 @@ def _reason(error: Exception) -> str:
             return "the server cannot be reached"
         case NoAnswer():
             return "the server does not answer"
+        case _ if "maxmemory" in str(error):
+            return "the server is full"
         case _:
             return f"the server says {str(error)[:200]!r}"
 

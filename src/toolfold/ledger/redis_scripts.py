@@ -156,11 +156,12 @@ local now = clock[1] + clock[2] / 1000000
 local function forget(id)
   local origin = redis.call('HGET', at .. 'origins', id) or ''
   local granted, tenant = string.sub(origin, 1, 32), string.sub(origin, 33)
+  -- First: a server that is full lets a script go on that began with this, and refuses one that began with a count.
+  redis.call('DEL', at .. 'x:' .. id, at .. 'p:' .. id, at .. 'l:' .. id)
   redis.call('DECRBY', at .. 'total', redis.call('HGET', at .. 'sizes', id) or 0)
   redis.call('HDEL', at .. 'sizes', id)
   redis.call('HDEL', at .. 'origins', id)
   for _, set in ipairs({'times', 'ids', 'open', 'ended', 'of:' .. tenant}) do redis.call('ZREM', at .. set, id) end
-  redis.call('DEL', at .. 'x:' .. id, at .. 'p:' .. id, at .. 'l:' .. id)
   if origin ~= '' and redis.call('HINCRBY', at .. 'grants', granted, -1) <= 0 then
     redis.call('HDEL', at .. 'grants', granted)
     redis.call('DEL', at .. 'g:' .. granted)

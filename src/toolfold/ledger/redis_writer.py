@@ -293,6 +293,7 @@ class RedisWriter:
     def _drop(self, live: Live) -> None:
         if self._lives.get(live.id) is live:
             del self._lives[live.id]
+        self._dirty.pop(live, None)
         jobs, live.jobs = live.jobs, deque()
         live.gathered.clear()
         for job in jobs:
@@ -303,16 +304,16 @@ class RedisWriter:
 
     def _refuse(self, live: Live, error: ToolfoldError) -> None:
         """Nothing more of this execution is written from here; whoever asks next is told why."""
+        is_news = live.error is None
         live.error, live.doubt, live.begun = error, None, None
         live.gathered.clear()
         jobs, live.jobs = live.jobs, deque()
         for job in jobs:
             answer_job(job, None if job.act == "drain" else error)
-        if any(job.act != "drain" and job.waiter for job in jobs):
-            self._drop(live)
-            return
-        log.warning("not written: %s", error)
-        if any(job.act == "finish" for job in jobs):
+        is_heard = any(job.act != "drain" and job.waiter for job in jobs)
+        if is_news and not is_heard:
+            log.warning("not written: %s", error)
+        if is_heard or any(job.act == "finish" for job in jobs):
             self._drop(live)
 
     def _fail(self, lives: Sequence[Live], failure: LedgerFailed) -> None:
@@ -345,8 +346,8 @@ class RedisWriter:
     def _is_answered(self, live: Live, job: Job) -> bool:
         """Whether a job needs no write, or may have none."""
         error: ToolfoldError | None = None
-        if job.waiter is not None and job.waiter.cancelled():
-            # Its caller is told that nothing happened.
+        if job.act != "finish" and job.waiter is not None and job.waiter.cancelled():
+            # Its caller left before anything of it was sent.
             pass
         elif job.act in ("drain", "flush"):
             if live.gathered or live.begun is not None:

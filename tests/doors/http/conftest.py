@@ -30,7 +30,9 @@ class Silent(uvicorn.Server):
 
 
 @asynccontextmanager
-async def serve(settings: Settings, folder: Path, *, ledger: Any = None, **options: Any) -> AsyncIterator[httpx.AsyncClient]:
+async def serve(
+    settings: Settings, folder: Path, *, ledger: Any = None, **options: Any
+) -> AsyncIterator[httpx.AsyncClient]:
     ledger = MemoryLedger() if ledger is None else ledger
     runtime = Runtime(ledger=ledger, session_files=FolderStore(folder), **options)
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)

@@ -20,16 +20,18 @@ def result(call: Mapping[str, Any] | str, value: Any) -> dict[str, Any]:
     return {"call_id": call_id, "result": value, "is_error": False}
 
 
-async def go_on(client: httpx.AsyncClient, token: str, *results: Any, headers: Any = None, **body: Any) -> httpx.Response:
+async def go_on(
+    client: httpx.AsyncClient, token: str, *results: Any, headers: Any = None, **body: Any
+) -> httpx.Response:
     request = {"continuation_token": token, "tool_results": list(results), **body}
     return await client.post("/exec/programmatic", json=request, headers=headers)
 
 
 async def finish(
-    client: httpx.AsyncClient, response: httpx.Response, tool: Callable[[str, Any], Any], headers: Any = None
+    client: httpx.AsyncClient, answer: httpx.Response | dict[str, Any], tool: Callable[..., Any], headers: Any = None
 ) -> tuple[dict[str, Any], int]:
     """Answer until the end; the last body and the number of rounds."""
-    body, rounds = response.json(), 0
+    body, rounds = answer if isinstance(answer, dict) else answer.json(), 0
     while body["status"] == "tool_call_required":
         rounds += 1
         results = [result(call, tool(call["name"], call["input"])) for call in body["tool_calls"]]

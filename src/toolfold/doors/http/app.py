@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import textwrap
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Final
@@ -296,7 +297,9 @@ class _Door:
 def _python(lang: str, code: str) -> str:
     if lang.lower() not in _PYTHON:
         raise Refusal(400, f"lang {lang[:20]!r} cannot be run here; write Python and send 'py'")
-    return code
+    # The seed's own client indents its program as a whole. One that starts indented is a syntax error
+    # anyway, so taking the margin away cannot change what a valid program means.
+    return textwrap.dedent(code) if code.lstrip("\r\n")[:1] in (" ", "\t") else code
 
 
 def _json(status: int, body: Any, headers: dict[str, str] | None = None) -> Response:

@@ -1,0 +1,156 @@
+// Drives the real npm package @librechat/agents against a real server, with real programs.
+//   BASE_URL=... NARROW_URL=... CLIENT_DIR=<folder with node_modules> [CJS=1] node drive.mjs
+// One line of JSON for each scenario on stdout: {"name", "ok", "ms", "calls", "said"}.
+import { createRequire } from 'node:module';
+import path from 'node:path';
+import { pathToFileURL } from 'node:url';
+
+const { BASE_URL: BASE, NARROW_URL: NARROW, CLIENT_DIR, CJS } = process.env;
+const KEY = 'test-key';
+process.env.LIBRECHAT_CODE_BASEURL = BASE; // 3.0.x reads it while it is imported
+const require = createRequire(path.join(CLIENT_DIR, 'package.json'));
+const pkg = path.join(CLIENT_DIR, 'node_modules/@librechat/agents');
+const agents = CJS
+  ? require(path.join(pkg, 'dist/cjs/main.cjs'))
+  : await import(pathToFileURL(path.join(pkg, 'dist/esm/main.mjs')));
+const isOld = require(path.join(pkg, 'package.json')).version.startsWith('3.0.');
+
+// ---- tools on the client's side
+const object = (properties) => ({ type: 'object', properties, required: Object.keys(properties) });
+const string = { type: 'string' };
+const integer = { type: 'integer' };
+const tools = {
+  get_weather: [object({ city: string }), ({ city }) => ({ city, temp: { SF: 61, NY: 41, LA: 75 }[city] ?? 50 })],
+  'get-forecast': [object({ city: string, days: integer }), ({ days }) => Array.from({ length: days }, (_, day) => ({ day }))],
+  boom: [object({ why: string }), ({ why }) => { throw new Error(`boom: ${why}`); }],
+  for: [object({ n: integer }), ({ n }) => n * 2],
+};
+let calls = 0;
+const toolMap = new Map(Object.entries(tools).map(([name, [, run]]) => [
+  name, { name, invoke: async (input) => { calls += 1; return run(input); } },
+]));
+const toolDefs = Object.entries(tools).map(([name, [parameters]]) => ({
+  name, description: `Does ${name}.`, parameters, allowed_callers: ['code_execution'],
+}));
+
+// ---- the client under test, called as LibreChat's ToolNode calls it
+const headersOf = (key) => ({ 'X-API-Key': key });
+function programmatic(code, { key = KEY, base = BASE, args = {}, inject = {}, config = {} } = {}) {
+  const tool = agents.createProgrammaticToolCallingTool({
+    baseUrl: base, ...(isOld ? { apiKey: key } : { authHeaders: () => headersOf(key) }),
+  });
+  return tool.invoke({ name: tool.name, args: { code, ...args }, id: 'tc', type: 'tool_call', toolMap, toolDefs, ...inject }, config);
+}
+function plain(args, inject = {}) {
+  const tool = agents.createCodeExecutionTool(
+    isOld ? { LIBRECHAT_CODE_API_KEY: KEY } : { baseUrl: BASE, authHeaders: headersOf(KEY) },
+  );
+  return tool.invoke({ name: tool.name, args, id: 'tc', type: 'tool_call', ...inject });
+}
+async function upload(name, text) {
+  const form = new FormData();
+  form.append('kind', 'user');
+  form.append('id', 'u1');
+  form.append('file', new Blob([text]), name);
+  const response = await fetch(`${BASE}/upload`, { method: 'POST', headers: headersOf(KEY), body: form });
+  return response.json();
+}
+const text = (message) => (typeof message.content === 'string' ? message.content : JSON.stringify(message.content));
+const thrown = (promise) => promise.then((value) => `NOT THROWN ${text(value)}`, (error) => `${error.name} ${error.message}`);
+const download = async (file) => (await fetch(
+  `${BASE}/download/${file.storage_session_id ?? file.session_id}/${file.id}`, { headers: headersOf(KEY) })).text();
+
+// ---- scenarios: each gives what the model would read, and the pattern it must have
+const run = (code, pattern, options) => async () => [text(await programmatic(code, options)), pattern];
+const fails = (code, pattern, options) => async () => [await thrown(programmatic(code, options)), pattern];
+const scenarios = {
+  basic: run('w = await get_weather(city="SF")\nprint(w["temp"])', /stdout:\n61/),
+  gather: run('a, b, f = await asyncio.gather(get_weather(city="SF"), get_weather(city="NY"), get_forecast(city="LA", days=2))\nprint(a["temp"] + b["temp"], len(f))', /102 2/),
+  sequential: run('t = 0\nfor c in ["SF", "NY", "LA"]:\n    t += (await get_weather(city=c))["temp"]\nprint(t)', /177/),
+  reserved_name: run('print(await for_tool(n=21))', /42/),
+  error_caught: run('try:\n    await boom(why="x")\nexcept Exception as e:\n    print("caught", e)', /caught boom: x/),
+  error_uncaught: fails('print("before")\nawait boom(why="y")', /boom: y[^]*before/),
+  partial_failure: run('r = await asyncio.gather(get_weather(city="SF"), boom(why="z"), return_exceptions=True)\nprint(r[0]["temp"], type(r[1]).__name__)', /61 ToolError/),
+  syntax_error: fails('print("x"\nawait get_weather(city="SF")', /SyntaxError/),
+  multiline_string: run('s = """a\nb"""\nprint(repr(s)); await get_weather(city="SF")', /'a\\nb'/),
+  empty_output: run('await get_weather(city="SF")', /stdout: Empty/),
+  too_many_rounds: fails('for i in range(25):\n    await get_weather(city="SF")', /Exceeded maximum round trips \(20\)/),
+  timeout: fails('print("so far", flush=True)\nawait get_weather(city="SF")\nwhile True: pass', /so far/, { args: { timeout: 1000 } }),
+  data_libraries: run('await get_weather(city="SF")\nprint(pd.DataFrame({"a": [1, 2]}).a.sum(), np.arange(4).sum())', /3 6/),
+  exec: async () => [text(await plain({ lang: 'py', code: 'print(6 * 7)' })), /42/],
+  exec_error: async () => [text(await plain({ lang: 'py', code: '1 / 0' })), /ZeroDivisionError/],
+  files_out: async () => {
+    const message = await programmatic('await get_weather(city="SF")\nopen("/mnt/data/out.csv", "w").write("a,b")\nprint("saved")');
+    const file = message.artifact.files.find((one) => one.name === 'out.csv');
+    return [`${text(message)} ${await download(file)}`, /saved[^]*Generated files[^]*a,b/];
+  },
+  files_in: async () => {
+    const stored = await upload('data.csv', 'x\n7\n');
+    const [{ fileId: id }] = stored.files;
+    const session = stored.storage_session_id;
+    const files = [{ id, resource_id: id, name: 'data.csv', storage_session_id: session, kind: 'user' }];
+    const code = 'await get_weather(city="SF")\nprint(open("/mnt/data/data.csv").read().split())';
+    // 3.0.x lists the session's files itself; 3.9.x is given references by LibreChat.
+    const options = isOld ? { args: { session_id: session } } : { inject: { session_id: session, _injected_files: files } };
+    return [text(await programmatic(code, options)), /\['x', '7'\]/];
+  },
+  session_kept: async () => {
+    const first = await programmatic('await get_weather(city="SF")\nopen("/mnt/data/kept.txt", "w").write("still here")\nprint(1)');
+    const session = first.artifact.session_id;
+    const code = 'print(open("/mnt/data/kept.txt").read())';
+    const options = isOld ? { args: { session_id: session } }
+      : { inject: { session_id: session, _injected_files: first.artifact.files.map((one) => ({ ...one, resource_id: one.id, kind: 'user' })) } };
+    return [text(await programmatic(`await get_weather(city="SF")\n${code}`, options)), /still here/];
+  },
+  wrong_key: fails('await get_weather(city="SF")', isOld ? /401/ : /not authorized/, { key: 'wrong' }),
+  rate_limited: async () => {
+    await programmatic('print(1); await get_weather(city="SF")', { base: NARROW }).catch(() => {});
+    return [await thrown(programmatic('print(1); await get_weather(city="SF")', { base: NARROW })), isOld ? /429/ : /Retry after \d+ seconds/];
+  },
+  seed_example: async () => {
+    // The client of seed 003, as it stands there.
+    const apiKey = KEY;
+    const send = async (body) => (await fetch(`${BASE}/exec/programmatic`, {
+      method: 'POST', headers: { 'X-API-Key': apiKey, 'Content-Type': 'application/json' }, body: JSON.stringify(body),
+    })).json();
+    let result = await send({
+      code: '\n      weather = await get_weather(city="SF")\n      forecast = await get_forecast(city="SF", days=7)\n      print(f"Current: {weather}, 7-day: {forecast}")\n    ',
+      tools: [
+        { name: 'get_weather', parameters: { type: 'object', properties: { city: { type: 'string' } } } },
+        { name: 'get_forecast', parameters: { type: 'object', properties: { city: { type: 'string' }, days: { type: 'integer' } } } },
+      ],
+      timeout: 60000,
+    });
+    while (result.status === 'tool_call_required') {
+      const toolResults = await Promise.all(result.tool_calls.map(async (call) => {
+        calls += 1;
+        return { call_id: call.id, result: call.name === 'get_weather' ? 'sunny' : ['dry'], is_error: false };
+      }));
+      result = await send({ continuation_token: result.continuation_token, tool_results: toolResults });
+    }
+    return [JSON.stringify(result), /Current: sunny, 7-day: \['dry'\]/];
+  },
+};
+if (!isOld) {
+  scenarios.manifest = run('print((await get_weather(city="SF"))["temp"])', /61/, { args: { tool_manifest: ['get_weather'] } });
+  scenarios.cancel_by_abort = async () => {
+    const began = performance.now();
+    const said = await thrown(programmatic('import time\ntime.sleep(20)\nawait get_weather(city="SF")', { config: { signal: AbortSignal.timeout(400) } }));
+    await new Promise((resolve) => setTimeout(resolve, 500));
+    const metrics = await (await fetch(`${BASE}/metrics`, { headers: headersOf(KEY) })).text();
+    const running = /^toolfold_http_running (\d+)$/m.exec(metrics)[1];
+    return [`${said} running=${running} early=${performance.now() - began < 5000}`, /abort[^]*running=0 early=true/i];
+  };
+}
+
+for (const [name, scenario] of Object.entries(scenarios)) {
+  calls = 0;
+  const began = performance.now();
+  let said, ok;
+  try {
+    const [got, pattern] = await scenario();
+    [said, ok] = [got, pattern.test(got)];
+  } catch (error) { [said, ok] = [`THROWN ${error.name}: ${error.message}`, false]; }
+  console.log(JSON.stringify({ name, ok, ms: Math.round(performance.now() - began), calls, said: said.slice(0, 600) }));
+}
+process.exit(0);

@@ -1,0 +1,170 @@
+"""Whatever is sent, the answer is a clear 4xx or the contract's error: never a 500, never a hang."""
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.doors.http.conftest import Served
+from tests.doors.http.talk import WEATHER, finish, start
+from toolfold.doors.http import wire
+from toolfold.doors.http.body import checked, decoded
+from toolfold.doors.http.refusals import Refusal, to_http
+from toolfold.doors.http.results import replies_of, specs_of
+from toolfold.errors import ToolfoldError
+from toolfold.ledger import record  # noqa: F401 - its errors are part of the tree
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (b"", "the body is not JSON; send one object as application/json"),
+        (b"{", "the body is not JSON; send one object as application/json"),
+        (b"[1]", "the body is not a JSON object; send one object"),
+        (b'{"code": "\\ud800", "tools": []}', "the body is not JSON; send one object as application/json"),
+        (b'{"code": NaN}', "the body is not JSON; send one object as application/json"),
+        (b'{"code": ' + b"[" * 100_000, "the body is not JSON; send one object as application/json"),
+        (b"\xff\xfe", "the body is not JSON; send one object as application/json"),
+        (b"{}", "code is missing; send 'code' and 'tools', or 'continuation_token' and 'tool_results'"),
+        (b'{"code": 5}', "code: input should be a valid string"),
+        (b'{"code": "1", "tools": {}}', "tools: input should be a valid list"),
+        (b'{"code": "1", "tools": [{}]}', "tools.0.name: field required"),
+        (b'{"code": "1", "timeout": -1}', "timeout is -1; give 1000 to 300000 milliseconds"),
+        (b'{"code": "1", "timeout": 1e99}', "timeout is 1e+99; give 1000 to 300000 milliseconds"),
+        (b'{"code": "1", "timeout": "60000"}', "timeout: input should be a valid number"),
+        (b'{"code": "1", "session_id": "../x"}', "session_id: string should match pattern '^[A-Za-z0-9_.:-]{1,100}$'"),
+        (b'{"code": "1", "lang": "bash"}', "lang 'bash' cannot be run here; write Python and send 'py'"),
+        (b'{"code": "1", "tools": [{"name": "a"}, {"name": "a"}]}', "tool 'a' is given twice; give each tool once"),
+        (
+            b'{"code": "1", "tools": [{"name": "a", "parameters": {"properties": 5}}]}',
+            "the parameters of tool 'a' are no JSON Schema of an object",
+        ),
+        (
+            b'{"code": "1", "tools": [{"name": "a", "parameters": {"type": 5}}]}',
+            "the parameters of tool 'a' are no JSON Schema of an object",
+        ),
+    ],
+)
+async def test_a_wrong_body_is_told_in_one_line(client: httpx.AsyncClient, body: bytes, text: str) -> None:
+    answer = await client.post("/exec/programmatic", content=body, headers={"Content-Type": "application/json"})
+
+    assert (answer.status_code, answer.json()["error"], answer.json()["stderr"]) == (400, text, f"{text}\n")
+
+
+async def test_unknown_fields_pass(client: httpx.AsyncClient) -> None:
+    tool = {**WEATHER, "allowed_callers": ["code_execution"], "toolType": "mcp", "responseFormat": None}
+
+    answer = await start(client, "print(1)", tool, runtime_session_hint="x", user_id=5)
+
+    assert answer.json()["stdout"] == "1\n"
+
+
+async def test_a_body_beyond_the_limit_is_refused_while_it_comes(served: Served) -> None:
+    async def endless() -> Any:
+        for _ in range(2000):
+            yield b"x" * 10_000
+
+    async with served(max_body_bytes=100_000, max_upload_bytes=200_000) as client:
+        large = await client.post("/exec/programmatic", content=endless())
+        upload = await client.post("/upload", files={"file": ("a", b"x" * 300_000)})
+        after = await start(client, "print(1)")
+
+    assert (large.status_code, large.json()) == (413, {"error": "the body is larger than 100000 bytes; send less"})
+    assert upload.status_code == 413
+    assert after.json()["stdout"] == "1\n"
+
+
+@pytest.mark.parametrize(
+    "name", ["__import__", "print", "../../etc/passwd", "über", "日本", "a" * 256, "tools", "\u202e"]
+)
+async def test_a_strange_tool_name_is_callable_or_harmless(client: httpx.AsyncClient, name: str) -> None:
+    from toolfold.tools.names import unique_names
+
+    identifier = unique_names([name])[name]
+    code = f"import json as j\nprint(await {identifier}(x=1), j.dumps(1))"
+
+    body, _ = await finish(client, await start(client, code, {"name": name}), lambda got, _: got == name)
+
+    assert body["stdout"] == "True 1\n"
+
+
+@pytest.mark.long
+async def test_ten_thousand_tools_are_taken(client: httpx.AsyncClient) -> None:
+    tools = [{**WEATHER, "name": f"tool_{number}"} for number in range(10_000)]
+
+    body, _ = await finish(client, await start(client, 'print(await tool_9999(city="a"))', *tools), lambda *_: 5)
+    more = await start(client, "print(1)", *tools, {"name": "one_more"})
+
+    assert body["stdout"] == "5\n"
+    assert more.json()["error"] == "10001 tools are more than 10000; send those that the program calls"
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=12,
+)
+names = st.sampled_from([*wire.ProgrammaticRequest.model_fields, *wire.ToolDefinition.model_fields])
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(body=st.dictionaries(names, values, max_size=6), tool=st.dictionaries(names, values), item=values)
+def test_any_json_becomes_a_request_or_a_refusal(body: dict[str, Any], tool: dict[str, Any], item: Any) -> None:
+    result = {"call_id": "call_001", "result": item}
+    statuses = []
+    for one in (body, {**body, "tools": [{"name": "a", **tool}]}, {**body, "tool_results": [result, item]}):
+        try:
+            request = checked(decoded(json.dumps(one).encode()), wire.ProgrammaticRequest)
+            specs_of(request.tools or [], taken=frozenset(), most=10)
+            replies_of(request.tool_results or [])
+        except Refusal as refusal:
+            statuses.append(refusal.status)
+
+    assert set(statuses) <= {400}
+
+
+@pytest.mark.long
+async def test_a_fuzz_over_http_gives_no_500(client: httpx.AsyncClient) -> None:
+    import random
+
+    chance = random.Random(11)
+    odd: list[Any] = [None, True, -1, 1e308, "", "x" * 1000, [], [[]], {}, {"a": {}}, "call_001", "\0", "é", "/../"]
+    fields = [*wire.ProgrammaticRequest.model_fields, "request_id", "detail", "name"]
+    paths = ["/exec/programmatic", "/exec", "/exec/programmatic/cancel", "/upload", "/upload/batch"]
+    statuses = set()
+    for _ in range(400):
+        body = {chance.choice(fields): chance.choice(odd) for _ in range(chance.randrange(5))}
+        answer = await client.post(chance.choice(paths), json=body)
+        statuses.add(answer.status_code)
+        path = f"/{chance.choice(['files', 'download', 'sessions'])}/{chance.choice('.%é0')}/{chance.choice('.%é0')}"
+        statuses.add((await client.request(chance.choice(["GET", "DELETE", "PUT"]), path)).status_code)
+
+    assert statuses <= {200, 202, 400, 404, 405, 408}
+
+
+def test_every_error_has_a_status() -> None:
+    def tree(kind: type[ToolfoldError]) -> list[type[ToolfoldError]]:
+        return [kind, *(one for child in kind.__subclasses__() for one in tree(child))]
+
+    statuses = {kind.__name__: to_http(kind("x")).status for kind in tree(ToolfoldError)}
+
+    assert {statuses[name] for name in ("UsageError", "EngineUnavailable", "LedgerFull", "Fenced")} == {
+        400,
+        503,
+        413,
+        409,
+    }
+    assert all(400 <= status < 600 for status in statuses.values())
+
+
+async def test_the_openapi_document_has_every_path_and_status(client: httpx.AsyncClient) -> None:
+    document = (await client.get("/openapi.json")).json()
+
+    assert sorted(document["paths"]) == [
+        "/download/{session}/{file}", "/exec", "/exec/programmatic", "/exec/programmatic/cancel", "/files/{session}",
+        "/health", "/metrics", "/ready", "/sessions/{session}/objects/{file}", "/upload", "/upload/batch",
+    ]  # fmt: skip
+    assert "continuation_token" in json.dumps(document["paths"]["/exec/programmatic"]["post"]["requestBody"])

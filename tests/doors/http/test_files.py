@@ -1,0 +1,151 @@
+"""Files in and out of sessions, and nobody else's."""
+
+import hashlib
+
+import httpx
+import pytest
+
+from tests.doors.http.conftest import KEYS
+from tests.doors.http.talk import LIBRECHAT, go_on, result, start
+from toolfold.doors.http.files import safe_name, unused
+
+OTHER = {"X-API-Key": KEYS["two"]}
+
+
+async def test_a_file_goes_in_is_read_changed_and_comes_out(client: httpx.AsyncClient) -> None:
+    uploaded = (
+        await client.post("/upload", files={"file": ("data.csv", b"a,b\n1,2\n")}, data={"kind": "user", "id": "x"})
+    ).json()
+    session, file = uploaded["storage_session_id"], uploaded["files"][0]
+    reference = {"id": file["fileId"], "name": "data.csv", "storage_session_id": session, "kind": "user"}
+    code = "text = open('/mnt/data/data.csv').read()\nopen('out.txt', 'w').write(text.upper())\nprint(len(text))"
+
+    ran = (await client.post("/exec", json={"code": code, "files": [reference]})).json()
+    made = ran["files"][0]
+    got = await client.get(f"/download/{made['storage_session_id']}/{made['id']}")
+
+    assert uploaded["message"] == "success"
+    assert (ran["stdout"], [one["name"] for one in ran["files"]]) == ("8\n", ["out.txt"])
+    assert (got.content, got.headers["content-disposition"]) == (b"A,B\n1,2\n", "attachment; filename*=UTF-8''out.txt")
+
+
+async def test_a_session_keeps_its_files_between_executions(client: httpx.AsyncClient) -> None:
+    first = (await start(client, "open('a.txt', 'w').write('one')\nawait get_weather(city='a')")).json()
+    await go_on(client, first["continuation_token"], result("call_001", 1))
+
+    second = (await start(client, "print(open('a.txt').read())", session_id=first["session_id"])).json()
+    old = {"id": "x", "name": "a.txt", "session_id": first["session_id"]}
+    listed = (await client.get(f"/files/{first['session_id']}?detail=full")).json()
+    third = await start(client, "print(open('a.txt').read())", files=[{**old, "id": listed[0]["id"]}])
+
+    assert second["stdout"] == third.json()["stdout"] == "one\n"
+    assert listed[0]["metadata"] == {"original-filename": "a.txt"}
+    assert listed[0]["name"] == f"{first['session_id']}/{listed[0]['id']}.txt"
+
+
+async def test_a_file_is_looked_up_and_deleted(client: httpx.AsyncClient) -> None:
+    uploaded = (await client.post("/upload", files={"file": ("a.txt", b"one")})).json()
+    path = f"/sessions/{uploaded['session_id']}/objects/{uploaded['files'][0]['fileId']}"
+
+    there = await client.get(path)
+    gone = await client.delete(path)
+    after = [(await client.get(path)).status_code, (await client.delete(path)).status_code]
+
+    assert (there.json()["size"], there.json()["filename"]) == (3, "a.txt")
+    assert there.json()["lastModified"].startswith("20")
+    assert (gone.json(), after) == ({"message": "success"}, [404, 404])
+
+
+async def test_another_tenant_sees_no_session_no_file_and_no_names(client: httpx.AsyncClient) -> None:
+    uploaded = (await client.post("/upload", files={"file": ("a.txt", b"secret")}, data={"session_id": "same"})).json()
+    file_id = uploaded["files"][0]["fileId"]
+    reference = {"id": file_id, "name": "a.txt", "session_id": "same"}
+
+    listed = await client.get("/files/same", headers=OTHER)
+    got = await client.get(f"/download/same/{file_id}", headers=OTHER)
+    ran = await start(client, "import os\nprint(os.listdir())", session_id="same", headers=OTHER)
+    given = await start(client, "print(1)", files=[reference], headers=OTHER)
+    deleted = await client.delete(f"/sessions/same/objects/{file_id}", headers=OTHER)
+
+    assert (listed.json(), got.status_code, ran.json()["stdout"]) == ([], 404, "[]\n")
+    assert (given.status_code, deleted.status_code) == (404, 404)
+    assert (await client.get(f"/download/same/{file_id}")).content == b"secret"
+
+
+async def test_same_names_from_two_sessions_are_two_files(client: httpx.AsyncClient) -> None:
+    references = []
+    for text in (b"one", b"two"):
+        uploaded = (await client.post("/upload", files={"file": ("a.txt", text)})).json()
+        references.append({"id": uploaded["files"][0]["fileId"], "name": "a.txt", "session_id": uploaded["session_id"]})
+
+    ran = (await start(client, "print(open('a.txt').read(), open('a_1.txt').read())", files=references)).json()
+
+    assert ran["stdout"] == "one two\n"
+
+
+async def test_a_batch_keeps_every_file_under_a_name_of_its_own(client: httpx.AsyncClient) -> None:
+    files = [("file", ("../../etc/passwd", b"1")), ("file", ("passwd", b"2")), ("file", ("ünï cödé.txt", b"3"))]
+
+    uploaded = (await client.post("/upload/batch", files=files)).json()
+    listed = (await client.get(f"/files/{uploaded['session_id']}")).json()
+
+    assert [file["filename"] for file in uploaded["files"]] == ["passwd", "passwd_1", "ünï cödé.txt"]
+    assert (uploaded["succeeded"], uploaded["failed"], len(listed)) == (3, 0, 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "safe"),
+    [
+        ("../../x", "x"),
+        ("..", "file"),
+        ("", "file"),
+        ("a\0b\n.txt", "ab.txt"),
+        ("c:\\dir\\x.csv", "x.csv"),
+        ("x" * 300 + ".csv", "x" * 180 + ".csv"),
+    ],
+)
+def test_a_name_from_outside_is_a_plain_name(name: str, safe: str) -> None:
+    assert safe_name(name) == safe
+
+
+def test_a_taken_name_gets_a_number() -> None:
+    assert unused("a.b.csv", ["a.b.csv", "a.b_1.csv"]) == "a.b_2.csv"
+
+
+@pytest.mark.long
+async def test_a_picture_is_listed_downloaded_and_the_same(client: httpx.AsyncClient) -> None:
+    code = (
+        "import hashlib\nplt.plot([1, 3, 2])\nplt.savefig('plot.png')\n"
+        "print(hashlib.sha256(open('plot.png', 'rb').read()).hexdigest())"
+    )
+
+    ran = (await start(client, code, headers=LIBRECHAT)).json()
+    file = ran["files"][0]
+    got = await client.get(f"/download/{file['session_id']}/{file['id']}")
+
+    assert (file["name"], got.headers["content-type"]) == ("plot.png", "image/png")
+    assert hashlib.sha256(got.content).hexdigest() == ran["stdout"].strip()
+
+
+@pytest.mark.long
+async def test_fifty_megabytes_go_in_and_out(client: httpx.AsyncClient) -> None:
+    data = b"0123456789" * 5_000_000
+    uploaded = (await client.post("/upload", files={"file": ("big.bin", data)})).json()
+
+    ran = await start(
+        client, "import os\nprint(os.path.getsize('big.bin'))", session_id=uploaded["session_id"], timeout=60000
+    )
+    got = await client.get(f"/download/{uploaded['session_id']}/{uploaded['files'][0]['fileId']}")
+
+    assert ran.json()["stdout"] == "50000000\n"
+    assert got.content == data
+
+
+async def test_a_form_without_a_file_and_a_reference_to_none_are_told(client: httpx.AsyncClient) -> None:
+    empty = await client.post("/upload", data={"kind": "user"})
+    wrong = await client.post("/upload", files={"file": ("a", b"1")}, data={"session_id": "a/b"})
+    missing = await start(client, "print(1)", files=[{"id": "nope", "session_id": "s"}], headers=LIBRECHAT)
+
+    assert empty.json()["error"] == "the form has no file; send one in the field 'file'"
+    assert (wrong.status_code, missing.status_code) == (400, 200)
+    assert missing.json()["error"] == "no file 'nope' in this session; it may have expired, upload it again"

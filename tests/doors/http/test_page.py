@@ -1,0 +1,42 @@
+"""The page says what the code does."""
+
+import re
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+from toolfold.config.model import HttpConfig, JwtConfig
+from toolfold.doors.http.metrics import _HELP, Metrics
+
+DOCS = Path(__file__).parents[3] / "docs"
+
+
+@pytest.mark.parametrize("section", [HttpConfig, JwtConfig])
+def test_the_config_page_has_every_key(section: type[BaseModel]) -> None:
+    rows = [f"| `{name}` | {field.description} |" for name, field in section.model_fields.items()]
+
+    assert "\n".join(["| key | meaning |", "|---|---|", *rows]) in (DOCS / "config.md").read_text("utf-8")
+
+
+def test_the_page_has_every_metric() -> None:
+    text = (DOCS / "http.md").read_text("utf-8")
+    told = dict(re.findall(r"^\| `(toolfold_http_\w+)[^|]*\| (.*) \|$", text, re.MULTILINE))
+
+    assert told == {name: help_text for name, (_, help_text) in _HELP.items()}
+
+
+def test_metrics_are_in_the_form_of_prometheus() -> None:
+    metrics = Metrics()
+    metrics.add("executions", status="finished")
+    metrics.add("executions", status="failed")
+    metrics.add("executions", status="failed")
+    lines = metrics.render(paused=3).splitlines()
+
+    assert lines[:4] == [
+        "# HELP toolfold_http_executions_total Executions that ended, by status.",
+        "# TYPE toolfold_http_executions_total counter",
+        'toolfold_http_executions_total{status="failed"} 2',
+        'toolfold_http_executions_total{status="finished"} 1',
+    ]
+    assert "toolfold_http_paused 3" in lines
