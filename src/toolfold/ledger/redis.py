@@ -154,9 +154,9 @@ class RedisLedger:
         if self._is_closed:
             return
         self._look_alive()
-        self._is_closed = True
         with suppress(LedgerFailed):
             await self._writer.drain()
+        self._is_closed = True
         if lost := await self._writer.stop():
             log.error("the ledger was closed while its server was away: %d executions are not whole", lost)
         if self._client is not None:

@@ -357,9 +357,10 @@ class RedisWriter:
         elif job.epoch != live.epoch:
             error = refusals.fenced(live.id)
         elif job.act == "accept" and live.accepted is not None:
-            if job.said != live.accepted.said:
+            if job.said == live.accepted.said:
+                live.accepted = None
+            else:
                 error = refusals.fenced(live.id)
-            live.accepted = None
         else:
             return False
         live.jobs.popleft()

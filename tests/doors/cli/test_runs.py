@@ -232,7 +232,7 @@ def test_show_as_json_has_the_record_and_replies_only_when_asked(runs: Runs, ful
         (["--ledger", "none/x.sqlite"], "no folder 'none' for the ledger; make it, or name another"),
         (
             ["show", "aa11", "--ledger", "redis://localhost"],
-            "ledger 'redis' comes with the HTTP door; name a file for now",
+            "ledger 'redis://localhost' cannot be used: the server cannot be reached; check the server and the address",
         ),
     ],
 )

@@ -77,8 +77,8 @@ def ended(outcome: Outcome, *, session: str, files: list[dict[str, Any]]) -> Ans
 def failed(
     text: str, *, status: int, session: str = "", stdout: str = "", stderr: str = "", known_error: str = ""
 ) -> Answer:
-    """An error; its text is in `stderr` too, as the first line unless a traceback or a listing ends with it."""
-    if text not in stderr:
+    """An error; its text is the first line of `stderr` too, unless a program's traceback says it anyway."""
+    if not stderr.startswith(text) and (status != 200 or text not in stderr):
         stderr = f"{text}\n{stderr}"
     body = {"status": "error", "error": text, "stdout": stdout, "stderr": stderr}
     return Answer(status=status, body={**body, "session_id": session} if session else body, known_error=known_error)

@@ -20,7 +20,7 @@ import msgspec
 from toolfold.doors.http import answers
 from toolfold.doors.http.answers import Answer
 from toolfold.doors.http.files import SessionFiles, key_of, reference_to
-from toolfold.doors.http.gate import Gate
+from toolfold.doors.http.gate import Gate, SessionTurns
 from toolfold.doors.http.metrics import Metrics
 from toolfold.doors.http.refusals import EXPIRED, INVALID_TOKEN, TIMED_OUT, Refusal, too_many_rounds
 from toolfold.doors.http.results import replies_of
@@ -52,6 +52,7 @@ class _Held:
     open_calls: frozenset[int] = frozenset()
     is_paused: bool = False
     is_over: bool = False
+    has_session: bool = False
     is_known: bool = True
     """False until the ledger was asked, after a restart."""
     last: tuple[int, bytes, Answer] | None = None
@@ -86,6 +87,7 @@ class Executions:
         self._limits = limits
         self._gate = gate
         self._metrics = metrics
+        self._sessions = SessionTurns()
         self._tokens = Tokens(settings.token_key)
         self._files = SessionFiles(runtime.sessions)
         self._held: dict[str, _Held] = {}
@@ -103,22 +105,24 @@ class Executions:
             self._requests[held.tenant, held.request_id] = held
         step: Paused | Outcome | None = None
         try:
-            async with asyncio.timeout(start.timeout_seconds + _GRACE_SECONDS), self._gate.turn(start.tenant) as waited:
-                self._metrics.add("queue_seconds", waited)
-                left = max(0.1, start.timeout_seconds - waited)
-                limits = replace(self._limits, wall_seconds=left, cpu_seconds=int(left) + 1)
-                held.task = asyncio.ensure_future(
-                    self._runtime.start(
-                        start.code, tools=start.tools, files=given, limits=limits,
-                        session=key_of(start.tenant, start.session), tenant=start.tenant,
-                    )
-                )  # fmt: skip
-                step = await self._step(held)
+            async with asyncio.timeout(start.timeout_seconds + _GRACE_SECONDS):
+                await self._enter_session(held)
+                async with self._gate.turn(start.tenant) as waited:
+                    self._metrics.add("queue_seconds", waited)
+                    left = max(0.1, deadline - time.time())
+                    limits = replace(self._limits, wall_seconds=left, cpu_seconds=int(left) + 1)
+                    held.task = asyncio.ensure_future(
+                        self._runtime.start(
+                            start.code, tools=start.tools, files=given, limits=limits,
+                            session=key_of(start.tenant, start.session), tenant=start.tenant,
+                        )
+                    )  # fmt: skip
+                    step = await self._step(held)
         except TimeoutError:
             return answers.failed(TIMED_OUT, status=408, session=start.session, known_error="Time limit exceeded")
         finally:
             if step is None:
-                self._forget_request(held)
+                self._let_go(held)
         if step is None:
             return answers.failed("Execution cancelled", status=400, session=start.session)
         held.execution_id = step.execution_id
@@ -253,10 +257,12 @@ class Executions:
             raise Refusal(400, EXPIRED if is_new else INVALID_TOKEN)
         if not is_new and not is_taken:
             raise Refusal(400, INVALID_TOKEN)
+        await self._enter_session(held)
         async with self._gate.turn(held.tenant):
             held.task = asyncio.ensure_future(self._runtime.resume(token.execution_id))
             step = await self._step(held)
         if step is None:
+            self._let_go(held)
             raise Refusal(400, EXPIRED)
         held.is_known, held.replies = True, len(taken)
         # A new continuation finds the pause as its token says; a taken one is followed by the next pause.
@@ -294,7 +300,7 @@ class Executions:
         self._metrics.add("execution_rounds", rounds=held.round)
         if status == "timeout":
             self._metrics.add("timeouts")
-        self._forget_request(held)
+        self._let_go(held)
         if held.execution_id in self._held:
             self._over[held.execution_id] = None
         while len(self._over) > MAX_REMEMBERED:
@@ -304,7 +310,15 @@ class Executions:
             if gone.timer is not None:
                 gone.timer.cancel()
 
-    def _forget_request(self, held: _Held) -> None:
+    async def _enter_session(self, held: _Held) -> None:
+        await self._sessions.enter(key_of(held.tenant, held.session))
+        held.has_session = True
+
+    def _let_go(self, held: _Held) -> None:
+        """Of the session, and of the id that a cancel would name."""
+        if held.has_session:
+            held.has_session = False
+            self._sessions.leave(key_of(held.tenant, held.session))
         if self._requests.get((held.tenant, held.request_id)) is held:
             del self._requests[held.tenant, held.request_id]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -78,3 +79,34 @@ class Gate:
             turns = asyncio.Semaphore(self._settings.running)
             share = self._shares[tenant] = _Share(turns, float(self._settings.starts_per_minute))
         return share
+
+
+class SessionTurns:
+    """One execution of a session at a time, from its start to its end.
+
+    Waited for before a tenant's turn is taken: an execution that waits for a paused one of its session
+    must not hold what the paused one needs to go on.
+    """
+
+    def __init__(self) -> None:
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._users: Counter[str] = Counter()
+
+    async def enter(self, session: str) -> None:
+        """Wait for the session to be free."""
+        self._users[session] += 1
+        try:
+            await self._locks.setdefault(session, asyncio.Lock()).acquire()
+        except BaseException:
+            self._left(session)
+            raise
+
+    def leave(self, session: str) -> None:
+        """The execution is over."""
+        self._locks[session].release()
+        self._left(session)
+
+    def _left(self, session: str) -> None:
+        self._users[session] -= 1
+        if not self._users[session]:
+            del self._users[session], self._locks[session]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 import asyncio
 import difflib
+import functools
 import itertools
-import logging
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,10 +27,9 @@ from toolfold.tools.catalog import Catalog
 from toolfold.tools.context import CallContext
 from toolfold.tools.policy import Policy
 from toolfold.tools.router import Router
+from toolfold.tools.search import SEARCH_SPEC, Index, search_tool
 from toolfold.tools.tool import Tool
 from toolfold.tools.wrappers import wrappers
-
-_log: Final = logging.getLogger("toolfold.orchestrator")
 
 
 class ToolCallDict(TypedDict):
@@ -159,7 +158,6 @@ class ProgrammaticToolExecutor:
         offset = inside.whole.elapsed_seconds()
 
         def keep(record: CallRecord) -> None:
-            _log.debug("%s took %.3f s%s", record.name, record.seconds, " and failed" if record.error else "")
             inside.records.append(replace(record, started_seconds=record.started_seconds + offset))
 
         with entered(inside):
@@ -177,7 +175,7 @@ class ProgrammaticToolExecutor:
         self._refresh()
         if runtime._router is not self._routes.router:
             runtime.replace_tools(self._routes.tools)
-            # `Runtime.call` takes no idempotency key; with one router, calls that do share breakers with programs.
+            # With one router, direct calls share breakers and idempotency keys with programs.
             runtime._router = self._routes.router
         return runtime
 
@@ -190,6 +188,9 @@ class ProgrammaticToolExecutor:
         tools = tuple(served(definition, self._workers) for definition in definitions.values())
         if self._stub_dir is not None:
             write_stubs(definitions.values(), tools, self._stub_dir)
+        if tools and SEARCH_SPEC.name not in definitions:
+            specs = [tool.spec for tool in tools]
+            tools = (*tools, search_tool(functools.cache(lambda: Index(specs))))
         return _Routes(definitions, tools, Router(Catalog(tools), wrappers=wrappers(policy=self._policy)))
 
 
