@@ -9,7 +9,7 @@ python := $(VENV)/bin/python
 stamp := $(VENV)/.setup-stamp
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check tests test-newer test-gem test-claude test-conformance test-librechat bench bench-search bench-callback requirements clean bench-bridge test-servers
+.PHONY: help setup demo test check tests test-newer test-gem test-claude test-conformance test-librechat bench bench-search bench-callback requirements clean bench-bridge test-servers bench-http
 
 help: ## show these lines
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
@@ -109,3 +109,6 @@ test-gem: ## an episode in the real gem package, in an environment of its own
 
 test-librechat: $(stamp) ## the real LibreChat clients against a real server; installs them once with npm
 	@$(python) -m tests.clients.librechat
+
+bench-http: $(stamp) ## measure the HTTP door: rounds, many clients, paused memory, a flood
+	@$(python) -m bench.http

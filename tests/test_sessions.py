@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from toolfold import File, Limits, Paused, Reply, Runtime, ToolSpec, UsageError
-from toolfold.sessions import FolderStore, SessionLimits
+from toolfold import File, Limits, Outcome, Paused, Reply, Runtime, ToolSpec, UsageError
+from toolfold.sessions import FolderStore, SessionLimits, Sessions
 
 ASK = ToolSpec(name="ask", python_name="ask", source="caller")
 
@@ -157,3 +157,46 @@ def test_sessions_on_disk_are_dropped_when_they_are_too_old(tmp_path: Path) -> N
     Sessions(lambda session: None, store=store, limits=SessionLimits(max_age_seconds=-1)).sweep()
 
     assert (store.load("old"), list(tmp_path.iterdir())) == ((), [])
+
+
+async def test_files_are_put_into_a_session_and_taken_out_from_outside(runtime: Runtime, tmp_path: Path) -> None:
+    for sessions in (runtime.sessions, Sessions(lambda _: None, store=FolderStore(tmp_path))):
+        sessions.put("s", [File(name="a.txt", data=b"one"), File(name="b.txt", data=b"two")])
+        sessions.put("s", [File(name="a.txt", data=b"three")])
+        sessions.remove("s", "b.txt")
+
+        assert [(file.name, file.data) for file in sessions.files("s")] == [("a.txt", b"three")]
+        assert (sessions.saved_at("s") > 0, sessions.saved_at("other")) == (True, 0.0)
+
+
+async def test_files_from_outside_keep_to_the_sessions_limit(tmp_path: Path) -> None:
+    sessions = Sessions(lambda _: None, store=FolderStore(tmp_path), limits=SessionLimits(max_bytes=5))
+
+    with pytest.raises(UsageError) as caught:
+        sessions.put("s", [File(name="a.txt", data=b"123456")])
+
+    assert str(caught.value) == "the session's files would take 6 bytes, more than 5"
+    assert sessions.files("s") == ()
+
+
+async def test_many_sessions_without_files_leave_nothing_behind(tmp_path: Path) -> None:
+    async with Runtime(session_files=FolderStore(tmp_path), session_limits=SessionLimits(max_sessions=3)) as runtime:
+        statuses = [(await runtime.run("1", session=f"s{number}")).status for number in range(8)]
+
+    assert (statuses, list(tmp_path.iterdir())) == (["finished"] * 8, [])
+
+
+async def test_an_execution_expires_with_what_it_printed_or_while_it_is_paused(runtime: Runtime) -> None:
+    step = await runtime.start("print(1)\nawait ask()\nwhile True:\n    pass", tools=[ASK], tenant="t")
+    assert isinstance(step, Paused)
+    going_on = asyncio.create_task(runtime.resume(step.execution_id, [Reply(call_id=1, value=1)]))
+    await asyncio.sleep(0.2)
+    await runtime.expire(step.execution_id)
+    outcome = await going_on
+    paused = await runtime.start("await ask()", tools=[ASK])
+    await runtime.expire(paused.execution_id)
+
+    assert isinstance(outcome, Outcome)
+    assert (outcome.status, outcome.stdout) == ("timeout", "1\n")
+    with pytest.raises(UsageError):
+        await runtime.resume(paused.execution_id, [Reply(call_id=1, value=1)])

@@ -252,7 +252,7 @@ async def test_a_connection_that_the_server_dropped_is_not_noticed(
 async def test_replies_sent_to_a_frozen_server_are_written_once_when_they_are_sent_again(
     new_ledger: Open, redis_server: RedisServer
 ) -> None:
-    ledger = new_ledger("?socket_timeout=0.2")
+    ledger = new_ledger("?socket_timeout=0.4")
     await parked(ledger)
     redis_server.freeze()
     with pytest.raises(LedgerFailed) as caught:
@@ -270,9 +270,9 @@ async def test_replies_sent_to_a_frozen_server_are_written_once_when_they_are_se
 async def test_other_replies_than_those_that_a_frozen_server_took_are_refused_or_the_late_ones_are(
     new_ledger: Open, redis_server: RedisServer
 ) -> None:
-    ledger = new_ledger("?socket_timeout=0.2")
+    ledger = new_ledger("?socket_timeout=0.4")
     written = []
-    for number in range(5):
+    for number in range(3):
         name = f"e{number}"
         await parked(ledger, name)
         redis_server.freeze()
@@ -288,14 +288,14 @@ async def test_other_replies_than_those_that_a_frozen_server_took_are_refused_or
         assert history is not None
         written.append(history.entries == (made(1), expected))
 
-    assert written == [True] * 5
+    assert written == [True] * 3
 
 
 async def test_a_start_that_came_through_late_is_not_taken_for_another(
     new_ledger: Open, redis_server: RedisServer
 ) -> None:
-    ledger = new_ledger("?socket_timeout=0.2")
-    for number in range(5):
+    ledger = new_ledger("?socket_timeout=0.4")
+    for number in range(3):
         name = f"e{number}"
         redis_server.freeze()
         ledger.begin(begun(name))
@@ -306,8 +306,8 @@ async def test_a_start_that_came_through_late_is_not_taken_for_another(
         redis_server.thaw()
         await ledger.park(name)
 
-    histories = [await ledger.load(f"e{number}") for number in range(5)]
-    assert [history and history.entries for history in histories] == [(made(1), made(2))] * 5
+    histories = [await ledger.load(f"e{number}") for number in range(3)]
+    assert [history and history.entries for history in histories] == [(made(1), made(2))] * 3
 
 
 async def test_an_accept_whose_caller_left_is_not_written_twice(ledger: RedisLedger) -> None:
@@ -372,11 +372,16 @@ async def test_closing_writes_what_was_gathered(
     ledger.begin(begun("a"))
     ledger.note("a", made(1))
     await ledger.finish("a", outcome("a"))
+    ledger.begin(begun("b"))
 
     await ledger.close()
 
-    history = await new_ledger().load("a")
-    assert history == History(begun=begun("a"), entries=(made(1),), state="ended", epoch=0, outcome=outcome("a"))
+    other = new_ledger()
+    histories = [await other.load("a"), await other.load("b")]
+    assert histories == [
+        History(begun=begun("a"), entries=(made(1),), state="ended", epoch=0, outcome=outcome("a")),
+        History(begun=begun("b"), state="running", epoch=0),
+    ]
     assert caplog.records == []
 
 
@@ -399,12 +404,13 @@ async def test_what_is_gathered_goes_out_by_itself(ledger: RedisLedger, new_ledg
 async def test_the_server_forgets_by_itself_and_a_sweep_leaves_nothing_of_it(
     new_ledger: Open, redis_server: RedisServer
 ) -> None:
-    ledger = new_ledger(keep=Retention(age_seconds=0.2, open_age_seconds=0.1))
+    ledger = new_ledger(keep=Retention(age_seconds=1.0, open_age_seconds=0.8))
     await parked(ledger, "open")
     ledger.begin(begun("ended", tenant="t"))
     await ledger.finish("ended", outcome("ended"))
     seen = [one.execution_id for one in await ledger.list()]
-    await asyncio.sleep(0.3)
+    while await ledger.find(""):
+        await asyncio.sleep(0.02)
 
     listed = await ledger.list(), await ledger.list(tenant="t"), await ledger.find("")
     await ledger.sweep()
@@ -747,10 +753,11 @@ async def test_a_lease_is_held_renewed_and_let_go_by_its_owner_only(ledger: Redi
 
 
 async def test_a_lease_that_is_not_renewed_goes_to_whoever_asks_next(ledger: RedisLedger) -> None:
-    await ledger.lease("a", "one", 0.1)
-    await ledger.lease("b", "one", 0.1)
+    await ledger.lease("a", "one", 0.5)
+    await ledger.lease("b", "one", 0.5)
     renewed = await ledger.renew("b", "one", 60.0)
-    await asyncio.sleep(0.15)
+    while await ledger.owner("a"):
+        await asyncio.sleep(0.02)
 
     late = await ledger.renew("a", "one", 60.0)
     owners = [await ledger.lease("a", "two", 60.0), await ledger.lease("b", "two", 60.0)]

@@ -331,7 +331,7 @@ class HttpConfig(Section):
     starts_per_minute: Count | None = None
     """Executions and uploads that one tenant may start."""
     running: Count | None = None
-    """Programs of one tenant that run at the same time."""
+    """Programs of one tenant that run at the same time; left out, as many as there are processors, at least 2."""
     waiting: Count | None = None
     """Requests of one tenant that may wait for their turn."""
     paused: Count | None = None

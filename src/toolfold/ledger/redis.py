@@ -22,7 +22,7 @@ from redis.exceptions import RedisError
 from toolfold.errors import UsageError
 from toolfold.ledger import codec, redis_scripts, refusals
 from toolfold.ledger.record import Begun, Entry, Given, History, LedgerFailed, State, Summary
-from toolfold.ledger.redis_batch import Job, Live, know, milliseconds
+from toolfold.ledger.redis_batch import SLOW_BYTES, Job, Live, know, milliseconds
 from toolfold.ledger.redis_connect import SETTINGS, failed, first_look, plain_address
 from toolfold.ledger.redis_writer import RedisWriter, log
 from toolfold.ledger.retention import MAX_EXECUTION_BYTES, Retention, Schedule
@@ -133,7 +133,9 @@ class RedisLedger:
         if not answer:
             return None
         try:
-            return self._history(execution_id, answer)
+            if sum(map(len, answer[-1])) < SLOW_BYTES:
+                return self._history(execution_id, answer)
+            return await asyncio.to_thread(self._history, execution_id, answer)
         except (msgspec.MsgspecError, zlib.error, LookupError, TypeError) as error:
             raise LedgerFailed(f"the ledger cannot be read: {error}; a record in it is damaged") from error
 

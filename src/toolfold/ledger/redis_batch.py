@@ -20,8 +20,8 @@ Act: TypeAlias = Literal["drain", "flush", "park", "accept", "finish"]
 """`drain` waits for a round and hears of no refusal: that is for those who wrote."""
 
 _CACHED_GRANTS: Final = 8
-_SLOW_BYTES: Final = 256 * 1024
-"""Larger bodies are packed in a thread: packing a megabyte takes the event loop longer than a program may wait."""
+SLOW_BYTES: Final = 256 * 1024
+"""Larger bodies are packed and read in a thread, so that the event loop goes on."""
 _STATES: Final[dict[Act, str]] = {"drain": "", "flush": "", "park": "paused", "accept": "running", "finish": "ended"}
 _SPOILT: Final = codec.encode_entry(Tape(is_spoilt=True))
 
@@ -185,7 +185,7 @@ class Composer:
         ]  # fmt: skip
 
     async def _pack(self, body: bytes, place: str) -> bytes:
-        if len(body) > _SLOW_BYTES:
+        if len(body) > SLOW_BYTES:
             return await asyncio.to_thread(lambda: self._seal.seal(codec.deflate(body), place))
         return self._seal.seal(codec.deflate(body), place)
 

@@ -146,7 +146,7 @@ class RedisWriter:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
-        return len(self._dirty)
+        return sum(bool(live.begun or live.gathered or live.jobs) for live in self._dirty)
 
     # the task
 

@@ -178,7 +178,7 @@ _SPEAKS_FOR_ITSELF: Final = (*_REFUSALS, ToolTimedOut)
 def _message(error: BaseException) -> str:
     if isinstance(error, KeyError) and len(error.args) == 1:
         return f"no key {error.args[0]!r}"  # the text of a `KeyError` is the bare key
-    if isinstance(error, OSError) and error.strerror and error.filename is not None:
+    if isinstance(error, OSError) and error.strerror and isinstance(error.filename, str | bytes):
         return f"{error.strerror}: {os.path.basename(os.fsdecode(error.filename))!r}"
     try:
         return str(error) or type(error).__name__

@@ -214,7 +214,7 @@ def _write_inputs(work: Path, packages: Path) -> None:
         },
     ]
     (work / "toolfold.yaml").write_text(json.dumps({"servers": servers, "ledger": {"where": "memory"}}))
-    arguments = ["-m", "toolfold.doors.cli.mcp", "mcp", "--config", str(work / "toolfold.yaml")]
+    arguments = ["-m", "toolfold", "mcp", "--config", str(work / "toolfold.yaml")]
     entry = {"command": sys.executable, "args": arguments, "env": {"PYTHONPATH": str(ROOT / "src")}}
     (work / "mcp.json").write_text(json.dumps({"mcpServers": {"toolfold": entry}}))
 

@@ -1,6 +1,7 @@
 """Who is let in, who is whom, and how much each may do."""
 
 import asyncio
+import json
 import time
 from typing import Any
 
@@ -138,3 +139,28 @@ async def test_only_so_many_executions_of_a_tenant_are_paused(served: Served) ->
         answers = [await start(client, 'await get_weather(city="a")') for _ in range(3)]
 
     assert [answer.status_code for answer in answers] == [200, 200, 429]
+
+
+async def test_signing_keys_are_fetched_from_a_jwks_address() -> None:
+    key = ed25519.Ed25519PrivateKey.generate()
+    public = jwt.algorithms.OKPAlgorithm.to_jwk(key.public_key(), as_dict=True)
+    document = json.dumps({"keys": [{**public, "kid": "k1", "alg": "EdDSA", "use": "sig"}]}).encode()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(document) + document)
+        await writer.drain()
+        writer.close()
+        await writer.wait_closed()
+
+    claims = {"iss": "librechat", "aud": "codeapi", "exp": time.time() + 60}
+    known = jwt.encode(claims, key, algorithm="EdDSA", headers={"kid": "k1"})
+    unknown = jwt.encode(claims, key, algorithm="EdDSA", headers={"kid": "k2"})
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        auth = Auth(Settings(jwt=JwtSettings(jwks_url=f"http://127.0.0.1:{port}/jwks")))
+        tenant = await auth.tenant(httpx.Headers({"authorization": f"Bearer {known}"}))
+        with pytest.raises(Refusal):
+            await auth.tenant(httpx.Headers({"authorization": f"Bearer {unknown}"}))
+
+    assert tenant == "jwt:librechat"

@@ -1,5 +1,6 @@
 """Seed 003 over real HTTP: every request and response type, the error table, the names, the libraries."""
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -93,8 +94,6 @@ async def test_errors_have_the_statuses_of_the_seed_and_200_for_librechat(client
 
 
 async def test_paused_time_counts_and_the_token_expires(client: httpx.AsyncClient) -> None:
-    import asyncio
-
     first = (await start(client, 'await get_weather(city="a")', timeout=1000)).json()
     await asyncio.sleep(1.1)
 
@@ -196,8 +195,6 @@ async def test_what_real_clients_sent_is_understood(client: httpx.AsyncClient) -
 
 
 async def test_a_cancel_ends_a_running_and_a_paused_execution(client: httpx.AsyncClient) -> None:
-    import asyncio
-
     running = asyncio.create_task(
         start(client, "while True:\n    pass", headers={"X-LibreChat-Code-Request-ID": "r1"}, timeout=9000)
     )
@@ -222,3 +219,35 @@ async def test_a_tool_of_the_caller_may_not_have_the_name_of_a_tool_here(served:
 
     assert clash.json()["error"] == "tool 'get_weather' is one of this server's own; rename yours"
     assert own.json()["stdout"] == "here\n"
+
+
+async def test_an_execution_waits_for_its_session_without_holding_up_the_others(served: Served) -> None:
+    code = "import os\nn = len(os.listdir())\nopen(str(n), 'w').close()\nprint(n, await get_weather(city='a'))"
+    async with served(running=2) as client:
+        first = (await start(client, code, session_id="s")).json()
+        waiting = [asyncio.create_task(start(client, code, session_id="s")) for _ in range(3)]
+        await asyncio.sleep(0.2)
+        other = (await start(client, "print('free')")).json()
+        bodies = [await finish(client, first, lambda *_: "x")]
+        # Each is paused only when the one before it has ended.
+        while waiting:
+            done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            task = done.pop()
+            waiting.remove(task)
+            bodies.append(await finish(client, await task, lambda *_: "x"))
+
+    assert other["stdout"] == "free\n"
+    assert [body["stdout"] for body, _ in bodies] == ["0 x\n", "1 x\n", "2 x\n", "3 x\n"]
+
+
+async def test_a_request_that_waits_for_its_session_times_out_and_can_be_cancelled(client: httpx.AsyncClient) -> None:
+    await start(client, "await get_weather(city='a')", session_id="s", timeout=20000)
+    waiting = asyncio.create_task(
+        start(client, "print(1)", session_id="s", timeout=4000, headers={"X-LibreChat-Code-Request-ID": "w"})
+    )
+    await asyncio.sleep(0.1)
+    await client.post("/exec/programmatic/cancel", json={"request_id": "w"})
+    late = await start(client, "print(1)", session_id="s", timeout=1000)
+
+    assert (late.status_code, late.json()["error"]) == (408, "Execution timeout")
+    assert (await waiting).status_code in (400, 408)

@@ -45,15 +45,18 @@ async def test_a_session_keeps_its_files_between_executions(client: httpx.AsyncC
 
 async def test_a_file_is_looked_up_and_deleted(client: httpx.AsyncClient) -> None:
     uploaded = (await client.post("/upload", files={"file": ("a.txt", b"one")})).json()
-    path = f"/sessions/{uploaded['session_id']}/objects/{uploaded['files'][0]['fileId']}"
+    file_id = uploaded["files"][0]["fileId"]
+    path = f"/sessions/{uploaded['session_id']}/objects/{file_id}"
 
     there = await client.get(path)
     gone = await client.delete(path)
-    after = [(await client.get(path)).status_code, (await client.delete(path)).status_code]
+    after = [(await client.get(path, headers=LIBRECHAT)).status_code, (await client.delete(path)).status_code]
+    download = await client.get(path.replace("/sessions/", "/download/").replace("/objects", ""), headers=LIBRECHAT)
 
     assert (there.json()["size"], there.json()["filename"]) == (3, "a.txt")
     assert there.json()["lastModified"].startswith("20")
-    assert (gone.json(), after) == ({"message": "success"}, [404, 404])
+    assert (gone.json(), after, download.status_code) == ({"message": "success"}, [404, 404], 404)
+    assert download.json() == {"error": f"no file '{file_id}' in this session; it may have expired, upload it again"}
 
 
 async def test_another_tenant_sees_no_session_no_file_and_no_names(client: httpx.AsyncClient) -> None:

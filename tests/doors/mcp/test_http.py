@@ -18,7 +18,7 @@ from toolfold.doors.mcp.serve import parse_address
 from toolfold.errors import UsageError
 
 ROOT = Path(__file__).parents[3]
-COMMAND = (sys.executable, "-m", "toolfold.doors.cli.mcp", "mcp")
+COMMAND = (sys.executable, "-m", "toolfold", "mcp")
 
 
 @contextmanager

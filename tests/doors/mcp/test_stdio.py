@@ -15,7 +15,7 @@ from tests.doors.mcp.conftest import ERAS, descendants, left_of, run, texts
 
 ROOT = Path(__file__).parents[3]
 FINANCE = ROOT / "examples" / "finance"
-COMMAND = (sys.executable, "-m", "toolfold.doors.cli.mcp", "mcp")
+COMMAND = (sys.executable, "-m", "toolfold", "mcp")
 
 
 def environment(**extra: str) -> dict[str, str]:
@@ -124,7 +124,8 @@ def test_nothing_but_the_protocol_is_written_to_stdout_and_a_signal_leaves_no_pr
     answers = [process.stdout.readline(), process.stdout.readline()]
     children = descendants(process.pid)
     process.send_signal(signal.SIGTERM)
-    _, errors = process.communicate(timeout=20)
+    process.wait(timeout=20)  # with stdin still open
+    _, errors = process.communicate()
 
     assert [answer.startswith('{"jsonrpc":"2.0","id":') for answer in answers] == [True, True]
     assert '"text":"[Script executed successfully]\\nhi\\n"' in answers[1]

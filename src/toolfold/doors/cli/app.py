@@ -112,7 +112,7 @@ def _run(
     ] = False,
     ledger: Annotated[
         str | None,
-        typer.Option(metavar="PATH|memory", help="Where it is recorded; in your state folder unless given."),
+        typer.Option(metavar="PATH|URL|memory", help="Where it is recorded; in your state folder unless given."),
     ] = None,
 ) -> int:
     """Run one program. Its stdout is this command's stdout.
@@ -150,6 +150,46 @@ def _doctor(
     from toolfold.doors.cli.doctor import diagnose  # noqa: PLC0415
 
     return diagnose(as_json=json, required=require)
+
+
+@app.command("mcp")
+def _mcp(
+    config: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The config; the nearest toolfold.yaml from here upwards unless given."),
+    ] = None,
+    http: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Serve streamable HTTP at /mcp instead of stdio.")
+    ] = None,
+    import_: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--import",
+            metavar="PATH",
+            help="Also bridge the servers in this file of Claude Code, Claude Desktop, Cursor or VS Code. Repeatable.",
+        ),
+    ] = None,
+    callback: Annotated[
+        bool,
+        typer.Option("--callback", help="Also serve `programmatic_tool_calling`, which calls tools of the client."),
+    ] = False,
+) -> int:
+    """Serve `execute_program` to an MCP client, over the servers of a config. Stdout is the protocol's."""
+    # Imported here for the same reason: the config's models take a third of a second.
+    from toolfold.doors.cli.mcp import mcp_command  # noqa: PLC0415
+
+    return mcp_command(config, http, import_ or [], callback=callback)
+
+
+@app.command("init")
+def _init(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where toolfold.yaml is written.")] = Path(),
+) -> int:
+    """Write a toolfold.yaml with the servers of Claude Code and Desktop, Cursor and VS Code; overwrites nothing."""
+    # Imported here for the same reason.
+    from toolfold.doors.cli.init import init_command  # noqa: PLC0415
+
+    return init_command(folder)
 
 
 def _complain(message: str, code: int) -> int:

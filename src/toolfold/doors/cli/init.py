@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import typer
 
@@ -50,10 +50,8 @@ execution:
 """
 
 
-def init_command(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where toolfold.yaml is written.")] = Path(),
-) -> int:
-    """Write a toolfold.yaml with the servers of Claude Code and Desktop, Cursor and VS Code; overwrites nothing."""
+def init_command(folder: Path) -> int:
+    """Write the file and say what is in it."""
     path = folder / FILE_NAME
     found, complaints = _found(folder)
     try:

@@ -7,9 +7,7 @@ import sys
 from collections.abc import Coroutine
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from toolfold.config import Config, find_config, load_config
 from toolfold.config.build import module_sources
@@ -18,30 +16,10 @@ from toolfold.errors import UsageError
 from toolfold.tools.tool import Tool
 
 
-def mcp_command(
-    config: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The config; the nearest toolfold.yaml from here upwards unless given."),
-    ] = None,
-    http: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="Serve streamable HTTP at /mcp instead of stdio.")
-    ] = None,
-    import_: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--import",
-            metavar="PATH",
-            help="Also bridge the servers in this file of Claude Code, Claude Desktop, Cursor or VS Code. Repeatable.",
-        ),
-    ] = None,
-    callback: Annotated[
-        bool,
-        typer.Option("--callback", help="Also serve `programmatic_tool_calling`, which calls tools of the client."),
-    ] = False,
-) -> int:
+def mcp_command(config: Path | None, http: str | None, imported: list[Path], *, callback: bool) -> int:
     """Serve `execute_program` to an MCP client, over the servers of a config. Stdout is the protocol's."""
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="toolfold: %(message)s")
-    found = read_config(config, import_ or [])
+    found = read_config(config, imported)
     # Imported here: a mistake in the config is told without loading the SDK, which takes most of the start.
     try:
         from toolfold.doors.mcp.serve import TOKEN_VARIABLE, parse_address, serve_http, serve_stdio  # noqa: PLC0415
@@ -103,10 +81,3 @@ def _modules(config: Config) -> list[Tool]:
     # What a module prints while it is imported is not for the client.
     with redirect_stdout(sys.stderr):
         return load_tools(sources)
-
-
-if __name__ == "__main__":
-    from toolfold.doors.cli.app import app, main
-
-    app.command("mcp")(mcp_command)
-    main()

@@ -134,8 +134,8 @@ class _Door:
 
     async def programmatic(self, request: Request) -> Response:
         """Start a program with tools that the client answers, or go on with one."""
-        raw = await request.body()
         tenant = await self._auth.tenant(request.headers)
+        raw = await request.body()
         asked = checked(decoded(raw), wire.ProgrammaticRequest)
         if asked.continuation_token is not None:
             answer = await self.executions.go_on(
@@ -275,15 +275,21 @@ class _Door:
         if refusal.status >= 500:
             _log.error("%s %s: %s", request.method, request.url.path, refusal.text)
         self._metrics.add("refusals", status=refusal.status)
+        if not self._path(request).startswith("/exec"):
+            # A file that is gone is 404 for everyone: LibreChat asks in order to upload it again.
+            refusal.is_contract = False
         return self._respond(request, answers.refused(refusal))
 
     def _respond(self, request: Request, answer: Answer) -> Response:
-        is_plain = request.url.path.removeprefix(self.settings.base_path) == "/exec"
+        is_plain = self._path(request) == "/exec"
         answer = answers.plain(answer) if is_plain else answer
         status, body = answers.for_client(answer, request.headers.get("user-agent", ""))
         body = answers.plain(Answer(status=status, body=body)).body if is_plain else body
         retry = body.get("retry_after_seconds")
         return _json(status, body, {"Retry-After": str(retry)} if retry else None)
+
+    def _path(self, request: Request) -> str:
+        return request.url.path.removeprefix(self.settings.base_path)
 
     def _timeout(self, milliseconds: float | None) -> float:
         if milliseconds is None:

@@ -22,12 +22,12 @@ from toolfold.doors.http.answers import Answer
 from toolfold.doors.http.files import SessionFiles, key_of, reference_to
 from toolfold.doors.http.gate import Gate, SessionTurns
 from toolfold.doors.http.metrics import Metrics
-from toolfold.doors.http.refusals import EXPIRED, INVALID_TOKEN, TIMED_OUT, Refusal, too_many_rounds
+from toolfold.doors.http.refusals import CANCELLED, EXPIRED, INVALID_TOKEN, TIMED_OUT, Refusal, too_many_rounds
 from toolfold.doors.http.results import replies_of
 from toolfold.doors.http.settings import Settings
 from toolfold.doors.http.tokens import Token, Tokens
 from toolfold.doors.http.wire import FileReference, ToolResult
-from toolfold.ledger.record import Given, History, Ledger
+from toolfold.ledger.record import Given, History, Ledger, LedgerFailed
 from toolfold.models import Limits, Outcome, Paused, Reply, ToolSpec
 from toolfold.runtime import Runtime
 
@@ -111,6 +111,8 @@ class Executions:
                     self._metrics.add("queue_seconds", waited)
                     left = max(0.1, deadline - time.time())
                     limits = replace(self._limits, wall_seconds=left, cpu_seconds=int(left) + 1)
+                    if held.is_over:  # cancelled while it waited
+                        raise Refusal(400, CANCELLED)
                     held.task = asyncio.ensure_future(
                         self._runtime.start(
                             start.code, tools=start.tools, files=given, limits=limits,
@@ -124,7 +126,7 @@ class Executions:
             if step is None:
                 self._let_go(held)
         if step is None:
-            return answers.failed("Execution cancelled", status=400, session=start.session)
+            return answers.failed(CANCELLED, status=400, session=start.session)
         held.execution_id = step.execution_id
         answer = await self._answer(held, step)
         if held.is_paused:
@@ -175,6 +177,8 @@ class Executions:
             await self._runtime.cancel(held.execution_id)
         elif held.task is not None:
             held.task.cancel()
+        else:
+            held.is_over = True
 
     async def close(self) -> None:
         """Stop the clocks; what is paused stays in the ledger for the next process."""
@@ -194,10 +198,19 @@ class Executions:
             self._pause(held, False)
             held.replies += len(replies)
             held.task = asyncio.ensure_future(self._runtime.resume(held.execution_id, replies))
-            step = await self._step(held)
+            try:
+                step = await self._step(held)
+            except LedgerFailed:
+                # The same continuation may be sent again: what was written is not written twice.
+                held.replies -= len(replies)
+                self._pause(held, True)
+                raise
+            except BaseException:
+                self._end(held, "broken")
+                raise
         if step is None:
             self._end(held, "cancelled")
-            return answers.failed("Execution cancelled", status=400, session=held.session)
+            return answers.failed(CANCELLED, status=400, session=held.session)
         return await self._answer(held, step)
 
     async def _step(self, held: _Held) -> Paused | Outcome | None:
@@ -248,7 +261,8 @@ class Executions:
         if history is None:
             raise Refusal(400, EXPIRED)
         taken = _replies_from_outside(history)
-        is_taken = len(taken) == token.replies + len(replies) and {reply.call_id for reply in replies} <= taken
+        is_the_same = all(taken.get(reply.call_id) == reply for reply in replies)
+        is_taken = len(taken) == token.replies + len(replies) and is_the_same
         is_new = len(taken) == token.replies
         if history.state == "ended":
             if is_taken and history.outcome is not None:
@@ -257,12 +271,19 @@ class Executions:
             raise Refusal(400, EXPIRED if is_new else INVALID_TOKEN)
         if not is_new and not is_taken:
             raise Refusal(400, INVALID_TOKEN)
-        await self._enter_session(held)
-        async with self._gate.turn(held.tenant):
-            held.task = asyncio.ensure_future(self._runtime.resume(token.execution_id))
-            step = await self._step(held)
+        step: Paused | Outcome | None = None
+        try:
+            async with asyncio.timeout(max(0.0, held.deadline - time.time())):
+                await self._enter_session(held)
+                async with self._gate.turn(held.tenant):
+                    held.task = asyncio.ensure_future(self._runtime.resume(token.execution_id))
+                    step = await self._step(held)
+        except TimeoutError as error:
+            raise Refusal(400, EXPIRED) from error
+        finally:
+            if step is None:
+                self._let_go(held)
         if step is None:
-            self._let_go(held)
             raise Refusal(400, EXPIRED)
         held.is_known, held.replies = True, len(taken)
         # A new continuation finds the pause as its token says; a taken one is followed by the next pause.
@@ -323,11 +344,10 @@ class Executions:
             del self._requests[held.tenant, held.request_id]
 
 
-def _replies_from_outside(history: History) -> frozenset[int]:
+def _replies_from_outside(history: History) -> dict[int, Reply]:
     outside = frozenset(history.begun.outside)
-    return frozenset(
-        entry.reply.call_id for entry in history.entries if isinstance(entry, Given) and entry.record.name in outside
-    )
+    given = [entry for entry in history.entries if isinstance(entry, Given)]
+    return {entry.reply.call_id: entry.reply for entry in given if entry.record.name in outside}
 
 
 def _check_calls(replies: Sequence[Reply], open_calls: frozenset[int]) -> None:

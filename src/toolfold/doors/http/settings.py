@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -39,8 +40,9 @@ class Settings:
     max_timeout_seconds: float = 300.0
     starts_per_minute: int = 600
     """Executions and uploads that one tenant may start."""
-    running: int = 8
-    """Programs of one tenant that run at the same time; paused ones do not count."""
+    running: int = field(default_factory=lambda: max(2, os.cpu_count() or 2))
+    """Programs of one tenant that run at the same time; paused ones do not count. More than there are
+    processors, and one tenant's endless loops slow everyone else's programs down."""
     waiting: int = 200
     """Requests of one tenant that may wait for their turn."""
     paused: int = 1000

@@ -18,6 +18,7 @@ from mcp.server.stdio import stdio_server
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from toolfold.doors.mcp.door import Door
+from toolfold.doors.mcp.stdin import stdin_lines
 from toolfold.errors import UsageError
 
 TOKEN_VARIABLE: Final = "TOOLFOLD_MCP_TOKEN"  # noqa: S105 - its name, not the secret
@@ -30,7 +31,7 @@ async def serve_stdio(door: Door) -> None:
     async with door:
         with anyio.CancelScope() as scope, _on_signal(scope.cancel):
             # While this serves, file descriptor 1 is stderr: nothing that prints can break the protocol.
-            async with stdio_server() as (read_stream, write_stream):
+            async with stdin_lines() as stdin, stdio_server(stdin) as (read_stream, write_stream):
                 await door.server.run(read_stream, write_stream, door.options())
 
 

@@ -1,0 +1,192 @@
+"""What the HTTP door costs: `python -m bench.http`.
+
+A `toolfold serve` of its own on loopback, with SQLite, and a client that writes HTTP by hand, so that the
+figures are the server's. One execution with many rounds, one after another; 50 clients with 20 rounds
+each; 200 executions paused at once, with the memory of their guests; another tenant's programs beside
+200 endless loops. The exit status is 1 if a target is missed.
+"""
+
+import asyncio
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+ROUNDS = 400
+CONFIG = (
+    "http: {keys: {one: one-key, two: two-key}, port: 0, files: files, max_rounds: 1000, "
+    "starts_per_minute: 100000, waiting: 1000}\nledger: {where: ledger.sqlite}\n"
+)
+TOOL = {"name": "ask", "parameters": {"type": "object", "properties": {"n": {"type": "integer"}}}}
+
+
+class Client:
+    """One connection that is kept."""
+
+    def __init__(self, port: int, key: str = "one-key") -> None:
+        self._port, self._key = port, key
+
+    async def __aenter__(self) -> "Client":
+        self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._writer.close()
+
+    async def post(self, body: dict[str, Any]) -> dict[str, Any]:
+        raw = json.dumps(body).encode()
+        head = (
+            "POST /exec/programmatic HTTP/1.1\r\nHost: localhost\r\n"
+            f"X-API-Key: {self._key}\r\nContent-Length: {len(raw)}\r\n\r\n"
+        )
+        self._writer.write(head.encode() + raw)
+        answer = (await self._reader.readuntil(b"\r\n\r\n")).decode().lower()
+        match = re.search(r"content-length: (\d+)", answer)
+        assert match is not None
+        return json.loads(await self._reader.readexactly(int(match[1])))
+
+    async def start(self, code: str, seconds: int = 60) -> dict[str, Any]:
+        return await self.post({"code": code, "tools": [TOOL], "timeout": seconds * 1000})
+
+    async def go_on(self, body: dict[str, Any]) -> dict[str, Any]:
+        results = [{"call_id": call["id"], "result": 1} for call in body["tool_calls"]]
+        return await self.post({"continuation_token": body["continuation_token"], "tool_results": results})
+
+
+def loop(rounds: int) -> str:
+    return f"for n in range({rounds}):\n    await ask(n=n)\nprint('done')"
+
+
+async def round_trip(port: int) -> float:
+    seconds = []
+    async with Client(port) as client:
+        body = await client.start(loop(ROUNDS))
+        while body["status"] == "tool_call_required":
+            began = time.perf_counter()
+            body = await client.go_on(body)
+            seconds.append(time.perf_counter() - began)
+    return statistics.median(seconds) * 1000
+
+
+async def one_client(port: int) -> str:
+    async with Client(port) as client:
+        body = await client.start(loop(20))
+        while body["status"] == "tool_call_required":
+            body = await client.go_on(body)
+    return body["status"]
+
+
+async def many_clients(port: int) -> tuple[float, int]:
+    began = time.perf_counter()
+    ends = await asyncio.gather(*(one_client(port) for _ in range(50)))
+    return time.perf_counter() - began, sum(end != "completed" for end in ends)
+
+
+async def paused_memory(port: int, server: int) -> float:
+    async with Client(port) as client:
+        for _ in range(200):
+            assert (await client.start(loop(1), 20))["status"] == "tool_call_required"
+        return sum(pss(process) for process in descendants(server)) / 200 / 1024
+
+
+async def beside_a_flood(port: int) -> float:
+    async def probe() -> float:
+        seconds = []
+        async with Client(port, "two-key") as client:
+            for _ in range(30):
+                began = time.perf_counter()
+                await client.start("print(1)")
+                seconds.append(time.perf_counter() - began)
+        return statistics.median(seconds)
+
+    async def endless() -> None:
+        async with Client(port) as client:
+            await client.start("while True: pass", 5)
+
+    alone = await probe()
+    flood = [asyncio.create_task(endless()) for _ in range(200)]
+    await asyncio.sleep(1)
+    beside = await probe()
+    await asyncio.gather(*flood)
+    return beside / alone
+
+
+def descendants(root: int) -> Iterator[int]:
+    parents = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                parents[int(name)] = int(Path("/proc", name, "stat").read_text().rsplit(")", 1)[1].split()[1])
+            except OSError:
+                continue  # it ended meanwhile
+    for process in parents:
+        above = process
+        while above in parents and above != root:
+            above = parents[above]
+        if above == root and process != root:
+            yield process
+
+
+def pss(process: int) -> int:
+    try:
+        found = re.search(r"^Pss:\s+(\d+)", Path(f"/proc/{process}/smaps_rollup").read_text(), re.MULTILINE)
+    except OSError:
+        return 0
+    return int(found[1]) if found else 0
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[tuple[int, int]]:
+    (folder / "toolfold.yaml").write_text(CONFIG, "utf-8")
+    command = [sys.executable, "-m", "toolfold", "serve", "--config", str(folder / "toolfold.yaml")]
+    environment = {**os.environ, "XDG_STATE_HOME": str(folder / "state")}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        try:
+            assert process.stderr is not None
+            line = process.stderr.readline()
+            match = re.search(r":(\d+)$", line.strip())
+            if match is None:
+                raise SystemExit(line + process.stderr.read())
+            yield int(match[1]), process.pid
+        finally:
+            process.terminate()
+
+
+async def measure(port: int, server: int) -> int:
+    await asyncio.sleep(1)
+    await one_client(port)
+    trip = await round_trip(port)
+    took, errors = await many_clients(port)
+    flood = await beside_a_flood(port)
+    memory = await paused_memory(port, server)
+    rows = [
+        ("one continuation, p50", f"{trip:.2f} ms", "2.5 ms", trip <= 2.5),
+        ("50 clients x 20 rounds, errors", f"{errors} in {took:.1f} s", "0", errors == 0),
+        ("guest of a paused execution, of 200", f"{memory:.2f} MB", "3 MB", memory < 3),
+        ("another tenant beside 200 endless loops", f"{flood:.1f} x", "3 x", flood <= 3),
+    ]
+    table = Table("measured", "figure", "target", "")
+    for name, figure, target, is_met in rows:
+        table.add_row(name, figure, target, "met" if is_met else "MISSED")
+    Console(width=100).print(table)
+    return 0 if all(row[3] for row in rows) else 1
+
+
+def main() -> int:
+    with tempfile.TemporaryDirectory() as folder, served(Path(folder)) as (port, server):
+        return asyncio.run(measure(port, server))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
