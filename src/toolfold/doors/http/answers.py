@@ -62,7 +62,7 @@ def ended(outcome: Outcome, *, session: str, files: list[dict[str, Any]]) -> Ans
     stderr = outcome.stderr
     if problem is not None:
         text = problem.message
-        known = "Out of memory" if problem.kind == "memory" else known
+        known = {"memory": "Out of memory", "cpu": "Time limit exceeded"}.get(problem.kind, known)
     match outcome.status:
         case "timeout":
             text, status, known = TIMED_OUT, 408, "Time limit exceeded"

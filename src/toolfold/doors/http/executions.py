@@ -110,7 +110,7 @@ class Executions:
                 async with self._gate.turn(start.tenant) as waited:
                     self._metrics.add("queue_seconds", waited)
                     left = max(0.1, deadline - time.time())
-                    limits = replace(self._limits, wall_seconds=left, cpu_seconds=int(left) + 1)
+                    limits = replace(self._limits, wall_seconds=left)
                     if held.is_over:  # cancelled while it waited
                         raise Refusal(400, CANCELLED)
                     held.task = asyncio.ensure_future(

@@ -34,7 +34,7 @@ async def serve(app: FastAPI, host: str, port: int, *, on_listening: Callable[[i
 
     if on_listening is not None:
         on_listening(listening.getsockname()[1])
-    with _on_signal(stop):
+    with listening, _on_signal(stop):
         await server.serve(sockets=[listening])
     if not server.started:
         raise UsageError("the server could not start; the lines above say why")
@@ -53,9 +53,13 @@ def _listen(host: str, port: int) -> socket.socket:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         # With its protocol named: without that asyncio does not send small answers at once.
         listening = socket.socket(family, kind, protocol)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(address)
-        listening.listen(1024)
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(address)
+            listening.listen(1024)
+        except OSError:
+            listening.close()
+            raise
     except OSError as error:
         text = (error.strerror or str(error)).lower()
         raise UsageError(f"{host}:{port} cannot be listened on: {text}; choose another with --port") from None
