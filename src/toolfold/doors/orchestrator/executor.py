@@ -155,10 +155,11 @@ class ProgrammaticToolExecutor:
             return ResultDict(output="", result=None, tool_calls=[], execution_time=0.0, error=refusal)
         limits = inside.limits()
         runtime = await self._opened()
-        offset = inside.whole.elapsed_seconds()
 
         def keep(record: CallRecord) -> None:
-            inside.records.append(replace(record, started_seconds=record.started_seconds + offset))
+            # On the outermost program's clock, so that calls of programs within programs stand in their order.
+            began = inside.whole.elapsed_seconds() - record.seconds
+            inside.records.append(replace(record, started_seconds=began))
 
         with entered(inside):
             outcome = await runtime.run(code, files=files, limits=limits, on_call=keep)
