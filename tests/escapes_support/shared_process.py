@@ -22,7 +22,9 @@ def run_in_shared_process(texts: list[str], *, fork: bool, folder: Path) -> list
         [sys.executable, __file__, os.environ["TOOLFOLD_CANARY"]],
         input=json.dumps(order).encode(),
         pass_fds=(ours, theirs),
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        # Its programs write where they are and into the temporary folder: both are the test's own.
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(folder)},
+        cwd=folder,
         timeout=_SECONDS,
         check=False,
     )
