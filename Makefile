@@ -28,8 +28,7 @@ check: $(stamp) ## format, lint, types, import direction
 	@$(VENV)/bin/lint-imports > $(VENV)/.lint-imports 2>&1 || { cat $(VENV)/.lint-imports; exit 1; }
 
 tests: $(stamp) ## the tests alone; ARGS="-k name" picks some
-	@$(python) -m pytest -q $(ARGS) || { echo "FLAKY OR BROKEN: once more, only the tests named above" >&2; \
-	  $(python) -m pytest -q --last-failed --last-failed-no-failures none $(ARGS); }
+	@$(python) -m pytest -q $(ARGS)
 
 test-claude: $(stamp) ## the real Claude Code CLI over two real servers, offline; fetches both from npm once
 	@if sh tests/clients/fetch.sh build/clients/claude-code @anthropic-ai/claude-code@2.1.325 \

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,6 +11,7 @@ from typing import Final
 import uvicorn
 from fastapi import FastAPI
 
+from toolfold.doors.signals import on_signal
 from toolfold.errors import UsageError
 
 _log: Final = logging.getLogger(__name__)
@@ -34,7 +33,7 @@ async def serve(app: FastAPI, host: str, port: int, *, on_listening: Callable[[i
 
     if on_listening is not None:
         on_listening(listening.getsockname()[1])
-    with listening, _on_signal(stop):
+    with listening, on_signal(stop):
         await server.serve(sockets=[listening])
     if not server.started:
         raise UsageError("the server could not start; the lines above say why")
@@ -64,16 +63,3 @@ def _listen(host: str, port: int) -> socket.socket:
         text = (error.strerror or str(error)).lower()
         raise UsageError(f"{host}:{port} cannot be listened on: {text}; choose another with --port") from None
     return listening
-
-
-@contextmanager
-def _on_signal(stop: Callable[[], None]) -> Iterator[None]:
-    loop = asyncio.get_running_loop()
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    for number in numbers:
-        loop.add_signal_handler(number, stop)
-    try:
-        yield
-    finally:
-        for number in numbers:
-            loop.remove_signal_handler(number)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import hmac
 import ipaddress
 import logging
-import signal
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -19,6 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from toolfold.doors.mcp.door import Door
 from toolfold.doors.mcp.stdin import stdin_lines
+from toolfold.doors.signals import on_signal
 from toolfold.errors import UsageError
 
 TOKEN_VARIABLE: Final = "TOOLFOLD_MCP_TOKEN"  # noqa: S105 - its name, not the secret
@@ -29,7 +28,7 @@ _log: Final = logging.getLogger(__name__)
 async def serve_stdio(door: Door) -> None:
     """Until the client closes stdin, or a signal comes."""
     async with door:
-        with anyio.CancelScope() as scope, _on_signal(scope.cancel):
+        with anyio.CancelScope() as scope, on_signal(scope.cancel):
             # While this serves, file descriptor 1 is stderr: nothing that prints can break the protocol.
             async with stdin_lines() as stdin, stdio_server(stdin) as (read_stream, write_stream):
                 await door.server.run(read_stream, write_stream, door.options())
@@ -62,7 +61,7 @@ async def serve_http(door: Door, host: str, port: int, *, token: str = "") -> No
         await door.connect()
         shown = f"[{host}]" if ":" in host else host
         _log.warning("listening on http://%s:%d%s", shown, listening.getsockname()[1], PATH)
-        with _on_signal(stop):
+        with on_signal(stop):
             await server.serve(sockets=[listening])
 
 
@@ -99,20 +98,6 @@ def _listen(host: str, port: int) -> socket.socket:
             f"--http {host}:{port} cannot be listened on: {(error.strerror or str(error)).lower()}"
         ) from None
     return listening
-
-
-@contextmanager
-def _on_signal(stop: Callable[[], object]) -> Iterator[None]:
-    """SIGINT and SIGTERM end the work in good order: guests and bridged servers end before this process."""
-    loop = asyncio.get_running_loop()
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    for number in numbers:
-        loop.add_signal_handler(number, stop)
-    try:
-        yield
-    finally:
-        for number in numbers:
-            loop.remove_signal_handler(number)
 
 
 def _is_loopback(host: str) -> bool:
