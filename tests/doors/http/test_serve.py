@@ -38,5 +38,5 @@ def test_a_port_in_use_is_told(capsys) -> None:
 
     assert code == 2
     assert capsys.readouterr().err == (
-        f"toolfold: 127.0.0.1:{port} cannot be listened on: address already in use; choose another with --port\n"
+        f"toolfold: 127.0.0.1:{port} cannot be listened on: address already in use; choose another port\n"
     )

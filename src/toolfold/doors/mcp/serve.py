@@ -5,9 +5,6 @@ from __future__ import annotations
 import hmac
 import ipaddress
 import logging
-import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Final
 
 import anyio
@@ -15,6 +12,7 @@ import uvicorn
 from mcp.server.stdio import stdio_server
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from toolfold.doors.listening import Server, listen
 from toolfold.doors.mcp.door import Door
 from toolfold.doors.mcp.stdin import stdin_lines
 from toolfold.doors.signals import on_signal
@@ -49,8 +47,8 @@ async def serve_http(door: Door, host: str, port: int, *, token: str = "") -> No
     if not token and not _is_loopback(host):
         raise UsageError(f"--http {host}:{port} is reachable from outside; set {TOKEN_VARIABLE} to a secret first")
     app: ASGIApp = door.server.streamable_http_app(streamable_http_path=PATH, host=host)
-    listening = _listen(host, port)
-    server = _Server(
+    listening = listen(host, port)
+    server = Server(
         uvicorn.Config(_Guarded(app, token) if token else app, log_level="warning", timeout_graceful_shutdown=2)
     )
 
@@ -76,28 +74,6 @@ def parse_address(text: str) -> tuple[str, int]:
     if not port.isdecimal() or int(port) > 65535:
         raise UsageError(f"--http {text!r} is no address; write HOST:PORT, as in 127.0.0.1:8765")
     return host, int(port)
-
-
-class _Server(uvicorn.Server):
-    """Leaves signals to us: uvicorn would raise them again before our guests have ended."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        # With its protocol named: without that asyncio does not send small answers at once.
-        listening = socket.socket(family, kind, protocol)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(address)
-    except OSError as error:
-        raise UsageError(
-            f"--http {host}:{port} cannot be listened on: {(error.strerror or str(error)).lower()}"
-        ) from None
-    return listening
 
 
 def _is_loopback(host: str) -> bool:
