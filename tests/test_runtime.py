@@ -8,7 +8,7 @@ import pytest
 
 import toolfold
 from toolfold import Call, Limits, Outcome, Paused, Problem, Reply, Runtime, ToolSpec, UsageError
-from toolfold.models import CallRecord
+from toolfold.models import CallRecord, ContextSaved
 
 ASK = ToolSpec(
     name="ask-user",
@@ -251,7 +251,9 @@ async def test_what_stayed_out_of_the_context_is_estimated() -> None:
         outcome = await runtime.run("len(await rows())")
 
     size = len(str([{"n": n} for n in range(1000)]).replace(" ", "").encode())
-    assert outcome.context_saved.bytes == size + len("{}") - len("len(await rows())") - len("1000")
+    program = 'execute_program{"code":"len(await rows())"}'
+    saved = len("rows{}") + size - len(program) - len("1000")
+    assert outcome.context_saved == ContextSaved(tokens=round(saved / 4), bytes=saved)
 
 
 def test_run_sync_runs_one_program() -> None:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from toolfold.engines.base import Printed, Waiting
 from toolfold.errors import ToolfoldError, UsageError
 from toolfold.ledger.record import Given, Made, Tape
-from toolfold.models import CallRecord, ContextSaved, Outcome, Paused, Problem, Reply
+from toolfold.models import CallRecord, Outcome, Paused, Problem, Reply
 from toolfold.output import Output
+from toolfold.savings import context_saved
 from toolfold.tools.context import Spent
 from toolfold.tools.shape import json_size
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from toolfold.engines.base import Ended, Engine, Event, Order, Run, Taped
     from toolfold.ledger.observe import Observer
     from toolfold.ledger.record import Begun, Ledger
-    from toolfold.models import Call, Limits, ToolSpec
+    from toolfold.models import Call, ContextSaved, Limits, ToolSpec
     from toolfold.replay import Past, Rerun
     from toolfold.sessions import Session
     from toolfold.tools.context import CallContext, Decision
@@ -389,11 +390,9 @@ class Execution:
             yield self._record(call, Reply(call_id=call.id, error="the program ended before the reply"), began, now)
 
     def _saved(self, records: Sequence[CallRecord], ended: Ended, shown: str) -> ContextSaved:
-        stayed_out = sum(record.bytes_in + record.bytes_out for record in records)
-        went_in = len(self._order.program.text.encode()) + len(shown.encode())
-        went_in += json_size(ended.value) if ended.value is not None else 0
-        saved = max(0, stayed_out - went_in)
-        return ContextSaved(tokens=saved // 4, bytes=saved)
+        shown_bytes = len(shown.encode()) + (json_size(ended.value) if ended.value is not None else 0)
+        is_finished = ended.status == "finished"
+        return context_saved(records, text=self._order.program.text, shown_bytes=shown_bytes, is_finished=is_finished)
 
 
 def _size(reply: Reply) -> int:

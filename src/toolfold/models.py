@@ -205,11 +205,11 @@ class CallRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextSaved:
-    """An estimate of what stayed out of the model's context, and how it was made."""
+    """An estimate of what stayed out of the model's context, and how it was made; a loss is negative."""
 
     tokens: int = 0
     bytes: int = 0
-    method: str = "bytes of arguments and replies, less program, output and value; 4 bytes are 1 token"
+    method: str = "all calls and replies once, as in one parallel request, less program and output; 4 bytes are 1 token"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

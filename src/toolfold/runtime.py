@@ -18,6 +18,7 @@ from toolfold.ledger.record import Begun
 from toolfold.models import Call, Limits, Outcome, Paused, Problem, Reply
 from toolfold.program.check import Checker
 from toolfold.replay import Past, Rerun
+from toolfold.savings import context_saved
 from toolfold.sessions import Sessions, bound_names
 from toolfold.sources.functions import as_tool
 from toolfold.tools.catalog import Catalog
@@ -231,7 +232,7 @@ class Runtime:
         try:
             program = await self._check(text, specs, wish)  # program text -> check
             if isinstance(program, Problem):
-                return self._rejected(program)
+                return self._rejected(program, text)
             rerun = Rerun(await self._history(wish.rerun_of)) if wish.rerun_of else None
             begun = self._begun(program, specs, wish)
         except BaseException:
@@ -274,13 +275,14 @@ class Runtime:
             return checker.check(text, limits=wish.limits, known_names=known)
         return await asyncio.to_thread(checker.check, text, limits=wish.limits, known_names=known)
 
-    def _rejected(self, problem: Problem) -> Outcome:
+    def _rejected(self, problem: Problem, text: str) -> Outcome:
         return Outcome(
             execution_id=secrets.token_hex(8),
             status="rejected",
             problem=problem,
             engine=self._engine.name,
             isolation=self._engine.isolation,
+            context_saved=context_saved((), text=text, shown_bytes=len(str(problem).encode(errors="replace"))),
         )
 
     def _begun(self, program: Program, specs: tuple[ToolSpec, ...], wish: _Wish) -> Begun:

@@ -64,7 +64,8 @@ def test_an_outcome_becomes_one_json_object_with_every_field() -> None:
             "context_saved": {
                 "tokens": 0,
                 "bytes": 0,
-                "method": "bytes of arguments and replies, less program, output and value; 4 bytes are 1 token",
+                "method": "all calls and replies once, as in one parallel request, less program and output; "
+                "4 bytes are 1 token",
             },
             "hints": ["one call only"],
         }
