@@ -25,6 +25,9 @@ def test_the_public_names_are_these_and_every_one_is_there() -> None:
         "ToolSpec",
         "ToolfoldError",
         "UsageError",
+        "anthropic_tool",
+        "langchain_tool",
+        "openai_tool",
         "run_sync",
         "tool",
     ]

@@ -11,6 +11,9 @@ from toolfold.errors import EngineCrashed, EngineError, EngineUnavailable, ToolE
 from toolfold.models import Call, CallRecord, File, Limits, Media, Outcome, Paused, Problem, Reply, ToolSpec
 
 if TYPE_CHECKING:
+    from toolfold.doors.frameworks.anthropic import anthropic_tool
+    from toolfold.doors.frameworks.langchain import langchain_tool
+    from toolfold.doors.frameworks.openai import openai_tool
     from toolfold.runtime import Runtime, run_sync
     from toolfold.sources.functions import tool
     from toolfold.tools.tool import Tool
@@ -36,6 +39,9 @@ __all__ = [
     "ToolSpec",
     "ToolfoldError",
     "UsageError",
+    "anthropic_tool",
+    "langchain_tool",
+    "openai_tool",
     "run_sync",
     "tool",
 ]
@@ -43,6 +49,9 @@ __all__ = [
 _LAZY: Final = {
     "Runtime": "toolfold.runtime",
     "Tool": "toolfold.tools.tool",
+    "anthropic_tool": "toolfold.doors.frameworks.anthropic",
+    "langchain_tool": "toolfold.doors.frameworks.langchain",
+    "openai_tool": "toolfold.doors.frameworks.openai",
     "run_sync": "toolfold.runtime",
     "tool": "toolfold.sources.functions",
 }

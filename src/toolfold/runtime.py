@@ -113,6 +113,25 @@ class Runtime:
         """What programs may call."""
         return self._specs
 
+    @property
+    def executions(self) -> tuple[str, ...]:
+        """Ids of those that run or are paused here."""
+        return tuple(self._executions)
+
+    @property
+    def direct_tools(self) -> tuple[ToolSpec, ...]:
+        """What may be called one by one, with `call`."""
+        return tuple(spec for spec in self._router.catalog.specs if spec.allowed_callers != "code")
+
+    async def preload(self, library_set: LibrarySet) -> None:
+        """Have guests with these libraries wait for programs, where the engine can."""
+        if isinstance(self._engine, Stocked):
+            await self._engine.preload(library_set)
+
+    async def guests(self) -> Guests:
+        """How many there are now, and what they hold; none where the engine cannot tell."""
+        return await self._engine.guests() if isinstance(self._engine, Stocked) else Guests()
+
     def replace_tools(self, tools: Iterable[Tool | Callable[..., Any]]) -> None:
         """Other tools from the next execution on; those that run or are paused here keep theirs.
 

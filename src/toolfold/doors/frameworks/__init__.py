@@ -1,0 +1,1 @@
+"""A runtime as one tool of other frameworks: definitions in their shapes, their tool calls answered."""

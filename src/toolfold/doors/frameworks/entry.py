@@ -1,0 +1,136 @@
+"""The one tool that runs programs, as any framework sees it: its words, its schema, its answers."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from toolfold.doors.frameworks.render import Shown, shown_crash, shown_outcome, shown_reply
+from toolfold.errors import EngineCrashed, UsageError
+from toolfold.models import Json, Limits, Outcome, ToolSpec
+from toolfold.program.stubs import prompt_text
+from toolfold.runtime import Runtime
+
+ENTRY_NAME: Final = "execute_program"
+SIGNATURE_BUDGET_CHARACTERS: Final = 6_000
+_LONGEST_NAME: Final = 64
+"""Of a tool, for every provider."""
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
+
+_DESCRIPTION: Final = """\
+Run a Python program that calls tools. Use it when a task takes several tool calls, a loop, or filtering and combining \
+what tools return: only what the program prints, and the value of its last line, come back to you.
+
+`await` works at the top level; the functions below are there by name and take keyword arguments. Run independent \
+calls at once with `await asyncio.gather(...)`. Tools return Python values (dict, list, str, ...); a failing tool \
+raises `ToolError`, which the program may catch. There is no network and no host file system: tools are the only way \
+out."""
+_FRESH: Final = "Each program starts fresh: no names or files are kept from one to the next."
+_KEPT: Final = "Names and files are kept from one program to the next."
+_DIRECT: Final = "For a single call of a tool that you also have directly, call it directly."
+_CODE: Final = "The Python program. Print what you need to know; keep large results inside the program."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A way into one runtime.
+
+    Args:
+        runtime: Runs the programs; entered by whoever made it.
+        name: What the model calls the tool.
+        session: Keeps names and files between all programs of this entry; empty keeps nothing.
+        limits: Of each program; the runtime's own unless given.
+        with_both: Tools that may be called either way are offered directly, too.
+        outside: Tools that only the caller can answer.
+    """
+
+    runtime: Runtime
+    name: str = ENTRY_NAME
+    session: str = ""
+    limits: Limits | None = None
+    with_both: bool = False
+    outside: Sequence[ToolSpec] = ()
+
+    def __post_init__(self) -> None:
+        if _NAME.fullmatch(self.name) is None:
+            raise UsageError(f"tool name {self.name!r} must be 1 to 64 letters, digits, '_' or '-'; give another")
+        if any(self.name == spec.name for spec in self.outside) or self.name in self.direct_tools():
+            raise UsageError(f"a tool is named {self.name!r} like the one that runs programs; give name=")
+
+    def description(self) -> str:
+        """For the model, with the signatures of what programs may call."""
+        specs = [spec for spec in (*self.runtime.tools, *self.outside) if spec.source != "toolfold"]
+        parts = [_DESCRIPTION, _KEPT if self.session else _FRESH]
+        if any(spec.allowed_callers == "both" for spec in (*self.direct_tools().values(), *self.outside)):
+            parts.append(_DIRECT)
+        text = prompt_text(specs, budget_characters=SIGNATURE_BUDGET_CHARACTERS)
+        return "\n\n".join([*parts, *([f"```python\n{text.rstrip()}\n```"] if text else [])])
+
+    def schema(self) -> dict[str, Json]:
+        """Of the arguments; fits the strict modes of all providers."""
+        return {
+            "type": "object",
+            "properties": {"code": {"type": "string", "description": _CODE}},
+            "required": ["code"],
+            "additionalProperties": False,
+        }
+
+    def direct_tools(self) -> dict[str, ToolSpec]:
+        """What the model may also call itself, by a name that every provider takes."""
+        kinds = ("direct", "both") if self.with_both else ("direct",)
+        specs = [spec for spec in self.runtime.direct_tools if spec.source != "toolfold"]
+        return {_wire_name(spec): spec for spec in specs if spec.allowed_callers in kinds}
+
+    async def run(self, text: str) -> Outcome:
+        """One program, to its end."""
+        return await self.runtime.run(text, limits=self.limits, session=self.session, keep_names=bool(self.session))
+
+    async def answer(self, name: str, arguments: Mapping[str, Any] | str) -> Shown:
+        """A model's call of this tool or of a direct one; its mistakes are answered, not raised."""
+        read = _read(name, arguments)
+        if isinstance(read, Shown):
+            return read
+        if name != self.name:
+            spec = self.direct_tools().get(name)
+            return shown_reply(await self.runtime.call(spec.name if spec is not None else name, read))
+        text = program_text(read)
+        return text if isinstance(text, Shown) else await self.answer_program(text)
+
+    async def answer_program(self, text: str) -> Shown:
+        """What a model reads of a program's end."""
+        try:
+            return shown_outcome(await self.run(text))
+        except EngineCrashed as error:
+            return shown_crash(error)
+
+
+def program_text(arguments: Mapping[str, Any]) -> str | Shown:
+    """The program in a call's arguments, or what is wrong with them."""
+    text = arguments.get("code")
+    if isinstance(text, str):
+        return text
+    return Shown(text=f"'code' must be the program as text, got {text!r}; nothing was called", has_failed=True)
+
+
+def _read(name: str, arguments: Mapping[str, Any] | str) -> Mapping[str, Any] | Shown:
+    if not isinstance(arguments, str):
+        return arguments
+    try:
+        read = json.loads(arguments or "{}")
+    except (ValueError, RecursionError) as error:
+        return Shown(text=f"the arguments of {name!r} are not JSON: {error}; nothing was called", has_failed=True)
+    if isinstance(read, dict):
+        return read
+    return Shown(text=f"the arguments of {name!r} must be a JSON object; nothing was called", has_failed=True)
+
+
+def _wire_name(spec: ToolSpec) -> str:
+    if _NAME.fullmatch(spec.name):
+        return spec.name
+    if len(spec.python_name) <= _LONGEST_NAME:
+        return spec.python_name
+    return f"{spec.python_name[: _LONGEST_NAME - 7]}_{hashlib.sha256(spec.name.encode()).hexdigest()[:6]}"

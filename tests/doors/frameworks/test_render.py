@@ -1,0 +1,85 @@
+"""Every way a program can end, as a model reads it."""
+
+from typing import get_args
+
+import pytest
+
+from toolfold.doors.frameworks.render import Image, Shown, shown_outcome
+from toolfold.models import File, Media, Outcome, Problem, Status
+
+TRACEBACK = 'Traceback (most recent call last):\n  File "<program>", line 1, in __main__\n    f()\nValueError: no'
+
+ENDINGS = [
+    (Outcome(execution_id="1", status="finished"), Shown(text="(no output)")),
+    (Outcome(execution_id="1", status="finished", stdout="hello\n"), Shown(text="hello")),
+    (Outcome(execution_id="1", status="finished", value={"a": [1, None]}), Shown(text='{"a": [1, null]}')),
+    (Outcome(execution_id="1", status="finished", value="as it is"), Shown(text="as it is")),
+    (Outcome(execution_id="1", status="finished", value=b"12345"), Shown(text='"<5 bytes>"')),
+    (Outcome(execution_id="1", status="finished", stdout="a\n", value=0), Shown(text="a\nValue: 0")),
+    (
+        Outcome(execution_id="1", status="finished", stdout="a" * 5, stdout_cut_bytes=9),
+        Shown(text="aaaaa\n... (truncated)"),
+    ),
+    (
+        Outcome(
+            execution_id="1",
+            status="finished",
+            stdout="drawn\n",
+            value=[Media(kind="image", mime="image/gif", data=b"gif")],
+            files=(File(name="a.png", data=b"png", mime="image/png"), File(name="b.csv", data=b"1", mime="text/csv")),
+        ),
+        Shown(
+            text='drawn\nValue: ["<image image/gif>"]\nFile: a.png (image/png, 3 bytes)\nFile: b.csv (text/csv, 1 bytes)',
+            images=(Image(mime="image/gif", base64="Z2lm"), Image(mime="image/png", base64="cG5n")),
+        ),
+    ),
+    (
+        Outcome(
+            execution_id="1",
+            status="failed",
+            stdout="half\n",
+            stderr=TRACEBACK + "\n",
+            problem=Problem(kind="exception", message="ValueError: no", line=1),
+        ),
+        Shown(text=f"{TRACEBACK}\nOutput before that:\nhalf", has_failed=True),
+    ),
+    (
+        Outcome(
+            execution_id="1", status="rejected", problem=Problem(kind="syntax", message="'(' was never closed", line=2)
+        ),
+        Shown(
+            text="line 2: '(' was never closed\n"
+            "The program was not started and no tool was called. Correct it and send it again.",
+            has_failed=True,
+        ),
+    ),
+    (
+        Outcome(
+            execution_id="1", status="timeout", problem=Problem(kind="wall_clock", message="it ran longer than 2 s")
+        ),
+        Shown(text="The program was stopped: it ran longer than 2 s", has_failed=True),
+    ),
+    (
+        Outcome(execution_id="1", status="limit", stderr="warn\n", problem=Problem(kind="calls", message="1000 calls")),
+        Shown(text="warn\n1000 calls", has_failed=True),
+    ),
+    (
+        Outcome(execution_id="1", status="cancelled"),
+        Shown(text="The program was stopped before its end.", has_failed=True),
+    ),
+]
+
+
+@pytest.mark.parametrize(("outcome", "shown"), ENDINGS)
+def test_an_outcome_reads_like_this(outcome: Outcome, shown: Shown) -> None:
+    assert shown_outcome(outcome) == shown
+
+
+def test_no_status_is_forgotten() -> None:
+    assert {outcome.status for outcome, _ in ENDINGS} == set(get_args(Status))
+
+
+def test_a_large_value_is_cut() -> None:
+    shown = shown_outcome(Outcome(execution_id="1", status="finished", value="x" * 100_000))
+
+    assert shown == Shown(text="x" * 65536 + "\n... (truncated)")
