@@ -10,7 +10,6 @@ Rules:
 import _signal  # type: ignore[import-not-found]  # as `_socket`: the Python around them dirties pages
 import _socket
 import _thread
-import ast
 import asyncio
 import gc
 import json
@@ -26,9 +25,9 @@ from typing import Any, NoReturn
 
 from toolfold_guest import eventloop, preload, tape, tracebacks
 from toolfold_guest.channel import Channel
-from toolfold_guest.names import Namespace, lenient_loads
+from toolfold_guest.names import Namespace, ToolFacts, lenient_loads
 from toolfold_guest.output import Outlet, Stream
-from toolfold_guest.rewrite import FILENAME, RETURN_NAME, _named, compile_program
+from toolfold_guest.rewrite import RETURN_NAME, compile_in_parts, compile_program
 from toolfold_guest.values import Unsendable, encode
 from toolfold_guest.wire import HEADER, REPLY, START
 
@@ -69,7 +68,8 @@ def prepare(library_set: str) -> None:
     _Made.streams = Stream(stdout), Stream(stderr)
     _Made.channel = loop.poll_selector.channel = Channel(loop, stdout, stderr, _Made.streams)
     for text in REHEARSALS * 3:  # later passes specialise the bytecode
-        _rehearse(text)
+        said = _rehearse(text)
+        assert b'"finished"' in said, said  # one that fails warms the wrong code, in silence
     try:
         raise ValueError
     except ValueError as error:
@@ -87,16 +87,17 @@ def rehearse() -> None:
             _rehearse(REHEARSAL_WITH_PANDAS)
 
 
-def _rehearse(text: str) -> None:
-    """Run a program against a socket pair."""
+def _rehearse(text: str) -> bytes:
+    """Run a program against a socket pair; what the host would have been sent."""
     guest_end, host_end = socket.socketpair()
     streams = sys.stdout, sys.stderr
     reply = marshal.dumps((REPLY, 1, True, 1, False))
     host_end.send(HEADER.pack(len(reply)) + reply)
-    tool = ("echo", "echo", (), "", ("value",), (), False, "")
+    tool = ToolFacts("echo", "echo", (), "", "", ("value",), (), takes_object=False, doc="")
     message = (START, text, [tool], {"preset": ("asyncio",), "max_argument_bytes": 100, "seed": None})
     try:
         _serve(guest_end, message)
+        return host_end.recv(4096)
     finally:
         _Made.loop.remove_reader(guest_end)
         sys.stdout, sys.stderr = streams
@@ -171,37 +172,6 @@ def _run(channel: Channel, text: str, tools: list[Any], options: dict[str, Any])
         return "memory", "null", tracebacks.describe(error, text)
     except BaseException as error:  # noqa: BLE001  # whatever the program raised is its outcome
         return "failed", "null", tracebacks.describe(error, text)
-
-
-def compile_in_parts(text: str) -> tuple[types.CodeType, types.CodeType] | None:
-    """What `compile_program` gives, at a third of its cost; `None` for a text that needs its rewrites.
-
-    Without a tree: the text is cut where its last line at the margin begins. If what follows is an
-    expression and what precedes is complete, that is where the last statement begins.
-    """
-    at = _last_line_at_margin(text)
-    if at < 0 or "tools" in text or "__future__" in text:
-        return None
-    head, tail = text[:at], text[at:]
-    flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-    try:
-        # Blank lines in front keep the line numbers.
-        last = compile("\n" * head.count("\n") + tail, FILENAME, "eval", flags, dont_inherit=True)
-        body = compile(head, FILENAME, "exec", flags, dont_inherit=True)
-    except SyntaxError:
-        return None  # ends in a statement, or has a top-level `return`
-    return _named(body), _named(last)
-
-
-def _last_line_at_margin(text: str) -> int:
-    """Where it begins; lines that only go on or close what is open do not count. -1 if there is none."""
-    end = len(text)
-    while end >= 0:
-        at = text.rfind("\n", 0, end) + 1
-        if text[at : at + 1].strip("#)]}'\" \t\r\n\f"):
-            return at
-        end = at - 1
-    return -1
 
 
 class _Returned(BaseException):

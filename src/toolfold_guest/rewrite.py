@@ -6,6 +6,7 @@ a top-level `return`; `tools.x(...)` where its value is awaited; `from tools imp
 """
 
 import ast
+import re
 import types
 from collections.abc import Iterator
 from typing import Any
@@ -13,8 +14,50 @@ from typing import Any
 FILENAME = "<program>"
 RETURN_NAME = "__toolfold_return__"
 
+_NEEDS_THE_WHOLE = re.compile(r"(?:elif|else|except|finally|return)\b")
+_BEGINS_STATEMENT = re.compile(
+    # A keyword that no expression begins with, or a target and what assigns to it.
+    r"(?:pass|import|from|def|class|for|while|if|try|with|async|raise|del|assert|global|nonlocal|break|continue)\b"
+    r"|(?!lambda\b)[^\W\d][\w.]*(?:\[[^\]\n]*\])?\s*(?::|(?:[-+*/%@&|^]|//|\*\*|<<|>>)?=(?!=))"
+)
+
 _GATHERERS = frozenset({"gather", "create_task", "ensure_future", "wait_for", "as_completed", "wait", "shield"})
 _COMPREHENSIONS = (ast.ListComp, ast.GeneratorExp, ast.SetComp)
+
+
+def compile_in_parts(text: str) -> tuple[types.CodeType, types.CodeType] | None:
+    """What `compile_program` gives, at a third of its cost; `None` for a text that needs its rewrites.
+
+    Without a tree: the text is cut where its last line at the margin begins. If what follows is an
+    expression and what precedes is complete, that is where the last statement begins.
+    """
+    at = _last_line_at_margin(text)
+    if at < 0 or "tools" in text or "__future__" in text:
+        return None
+    head, tail = text[:at], text[at:]
+    flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    # Told apart here: the `SyntaxError` of a statement that is taken for an expression costs more than all the rest.
+    mode = "exec" if _BEGINS_STATEMENT.match(tail) else "eval"
+    if _NEEDS_THE_WHOLE.match(tail) or (mode == "exec" and ";" in tail):
+        return None
+    try:
+        # Blank lines in front keep the line numbers.
+        last = compile("\n" * head.count("\n") + tail, FILENAME, mode, flags, dont_inherit=True)
+        body = compile(head, FILENAME, "exec", flags, dont_inherit=True)
+    except SyntaxError:
+        return None  # the last line at the margin is in the middle of something
+    return _named(body), _named(last)
+
+
+def _last_line_at_margin(text: str) -> int:
+    """Where it begins; lines that only go on or close what is open do not count. -1 if there is none."""
+    end = len(text)
+    while end >= 0:
+        at = text.rfind("\n", 0, end) + 1
+        if text[at : at + 1].strip("#)]}'\" \t\r\n\f"):
+            return at
+        end = at - 1
+    return -1
 
 
 def compile_program(text: str) -> tuple[types.CodeType, types.CodeType | None]:
