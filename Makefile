@@ -9,7 +9,7 @@ python := $(VENV)/bin/python
 stamp := $(VENV)/.setup-stamp
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check tests test-newer test-gem test-claude test-conformance test-librechat bench bench-search bench-callback requirements clean bench-bridge test-servers bench-http
+.PHONY: help setup demo test check tests test-newer test-gem test-claude test-conformance test-librechat bench bench-search bench-callback requirements clean bench-bridge test-servers bench-http bench-savings bench-report
 
 help: ## show these lines
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
@@ -112,3 +112,9 @@ test-librechat: $(stamp) ## the real LibreChat clients against a real server; in
 
 bench-http: $(stamp) ## measure the HTTP door: rounds, many clients, paused memory, a flood
 	@$(python) -m bench.http
+
+bench-savings: $(stamp) ## what programs save against direct tool calls, on public tasks; fetches them once
+	@$(python) -m bench.savings $(ARGS)
+
+bench-report: $(stamp) ## write the figures of all benchmarks into docs/benchmarks.md and README.md
+	@$(python) -m bench.report_page $(ARGS)

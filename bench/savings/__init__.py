@@ -1,0 +1,1 @@
+"""What programs save against direct tool calling, without a model: see `__main__.py`."""
