@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolfold.engines.base import Printed, Waiting
 from toolfold.errors import ToolfoldError, UsageError
-from toolfold.ledger.record import Given, Made, Tape
+from toolfold.ledger.record import Given, Handed, Made, Tape
 from toolfold.models import CallRecord, Outcome, Paused, Problem, Reply
 from toolfold.output import Output
 from toolfold.savings import context_saved
@@ -39,13 +39,14 @@ class Execution:
         past: The execution went on in another process, and this is its record there.
         rerun: Replies of an earlier execution that need not be fetched again.
         epoch: Of the ledger; whoever takes the execution over raises it.
+        may_ask: Any tool may ask while it is served; otherwise only those in `asked` do, and before they begin.
     """
 
     def __init__(
         self, begun: Begun, order: Order, *, engine: Engine, router: Router, ledger: Ledger,
         observer: Observer, context: CallContext, asked: frozenset[str] = frozenset(), session: Session | None = None,
         on_call: Callable[[CallRecord], None] | None = None, past: Past | None = None, rerun: Rerun | None = None,
-        epoch: int = 0,
+        epoch: int = 0, may_ask: bool = False,
     ) -> None:  # fmt: skip
         self.id = begun.execution_id
         self.begun = begun
@@ -68,11 +69,13 @@ class Execution:
             context,
             execution_id=self.id,
             tenant=begun.tenant,
-            approve=self._ask if asked and can_ask else None,
+            approve=self._ask if (asked or may_ask) and can_ask else None,
             spent=Spent(),
             limits_left=self._limits_left,
         )
         self._undecided: dict[int, tuple[Call, asyncio.Future[Decision]]] = {}
+        self._decided: set[int] = set()
+        """Calls on record as begun after a yes; their tool may yet leave the answer to the outside."""
         self._next_event: asyncio.Future[Event] | None = None
         self._nudge: asyncio.Future[None] | None = None
         self._last_waiting = -1
@@ -131,7 +134,7 @@ class Execution:
         else:
             self._note(Tape(event.wakes, event.clocks, event.is_spoilt))
 
-    def _note(self, *entries: Made | Given | Tape) -> None:
+    def _note(self, *entries: Made | Given | Tape | Handed) -> None:
         self._ledger.note(self.id, *entries, epoch=self._epoch)
 
     @property
@@ -167,7 +170,10 @@ class Execution:
         self._open[call.id] = (call, time.perf_counter())
         if call.tool in self._outside:
             return
-        if call.tool in self._safe:
+        if self._past.is_handed_out(call.id):
+            self._decided.add(call.id)
+            self._dispatch(call)
+        elif call.tool in self._safe:
             self._dispatch(call)
         else:
             text = f"{call.tool!r} was called before the host stopped; whether it ran is not known"
@@ -208,9 +214,12 @@ class Execution:
 
     async def _ask(self, call: Call, spec: ToolSpec) -> Decision:
         """A call that needs a yes: from the callback, or from the outside with the next pause."""
+        is_begun = call.tool not in self._asked or call.id in self._decided
         if self._approve is not None:
             decision = await self._approve(call, spec)
         else:
+            if is_begun:
+                self._note(Handed(call.id, is_open=True))  # so that a replay asks again
             future: asyncio.Future[Decision] = asyncio.get_running_loop().create_future()
             self._undecided[call.id] = (call, future)
             if self._queued:
@@ -218,7 +227,8 @@ class Execution:
             if self._nudge is not None and not self._nudge.done():
                 self._nudge.set_result(None)
             decision = await future
-        self._note(Made(call))
+        self._note(Handed(call.id, is_open=False) if is_begun else Made(call))
+        self._decided.add(call.id)
         if self._order.tape is not None:
             await self._ledger.flush(self.id)
         return decision

@@ -10,7 +10,7 @@ import msgspec
 
 from toolfold.engines.base import Taped
 from toolfold.errors import ToolfoldError, UsageError
-from toolfold.ledger.record import Given, Made, Tape
+from toolfold.ledger.record import Given, Handed, Made, Tape
 from toolfold.models import Reply, ReplyMeta
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ class Past:
         self._calls = {entry.call.id: entry.call for entry in history.entries if isinstance(entry, Made)}
         self.given = [entry for entry in history.entries if isinstance(entry, Given)]
         self._given_by_call = {entry.reply.call_id: entry for entry in self.given}
+        self._handed = {entry.call_id: entry.is_open for entry in history.entries if isinstance(entry, Handed)}
         self.tape = Taped(
             tuple(wake for tape in tapes for wake in tape.wakes), tuple(read for tape in tapes for read in tape.clocks)
         )
@@ -58,6 +59,10 @@ class Past:
                 f"{_shown(call)}; the program or its surroundings changed under its record"
             )
         return True
+
+    def is_handed_out(self, call_id: int) -> bool:
+        """Whether its tool left the answer to the outside, so that nothing of it has been done yet."""
+        return self._handed.get(call_id, False)
 
     def given_to(self, call_id: int) -> Given | None:
         """The reply on record to that call."""

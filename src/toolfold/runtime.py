@@ -72,6 +72,8 @@ class Runtime:
         steps: The router's wrappers instead of the usual ones, which are made from the policy.
         session_files: Where sessions keep their files; by default in memory.
         entry_name: What the door calls its way in, for messages.
+        may_ask: Any tool may turn out to need an answer of the outside while it is served (`CallContext.approve`),
+            so each program that is started can pause, and is kept so that it can be replayed.
         observer: Told of what happens while it happens; by default the log, and OpenTelemetry if it is there.
     """
 
@@ -81,9 +83,11 @@ class Runtime:
         ledger: Ledger | None = None, policy: Policy | None = None, approve: Approve | None = None,
         steps: Sequence[Wrapper] | None = None, session_files: Store | None = None,
         session_limits: SessionLimits | None = None, entry_name: str = "", observer: Observer | None = None,
+        may_ask: bool = False,
     ) -> None:  # fmt: skip
         self._limits = limits or Limits()
         self._policy = policy or Policy()
+        self._may_ask = may_ask
         self._index: Index | None = None
         self._steps = wrappers(policy=self._policy) if steps is None else steps
         self.replace_tools(tools)
@@ -194,7 +198,7 @@ class Runtime:
             limits=limits or self._limits,
             on_call=on_call,
             session=self.sessions.open(session, keep_names=keep_names) if session else None,
-            can_pause=bool(tools) or (self._asks and self._context.approve is None),
+            can_pause=bool(tools) or ((self._asks or self._may_ask) and self._context.approve is None),
             tenant=tenant,
         )
         return await self._begin(text, wish)
@@ -231,6 +235,12 @@ class Runtime:
             await self._give_up(execution)
         else:
             execution.run.stop("cancelled")
+
+    async def release(self, execution_id: str) -> None:
+        """Let go of the guest of a paused execution; the ledger has all of it, and `resume` replays it."""
+        execution = self._executions.get(execution_id)
+        if execution is not None and execution.is_paused:
+            await self._close(execution)
 
     async def expire(self, execution_id: str) -> None:
         """As `cancel`, at a deadline of the caller's own that counts paused time: the outcome is a timeout."""
@@ -339,7 +349,7 @@ class Runtime:
         asked = frozenset(spec.name for spec in begun.tools if self._policy.asks(spec)) if self._asks else frozenset()
         execution = Execution(
             begun, order, engine=self._engine, router=self._router, ledger=self._ledger, observer=self._observer,
-            context=self._context, asked=asked, session=session, **options,
+            context=self._context, asked=asked, session=session, may_ask=self._may_ask, **options,
         )  # fmt: skip
         self._executions[begun.execution_id] = execution
         return execution

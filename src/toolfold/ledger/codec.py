@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from toolfold.errors import UsageError
-from toolfold.ledger.record import Begun, Entry, Given, Made, Tape
+from toolfold.ledger.record import Begun, Entry, Given, Handed, Made, Tape
 from toolfold.models import Call, CallRecord, Media, Outcome, Reply, ToolSpec
 
 # How a map of five that begins with the key `kind` looks; a `Media` that was taken for a plain dataclass.
@@ -47,6 +47,11 @@ class _Tape(msgspec.Struct, array_like=True, tag=2, gc=False):
     is_spoilt: bool
 
 
+class _Handed(msgspec.Struct, array_like=True, tag=3, gc=False):
+    call_id: int
+    is_open: bool
+
+
 class _Ended(msgspec.Struct, array_like=True, gc=False):
     outcome: Outcome
     has_own_calls: bool
@@ -61,6 +66,8 @@ def encode_entry(entry: Entry) -> bytes:
             return encode((1, entry.reply, entry.record))
         case Tape():
             return encode((2, entry.wakes, entry.clocks, entry.is_spoilt))
+        case Handed():
+            return encode((3, entry.call_id, entry.is_open))
 
 
 def is_call(body: bytes) -> bool:
@@ -78,7 +85,7 @@ def decode_entries(body: bytes) -> list[Entry]:
     return [_entry(one) for one in _entries.decode(body)]
 
 
-def _entry(one: _Made | _Given | _Tape) -> Entry:
+def _entry(one: _Made | _Given | _Tape | _Handed) -> Entry:
     match one:
         case _Made():
             return Made(one.call)
@@ -86,6 +93,8 @@ def _entry(one: _Made | _Given | _Tape) -> Entry:
             return Given(one.reply, one.record)
         case _Tape():
             return Tape(one.wakes, one.clocks, one.is_spoilt)
+        case _Handed():
+            return Handed(one.call_id, one.is_open)
 
 
 def encode_begun(begun: Begun) -> bytes:
@@ -203,7 +212,7 @@ def _decoder(kind: type[_T]) -> msgspec.msgpack.Decoder[_T]:
 
 _encoder: Final = msgspec.msgpack.Encoder(enc_hook=_refuse)
 _any: Final = _decoder(list[Any])
-_entries: Final = _decoder(list[_Made | _Given | _Tape])
+_entries: Final = _decoder(list[_Made | _Given | _Tape | _Handed])
 _begun: Final = _decoder(Begun)
 _tools: Final = _decoder(tuple[ToolSpec, ...])
 _ended: Final = _decoder(_Ended)

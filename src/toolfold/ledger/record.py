@@ -54,6 +54,14 @@ class Given:
 
 
 @dataclass(frozen=True, slots=True)
+class Handed:
+    """A tool that had been called left the answer to the outside (`is_open`), or goes on with that answer."""
+
+    call_id: int
+    is_open: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Tape:
     """Wake-ups and clock reads of the guest since the last one of these."""
 
@@ -62,7 +70,7 @@ class Tape:
     is_spoilt: bool = False
 
 
-Entry: TypeAlias = Made | Given | Tape
+Entry: TypeAlias = Made | Given | Tape | Handed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,142 @@
+"""Calls that wait for a person or another system, between a program and `DeferredToolRequests`.
+
+A program that waits is one deferred call of `run_code`, with the calls it waits for in its metadata.
+`unfold` turns that into one request per call, `fold` the answers back; `NestedApprovals` does both
+in an agent. The id of a nested call says which program it is of, so nothing but the answers has to
+travel from one process to another.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from pydantic_ai import (
+    AgentRunResult,
+    DeferredToolRequests,
+    DeferredToolResults,
+    RunContext,
+    ToolApproved,
+    UserPromptNode,
+)
+from pydantic_ai.capabilities import AbstractCapability
+from pydantic_ai.messages import ToolCallPart
+
+NOTE: Final = "toolfold"
+"""The key in the metadata of a deferred call."""
+
+_NESTED: Final = re.compile(r"(?P<outer>.*)::(?P<execution>[0-9a-f]{16})::(?P<call>\d+)", re.DOTALL)
+
+
+def nested_id(outer: str, execution_id: str, call_id: int) -> str:
+    """The `tool_call_id` of a call that a program makes."""
+    return f"{outer}::{execution_id}::{call_id}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """One call of a program that the outside must answer."""
+
+    call_id: int
+    tool: str
+    # Any: arguments and metadata are the tool's own.
+    arguments: Mapping[str, Any]
+    is_external: bool
+    """Wants a result; otherwise a yes or no."""
+    metadata: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """What the outside says to the calls of one program."""
+
+    execution_id: str = ""
+    # Any: an approval, or whatever result the outside has for a call.
+    results: Mapping[int, Any] = field(default_factory=dict)
+    metadata: Mapping[int, Any] = field(default_factory=dict)
+    is_yes_to_all: bool = False
+    """Somebody approved the program as a whole."""
+
+
+def note_of(execution_id: str, waiting: list[Waiting]) -> dict[str, Any]:
+    """The metadata of a deferred `run_code`."""
+    calls = [
+        {
+            "call_id": one.call_id,
+            "tool": one.tool,
+            "arguments": dict(one.arguments),
+            "is_external": one.is_external,
+            "metadata": None if one.metadata is None else dict(one.metadata),
+        }
+        for one in waiting
+    ]
+    return {NOTE: {"execution_id": execution_id, "calls": calls}}
+
+
+def unfold(requests: DeferredToolRequests) -> DeferredToolRequests:
+    """The same with one request for each call that a program waits for, in place of its `run_code`."""
+    approvals: list[ToolCallPart] = []
+    calls = list(requests.calls)
+    metadata = dict(requests.metadata)
+    for request in requests.approvals:
+        note = metadata.get(request.tool_call_id, {}).get(NOTE)
+        if note is None:
+            approvals.append(request)
+            continue
+        del metadata[request.tool_call_id]
+        for one in note["calls"]:
+            key = nested_id(request.tool_call_id, note["execution_id"], one["call_id"])
+            part = ToolCallPart(tool_name=one["tool"], args=one["arguments"], tool_call_id=key)
+            (calls if one["is_external"] else approvals).append(part)
+            metadata[key] = {**(one["metadata"] or {}), NOTE: {"run_code": request.tool_call_id}}
+    return DeferredToolRequests(calls=calls, approvals=approvals, metadata=metadata)
+
+
+def fold(results: DeferredToolResults) -> DeferredToolResults:
+    """The answers to nested calls as one for each `run_code`; other answers as they are."""
+    folded = DeferredToolResults()
+    for kind in ("approvals", "calls", "metadata"):
+        for key, result in getattr(results, kind).items():
+            nested = _NESTED.fullmatch(key)
+            if nested is None:
+                getattr(folded, kind)[key] = result
+                continue
+            folded.approvals.setdefault(nested["outer"], ToolApproved())
+            outer = folded.metadata.setdefault(nested["outer"], {})
+            note = outer.setdefault(NOTE, {"execution_id": nested["execution"], "results": {}, "metadata": {}})
+            note["metadata" if kind == "metadata" else "results"][int(nested["call"])] = result
+    return folded
+
+
+# Any: `RunContext.tool_call_metadata`.
+def answers_in(metadata: Any) -> Answers | None:
+    """The answers that `fold` put there."""
+    note = metadata.get(NOTE) if isinstance(metadata, Mapping) else None
+    if note is None:
+        return None
+    return Answers(execution_id=note["execution_id"], results=note["results"], metadata=note["metadata"])
+
+
+class NestedApprovals(AbstractCapability[Any]):
+    """Shows each call that a program waits for as a deferred call of its own, and takes the answers likewise.
+
+    `Agent(..., toolsets=[CodeModeToolset(...)], capabilities=[NestedApprovals()])`
+    """
+
+    @classmethod
+    def get_serialization_name(cls) -> str | None:
+        """Not part of a written agent spec: it has no options."""
+        return None
+
+    # Any: nodes of any agent.
+    async def before_node_run(self, ctx: RunContext[Any], *, node: Any) -> Any:
+        if isinstance(node, UserPromptNode) and node.deferred_tool_results is not None:
+            return replace(node, deferred_tool_results=fold(node.deferred_tool_results))
+        return node
+
+    async def after_run(self, ctx: RunContext[Any], *, result: AgentRunResult[Any]) -> AgentRunResult[Any]:
+        if isinstance(result.output, DeferredToolRequests):
+            result.output = unfold(result.output)  # not a copy, which would lose the run's workspace
+        return result

@@ -1,0 +1,80 @@
+"""Who may call a tool of Pydantic AI, and what a program may know of it: `ToolDefinition` in, `ToolSpec` out.
+
+The mark is set where a tool is registered and travels in `ToolDefinition.metadata`, so it survives
+every wrapper (prefixed, renamed, filtered, combined) and never reaches the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Final, cast, get_args
+
+from pydantic_ai import ToolDefinition
+
+from toolfold.errors import UsageError
+from toolfold.models import AllowedCallers, ToolSpec
+from toolfold.tools.names import python_name
+
+MARK: Final = "allowed_callers"
+"""The key in a tool's metadata."""
+
+_for_code: ContextVar[bool] = ContextVar("toolfold_for_code", default=False)
+
+
+def callers_of(definition: ToolDefinition, unset: AllowedCallers = "direct") -> AllowedCallers:
+    """Who may call this tool; `unset` where nobody said.
+
+    Raises:
+        UsageError: the mark is none of the three words.
+    """
+    mark = (definition.metadata or {}).get(MARK)
+    return unset if mark is None else checked(mark, definition.name)
+
+
+def checked(mark: object, tool: str) -> AllowedCallers:
+    """The mark itself, if it is one."""
+    if mark not in get_args(AllowedCallers):
+        raise UsageError(f"allowed_callers of {tool!r} is {mark!r}; it must be 'direct', 'code' or 'both'")
+    # mypy does not narrow by `in`.
+    return cast("AllowedCallers", mark)
+
+
+@contextmanager
+def listing_for_code() -> Iterator[None]:
+    """Toolsets that are asked for their tools in here also give those that only programs may call."""
+    token = _for_code.set(True)
+    try:
+        yield
+    finally:
+        _for_code.reset(token)
+
+
+def is_listing_for_code() -> bool:
+    """Whether a `CodeModeToolset` or the like is asking."""
+    return _for_code.get()
+
+
+def spec_of(definition: ToolDefinition) -> ToolSpec:
+    """What a program may know of a tool."""
+    hints = _annotations(definition.metadata)
+    return ToolSpec(
+        name=definition.name,
+        python_name=python_name(definition.name),
+        description=definition.description or "",
+        input_schema=definition.parameters_json_schema,
+        output_schema=definition.return_schema,
+        read_only=hints.get("readOnlyHint") is True,
+        idempotent=hints.get("idempotentHint") is True,
+        destructive=hints.get("destructiveHint") is True,
+        allowed_callers="code",
+        source="pydantic-ai",
+    )
+
+
+# Any: metadata is whatever its author put there.
+def _annotations(metadata: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """An MCP server's own words on what its tool does."""
+    found = (metadata or {}).get("annotations")
+    return found if isinstance(found, Mapping) else {}

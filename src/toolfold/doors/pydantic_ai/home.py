@@ -1,0 +1,193 @@
+"""Where the programs of one toolset run: an engine and a ledger, shared by all agent runs that use the toolset.
+
+Copies of a toolset (Pydantic AI makes one per run) have one home. It opens at the first program and
+closes when the last run has left, so `async with agent:` keeps the engine warm between runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from toolfold.engines.auto import engine_named
+from toolfold.engines.base import Engine, Order, Run
+from toolfold.errors import UsageError
+from toolfold.ledger.memory import MemoryLedger
+from toolfold.ledger.observe import LogObserver
+from toolfold.ledger.open import open_ledger
+from toolfold.ledger.record import Ledger
+from toolfold.models import Limits, ToolSpec
+from toolfold.runtime import Runtime
+from toolfold.tools.catalog import Catalog
+from toolfold.tools.policy import Policy
+from toolfold.tools.router import Wrapper
+from toolfold.tools.tool import Tool
+
+_MOST_RUNTIMES: Final = 16
+"""For as many different lists of tools the check and the router are kept ready."""
+
+
+class Home:
+    """Opens what programs need, once per event loop, and closes it with the last user.
+
+    Args:
+        engine: A name, or an engine of one's own.
+        isolation: The tier of the process engine.
+        limits: Of each program.
+        ledger: A path, `memory`, the address of a server, or a ledger; `None` keeps executions in this object.
+    """
+
+    def __init__(
+        self, *, engine: str | Engine, isolation: str, limits: Limits | None, ledger: str | Ledger | None
+    ) -> None:
+        if isinstance(engine, str):
+            engine_named(engine, isolation=isolation)  # a wrong name fails here, not in the middle of a run
+        self._engine = engine
+        self._isolation = isolation
+        self._limits = limits or Limits()
+        self._ledger: str | Ledger = MemoryLedger() if ledger is None or ledger == "memory" else ledger
+        self._open: dict[asyncio.AbstractEventLoop, _Open] = {}
+
+    def enter(self) -> None:
+        """One more run may want to run programs."""
+        loop = asyncio.get_running_loop()
+        self._open.setdefault(loop, _Open()).users += 1
+
+    async def leave(self) -> None:
+        """A run is over; the last one closes."""
+        loop = asyncio.get_running_loop()
+        opened = self._open[loop]
+        opened.users -= 1
+        if opened.users == 0:
+            del self._open[loop]
+            await opened.close()
+
+    async def waiting(self, key: str) -> str:
+        """The execution that was started with this key, if it is paused; else nothing."""
+        opened = await self._opened()
+        assert opened.ledger is not None
+        found = await opened.ledger.list(limit=1, tenant=key)
+        return found[0].execution_id if found and found[0].state == "paused" else ""
+
+    async def runtime(self, specs: Sequence[ToolSpec], asked: frozenset[str], step: Wrapper) -> Runtime:
+        """A runtime for exactly these tools; those in `asked` are not begun before the outside has answered."""
+        opened = await self._opened()
+        return opened.runtime_for(tuple(specs), asked, lambda: self._made(opened, specs, asked, step))
+
+    async def _opened(self) -> _Open:
+        opened = self._open.get(asyncio.get_running_loop())
+        if opened is None:
+            raise UsageError("the toolset is not entered; run it in an agent, or use `async with toolset:`")
+        async with opened.lock:
+            if opened.ledger is None:
+                await self._unlock(opened)
+        return opened
+
+    async def _unlock(self, opened: _Open) -> None:
+        if isinstance(self._engine, str):
+            engine = engine_named(self._engine, isolation=self._isolation, limits=self._limits)
+        else:
+            engine = self._engine
+        await engine.__aenter__()
+        opened.engine = engine
+        opened.owns_ledger = isinstance(self._ledger, str)
+        opened.ledger = open_ledger(self._ledger) if isinstance(self._ledger, str) else self._ledger
+
+    def _made(self, opened: _Open, specs: Iterable[ToolSpec], asked: frozenset[str], step: Wrapper) -> Runtime:
+        assert opened.engine is not None
+        return Runtime(
+            [Tool(spec=spec, call=_handed_on, prepare=_as_they_came) for spec in specs],
+            engine=_Lent(opened.engine),
+            limits=self._limits,
+            ledger=opened.ledger,
+            policy=Policy(ask=sorted(asked)),
+            steps=(step,),
+            entry_name="run_code",
+            observer=LogObserver(),  # Pydantic AI traces each call already
+            may_ask=True,
+        )
+
+
+@dataclass
+class _Open:
+    users: int = 0
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    engine: Engine | None = None
+    ledger: Ledger | None = None
+    owns_ledger: bool = False
+    runtimes: list[tuple[tuple[tuple[ToolSpec, ...], frozenset[str]], Runtime]] = field(default_factory=list)
+
+    def runtime_for(self, specs: tuple[ToolSpec, ...], asked: frozenset[str], make: Callable[[], Runtime]) -> Runtime:
+        key = (specs, asked)
+        for at, (known, runtime) in enumerate(self.runtimes):
+            if known == key:
+                self.runtimes.insert(0, self.runtimes.pop(at))
+                return runtime
+        runtime = make()
+        self.runtimes.insert(0, (key, runtime))
+        del self.runtimes[_MOST_RUNTIMES:]  # one that runs programs lives on with them
+        return runtime
+
+    async def close(self) -> None:
+        try:
+            for _, runtime in self.runtimes:
+                await runtime.__aexit__(None, None, None)
+        finally:
+            try:
+                if self.engine is not None:
+                    await self.engine.__aexit__(None, None, None)
+            finally:
+                if self.owns_ledger and self.ledger is not None:
+                    await self.ledger.close()
+
+
+class _Lent:
+    """An engine that several runtimes use and none of them closes."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    @property
+    def name(self) -> str:
+        return self._engine.name
+
+    @property
+    def isolation(self) -> str:
+        return self._engine.isolation
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return self._engine.notes
+
+    async def __aenter__(self) -> _Lent:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        """Nothing: it was lent."""
+
+    def open(self, order: Order) -> AbstractAsyncContextManager[Run]:
+        return self._engine.open(order)
+
+    def has_session(self, session: str) -> bool:
+        return self._engine.has_session(session)
+
+    def end_session(self, session: str) -> None:
+        self._engine.end_session(session)
+
+
+def settled(specs: Iterable[ToolSpec]) -> tuple[ToolSpec, ...]:
+    """The same with the identifiers that programs call them by, no two alike."""
+    return Catalog(Tool(spec=spec, call=_handed_on) for spec in specs).specs
+
+
+# Any: the step before it has called the tool, and this is what it returned.
+async def _handed_on(returned: Any) -> Any:
+    return returned
+
+
+# Any: Pydantic AI checks the arguments, with the tool's own validator.
+def _as_they_came(arguments: Any) -> Any:
+    return arguments

@@ -1,0 +1,227 @@
+"""The calls of one program on their way through Pydantic AI: validation, hooks, limits, approval, tracing.
+
+Each call goes through a `ToolManager`, as a direct call would; a program can do no more than that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from pydantic import ValidationError
+from pydantic_ai import (
+    ApprovalRequired,
+    CallDeferred,
+    ModelRetry,
+    RunContext,
+    ToolApproved,
+    ToolDenied,
+    ToolFailed,
+    ToolReturn,
+    UsageLimitExceeded,
+    UserError,
+)
+from pydantic_ai.exceptions import ToolFailedError, ToolRetryError
+from pydantic_ai.messages import ToolCallPart, UserContent
+from pydantic_ai.tool_manager import ToolManager
+
+from toolfold.doors.pydantic_ai.approvals import Answers, Waiting, nested_id
+from toolfold.doors.pydantic_ai.values import to_program
+from toolfold.errors import ToolArgumentsInvalid, ToolRefused, ToolSaidNo
+from toolfold.models import Call, Value
+from toolfold.tools.router import Handler, Request
+from toolfold.tools.tool import Tool
+
+_current: ContextVar[Nested] = ContextVar("toolfold_nested")
+_NO_ANSWER: Final = object()
+_DEFERRED: Final = (CallDeferred, ApprovalRequired)
+
+
+def through_pydantic_ai(tool: Tool, rest: Handler) -> Handler:
+    """The router's step that calls a tool of Pydantic AI; the rest of the path only shapes what came back."""
+    if tool.spec.source == "toolfold":
+        return rest
+
+    async def serve(request: Request) -> Value:
+        request.arguments = await _current.get().value_of(tool, request)
+        return await rest(request)
+
+    return serve
+
+
+class _Turns:
+    """Tools that must run alone wait for the others, and the others for them."""
+
+    def __init__(self) -> None:
+        self._changed = asyncio.Condition()
+        self._running = 0
+        self._is_alone = False
+
+    @asynccontextmanager
+    async def taken(self, *, alone: bool) -> AsyncIterator[None]:
+        async with self._changed:
+            await self._changed.wait_for(lambda: not self._is_alone and not (alone and self._running))
+            self._running += 1
+            self._is_alone = alone
+        try:
+            yield
+        finally:
+            async with self._changed:
+                self._running -= 1
+                self._is_alone = False
+                self._changed.notify_all()
+
+
+@dataclass(kw_only=True)
+class Nested:
+    """What one call of `run_code` knows while its program runs.
+
+    Tasks that serve calls copy the context they are made in, so they find it there; spans nest the same way.
+    """
+
+    # Any: the agent's dependencies, of whatever type.
+    manager: ToolManager[Any]
+    outer_id: str
+    """Of the call of `run_code`."""
+    answers: Answers = field(default_factory=Answers)
+    stop: Callable[[str], Awaitable[None]]
+    """Ends the program of an execution."""
+    found_key: str
+    """In the metadata of what a tool search returned."""
+    found: list[Any] = field(default_factory=list)
+    """What searches of the program found."""
+    failure: Exception | None = None
+    """Ends the agent's run, not only the call."""
+    content: dict[int, list[UserContent]] = field(default_factory=dict)
+    """What tools have for the model beside their value, by call."""
+    _deferrals: dict[int, CallDeferred | ApprovalRequired] = field(default_factory=dict)
+    _used: set[int] = field(default_factory=set)
+    _pending: int = 0
+    _turns: _Turns = field(default_factory=_Turns)
+
+    def enter(self) -> None:
+        """From here on, calls made in this task and its children are calls of this program."""
+        _current.set(self)
+
+    @property
+    def context(self) -> RunContext[Any]:
+        """Of the call of `run_code`."""
+        assert self.manager.ctx is not None
+        return self.manager.ctx
+
+    async def value_of(self, tool: Tool, request: Request) -> Value:
+        """The reply's value; waits for the outside as often as the tool leaves the answer to it."""
+        call, context = request.call, request.context
+        assert context is not None
+        part = ToolCallPart(
+            tool_name=call.tool,
+            args=dict(call.arguments),
+            tool_call_id=nested_id(self.outer_id, context.execution_id, call.id),
+        )
+        if call.id not in self.answers.results:
+            try:
+                return self._kept(part, call.id, await self._handled(part, request))
+            except _DEFERRED as deferral:
+                self._deferrals[call.id] = deferral
+        while context.approve is not None:
+            await context.approve(call, tool.spec)  # the program pauses here, maybe for days
+            try:
+                return self._kept(part, call.id, await self._answered(part, request))
+            except _DEFERRED as deferral:
+                self._deferrals[call.id] = deferral
+        raise ToolRefused(f"{call.tool!r} waits for an answer that nobody can give here")
+
+    def has_answer(self, call: Call) -> bool:
+        """Whether an open call can go on."""
+        return self._answer_to(call.id) is not _NO_ANSWER
+
+    def waiting_for(self, call: Call) -> Waiting:
+        """An open call, as the outside is asked for it."""
+        deferral = self._deferrals.get(call.id)
+        return Waiting(
+            call_id=call.id,
+            tool=call.tool,
+            arguments=call.arguments,
+            is_external=isinstance(deferral, CallDeferred),
+            metadata=None if deferral is None else deferral.metadata,
+        )
+
+    # Any: an approval, or whatever the outside has for the call.
+    def _answer_to(self, call_id: int) -> Any:
+        if call_id in self._used:
+            return _NO_ANSWER  # it was for an earlier question
+        if self.answers.is_yes_to_all and isinstance(self._deferrals.get(call_id), ApprovalRequired):
+            return ToolApproved()
+        return self.answers.results.get(call_id, _NO_ANSWER)
+
+    async def _answered(self, part: ToolCallPart, request: Request) -> Any:
+        """Do what the outside decided."""
+        call_id = request.call.id
+        answer = self._answer_to(call_id)
+        self._used.add(call_id)
+        if isinstance(self._deferrals.get(call_id), CallDeferred) or not isinstance(answer, bool):
+            pass  # `True` may well be the result of an external call
+        else:
+            answer = ToolApproved() if answer else ToolDenied()
+        match answer:
+            case ToolApproved():
+                if answer.override_args is not None:
+                    part = replace(part, args=answer.override_args)
+                    request.note(arguments=answer.override_args)
+                metadata = self.answers.metadata.get(call_id)
+                return await self._handled(part, request, approved=True, metadata=metadata)
+            case ModelRetry() | ToolFailed():
+                raise ToolSaidNo(answer.message)
+        return answer
+
+    async def _handled(self, part: ToolCallPart, request: Request, **options: Any) -> Any:
+        try:
+            async with self._counted(), self._turns.taken(alone=self._is_alone(part)):
+                return await self.manager.handle_call(part, wrap_validation_errors=False, **options)
+        except ValidationError as error:
+            raise ToolArgumentsInvalid(f"bad arguments for {part.tool_name!r}: {_explained(error)}") from error
+        except (ModelRetry, ToolFailed, ToolRetryError, ToolFailedError) as error:
+            raise ToolSaidNo(str(error)) from error
+        except (UsageLimitExceeded, UserError) as error:
+            self.failure = error
+            assert request.context is not None
+            await self.stop(request.context.execution_id)
+            raise
+
+    @asynccontextmanager
+    async def _counted(self) -> AsyncIterator[None]:
+        """Calls in flight count towards the limit too: of a `gather` none is on the account yet."""
+        limits, usage = self.context.usage_limits, self.context.usage
+        if limits is not None and limits.tool_calls_limit is not None:
+            # One for this call, one for `run_code` itself, which is counted when it is over.
+            limits.check_before_tool_call(replace(usage, tool_calls=usage.tool_calls + self._pending + 2))
+        self._pending += 1
+        try:
+            yield
+        finally:
+            self._pending -= 1
+
+    def _is_alone(self, part: ToolCallPart) -> bool:
+        return self.manager.get_parallel_execution_mode() == "sequential" or self.manager.is_sequential(part)
+
+    # Any: whatever a tool returned.
+    def _kept(self, part: ToolCallPart, call_id: int, returned: Any) -> Value:
+        if isinstance(returned, ToolDenied):
+            raise ToolRefused(f"{part.tool_name!r} was denied: {returned.message}")
+        if isinstance(returned, ToolReturn):
+            if returned.content:
+                content = returned.content
+                self.content[call_id] = [content] if isinstance(content, str) else list(content)
+            if isinstance(returned.metadata, dict) and self.found_key in returned.metadata:
+                self.found.append(returned.metadata[self.found_key])
+            returned = returned.return_value
+        return to_program(returned)
+
+
+def _explained(error: ValidationError) -> str:
+    found = error.errors(include_url=False, include_context=False)
+    return "; ".join(f"{'.'.join(map(str, one['loc'])) or 'arguments'}: {one['msg']}" for one in found)

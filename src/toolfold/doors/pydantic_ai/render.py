@@ -1,0 +1,109 @@
+"""An outcome as what Pydantic AI hands to the model: a `ToolReturn`, or a `ModelRetry` that says what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from pydantic_ai import ModelRetry, ToolReturn
+from pydantic_ai.messages import UserContent
+
+from toolfold.doors.pydantic_ai.values import has_media, picture, to_model
+from toolfold.errors import EngineCrashed
+from toolfold.models import CallRecord, Outcome
+
+_NOTHING_CALLED: Final = "The program was not run and no tool was called. Correct it and send it whole."
+_NOTHING_TO_SHOW: Final = "(the program ended; it printed nothing and has no value)"
+_MOST_CALLS: Final = 20
+_MOST_PICTURES: Final = 10
+
+
+def to_return(
+    outcome: Outcome, content: Iterable[UserContent] = (), notes: Mapping[str, Any] | None = None
+) -> ToolReturn[Any]:
+    """What a program that came to its end has to say; what tools had beside their values goes with it.
+
+    Raises:
+        ModelRetry: It did not come to its end.
+    """
+    if outcome.status != "finished":
+        raise to_retry(outcome)
+    pictures = [picture(file) for file in outcome.files if file.mime.startswith("image/")][:_MOST_PICTURES]
+    return ToolReturn(
+        return_value=_shown(outcome),
+        content=[*content, *pictures] or None,
+        metadata={"toolfold": account(outcome), **(notes or {})},
+    )
+
+
+def to_retry(outcome: Outcome) -> ModelRetry:
+    """Why a program did not come to its end, and what it had done by then."""
+    if outcome.status == "rejected":
+        return ModelRetry(f"{outcome.problem}\n{_NOTHING_CALLED}")
+    parts = [outcome.stderr.strip("\n")]
+    if outcome.problem is not None and outcome.problem.message not in parts[0]:
+        parts.append(outcome.problem.message)
+    if not any(parts):
+        parts.append(f"the program was stopped: {outcome.status}")
+    if outcome.stdout.strip():
+        parts.append(f"It had printed:\n{_printed(outcome)}")
+    return ModelRetry("\n".join(part for part in [*parts, *_calls_made(outcome.calls)] if part))
+
+
+def crashed(error: EngineCrashed) -> ModelRetry:
+    """The guest died; a program that is written otherwise may not kill it."""
+    called = f" Tools that were called and may have run: {', '.join(error.started)}." if error.started else ""
+    return ModelRetry(f"the sandbox broke while the program ran: {error}.{called}")
+
+
+def account(outcome: Outcome) -> dict[str, Any]:
+    """What an application may want to know of a program; the model does not see it."""
+    return {
+        "execution_id": outcome.execution_id,
+        "engine": outcome.engine,
+        "isolation": outcome.isolation,
+        "seconds": outcome.seconds,
+        "calls": [
+            {"tool": call.name, "arguments": dict(call.arguments), "error": call.error} for call in outcome.calls
+        ],
+        "files": [file.name for file in outcome.files],
+        "hints": list(outcome.hints),
+    }
+
+
+# Any: a program's value is whatever it is.
+def _shown(outcome: Outcome) -> Any:
+    printed = _printed(outcome) if outcome.stdout.strip() else ""
+    files = _file_lines(outcome)
+    value = outcome.value
+    if has_media(value):
+        found = to_model(value)
+        texts = [text for text in (printed, files) if text]
+        return [*texts, *(found if isinstance(found, list) else [found])] if texts else found
+    if files:
+        printed = f"{printed}\n{files}" if printed else files
+    if value is None:
+        return printed or _NOTHING_TO_SHOW
+    return {"printed": printed, "result": to_model(value)} if printed else to_model(value)
+
+
+def _printed(outcome: Outcome) -> str:
+    text = outcome.stdout.rstrip("\n")
+    return f"{text}\n… ({outcome.stdout_cut_bytes} more bytes were cut)" if outcome.stdout_cut_bytes else text
+
+
+def _file_lines(outcome: Outcome) -> str:
+    names = [f"{file.name} ({file.size} bytes)" for file in outcome.files]
+    return f"Files made: {', '.join(names)}" if names else ""
+
+
+def _calls_made(calls: tuple[CallRecord, ...]) -> Iterable[str]:
+    """A corrected program should not do again what this one did."""
+    done = [call for call in calls if call.error is None]
+    if not done:
+        return ["No call of a tool had succeeded."]
+    counted: dict[str, int] = {}
+    for call in done:
+        counted[call.name] = counted.get(call.name, 0) + 1
+    shown = [name if count == 1 else f"{name} ({count} times)" for name, count in list(counted.items())[:_MOST_CALLS]]
+    return [f"These calls had succeeded and were not undone: {', '.join(shown)}."]

@@ -1,0 +1,260 @@
+"""`CodeModeToolset`: any toolset of Pydantic AI as functions for one program, behind one tool `run_code`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final, Self
+
+from pydantic import TypeAdapter
+from pydantic_ai import (
+    AbstractToolset,
+    ApprovalRequired,
+    ModelRetry,
+    RunContext,
+    ToolDefinition,
+    ToolsetTool,
+    UserError,
+    WrapperToolset,
+)
+from pydantic_ai.tool_manager import ToolManager
+from pydantic_ai.tools import AgentDepsT
+from typing_extensions import TypedDict
+
+from toolfold.doors.pydantic_ai.approvals import Answers, answers_in, note_of
+from toolfold.doors.pydantic_ai.callers import callers_of, listing_for_code, spec_of
+from toolfold.doors.pydantic_ai.home import Home, settled
+from toolfold.doors.pydantic_ai.nested import Nested, through_pydantic_ai
+from toolfold.doors.pydantic_ai.render import crashed, to_return
+from toolfold.doors.pydantic_ai.search import NOTE, SEVERAL, searches_of
+from toolfold.doors.pydantic_ai.texts import RUN_CODE, run_code_description
+from toolfold.engines.base import Engine
+from toolfold.errors import EngineCrashed, UsageError
+from toolfold.ledger.record import Ledger
+from toolfold.models import Limits, Outcome, Paused
+from toolfold.replay import ReplayDiverged
+from toolfold.runtime import Runtime
+from toolfold.tools.context import Decision
+
+
+class _Arguments(TypedDict):
+    code: str
+
+
+# Any: Pydantic's own type for it is private, and Pydantic AI's protocol is narrower on paper only.
+_VALIDATOR: Final[Any] = TypeAdapter(_Arguments).validator
+_SCHEMA: Final = {
+    "type": "object",
+    "properties": {"code": {"type": "string", "description": "The program, whole."}},
+    "required": ["code"],
+    "additionalProperties": False,
+}
+
+
+@dataclass(kw_only=True)
+class _RunCode(ToolsetTool[AgentDepsT]):
+    """The tool `run_code` of one step, with what programs may call in it."""
+
+    tools: dict[str, ToolsetTool[AgentDepsT]]
+
+
+@dataclass
+class CodeModeToolset(WrapperToolset[AgentDepsT]):
+    """Wraps a toolset: the model gets `run_code`, and the tools are functions in its programs.
+
+    A tool without a mark may be called by programs only; `allowed_callers='both'` offers it
+    directly as well, `'direct'` only directly.
+
+    Args:
+        wrapped: Any toolset: functions, MCP, combined, filtered, prefixed, external.
+        engine: `auto`, `process`, `monty`, or an engine of one's own.
+        isolation: The tier of the process engine; fails closed.
+        limits: Of each program.
+        ledger: Where programs are kept that wait for an approval: a path or server for other processes to go on;
+            `None` keeps them as long as this object lives.
+        max_retries: How often the model may correct a program that failed or was refused.
+        budget_characters: Of the signatures in the description; what does not fit is found with `search_tools`
+            inside a program.
+        on_outcome: Told of every program that ended, with its files and hints.
+    """
+
+    engine: str | Engine = "auto"
+    isolation: str = "namespace"
+    limits: Limits | None = None
+    ledger: str | Ledger | None = None
+    max_retries: int = 3
+    budget_characters: int | None = None
+    on_outcome: Callable[[Outcome], None] | None = None
+    # A field, so that the copies that Pydantic AI makes for each run share it.
+    _home: Home | None = field(default=None, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self._home is None:
+            self._home = Home(engine=self.engine, isolation=self.isolation, limits=self.limits, ledger=self.ledger)
+
+    @property
+    def runs_programs(self) -> bool:
+        """For a tool search in the same agent."""
+        return True
+
+    @property
+    def home(self) -> Home:
+        """Where programs run, shared by all copies."""
+        assert self._home is not None
+        return self._home
+
+    @property
+    def tool_name_conflict_hint(self) -> str:
+        """For the error that Pydantic AI raises."""
+        return "Wrap one of the toolsets in a `PrefixedToolset`, or put both into one `CodeModeToolset`."
+
+    async def __aenter__(self) -> Self:
+        await self.wrapped.__aenter__()
+        self.home.enter()
+        return self
+
+    async def __aexit__(self, *args: object) -> bool | None:
+        try:
+            await self.home.leave()
+        finally:
+            await self.wrapped.__aexit__(*args)
+        return None
+
+    def apply(self, visitor: Callable[[AbstractToolset[AgentDepsT]], None]) -> None:
+        """Also visits this toolset itself: a tool search asks whether there is one."""
+        visitor(self)
+        self.wrapped.apply(visitor)
+
+    async def get_tools(self, ctx: RunContext[AgentDepsT]) -> dict[str, ToolsetTool[AgentDepsT]]:
+        with listing_for_code():
+            tools = await self.wrapped.get_tools(ctx)
+        in_code = {name: tool for name, tool in tools.items() if _is_for_code(ctx, tool.tool_def)}
+        offered = {name: tool for name, tool in tools.items() if _is_offered(ctx, tool.tool_def)}
+        if RUN_CODE in tools:
+            raise UserError(f"a tool is named {RUN_CODE!r}, which is the name of code mode's own; rename yours")
+        specs = settled(spec_of(tool.tool_def) for tool in in_code.values())
+        offered[RUN_CODE] = _RunCode(
+            toolset=self,
+            tool_def=ToolDefinition(
+                name=RUN_CODE,
+                description=run_code_description(specs, budget_characters=self.budget_characters),
+                parameters_json_schema=_SCHEMA,
+                metadata={"code_arg_name": "code", "code_arg_language": "python"},
+            ),
+            max_retries=self.max_retries,
+            args_validator=_VALIDATOR,
+            tools=in_code,
+        )
+        return offered
+
+    async def call_tool(
+        self, name: str, tool_args: dict[str, Any], ctx: RunContext[AgentDepsT], tool: ToolsetTool[AgentDepsT]
+    ) -> Any:
+        if not isinstance(tool, _RunCode):
+            return await self.wrapped.call_tool(name, tool_args, ctx, tool)
+        toolset, tools = await self._all_tools(ctx, tool.tools)
+        specs = settled(spec_of(one.tool_def) for one in tools.values())
+        asked = frozenset(one.tool_def.name for one in tools.values() if one.tool_def.defer)
+        runtime = await self.home.runtime(specs, asked, through_pydantic_ai)
+        nested = Nested(
+            manager=_manager(ctx, toolset, tools), outer_id=ctx.tool_call_id or "", stop=runtime.cancel, found_key=NOTE
+        )
+        nested.enter()
+        outcome = await self._run(runtime, nested, ctx, tool_args["code"])
+        if self.on_outcome is not None:
+            self.on_outcome(outcome)
+        if nested.failure is not None:
+            raise nested.failure
+        content = [item for _, items in sorted(nested.content.items()) for item in items]
+        return to_return(outcome, content, notes={SEVERAL: nested.found} if nested.found else {})
+
+    async def _run(self, runtime: Runtime, nested: Nested, ctx: RunContext[AgentDepsT], code: str) -> Outcome:
+        """To the end of the program, or to a question that nobody here can answer.
+
+        Raises:
+            ApprovalRequired: It waits; the note in its metadata says for what.
+        """
+        key = f"{ctx.conversation_id}/{ctx.tool_call_id}"
+        try:
+            nested.answers = await self._answers(ctx, key)
+            if nested.answers.execution_id:
+                step = await runtime.resume(nested.answers.execution_id)
+            else:
+                step = await runtime.start(code, tenant=key)
+            while isinstance(step, Paused):
+                ready = {call.id: Decision(approved=True) for call in step.approvals if nested.has_answer(call)}
+                if not ready:
+                    await runtime.release(step.execution_id)
+                    raise ApprovalRequired(
+                        note_of(step.execution_id, [nested.waiting_for(call) for call in step.approvals])
+                    )
+                step = await runtime.resume(step.execution_id, decisions=ready)
+            return step
+        except EngineCrashed as error:
+            raise crashed(error) from error
+        except (UsageError, ReplayDiverged) as error:
+            if not nested.answers.execution_id:
+                raise
+            raise ModelRetry(f"the program cannot go on: {error}") from error
+
+    async def _answers(self, ctx: RunContext[AgentDepsT], key: str) -> Answers:
+        """What the outside said to the calls of this program, if it is one that waited."""
+        given = answers_in(ctx.tool_call_metadata)
+        if given is not None:
+            return given
+        waiting = await self.home.waiting(key) if ctx.tool_call_approved else ""
+        return Answers(execution_id=waiting, is_yes_to_all=bool(waiting))
+
+    async def _all_tools(
+        self, ctx: RunContext[AgentDepsT], tools: dict[str, ToolsetTool[AgentDepsT]]
+    ) -> tuple[AbstractToolset[AgentDepsT], dict[str, ToolsetTool[AgentDepsT]]]:
+        """The wrapped tools and those that a tool search of the same agent has found."""
+        searches = searches_of(ctx)
+        found = [(search, await search.found_for_code(ctx)) for search in searches]
+        if not any(more for _, more in found):
+            return self.wrapped, tools
+        routes: dict[str, AbstractToolset[AgentDepsT]] = dict.fromkeys(tools, self.wrapped)
+        all_tools = dict(tools)
+        for search, more in found:
+            for name, tool in more.items():
+                routes.setdefault(name, search)
+                all_tools.setdefault(name, tool)
+        return _Routed(self.wrapped, routes), all_tools
+
+
+@dataclass
+class _Routed(WrapperToolset[AgentDepsT]):
+    """Sends each call to the toolset that has the tool."""
+
+    routes: dict[str, AbstractToolset[AgentDepsT]]
+
+    async def call_tool(
+        self, name: str, tool_args: dict[str, Any], ctx: RunContext[AgentDepsT], tool: ToolsetTool[AgentDepsT]
+    ) -> Any:
+        return await self.routes[name].call_tool(name, tool_args, ctx, tool)
+
+
+def _manager(
+    ctx: RunContext[AgentDepsT], toolset: AbstractToolset[AgentDepsT], tools: dict[str, ToolsetTool[AgentDepsT]]
+) -> ToolManager[AgentDepsT]:
+    """The path of a direct call, for tools that the model does not see: same hooks, same context."""
+    outer = ctx.tool_manager
+    if outer is None:
+        raise UserError("`run_code` needs the tool manager of an agent's run; call it through an agent")
+    return ToolManager(
+        toolset=toolset,
+        root_capability=outer.root_capability,
+        ctx=ctx,
+        tools=tools,
+        default_max_retries=outer.default_max_retries,
+    )
+
+
+# Any: dependencies do not matter here.
+def _is_for_code(ctx: RunContext[Any], definition: ToolDefinition) -> bool:
+    return callers_of(definition, unset="code") != "direct" and ctx.is_tool_available(definition)
+
+
+def _is_offered(ctx: RunContext[Any], definition: ToolDefinition) -> bool:
+    # What Pydantic AI's own search has not revealed yet is left to it.
+    return callers_of(definition, unset="code") != "code" or not ctx.is_tool_available(definition)

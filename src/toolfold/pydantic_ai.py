@@ -1,0 +1,29 @@
+"""The names of seed 004, for importers; see `toolfold.doors.pydantic_ai`."""
+
+from toolfold.doors.pydantic_ai import (
+    AllowedCallers,
+    CodeModeToolset,
+    FunctionToolset,
+    NestedApprovals,
+    Signature,
+    ToolSearchToolset,
+    fold,
+    signature_from_function,
+    signature_from_schema,
+    split_by_caller,
+    unfold,
+)
+
+__all__ = [
+    "AllowedCallers",
+    "CodeModeToolset",
+    "FunctionToolset",
+    "NestedApprovals",
+    "Signature",
+    "ToolSearchToolset",
+    "fold",
+    "signature_from_function",
+    "signature_from_schema",
+    "split_by_caller",
+    "unfold",
+]
