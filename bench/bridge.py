@@ -20,6 +20,7 @@ from mcp import Client, StdioServerParameters
 from rich.console import Console
 from rich.table import Table
 
+from bench import record
 from toolfold import Runtime
 from toolfold.sources.mcp import Bridge, Server
 
@@ -101,6 +102,7 @@ def main() -> int:
     parser.add_argument("--calls", type=int, default=100)
     options = parser.parse_args()
     found = asyncio.run(measure(options.rounds, options.calls))
+    _write(found, options.calls)
     table = Table("calls", "SDK client", "from a program", "ratio", "target", "", title="the bridge, per call")
     is_good = True
     for name, (direct, bridged) in found.items():
@@ -113,6 +115,27 @@ def main() -> int:
         )  # fmt: skip
     Console().print(table)
     return 0 if is_good else 1
+
+
+def _write(found: dict[str, tuple[float, float]], calls: int) -> None:
+    record.write(
+        record.FOLDER / "bridge.json",
+        title="The MCP bridge",
+        command="make bench-bridge",
+        cases={
+            name: record.case(
+                f"{calls} calls {name}, each", "µs", {"SDK client": direct * 1e6, "toolfold": bridged * 1e6}
+            )
+            for name, (direct, bridged) in found.items()
+        },
+        targets=[
+            record.target(
+                name, bridged / direct, TARGETS[name], "×", than="SDK client",
+                is_reached=bridged / direct <= TARGETS[name],
+            )
+            for name, (direct, bridged) in found.items()
+        ],
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from bench import record
 from toolfold.gem import ProgrammaticToolCallingTool, create_programmatic_tool_calling_tool_stdio
 
 CALLS = 100
@@ -64,7 +65,25 @@ def main() -> int:
         missed |= target is not None and median > target
         table.add_row(name, f"{median:.2f}", f"{max(times):.2f}", "" if target is None else f"{target:g}")
     Console().print(table)
+    _write(taken)
     return 1 if missed else 0
+
+
+def _write(taken: dict[str, list[float]]) -> None:
+    medians = {name: statistics.median(times) for name, times in taken.items()}
+    record.write(
+        record.FOLDER / "callback.json",
+        title="Calls back to the parent process",
+        command="make bench-callback",
+        cases={
+            name: {"title": name, "unit": "ms", "runners": {"toolfold": record.cell(medians[name], times)}}
+            for name, times in taken.items()
+        },
+        targets=[
+            record.target(name, medians[name], limit, "ms", is_reached=medians[name] <= limit)
+            for name, limit in TARGETS.items()
+        ],
+    )
 
 
 if __name__ == "__main__":

@@ -23,6 +23,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from bench import record
+
 ROUNDS = 400
 CONFIG = (
     "http: {keys: {one: one-key, two: two-key}, port: 0, files: files, max_rounds: 1000, "
@@ -176,6 +178,26 @@ async def measure(port: int, server: int) -> int:
         ("guest of a paused execution, of 200", f"{memory:.2f} MB", "3 MB", memory < 3),
         ("another tenant beside 200 endless loops", f"{flood:.1f} x", "3 x", flood <= 3),
     ]
+    record.write(
+        record.FOLDER / "http.json",
+        title="The HTTP door",
+        command="make bench-http",
+        cases={
+            "continuation": record.case("one continuation, p50", "ms", {"toolfold": trip}),
+            "clients": record.case("50 clients with 20 rounds each", "s", {"toolfold": took}),
+            "errors": record.case("errors in them", "", {"toolfold": errors}),
+            "paused": record.case("guest of a paused execution, of 200", "MB", {"toolfold": memory}),
+            "flood": record.case(
+                "another tenant beside 200 endless loops, to the same alone", "×", {"toolfold": flood}
+            ),
+        },
+        targets=[
+            record.target("continuation", trip, 2.5, "ms", is_reached=trip <= 2.5),
+            record.target("errors", errors, 0, "", is_reached=errors == 0),
+            record.target("paused", memory, 3, "MB", is_reached=memory < 3),
+            record.target("flood", flood, 3, "×", is_reached=flood <= 3),
+        ],
+    )
     table = Table("measured", "figure", "target", "")
     for name, figure, target, is_met in rows:
         table.add_row(name, figure, target, "met" if is_met else "MISSED")

@@ -1,11 +1,6 @@
 """Figures as a table, as lines about the targets, and as JSON."""
 
-import json
-import os
-import platform
-import time
 from collections.abc import Iterable
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +8,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from bench import record
 from bench.cases import Case
 from bench.measure import Cell, Results
 from bench.runners import FLOOR, OURS
 from bench.targets import TARGETS
 
-PACKAGES = ("toolfold", "pydantic-monty", "pandas", "numpy")
+machine = record.machine
 
 
 def show(results: Results, cases: Iterable[Case], console: Console) -> bool:
@@ -67,11 +63,11 @@ def _number(value: float) -> str:
 
 def write(results: Results, cases: Iterable[Case], path: Path) -> None:
     """Every sample, and the machine it was taken on."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    document = {
-        "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "machine": _machine(),
-        "cases": {
+    record.write(
+        path,
+        title="The engines",
+        command="make bench",
+        cases={
             case.name: {
                 "title": case.title,
                 "unit": case.unit,
@@ -79,9 +75,8 @@ def write(results: Results, cases: Iterable[Case], path: Path) -> None:
             }
             for case in cases
         },
-        "targets": [_judged(target, results) for target in TARGETS if target.case in results],
-    }
-    path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+        targets=[_judged(target, results) for target in TARGETS if target.case in results],
+    )
 
 
 def _plain(cell: Cell) -> dict[str, Any]:
@@ -92,29 +87,7 @@ def _plain(cell: Cell) -> dict[str, Any]:
 
 def _judged(target: Any, results: Results) -> dict[str, Any]:
     figure, is_reached = target.judge(results)
-    wanted = {"case": target.case, "sense": target.sense, "limit": target.limit, "unit": target.unit}
-    return {**wanted, "than": target.than, "figure": figure, "is_reached": is_reached}
-
-
-def _machine() -> dict[str, Any]:
-    return {
-        "processor": _processor(),
-        "cores": len(os.sched_getaffinity(0)),
-        "kernel": platform.release(),
-        "python": platform.python_version(),
-        "packages": {name: _version(name) for name in PACKAGES},
-    }
-
-
-def _processor() -> str:
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.machine()
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
+    return record.target(
+        target.case, figure, target.limit, target.unit, is_reached=is_reached, runner=OURS, sense=target.sense,
+        than=target.than,
+    )  # fmt: skip

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from bench import record
 from toolfold.models import ToolSpec
 from toolfold.tools.names import python_name
 from toolfold.tools.search import Index
@@ -46,10 +47,28 @@ def main() -> int:
     with zipfile.ZipFile(options.wheel or fetch()) as wheel:
         specs, questions = read(wheel)
     index = Index(specs)
-    is_good = show_recall(index, questions)
-    for count, target in SPEED_TARGETS.items():
-        is_good &= show_speed(specs, questions, count, target)
-    return 0 if is_good else 1
+    recalls = show_recall(index, questions)
+    speeds = {count: show_speed(specs, questions, count, target) for count, target in SPEED_TARGETS.items()}
+    targets = [
+        record.target(name, recalls[name], limit, "", is_reached=recalls[name] >= limit, sense="at least")
+        for name, limit in RECALL_TARGETS.items()
+    ]
+    targets += [
+        record.target(f"{count}", speeds[count] * 1000, limit * 1000, "ms", is_reached=speeds[count] < limit)
+        for count, limit in SPEED_TARGETS.items()
+    ]
+    write(recalls, speeds, targets, f"{len(index):,} tools, {len(questions):,} questions of BFCL")
+    return 0 if all(target["is_reached"] for target in targets) else 1
+
+
+def write(recalls: dict[str, float], speeds: dict[int, float], targets: list[dict], note: str) -> None:
+    cases = {name: record.case(f"recall@5, {name}", "", {"toolfold": recall}) for name, recall in recalls.items()}
+    for count, p50 in speeds.items():
+        cases[f"{count}"] = record.case(f"one search over {count:,} tools, p50", "ms", {"toolfold": p50 * 1000})
+    record.write(
+        record.FOLDER / "search.json", title="Search over tools", command="make bench-search", cases=cases,
+        targets=targets, notes=[note],
+    )  # fmt: skip
 
 
 def fetch() -> Path:
@@ -103,7 +122,7 @@ def question_of(category: str, row: dict, answer: dict) -> Question:
     return Question(category, text, frozenset(name for call in answer["ground_truth"] for name in call))
 
 
-def show_recall(index: Index, questions: list[Question]) -> bool:
+def show_recall(index: Index, questions: list[Question]) -> dict[str, float]:
     shares: dict[str, list[float]] = {"all": []}
     for question in questions:
         found = {hit.spec.name for hit in index.search(question.text, limit=5)}
@@ -111,16 +130,15 @@ def show_recall(index: Index, questions: list[Question]) -> bool:
         for key in ("all", question.category):
             shares.setdefault(key, []).append(share)
     print(f"recall@5, {len(index)} tools, {len(questions)} questions")
-    is_good = True
-    for category in (*CATEGORIES, "all"):
-        recall, target = statistics.mean(shares[category]), RECALL_TARGETS.get(category)
+    recalls = {category: statistics.mean(shares[category]) for category in (*CATEGORIES, "all")}
+    for category, recall in recalls.items():
+        target = RECALL_TARGETS.get(category)
         reached = "" if target is None else verdict(recall >= target, f"at least {target:.2f}")
-        is_good &= not reached.startswith("MISSED")
         print(f"  {category:<24} {recall:.3f}  {reached}".rstrip())
-    return is_good
+    return recalls
 
 
-def show_speed(specs: list[ToolSpec], questions: list[Question], count: int, target: float) -> bool:
+def show_speed(specs: list[ToolSpec], questions: list[Question], count: int, target: float) -> float:
     tools = [
         replace(specs[at % len(specs)], name=f"{specs[at % len(specs)].name}_{at // len(specs)}") for at in range(count)
     ]
@@ -133,7 +151,7 @@ def show_speed(specs: list[ToolSpec], questions: list[Question], count: int, tar
         f"index {built * 1000:.0f} ms, one tool less {updated * 1000:.0f} ms"
         f"  {verdict(p50 < target, f'p50 under {target * 1000:.0f} ms')}"
     )
-    return p50 < target
+    return p50
 
 
 def timed(work):
