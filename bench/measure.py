@@ -21,7 +21,7 @@ PAUSE_SECONDS = 0.012
 PATIENCE_SECONDS = 2.0
 """What one runner may use of one case in one pass, once it has two samples."""
 
-_FACTORS = {"ms": 1e3, "µs": 1e6, "/s": 1.0, "MB": 1e-6}
+FACTORS = {"ms": 1e3, "µs": 1e6, "/s": 1.0, "MB": 1e-6}
 
 
 @dataclass(slots=True)
@@ -103,7 +103,7 @@ async def _try(cell: Cell, runner: Runner, case: Case) -> None:
     """One sample, or the runner's own words why there is none."""
     await asyncio.sleep(PAUSE_SECONDS)
     try:
-        cell.passes[-1].append(await _sample(runner, case) * _FACTORS[case.unit])
+        cell.passes[-1].append(await _sample(runner, case) * FACTORS[case.unit])
     # Whatever a peer raises is what it has to say about this case.
     except Exception as error:  # noqa: BLE001
         cell.error = _words(error)

@@ -1,0 +1,23 @@
+"""Ours: the library's `Runtime` with its defaults, which are the process engine, a warm pool and every limit."""
+
+from typing import Self
+
+import toolfold
+from bench.peers.adapters.base import Adapter, Ran
+
+
+class Toolfold(Adapter):
+    async def __aenter__(self) -> Self:
+        self._runtime = toolfold.Runtime(tuple(self.tools.values()), engine="process")
+        await self._runtime.__aenter__()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self._runtime.__aexit__(*exc)
+
+    async def run(self, text: str) -> Ran:
+        outcome = await self._runtime.run(text)
+        if outcome.status != "finished":
+            raise RuntimeError(str(outcome.problem or outcome.status))
+        assert outcome.isolation == "namespace", outcome.isolation
+        return Ran(outcome.value, outcome.stdout)
