@@ -1,4 +1,4 @@
-"""Runs the corpus as a user without any rights, in an interpreter and a copy that this user can read."""
+"""Runs our code as a user without any rights, in an interpreter and a copy that this user can read."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -25,15 +26,20 @@ class NoInterpreter(Exception):
 
 def run_as_nobody() -> dict[str, str]:
     """Verdict by attack."""
+    process = python_as_nobody("-m", "tests.escapes_support", copy=["src", "tests/escapes", "tests/escapes_support"])
+    if process.returncode:
+        raise RuntimeError(process.stderr[-2000:])
+    verdicts: dict[str, str] = json.loads(process.stdout)
+    return verdicts
+
+
+def python_as_nobody(*arguments: str, copy: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    """Python in a folder with a copy of these parts of the repository."""
     interpreter = _find_interpreter()
-    folder = Path(tempfile.mkdtemp(prefix="escapes-copy-"))
+    folder = Path(tempfile.mkdtemp(prefix="copy-for-nobody-"))
     try:
-        path = _copy_to(folder)
-        process = _as_nobody([interpreter, "-B", "-m", "tests.escapes_support"], cwd=folder, PYTHONPATH=path)
-        if process.returncode:
-            raise RuntimeError(process.stderr[-2000:])
-        verdicts: dict[str, str] = json.loads(process.stdout)
-        return verdicts
+        path = _copy_to(folder, copy)
+        return _as_nobody([interpreter, "-B", *arguments], cwd=folder, PYTHONPATH=path)
     finally:
         shutil.rmtree(folder)
 
@@ -51,9 +57,9 @@ def _find_interpreter() -> str:
     raise NoInterpreter(f"no Python {version} that another user can reach; install one under /usr")
 
 
-def _copy_to(folder: Path) -> str:
+def _copy_to(folder: Path, parts: Sequence[str]) -> str:
     ignore = shutil.ignore_patterns("__pycache__")
-    for part in ("src", "tests/escapes", "tests/escapes_support"):
+    for part in parts:
         shutil.copytree(_ROOT / part, folder / part, ignore=ignore)
     # The engine's only package that is not the standard library's.
     shutil.copytree(Path(msgspec.__file__).parent, folder / "packages" / "msgspec", ignore=ignore)

@@ -109,7 +109,7 @@ def _enter(order: dict[str, Any]) -> list[str]:
     if "mount" in layers and not is_built:
         _build_tree(order)
     if "uts" in layers:
-        socket.sethostname("sandbox")
+        _name_host()
     _check_readable(order)
     return notes
 
@@ -171,6 +171,13 @@ def _open_namespace(name: str, flag: int) -> None:
         kernel.unshare(flag)
     except OSError as error:
         raise kernel.JailError(f"a {name} namespace is refused ({error.strerror}); {_NAMESPACE_ADVICE}") from None
+
+
+def _name_host() -> None:
+    try:
+        socket.sethostname("sandbox")
+    except OSError as error:  # Podman's own seccomp profile allows all of the jail but this
+        raise kernel.JailError(f"a host name is refused ({error.strerror}); {_NAMESPACE_ADVICE}") from None
 
 
 def _check_readable(order: dict[str, Any]) -> None:

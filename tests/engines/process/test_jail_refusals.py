@@ -95,6 +95,14 @@ def test_without_user_namespaces_the_weaker_tier_runs_when_it_is_asked_for(befor
     assert run(before, "landlock") == "{'result': 1}"
 
 
+def test_a_host_name_that_is_refused_is_told_like_a_namespace() -> None:
+    number = {"x86_64": 170, "aarch64": 161}[os.uname().machine]
+    before = REFUSE_UNSHARE.replace('kernel.MACHINE.setup["unshare"]', str(number))
+    expected = f"refused: cannot isolate here: a host name is refused (Operation not permitted); {ADVICE}"
+
+    assert run(before, "namespace") == expected
+
+
 def test_without_landlock_neither_tier_runs() -> None:
     before = REFUSE_UNSHARE.replace('setup["unshare"]', 'setup["landlock_create_ruleset"]')
     expected = (
