@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from toolfold.engines.auto import engine_named
-from toolfold.engines.base import Called, Died, Ended, Engine, Order, Printed, Taped, Waiting
+from toolfold.engines.base import Called, Died, Ended, Engine, Guests, Order, Printed, Stocked, Taped, Waiting
 from toolfold.errors import EngineCrashed, UsageError
 from toolfold.execution import Execution
 from toolfold.ledger.memory import MemoryLedger
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from toolfold.ledger.observe import Observer
     from toolfold.ledger.record import History, Ledger
-    from toolfold.models import CallRecord, File, Program, Status, ToolSpec, Value
+    from toolfold.models import CallRecord, File, LibrarySet, Program, Status, ToolSpec, Value
     from toolfold.sessions import Session, SessionLimits, Store
     from toolfold.tools.context import Approve, Decision
     from toolfold.tools.router import Wrapper
@@ -56,6 +56,7 @@ class _Wish:
     session: Session | None = None
     can_pause: bool = False
     tenant: str = ""
+    execution_id: str = ""
 
 
 class Runtime:
@@ -189,9 +190,12 @@ class Runtime:
     async def start(
         self, text: str, *, tools: Sequence[ToolSpec] = (), files: Sequence[File] = (), limits: Limits | None = None,
         session: str = "", keep_names: bool = False, on_call: Callable[[CallRecord], None] | None = None,
-        tenant: str = "",
+        tenant: str = "", execution_id: str = "",
     ) -> Paused | Outcome:  # fmt: skip
-        """A program that may also call `tools`, which only the caller can answer, with `resume`."""
+        """A program that may also call `tools`, which only the caller can answer, with `resume`.
+
+        `execution_id` is for whoever must find the execution again without its answer; nobody else may guess it.
+        """
         wish = _Wish(
             outside=tools,
             files=files,
@@ -200,6 +204,7 @@ class Runtime:
             session=self.sessions.open(session, keep_names=keep_names) if session else None,
             can_pause=bool(tools) or ((self._asks or self._may_ask) and self._context.approve is None),
             tenant=tenant,
+            execution_id=execution_id,
         )
         return await self._begin(text, wish)
 
@@ -318,7 +323,7 @@ class Runtime:
         files = {file.name: file for file in self.sessions.files(wish.session.id)} if wish.session else {}
         files.update({file.name: file for file in wish.files})
         return Begun(
-            execution_id=secrets.token_hex(8),
+            execution_id=wish.execution_id or secrets.token_hex(8),
             program=program,
             tools=specs,
             outside=tuple(spec.name for spec in wish.outside),

@@ -340,6 +340,8 @@ class HttpConfig(Section):
     """Of a request."""
     max_upload_bytes: Size | None = None
     """Of an upload."""
+    preload_data: bool = True
+    """Have guests with numpy, pandas and the like wait from the start; takes memory that others can do without."""
 
 
 class Config(Section):

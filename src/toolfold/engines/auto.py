@@ -6,9 +6,9 @@ import importlib.util
 import sys
 from typing import TYPE_CHECKING
 
-from toolfold.engines.base import Engine
+from toolfold.engines.base import Engine, Guests, Stocked
 from toolfold.errors import EngineUnavailable, UsageError
-from toolfold.models import Limits
+from toolfold.models import LibrarySet, Limits
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
@@ -98,3 +98,12 @@ class AutoEngine:
     def end_session(self, session: str) -> None:
         """End the guest that the session keeps."""
         self._chosen.end_session(session)
+
+    async def preload(self, library_set: LibrarySet) -> None:
+        """Have guests with these libraries wait, where the chosen engine has such."""
+        if isinstance(self._chosen, Stocked):
+            await self._chosen.preload(library_set)
+
+    async def guests(self) -> Guests:
+        """Of the chosen engine."""
+        return await self._chosen.guests() if isinstance(self._chosen, Stocked) else Guests()

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, Self, TypeAlias
+from typing import Literal, Protocol, Self, TypeAlias, runtime_checkable
 
-from toolfold.models import Call, File, Limits, Problem, Program, Reply, Status, ToolSpec, Value
+from toolfold.models import Call, File, LibrarySet, Limits, Problem, Program, Reply, Status, ToolSpec, Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,3 +134,23 @@ class Engine(Protocol):
 
     def end_session(self, session: str) -> None:
         """End the guest that the session keeps; harmless if there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guests:
+    """What an engine's guests take of the machine now."""
+
+    count: int = 0
+    """Those that run, are paused or wait for a program."""
+    memory_bytes: int = 0
+
+
+@runtime_checkable
+class Stocked(Protocol):
+    """An engine that has guests wait for programs; one that has not need not know this."""
+
+    async def preload(self, library_set: LibrarySet) -> None:
+        """Have guests with these libraries wait, before the first program asks for them."""
+
+    async def guests(self) -> Guests:
+        """Counted and measured now."""

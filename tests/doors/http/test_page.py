@@ -31,7 +31,10 @@ def test_metrics_are_in_the_form_of_prometheus() -> None:
     metrics.add("executions", status="finished")
     metrics.add("executions", status="failed")
     metrics.add("executions", status="failed")
-    lines = metrics.render(paused=3).splitlines()
+    for rounds in (0, 1, 3, 500):
+        metrics.observe("execution_rounds", rounds)
+    lines = metrics.render(paused=3, guests=4, guest_memory_bytes=5).splitlines()
+    at = lines.index("# TYPE toolfold_http_execution_rounds histogram")
 
     assert lines[:4] == [
         "# HELP toolfold_http_executions_total Executions that ended, by status.",
@@ -39,4 +42,13 @@ def test_metrics_are_in_the_form_of_prometheus() -> None:
         'toolfold_http_executions_total{status="failed"} 2',
         'toolfold_http_executions_total{status="finished"} 1',
     ]
-    assert "toolfold_http_paused 3" in lines
+    assert lines[at + 1 : at + 12] == [
+        *(
+            f'toolfold_http_execution_rounds_bucket{{le="{bound}"}} {count}'
+            for bound, count in zip((0, 1, 2, 5, 10, 20, 50, 100, "+Inf"), (1, 2, 2, 3, 3, 3, 3, 3, 4), strict=True)
+        ),
+        "toolfold_http_execution_rounds_sum 504",
+        "toolfold_http_execution_rounds_count 4",
+    ]
+    gauges = [line for line in lines if line.startswith(("toolfold_http_paused", "toolfold_http_guest"))]
+    assert gauges == ["toolfold_http_paused 3", "toolfold_http_guests 4", "toolfold_http_guest_memory_bytes 5"]

@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import textwrap
-from collections.abc import AsyncIterator, Awaitable, Callable
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
 from urllib.parse import quote
 
 import msgspec
-from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi import FastAPI, Request, Response
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException
+from starlette.routing import Match
 
 import toolfold
-from toolfold.doors.http import answers, wire
+from toolfold.doors.http import answers, document, wire
 from toolfold.doors.http.answers import Answer
 from toolfold.doors.http.auth import Auth
 from toolfold.doors.http.body import BodyLimit, checked, decoded
@@ -25,6 +27,7 @@ from toolfold.doors.http.executions import Executions, Start
 from toolfold.doors.http.files import SessionFiles, id_of, new_session
 from toolfold.doors.http.gate import Gate
 from toolfold.doors.http.metrics import Metrics
+from toolfold.doors.http.once import Once
 from toolfold.doors.http.refusals import Refusal, to_http
 from toolfold.doors.http.results import specs_of
 from toolfold.doors.http.settings import Settings
@@ -34,26 +37,14 @@ from toolfold.models import Limits
 from toolfold.runtime import Runtime
 
 _log: Final = logging.getLogger(__name__)
-_PYTHON: Final = ("py", "python", "python3")
 _REQUEST_ID: Final = "x-librechat-code-request-id"
 _MAX_UPLOADED_FILES: Final = 100
-_ERRORS: Final[dict[int | str, dict[str, Any]]] = {
-    400: {"description": "The request, its token or its program's rounds: `{status, error, stderr}`."},
-    401: {"description": "Missing or wrong API key."},
-    403: {"description": "No key is configured, and the request is not from this machine."},
-    404: {"description": "No such file."},
-    408: {"description": "The execution took too long; with the output so far."},
-    409: {"description": "Another process goes on with this execution."},
-    413: {"description": "Larger than the limit."},
-    429: {"description": "Too much for now: `{error, retry_after_seconds}`."},
-    500: {"description": "The sandbox broke."},
-    503: {"description": "No sandbox, or no ledger, to be had."},
-}
 
 
 def create_app(
-    runtime: Runtime, ledger: Ledger, settings: Settings | None = None, *, limits: Limits | None = None
-) -> FastAPI:
+    runtime: Runtime, ledger: Ledger, settings: Settings | None = None, *, limits: Limits | None = None,
+    clock: Callable[[], float] = time.time,
+) -> FastAPI:  # fmt: skip
     """An ASGI app over a runtime that is not entered yet; the app enters and leaves it.
 
     Args:
@@ -61,12 +52,13 @@ def create_app(
         ledger: The one that the runtime writes to.
         settings: Keys, limits, base path.
         limits: Of one program; the request's timeout replaces the wall clock.
+        clock: Seconds since 1970, for deadlines.
     """
-    door = _Door(runtime, ledger, settings or Settings(), limits or Limits())
+    door = _Door(runtime, ledger, settings or Settings(), limits or Limits(), clock)
 
     @asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
-        async with runtime:
+        async with runtime, _background(door.preload()):
             door.is_ready = True
             try:
                 yield
@@ -74,7 +66,7 @@ def create_app(
                 door.is_ready = False
                 await door.executions.close()
 
-    app = FastAPI(
+    app = _App(
         title="toolfold",
         version=toolfold.__version__,
         lifespan=life,
@@ -82,20 +74,32 @@ def create_app(
         docs_url=f"{door.settings.base_path}/docs",
         redoc_url=None,
     )
-    app.include_router(door.routes(), prefix=door.settings.base_path)
+    door.add_routes(app)
     app.add_middleware(
         BodyLimit, max_bytes=door.settings.max_body_bytes, max_upload_bytes=door.settings.max_upload_bytes
     )
     app.add_exception_handler(Refusal, door.refuse)
     app.add_exception_handler(ToolfoldError, door.refuse)
     app.add_exception_handler(HTTPException, door.refuse)
+    app.add_exception_handler(Exception, door.break_down)
     return app
+
+
+class _App(FastAPI):
+    """With the shapes of our own answers in its document."""
+
+    def openapi(self) -> dict[str, Any]:
+        is_new = self.openapi_schema is None
+        found = super().openapi()
+        return document.completed(found) if is_new else found
 
 
 class _Door:
     """What the routes share."""
 
-    def __init__(self, runtime: Runtime, ledger: Ledger, settings: Settings, limits: Limits) -> None:
+    def __init__(
+        self, runtime: Runtime, ledger: Ledger, settings: Settings, limits: Limits, clock: Callable[[], float]
+    ) -> None:
         self.settings = settings
         self.is_ready = False
         self._runtime = runtime
@@ -103,24 +107,24 @@ class _Door:
         self._gate = Gate(settings)
         self._metrics = Metrics()
         self._files = SessionFiles(runtime.sessions)
-        self.executions = Executions(runtime, ledger, settings, limits=limits, gate=self._gate, metrics=self._metrics)
+        self.executions = Executions(
+            runtime, ledger, settings, limits=limits, gate=self._gate, metrics=self._metrics, clock=clock
+        )
+        self._once = Once(self.executions, settings)
 
-    def routes(self) -> APIRouter:
+    def add_routes(self, app: FastAPI) -> None:
         """Every path, with what OpenAPI is to say of it."""
-        router = APIRouter()
 
-        def add(method: str, path: str, endpoint: Callable[..., Awaitable[Response]], **options: Any) -> None:
-            router.add_api_route(
-                path, endpoint, methods=[method], responses=_ERRORS, response_class=Response, **options
-            )
+        def add(method: str, path: str, endpoint: Callable[..., Awaitable[Response]]) -> None:
+            whole = f"{self.settings.base_path}{path}"
+            options = document.described(method, path)
+            app.add_api_route(whole, endpoint, methods=[method], response_class=Response, **options)
 
-        add("POST", "/exec/programmatic", self.programmatic, openapi_extra=_body(wire.ProgrammaticRequest))
-        add(
-            "POST", "/exec/programmatic/cancel", self.cancel, openapi_extra=_body(wire.CancelRequest), status_code=202
-        )  # fmt: skip
-        add("POST", "/exec", self.execute, openapi_extra=_body(wire.ExecuteRequest))
-        add("POST", "/upload", self.upload, openapi_extra=_FORM)
-        add("POST", "/upload/batch", self.upload_batch, openapi_extra=_FORM)
+        add("POST", "/exec/programmatic", self.programmatic)
+        add("POST", "/exec/programmatic/cancel", self.cancel)
+        add("POST", "/exec", self.execute)
+        add("POST", "/upload", self.upload)
+        add("POST", "/upload/batch", self.upload_batch)
         add("GET", "/files/{session}", self.list_files)
         add("GET", "/download/{session}/{file}", self.download)
         add("GET", "/sessions/{session}/objects/{file}", self.file_facts)
@@ -128,7 +132,6 @@ class _Door:
         add("GET", "/health", self.health)
         add("GET", "/ready", self.ready)
         add("GET", "/metrics", self.metrics)
-        return router
 
     # programs
 
@@ -156,11 +159,12 @@ class _Door:
             timeout_seconds=self._timeout(asked.timeout),
             request_id=request.headers.get(_REQUEST_ID, ""),
         )
-        return self._respond(request, await self.executions.start(start))
+        return self._respond(request, await self._start(request, start, raw))
 
     async def execute(self, request: Request) -> Response:
         """Run a program without tools of the client's."""
-        body = decoded(await request.body())
+        raw = await request.body()
+        body = decoded(raw)
         key = body.get("LIBRECHAT_CODE_API_KEY")
         tenant = await self._auth.tenant(request.headers, key_in_body=key if isinstance(key, str) else "")
         asked = checked(body, wire.ExecuteRequest)
@@ -172,7 +176,10 @@ class _Door:
             timeout_seconds=self._timeout(asked.timeout),
             request_id=request.headers.get(_REQUEST_ID, ""),
         )
-        return self._respond(request, await self.executions.start(start))
+        return self._respond(request, await self._start(request, start, raw))
+
+    async def _start(self, request: Request, start: Start, raw: bytes) -> Answer:
+        return await self._once.start(start, request.headers.get("idempotency-key"), self._path(request), raw)
 
     async def cancel(self, request: Request) -> Response:
         """End an execution: by the id that its request had, or by its token."""
@@ -246,6 +253,15 @@ class _Door:
 
     # the server itself
 
+    async def preload(self) -> None:
+        """Guests with the data libraries, made while the first requests may come already."""
+        if not self.settings.preload_data:
+            return
+        try:
+            await self._runtime.preload("data")
+        except ToolfoldError as error:
+            _log.warning("the data libraries are not preloaded: %s", error)
+
     async def health(self) -> Response:
         """The process is there."""
         return _json(200, {"status": "ok", "version": toolfold.__version__})
@@ -257,7 +273,11 @@ class _Door:
     async def metrics(self, request: Request) -> Response:
         """Counts for Prometheus."""
         await self._auth.tenant(request.headers)
-        return Response(self._metrics.render(paused=self._gate.paused_now), media_type="text/plain; version=0.0.4")
+        guests = await self._runtime.guests()
+        text = self._metrics.render(
+            paused=self._gate.paused_now, guests=guests.count, guest_memory_bytes=guests.memory_bytes
+        )
+        return Response(text, media_type="text/plain; version=0.0.4")
 
     # responses
 
@@ -278,15 +298,19 @@ class _Door:
         if not self._path(request).startswith("/exec"):
             # A file that is gone is 404 for everyone: LibreChat asks in order to upload it again.
             refusal.is_contract = False
-        return self._respond(request, answers.refused(refusal))
+        return self._respond(request, answers.refused(refusal), _allowed(request) if refusal.status == 405 else None)
 
-    def _respond(self, request: Request, answer: Answer) -> Response:
+    async def break_down(self, request: Request, _: Exception) -> Response:
+        """A mistake of ours: the log has it, the client hears nothing of it."""
+        return self._respond(request, answers.refused(Refusal(500, "internal error", is_contract=False)))
+
+    def _respond(self, request: Request, answer: Answer, headers: Mapping[str, str] | None = None) -> Response:
         is_plain = self._path(request) == "/exec"
         answer = answers.plain(answer) if is_plain else answer
         status, body = answers.for_client(answer, request.headers.get("user-agent", ""))
         body = answers.plain(Answer(status=status, body=body)).body if is_plain else body
         retry = body.get("retry_after_seconds")
-        return _json(status, body, {"Retry-After": str(retry)} if retry else None)
+        return _json(status, body, {**(headers or {}), **({"Retry-After": str(retry)} if retry else {})})
 
     def _path(self, request: Request) -> str:
         return request.url.path.removeprefix(self.settings.base_path)
@@ -300,54 +324,29 @@ class _Door:
         return milliseconds / 1000
 
 
+@asynccontextmanager
+async def _background(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
 def _python(lang: str, code: str) -> str:
-    if lang.lower() not in _PYTHON:
+    if lang.lower() not in wire.LANGUAGES:
         raise Refusal(400, f"lang {lang[:20]!r} cannot be run here; write Python and send 'py'")
     # The seed's own client indents its program as a whole. One that starts indented is a syntax error
     # anyway, so taking the margin away cannot change what a valid program means.
     return textwrap.dedent(code) if code.lstrip("\r\n")[:1] in (" ", "\t") else code
 
 
+def _allowed(request: Request) -> dict[str, str]:
+    # By hand: Starlette names those of the first route that has this path.
+    routes = [route for route in request.app.routes if route.matches(request.scope)[0] != Match.NONE]
+    return {"Allow": ", ".join(sorted({method for route in routes for method in route.methods}))}
+
+
 def _json(status: int, body: Any, headers: dict[str, str] | None = None) -> Response:
     return Response(msgspec.json.encode(body), status_code=status, media_type="application/json", headers=headers)
-
-
-def _body(model: type[wire.Request]) -> dict[str, Any]:
-    # Written in by hand because the routes parse bodies themselves: strict JSON, our own errors.
-    schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
-    definitions = schema.pop("$defs", {})
-    return {
-        "requestBody": {
-            "required": True,
-            "content": {"application/json": {"schema": _inlined(schema, definitions)}},
-        }
-    }
-
-
-def _inlined(schema: Any, definitions: dict[str, Any]) -> Any:
-    if isinstance(schema, list):
-        return [_inlined(one, definitions) for one in schema]
-    if not isinstance(schema, dict):
-        return schema
-    if "$ref" in schema:
-        return _inlined(definitions[schema["$ref"].rpartition("/")[2]], definitions)
-    return {key: _inlined(value, definitions) for key, value in schema.items()}
-
-
-_FORM: Final = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "multipart/form-data": {
-                "schema": {
-                    "type": "object",
-                    "required": ["file"],
-                    "properties": {
-                        "file": {"type": "string", "format": "binary"},
-                        "session_id": {"type": "string"},
-                    },
-                }
-            }
-        },
-    }
-}

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import hmac
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import msgspec
@@ -73,6 +74,8 @@ class Start:
     files: Sequence[FileReference] = ()
     timeout_seconds: float
     request_id: str = ""
+    execution_id: str = ""
+    """Fixed where the request may be sent again; empty takes a new one."""
 
 
 class Executions:
@@ -80,6 +83,7 @@ class Executions:
 
     def __init__(
         self, runtime: Runtime, ledger: Ledger, settings: Settings, *, limits: Limits, gate: Gate, metrics: Metrics,
+        clock: Callable[[], float] = time.time,
     ) -> None:  # fmt: skip
         self._runtime = runtime
         self._ledger = ledger
@@ -87,6 +91,7 @@ class Executions:
         self._limits = limits
         self._gate = gate
         self._metrics = metrics
+        self._clock = clock
         self._sessions = SessionTurns()
         self._tokens = Tokens(settings.token_key)
         self._files = SessionFiles(runtime.sessions)
@@ -99,7 +104,7 @@ class Executions:
         """Run a program to its end or its first pause."""
         self._gate.start(start.tenant)
         given = await asyncio.to_thread(self._files.given, start.tenant, start.session, start.files)
-        deadline = time.time() + start.timeout_seconds
+        deadline = self._clock() + start.timeout_seconds
         held = _Held(start.tenant, start.session, deadline, request_id=start.request_id)
         if held.request_id:
             self._requests[held.tenant, held.request_id] = held
@@ -108,8 +113,8 @@ class Executions:
             async with asyncio.timeout(start.timeout_seconds + _GRACE_SECONDS):
                 await self._enter_session(held)
                 async with self._gate.turn(start.tenant) as waited:
-                    self._metrics.add("queue_seconds", waited)
-                    left = max(0.1, deadline - time.time())
+                    self._metrics.observe("queue_seconds", waited)
+                    left = max(0.1, deadline - self._clock())
                     limits = replace(self._limits, wall_seconds=left)
                     if held.is_over:  # cancelled while it waited
                         raise Refusal(400, CANCELLED)
@@ -117,21 +122,43 @@ class Executions:
                         self._runtime.start(
                             start.code, tools=start.tools, files=given, limits=limits,
                             session=key_of(start.tenant, start.session), tenant=start.tenant,
+                            execution_id=start.execution_id,
                         )
                     )  # fmt: skip
                     step = await self._step(held)
         except TimeoutError:
+            self._end(held, "timeout")
             return answers.failed(TIMED_OUT, status=408, session=start.session, known_error="Time limit exceeded")
         finally:
             if step is None:
                 self._let_go(held)
         if step is None:
+            self._end(held, "cancelled")
             return answers.failed(CANCELLED, status=400, session=start.session)
         held.execution_id = step.execution_id
         answer = await self._answer(held, step)
         if held.is_paused:
             self._hold(held)
         return answer
+
+    async def again(self, start: Start) -> Answer | None:
+        """The answer to a start that an earlier process took, by its fixed id; `None` if none is on record."""
+        history = await self._ledger.load(start.execution_id)
+        if history is None:
+            return None
+        begun = history.begun
+        session = begun.session.removeprefix(key_of(start.tenant, ""))
+        deadline = begun.began_at + begun.limits.wall_seconds
+        held = _Held(start.tenant, session, deadline, execution_id=start.execution_id, is_known=False)
+        has_gone_on = bool(_replies_from_outside(history)) or start.execution_id in self._held
+        if has_gone_on and history.outcome is not None:
+            files = [reference_to(session, file) for file in history.outcome.files]
+            return answers.ended(history.outcome, session=session, files=files)
+        if has_gone_on:
+            raise Refusal(409, "the execution of this Idempotency-Key has gone on; use its last continuation_token")
+        self._hold(held)
+        async with held.lock:
+            return await self._recall(held, Token(held.execution_id, 1, 0, session, start.tenant, deadline), ())
 
     async def go_on(
         self, text: str, results: Sequence[ToolResult], *, tenant: str, session: str | None = None, body_bytes: int = 0
@@ -192,7 +219,7 @@ class Executions:
 
     async def _resume(self, held: _Held, replies: Sequence[Reply]) -> Answer:
         async with self._gate.turn(held.tenant) as waited:
-            self._metrics.add("queue_seconds", waited)
+            self._metrics.observe("queue_seconds", waited)
             if not held.is_paused:  # the deadline, or a cancel, was first
                 raise Refusal(400, EXPIRED)
             self._pause(held, False)
@@ -232,6 +259,8 @@ class Executions:
     async def _answer(self, held: _Held, step: Paused | Outcome) -> Answer:
         if isinstance(step, Outcome):
             self._end(held, step.status)
+            if step.problem is not None:
+                self._metrics.add("problems", kind=step.problem.kind)
             files = [reference_to(held.session, file) for file in step.files]
             return answers.ended(step, session=held.session, files=files)
         held.round += 1
@@ -249,9 +278,9 @@ class Executions:
 
     def _read(self, text: str, tenant: str, session: str | None) -> Token:
         token = self._tokens.read(text)
-        if token.tenant != tenant or (session is not None and session != token.session):
+        if not _is_same(token.tenant, tenant) or (session is not None and not _is_same(token.session, session)):
             raise Refusal(400, INVALID_TOKEN)
-        if token.expires_at < time.time():
+        if token.expires_at < self._clock():
             raise Refusal(400, EXPIRED)
         return token
 
@@ -273,7 +302,7 @@ class Executions:
             raise Refusal(400, INVALID_TOKEN)
         step: Paused | Outcome | None = None
         try:
-            async with asyncio.timeout(max(0.0, held.deadline - time.time())):
+            async with asyncio.timeout(max(0.0, held.deadline - self._clock())):
                 await self._enter_session(held)
                 async with self._gate.turn(held.tenant):
                     held.task = asyncio.ensure_future(self._runtime.resume(token.execution_id))
@@ -289,14 +318,14 @@ class Executions:
         # A new continuation finds the pause as its token says; a taken one is followed by the next pause.
         held.round = token.round - 1 if is_new else token.round
         answer = await self._answer(held, step)
-        return answer if is_taken and not is_new else None
+        return answer if is_taken and (not is_new or not replies) else None
 
     # what is held
 
     def _hold(self, held: _Held) -> None:
         self._held[held.execution_id] = held
         loop = asyncio.get_running_loop()
-        held.timer = loop.call_later(max(0.0, held.deadline - time.time()), self._expire, held)
+        held.timer = loop.call_later(max(0.0, held.deadline - self._clock()), self._expire, held)
 
     def _expire(self, held: _Held) -> None:
         """The whole execution's time is over, whether it runs or waits; its tokens are, too."""
@@ -318,7 +347,7 @@ class Executions:
     def _end(self, held: _Held, status: str) -> None:
         held.is_over = True
         self._metrics.add("executions", status=status)
-        self._metrics.add("execution_rounds", rounds=held.round)
+        self._metrics.observe("execution_rounds", held.round)
         if status == "timeout":
             self._metrics.add("timeouts")
         self._let_go(held)
@@ -342,6 +371,11 @@ class Executions:
             self._sessions.leave(key_of(held.tenant, held.session))
         if self._requests.get((held.tenant, held.request_id)) is held:
             del self._requests[held.tenant, held.request_id]
+
+
+def _is_same(one: str, other: str) -> bool:
+    # Both are signed, and so no secret of ours; compared as one all the same.
+    return hmac.compare_digest(one.encode("utf-8", "surrogatepass"), other.encode("utf-8", "surrogatepass"))
 
 
 def _replies_from_outside(history: History) -> dict[int, Reply]:

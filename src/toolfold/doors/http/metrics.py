@@ -1,28 +1,38 @@
-"""Counts for `/metrics`, in Prometheus' text form. By hand: a dozen lines against one more package."""
+"""Counts for `/metrics`, in Prometheus' text form. By hand: a few dozen lines against one more package."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
 from typing import Final
 
 _HELP: Final = {
     "toolfold_http_executions_total": ("counter", "Executions that ended, by status."),
+    "toolfold_http_problems_total": ("counter", "Executions that did not finish, by the kind of their problem."),
+    "toolfold_http_timeouts_total": ("counter", "Executions that ran out of time, running, waiting or paused."),
     "toolfold_http_rounds_total": ("counter", "Pauses that were answered with tool calls."),
-    "toolfold_http_timeouts_total": ("counter", "Executions that ran out of time, running or paused."),
+    "toolfold_http_execution_rounds": ("histogram", "Rounds of each execution that ended."),
+    "toolfold_http_queue_seconds": ("histogram", "Seconds that each request waited for its tenant's turn."),
     "toolfold_http_refusals_total": ("counter", "Requests that were turned away, by HTTP status."),
     "toolfold_http_uploaded_bytes_total": ("counter", "Bytes of uploaded files."),
-    "toolfold_http_queue_seconds_total": ("counter", "Seconds that requests waited for their tenant's turn."),
-    "toolfold_http_execution_rounds_total": ("counter", "Ended executions, by their number of rounds."),
     "toolfold_http_paused": ("gauge", "Executions that are paused now."),
     "toolfold_http_running": ("gauge", "Requests whose program runs now."),
+    "toolfold_http_guests": ("gauge", "Guests that run, are paused or wait for a program now."),
+    "toolfold_http_guest_memory_bytes": ("gauge", "Memory of all guests now; of what they share each has its part."),
+}
+_BOUNDS: Final[dict[str, tuple[float, ...]]] = {
+    "toolfold_http_execution_rounds": (0, 1, 2, 5, 10, 20, 50, 100),
+    "toolfold_http_queue_seconds": (0.001, 0.01, 0.1, 0.5, 1, 5, 30, 60),
 }
 
 
 class Metrics:
-    """Counters by name and label."""
+    """Counters by name and label, and histograms by name."""
 
     def __init__(self) -> None:
         self._counts: defaultdict[tuple[str, str], float] = defaultdict(float)
+        self._buckets = {name: [0] * (len(bounds) + 1) for name, bounds in _BOUNDS.items()}
+        self._sums = dict.fromkeys(_BOUNDS, 0.0)
         self.running = 0
 
     def add(self, name: str, amount: float = 1, **label: str | int) -> None:
@@ -30,15 +40,32 @@ class Metrics:
         text = "".join(f'{{{key}="{value}"}}' for key, value in label.items())
         self._counts[f"toolfold_http_{name}_total", text] += amount
 
-    def render(self, *, paused: int) -> str:
-        """All of them, with what is true now."""
-        now = {"toolfold_http_paused": paused, "toolfold_http_running": self.running}
+    def observe(self, name: str, value: float) -> None:
+        """One more value of a histogram."""
+        name = f"toolfold_http_{name}"
+        self._buckets[name][bisect_left(_BOUNDS[name], value)] += 1
+        self._sums[name] += value
+
+    def render(self, **now: int) -> str:
+        """All of them, with the gauges that only others know, such as `paused=3`."""
+        gauges = {f"toolfold_http_{name}": value for name, value in now.items()}
+        gauges["toolfold_http_running"] = self.running
         lines = []
         for name, (kind, help_text) in _HELP.items():
             lines += [f"# HELP {name} {help_text}", f"# TYPE {name} {kind}"]
-            if name in now:
-                lines.append(f"{name} {now[name]}")
-                continue
-            found = sorted((label, count) for (one, label), count in self._counts.items() if one == name)
-            lines += [f"{name}{label} {count:g}" for label, count in found] or [f"{name} 0"]
+            match kind:
+                case "gauge":
+                    lines.append(f"{name} {gauges[name]}")
+                case "histogram":
+                    lines += self._histogram(name)
+                case _:
+                    found = sorted((label, count) for (one, label), count in self._counts.items() if one == name)
+                    lines += [f"{name}{label} {count:.15g}" for label, count in found] or [f"{name} 0"]
         return "\n".join(lines) + "\n"
+
+    def _histogram(self, name: str) -> list[str]:
+        lines, count = [], 0
+        for bound, more in zip((*_BOUNDS[name], "+Inf"), self._buckets[name], strict=True):
+            count += more
+            lines.append(f'{name}_bucket{{le="{bound}"}} {count}')
+        return [*lines, f"{name}_sum {self._sums[name]:.15g}", f"{name}_count {count}"]

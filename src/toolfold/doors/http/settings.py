@@ -50,6 +50,8 @@ class Settings:
     max_body_bytes: int = 32 * MIB
     max_upload_bytes: int = 64 * MIB
     max_tools: int = 10_000
+    preload_data: bool = False
+    """Have guests with numpy, pandas and the like wait from the start; the first such program waits for none then."""
 
     @property
     def is_open(self) -> bool:

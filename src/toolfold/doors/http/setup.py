@@ -26,7 +26,7 @@ ENTRY_NAME: Final = "/exec/programmatic"
 _SECONDS: Final = {"timeout": "timeout_seconds", "max_timeout": "max_timeout_seconds"}
 _SAME: Final = {
     "base_path", "max_rounds", "starts_per_minute", "running", "waiting", "paused", "max_body_bytes",
-    "max_upload_bytes", *_SECONDS,
+    "max_upload_bytes", "preload_data", *_SECONDS,
 }  # fmt: skip
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StringConstraints
 
+SESSION_PATTERN: Final = r"^[A-Za-z0-9_.:-]{1,100}$"
 # Part of a session's key behind the tenant's name, so without the sign that stands between the two.
-SessionId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.:-]{1,100}$")]
+SessionId = Annotated[str, StringConstraints(pattern=SESSION_PATTERN)]
 # 300 s is checked by the door, whose limit it is; text is not a number, as in JSON Schema.
 Milliseconds = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+LANGUAGES: Final = ("py", "python", "python3")
+# Any text is read, so that the door can say what to send instead.
+Language = Annotated[str, Field(json_schema_extra={"enum": list(LANGUAGES)})]
 
 
 class Request(BaseModel):
@@ -50,7 +54,7 @@ class ExecuteRequest(Request):
     """`POST /exec`: a program without tools."""
 
     code: str
-    lang: str = "py"
+    lang: Language = "py"
     session_id: SessionId | None = None
     timeout: Milliseconds | None = None
     """Milliseconds, 1000 to 300000."""
@@ -60,8 +64,12 @@ class ExecuteRequest(Request):
 class ProgrammaticRequest(Request):
     """`POST /exec/programmatic`: `code` and `tools` to start, or `continuation_token` and `tool_results` to go on."""
 
+    model_config = ConfigDict(
+        json_schema_extra={"anyOf": [{"required": ["code"]}, {"required": ["continuation_token", "tool_results"]}]}
+    )
+
     code: str | None = None
-    lang: str = "py"
+    lang: Language = "py"
     tools: list[ToolDefinition] | None = None
     session_id: SessionId | None = None
     timeout: Milliseconds | None = None
@@ -73,6 +81,10 @@ class ProgrammaticRequest(Request):
 
 class CancelRequest(Request):
     """`POST /exec/programmatic/cancel`: by the id that the request had, or by its token."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"anyOf": [{"required": ["request_id"]}, {"required": ["continuation_token"]}]}
+    )
 
     request_id: str | None = None
     continuation_token: str | None = None

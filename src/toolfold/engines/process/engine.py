@@ -6,8 +6,10 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from toolfold.engines.base import Guests
 from toolfold.engines.process.host import ProcessRun
 from toolfold.engines.process.kept import KeptGuests
+from toolfold.engines.process.memory import held_bytes
 from toolfold.engines.process.pool import Pool
 from toolfold.engines.process.tiers import Tier, tier_named
 from toolfold.engines.process.zygote import Zygote
@@ -81,6 +83,11 @@ class ProcessEngine:
     async def preload(self, library_set: LibrarySet) -> None:
         """Have guests with these libraries wait, before the first program asks for them."""
         await self._pool(library_set)
+
+    async def guests(self) -> Guests:
+        """Of all library sets, parked ones too; the zygotes that they were forked from are not among them."""
+        pidfds = [fd for pool in self._pools.values() for fd in pool.zygote.guest_pidfds]
+        return Guests(len(pidfds), await asyncio.to_thread(held_bytes, pidfds))
 
     async def _pool(self, library_set: LibrarySet) -> Pool:
         pool = self._pools.get(library_set)

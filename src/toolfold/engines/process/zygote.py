@@ -207,6 +207,11 @@ class Zygote:
         """Whether the fork server is gone."""
         return self._is_closed
 
+    @property
+    def guest_pidfds(self) -> list[int]:
+        """Of the guests that are alive; another may have one of these numbers as soon as its guest is closed."""
+        return [guest._pidfd for guest in self._guests.values() if guest._pidfd >= 0]
+
     def spawn(self, limits: Limits | None = None) -> Guest:
         """A guest on its way; await its `ready`."""
         return self._spawn(1, limits)[0]

@@ -1,0 +1,272 @@
+"""What OpenAPI says of each path: bodies, answers, statuses. Describes; nothing here reads a request."""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict
+from pydantic.json_schema import models_json_schema
+
+from toolfold.doors.http import wire
+
+
+class Shape(BaseModel):
+    """A JSON answer."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True, extra="forbid")
+
+
+class ToolCall(Shape):
+    """A call that only the client can answer."""
+
+    id: str
+    """`call_001`, ..."""
+    name: str
+    """As the client's definition has it."""
+    input: dict[str, Any]
+
+
+class FileNamed(Shape):
+    """A file of a session."""
+
+    id: str
+    name: str
+    session_id: str
+    storage_session_id: str
+
+
+class ToolCallRequired(Shape):
+    """The client's turn: all calls that the program waits for."""
+
+    status: Literal["tool_call_required"]
+    session_id: str
+    continuation_token: str
+    tool_calls: list[ToolCall]
+
+
+class Completed(Shape):
+    """The program ended."""
+
+    status: Literal["completed"]
+    session_id: str
+    stdout: str
+    stderr: str
+    files: list[FileNamed]
+    """Made or changed."""
+
+
+class Failed(Shape):
+    """The program raised or was stopped, or the request went no further."""
+
+    status: Literal["error"]
+    error: str
+    stdout: str
+    stderr: str
+    session_id: str | None = None
+
+
+class Ran(Shape):
+    """What `POST /exec` gives; a program that raised is in its `stderr`."""
+
+    session_id: str
+    stdout: str
+    stderr: str
+    files: list[FileNamed]
+
+
+class CancellationRequested(Shape):
+    """Also where there was nothing to cancel."""
+
+    status: Literal["cancellation_requested"]
+
+
+class UploadedFile(Shape):
+    """A file under the name that it has now."""
+
+    fileId: str
+    filename: str
+
+
+class Uploaded(Shape):
+    """The session of an upload, and its files."""
+
+    message: Literal["success"]
+    session_id: str
+    storage_session_id: str
+    files: list[UploadedFile]
+
+
+class UploadedOfBatch(UploadedFile):
+    """The same, with a status."""
+
+    status: Literal["success"]
+
+
+class UploadedBatch(Shape):
+    """The session of an upload, with a status for each file."""
+
+    message: Literal["success"]
+    session_id: str
+    storage_session_id: str
+    files: list[UploadedOfBatch]
+    succeeded: int
+    failed: int
+
+
+class FileFacts(FileNamed):
+    """A file with all that clients of any age look for."""
+
+    filename: str
+    size: int
+    contentType: str
+    lastModified: str
+    metadata: dict[str, str]
+
+
+class Deleted(Shape):
+    """The file is gone."""
+
+    message: Literal["success"]
+
+
+class State(Shape):
+    """Of the server."""
+
+    status: Literal["ok", "ready", "not ready"]
+    version: str | None = None
+
+
+class Refused(Shape):
+    """Why, in one line."""
+
+    error: str
+
+
+class RateLimited(Shape):
+    """Too much for now."""
+
+    error: Literal["rate_limited"]
+    retry_after_seconds: int
+
+
+_WORDS: Final[dict[int, tuple[str, tuple[type[Shape], ...]]]] = {
+    400: ("What is wrong with the request, its token or its rounds.", (Failed, Refused)),
+    401: ("Missing or wrong API key.", (Refused,)),
+    403: ("No key is configured, and the request is not from this machine.", (Refused,)),
+    404: ("No such file.", (Failed, Refused)),
+    408: ("The execution took too long; with the output so far.", (Failed,)),
+    409: ("Another process goes on with this execution.", (Failed,)),
+    413: ("Larger than the limit.", (Failed, Refused)),
+    422: ("The Idempotency-Key was sent with another request.", (Failed,)),
+    429: ("Too much for now.", (RateLimited,)),
+    500: ("The sandbox broke.", (Failed, Refused)),
+    503: ("No sandbox, or no ledger, to be had.", (Refused, State)),
+}
+_DOOR: Final = (401, 403)
+_PROGRAM: Final = (400, *_DOOR, 404, 408, 409, 413, 422, 429, 500, 503)
+_FILE: Final = (400, *_DOOR, 404)
+_ANSWERS: Final[dict[tuple[str, str], tuple[tuple[type[Shape], ...], tuple[int, ...]]]] = {
+    ("POST", "/exec/programmatic"): ((ToolCallRequired, Completed, Failed), _PROGRAM),
+    ("POST", "/exec"): ((Ran, Failed), _PROGRAM),
+    ("POST", "/exec/programmatic/cancel"): ((CancellationRequested,), (400, *_DOOR, 413, 500, 503)),
+    ("POST", "/upload"): ((Uploaded,), (400, *_DOOR, 413, 429)),
+    ("POST", "/upload/batch"): ((UploadedBatch,), (400, *_DOOR, 413, 429)),
+    ("GET", "/files/{session}"): ((FileFacts,), (400, *_DOOR)),
+    ("GET", "/download/{session}/{file}"): ((), _FILE),
+    ("GET", "/sessions/{session}/objects/{file}"): ((FileFacts,), _FILE),
+    ("DELETE", "/sessions/{session}/objects/{file}"): ((Deleted,), _FILE),
+    ("GET", "/health"): ((State,), ()),
+    ("GET", "/ready"): ((State,), (503,)),
+    ("GET", "/metrics"): ((), _DOOR),
+}
+_SUCCESS: Final = {("POST", "/exec/programmatic/cancel"): 202}
+_OPEN: Final = ("/health", "/ready")
+_PLAIN: Final = {
+    ("GET", "/download/{session}/{file}"): "*/*",
+    ("GET", "/metrics"): "text/plain",
+}
+_REQUESTS: Final[dict[str, type[wire.Request]]] = {
+    "/exec/programmatic": wire.ProgrammaticRequest,
+    "/exec/programmatic/cancel": wire.CancelRequest,
+    "/exec": wire.ExecuteRequest,
+}
+_SHAPES: Final = {one for shapes, _ in (*_ANSWERS.values(), *((s, ()) for _, s in _WORDS.values())) for one in shapes}
+_REFERENCE: Final = "#/components/schemas/{model}"
+_TEXT: Final = {"type": "string"}
+_FORM: Final = {
+    "type": "object",
+    "required": ["file"],
+    "properties": {
+        "file": {"type": "string", "format": "binary", "description": "May be there several times."},
+        "session_id": {**_TEXT, "pattern": wire.SESSION_PATTERN},
+    },
+}
+_START_HEADERS: Final = [
+    {"name": name, "in": "header", "required": False, "schema": schema, "description": words}
+    for name, schema, words in (
+        ("Idempotency-Key", {**_TEXT, "pattern": "^[!-~]{1,255}$"}, "The same key and body get the same answer."),
+        ("X-LibreChat-Code-Request-ID", _TEXT, "What a cancel names."),
+    )
+]
+
+
+def completed(found: dict[str, Any]) -> dict[str, Any]:
+    """What FastAPI made of the routes, with our shapes instead of its own, in place."""
+    found["components"] = _components()
+    for operations in found["paths"].values():
+        for operation in operations.values():
+            unheard = operation["responses"].get("422", {})
+            if unheard.get("description") == "Validation Error":  # it adds that wherever there are parameters
+                del operation["responses"]["422"]
+    return found
+
+
+def _components() -> dict[str, Any]:
+    models: list[Any] = [(one, "serialization") for one in sorted(_SHAPES, key=lambda shape: shape.__name__)]
+    models += [(one, "validation") for one in _REQUESTS.values()]
+    _, schemas = models_json_schema(models, ref_template=_REFERENCE)
+    return {
+        "schemas": schemas["$defs"],
+        "securitySchemes": {
+            "key": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+            "bearer": {"type": "http", "scheme": "bearer"},
+        },
+    }
+
+
+def described(method: str, path: str) -> dict[str, Any]:
+    """What `add_api_route` is told beside the endpoint."""
+    shapes, refusals = _ANSWERS[method, path]
+    success = _SUCCESS.get((method, path), 200)
+    responses: dict[int, dict[str, Any]] = {
+        success: {"description": "Done.", "content": _content(method, path, shapes)}
+    }
+    if path.startswith("/exec") and success != 200:
+        responses[200] = {"description": "An error, for LibreChat.", "content": _json(Failed)}
+    responses |= {
+        status: {"description": _WORDS[status][0], "content": _json(*_WORDS[status][1])} for status in refusals
+    }
+    extra: dict[str, Any] = {}
+    if path not in _OPEN:
+        extra["security"] = [{"key": []}, {"bearer": []}]
+    if path in _REQUESTS:
+        extra["requestBody"] = {"required": True, "content": _json(_REQUESTS[path])}
+    elif method == "POST":
+        extra["requestBody"] = {"required": True, "content": {"multipart/form-data": {"schema": _FORM}}}
+    if path in ("/exec", "/exec/programmatic"):
+        extra["parameters"] = _START_HEADERS
+    return {"responses": responses, "openapi_extra": extra, "status_code": success}
+
+
+def _content(method: str, path: str, shapes: tuple[type[Shape], ...]) -> dict[str, Any]:
+    if (method, path) in _PLAIN:
+        return {_PLAIN[method, path]: {"schema": _TEXT}}
+    content = _json(*shapes)
+    if path == "/files/{session}":
+        content["application/json"]["schema"] = {"type": "array", "items": content["application/json"]["schema"]}
+    return content
+
+
+def _json(*models: type[BaseModel]) -> dict[str, Any]:
+    references = [{"$ref": _REFERENCE.format(model=model.__name__)} for model in models]
+    return {"application/json": {"schema": references[0] if len(references) == 1 else {"anyOf": references}}}

@@ -1,0 +1,78 @@
+"""One answer for a start that is sent twice: the header `Idempotency-Key`.
+
+The same key and body get the same answer, and the program runs once. Answers are held here; the id of
+the execution follows from key and body, so that the ledger knows it where this process does not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import re
+from dataclasses import dataclass, replace
+from typing import Final
+
+import msgspec
+
+from toolfold.doors.http.answers import Answer
+from toolfold.doors.http.executions import Executions, Start
+from toolfold.doors.http.refusals import Refusal
+from toolfold.doors.http.settings import Settings
+
+MAX_REMEMBERED: Final = 2000
+_KEY: Final = re.compile(r"[\x21-\x7e]{1,255}")
+_ID_BYTES: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """A start that was sent with a key."""
+
+    execution_id: str
+    answer: asyncio.Future[Answer]
+
+
+class Once:
+    """The starts of all tenants that had a key; the oldest make room."""
+
+    def __init__(self, executions: Executions, settings: Settings) -> None:
+        self._executions = executions
+        self._secret = settings.token_key
+        self._sent: dict[tuple[str, str], _Sent] = {}
+
+    async def start(self, start: Start, key: str | None, path: str, body: bytes) -> Answer:
+        """Start an execution, unless the same request did before.
+
+        Raises:
+            Refusal: 400 for a key that is none, 422 for one that came with another body.
+        """
+        if key is None:
+            return await self._executions.start(start)
+        if not _KEY.fullmatch(key):
+            raise Refusal(400, "Idempotency-Key must be 1 to 255 visible ASCII characters; send such a key, or none")
+        # Signed, so that no tenant can name the execution of another.
+        whole = msgspec.json.encode([start.tenant, key, path, hashlib.sha256(body).hexdigest()])
+        start = replace(start, execution_id=hmac.digest(self._secret, whole, "sha256")[:_ID_BYTES].hex())
+        sent = self._sent.get((start.tenant, key))
+        if sent is None:
+            return await self._first(start, key)
+        if not hmac.compare_digest(sent.execution_id, start.execution_id):
+            raise Refusal(422, f"Idempotency-Key {key[:80]!r} was sent with another request; take a new key")
+        return await asyncio.shield(sent.answer)
+
+    async def _first(self, start: Start, key: str) -> Answer:
+        sent = _Sent(start.execution_id, asyncio.get_running_loop().create_future())
+        self._sent[start.tenant, key] = sent
+        try:
+            answer = await self._executions.again(start) or await self._executions.start(start)
+        except BaseException as error:
+            # Turned away, so nothing is to be remembered: the key may be sent again.
+            self._sent.pop((start.tenant, key), None)
+            sent.answer.set_exception(error if isinstance(error, Exception) else Refusal(503, "the server stops"))
+            sent.answer.exception()  # nobody has to ask for it
+            raise
+        sent.answer.set_result(answer)
+        while len(self._sent) > MAX_REMEMBERED:
+            del self._sent[next(iter(self._sent))]
+        return answer
