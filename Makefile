@@ -9,7 +9,7 @@ python := $(VENV)/bin/python
 stamp := $(VENV)/.setup-stamp
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check tests test-newer test-gem test-claude test-conformance test-librechat bench bench-search bench-callback requirements clean bench-bridge test-servers bench-http bench-savings bench-report
+.PHONY: help setup demo test check tests test-newer test-gem test-claude test-conformance test-librechat bench bench-search bench-callback requirements clean bench-bridge test-servers bench-http bench-savings bench-report bench-start bench-peers bench-codemode peers-requirements
 
 help: ## show these lines
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
@@ -118,3 +118,20 @@ bench-savings: $(stamp) ## what programs save against direct tool calls, on publ
 
 bench-report: $(stamp) ## write the figures of all benchmarks into docs/benchmarks.md and README.md
 	@$(python) -m bench.report_page $(ARGS)
+
+bench-start: $(stamp) ## how long a client waits for `toolfold mcp`, beside the import of the SDK
+	@$(python) -m bench.start $(ARGS)
+
+bench-peers: $(stamp) ## the same programs on other code modes, and what Python each of them speaks; installs them once
+	@$(python) -m bench.peers $(ARGS) && $(python) -m bench.languages $(ARGS)
+
+bench-codemode: $(stamp) ## our Pydantic AI toolset beside the harness's CodeMode, under one agent; installs it once
+	@$(python) -m bench.codemode $(ARGS)
+
+peers-requirements: ## pin what is installed for the peers anew; needs uv
+	@PATH="$(VENV)/bin:$$PATH"; command -v uv >/dev/null || { echo "make: uv not found; install it with 'pip install uv'" >&2; exit 1; }; \
+	for name in fastmcp harness jupyter monty smolagents utcp; do \
+	  uv pip compile --quiet --upgrade --universal --python-version 3.11 --no-annotate --no-emit-package toolfold \
+	    --custom-compile-command "make peers-requirements" --override bench/peers/requirements/overrides.in \
+	    bench/peers/requirements/$$name.in --output-file bench/peers/requirements/$$name.txt || exit 1; \
+	done

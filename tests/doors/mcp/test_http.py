@@ -14,7 +14,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from tests.doors.mcp.conftest import ERAS, run, texts
-from toolfold.doors.mcp.serve import parse_address
+from toolfold.doors.mcp.address import parse_address
 from toolfold.errors import UsageError
 
 ROOT = Path(__file__).parents[3]

@@ -1,45 +1,62 @@
 """`toolfold mcp`: the options of the MCP door, and what they mean; what is served is in `doors.mcp`."""
 
+from __future__ import annotations
+
 import asyncio
 import logging
 import os
 import sys
 from collections.abc import Coroutine
 from contextlib import redirect_stdout
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolfold.config import Config, find_config, load_config
-from toolfold.config.build import module_sources
 from toolfold.config.importing import import_servers
+from toolfold.doors.mcp.address import TOKEN_VARIABLE, guarded, parse_address
+from toolfold.doors.mcp.early import Early, answer_early
+from toolfold.doors.mcp.texts import instructions
 from toolfold.errors import UsageError
-from toolfold.tools.tool import Tool
+
+if TYPE_CHECKING:
+    from toolfold.tools.tool import Tool
 
 
 def mcp_command(config: Path | None, http: str | None, imported: list[Path], *, callback: bool) -> int:
     """Serve `execute_program` to an MCP client, over the servers of a config. Stdout is the protocol's."""
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="toolfold: %(message)s")
     found = read_config(config, imported)
-    # Imported here: a mistake in the config is told without loading the SDK, which takes most of the start.
+    token = os.environ.get(TOKEN_VARIABLE, "")
+    address = None if http is None else parse_address(http)
+    if address is not None:
+        guarded(*address, token=token)
+    modules = _modules(found)
+    early = _answer_early(found) if address is None and not callback else None
+    # Imported here: mistakes are told and the first answer is given without the SDK, which takes most of the start.
     try:
-        from toolfold.doors.mcp.serve import TOKEN_VARIABLE, parse_address, serve_http, serve_stdio  # noqa: PLC0415
+        from toolfold.doors.mcp.serve import serve_http, serve_stdio  # noqa: PLC0415
         from toolfold.doors.mcp.setup import open_door  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise UsageError(f"{error.name!r} is not installed; install toolfold[mcp]") from error
-
-    address = None if http is None else parse_address(http)
-    modules = _modules(found)
 
     async def serve() -> None:
         # Made in here: what waits needs a running event loop.
         door = open_door(found, modules=modules, is_alone=address is None, callback=callback)
         if address is None:
-            await serve_stdio(door)
+            await serve_stdio(door, early)
         else:
-            await serve_http(door, *address, token=os.environ.get(TOKEN_VARIABLE, ""))
+            await serve_http(door, *address, token=token)
 
     _run(serve())
     return 0
+
+
+def _answer_early(config: Config) -> Early | None:
+    # Without the SDK nothing can be served, so nothing is promised.
+    if find_spec("mcp") is None:
+        return None
+    return answer_early(lambda: instructions([server.name for server in config.servers]))
 
 
 # Any: what a coroutine yields and is sent is asyncio's business.
@@ -72,12 +89,12 @@ def read_config(path: Path | None, imported: list[Path]) -> Config:
 
 
 def _modules(config: Config) -> list[Tool]:
-    sources = module_sources(config)
-    if not sources:
+    if not config.tools.modules:
         return []
     # Imported here: hardly any config has modules.
+    from toolfold.config.build import module_sources  # noqa: PLC0415
     from toolfold.doors.cli.load import load_tools  # noqa: PLC0415
 
     # What a module prints while it is imported is not for the client.
     with redirect_stdout(sys.stderr):
-        return load_tools(sources)
+        return load_tools(module_sources(config))

@@ -1,5 +1,18 @@
 """The MCP door: `execute_program` for Claude Code and every other MCP client, over stdio or streamable HTTP."""
 
-from toolfold.doors.mcp.door import Door
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from toolfold.doors.mcp.door import Door
 
 __all__ = ["Door"]
+
+
+# Any: its type is known to mypy from the import above.
+def __getattr__(name: str) -> Any:
+    if name != "Door":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    # Imported here: it loads the SDK, and the first answer comes before that.
+    from toolfold.doors.mcp.door import Door  # noqa: PLC0415
+
+    return Door

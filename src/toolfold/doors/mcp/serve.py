@@ -3,33 +3,37 @@
 from __future__ import annotations
 
 import hmac
-import ipaddress
 import logging
-from typing import Final
+from typing import Final, Self
 
 import anyio
+import mcp_types as types
 import uvicorn
 from mcp.server.stdio import stdio_server
+from mcp.shared._stream_protocols import WriteStream
+from mcp.shared.message import SessionMessage
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from toolfold.doors.listening import Server, listen
+from toolfold.doors.mcp.address import guarded
 from toolfold.doors.mcp.door import Door
+from toolfold.doors.mcp.early import Early
 from toolfold.doors.mcp.stdin import stdin_lines
 from toolfold.doors.signals import on_signal
-from toolfold.errors import UsageError
 
-TOKEN_VARIABLE: Final = "TOOLFOLD_MCP_TOKEN"  # noqa: S105 - its name, not the secret
 PATH: Final = "/mcp"
 _log: Final = logging.getLogger(__name__)
 
 
-async def serve_stdio(door: Door) -> None:
-    """Until the client closes stdin, or a signal comes."""
+async def serve_stdio(door: Door, early: Early | None = None) -> None:
+    """Until the client closes stdin, or a signal comes; goes on after what was read and answered early."""
+    early = early or Early()
     async with door:
         with anyio.CancelScope() as scope, on_signal(scope.cancel):
             # While this serves, file descriptor 1 is stderr: nothing that prints can break the protocol.
-            async with stdin_lines() as stdin, stdio_server(stdin) as (read_stream, write_stream):
-                await door.server.run(read_stream, write_stream, door.options())
+            async with stdin_lines(early.data) as stdin, stdio_server(stdin) as (read_stream, write_stream):
+                writing = write_stream if early.answered is None else _Unanswered(write_stream, early.answered)
+                await door.server.run(read_stream, writing, door.options())
 
 
 async def serve_http(door: Door, host: str, port: int, *, token: str = "") -> None:
@@ -44,8 +48,7 @@ async def serve_http(door: Door, host: str, port: int, *, token: str = "") -> No
     Raises:
         UsageError: without a token, whoever reaches the address could run programs.
     """
-    if not token and not _is_loopback(host):
-        raise UsageError(f"--http {host}:{port} is reachable from outside; set {TOKEN_VARIABLE} to a secret first")
+    guarded(host, port, token=token)
     app: ASGIApp = door.server.streamable_http_app(streamable_http_path=PATH, host=host)
     listening = listen(host, port)
     server = Server(
@@ -63,26 +66,30 @@ async def serve_http(door: Door, host: str, port: int, *, token: str = "") -> No
             await server.serve(sockets=[listening])
 
 
-def parse_address(text: str) -> tuple[str, int]:
-    """`HOST:PORT`, `[::1]:PORT` or a bare port.
+class _Unanswered:
+    """What the SDK writes, without its answer to a request that has one."""
 
-    Raises:
-        UsageError: it is neither.
-    """
-    host, _, port = text.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]") or "127.0.0.1"
-    if not port.isdecimal() or int(port) > 65535:
-        raise UsageError(f"--http {text!r} is no address; write HOST:PORT, as in 127.0.0.1:8765")
-    return host, int(port)
+    def __init__(self, stream: WriteStream[SessionMessage], request_id: str | int) -> None:
+        self._stream = stream
+        self._request_id: str | int | None = request_id
 
+    async def send(self, item: SessionMessage, /) -> None:
+        match item.message:
+            case types.JSONRPCResponse(id=id_) | types.JSONRPCError(id=id_) if id_ == self._request_id:
+                # The next with this id is an answer to another request: a client may use it again.
+                self._request_id = None
+            case _:
+                await self._stream.send(item)
 
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    async def __aenter__(self) -> Self:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self._stream.aclose()
 
 
 class _Guarded:

@@ -16,8 +16,8 @@ LONGEST_LINE_BYTES: Final = 64 * 1024 * 1024
 
 
 @asynccontextmanager
-async def stdin_lines() -> AsyncIterator[anyio.AsyncFile[str] | None]:
-    """The lines of stdin, for the SDK; `None` where it must read them its own way.
+async def stdin_lines(before: bytes = b"") -> AsyncIterator[anyio.AsyncFile[str] | None]:
+    """The lines of stdin, after what was read `before`, for the SDK; `None` where it must read them its own way.
 
     While this is open, file descriptor 0 is the null device: what tools start reads nothing.
     """
@@ -28,6 +28,7 @@ async def stdin_lines() -> AsyncIterator[anyio.AsyncFile[str] | None]:
     os.dup2(null, 0)
     os.close(null)
     reader = asyncio.StreamReader(limit=LONGEST_LINE_BYTES)
+    reader.feed_data(before)
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(os.dup(private), "rb", buffering=0)
     )

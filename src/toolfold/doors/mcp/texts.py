@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from toolfold.models import Json, ToolSpec
-from toolfold.program.stubs import prompt_text
 
 ENTRY_NAME: Final = "execute_program"
 SEARCH_NAME: Final = "search_tools"
@@ -77,6 +76,9 @@ def instructions(servers: Sequence[str]) -> str:
 
 def signatures(specs: Iterable[ToolSpec]) -> str | None:
     """Every tool's signature, or `None` where they do not fit the budget."""
+    # Imported here: the instructions are told first, and need none of it.
+    from toolfold.program.stubs import prompt_text  # noqa: PLC0415
+
     tools = list(specs)
     # What certainly does not fit need not be written to be measured: a signature has 40 characters at least.
     if len(tools) * 40 > SIGNATURE_BUDGET_CHARACTERS:
