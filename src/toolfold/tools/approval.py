@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from typing import Final
+
+import msgspec
 
 from toolfold.errors import ToolRefused
 from toolfold.models import Value
@@ -36,7 +37,7 @@ def _asking(tool: Tool, rest: Handler) -> Handler:
             edited = dict(decision.arguments)
             request.arguments = preparation(tool)(edited)
             # The steps after this one remember calls by what was approved, not by what was asked.
-            request.call = replace(request.call, arguments=edited)
+            request.call = msgspec.structs.replace(request.call, arguments=edited)
             request.note(arguments=edited)
         return await rest(request)
 

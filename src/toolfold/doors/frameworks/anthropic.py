@@ -10,8 +10,10 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
+
+import msgspec
 
 from toolfold.doors.frameworks.anthropic_blocks import (
     Item,
@@ -108,7 +110,8 @@ class AnthropicTool:
             except BaseException:
                 await self.entry.runtime.cancel(step.execution_id)
                 raise
-            numbered = [replace(reply, call_id=one.id) for reply, one in zip(replies, step.calls, strict=True)]
+            pairs = zip(replies, step.calls, strict=True)
+            numbered = [msgspec.structs.replace(reply, call_id=one.id) for reply, one in pairs]
             step = await self._step(self.entry.runtime.resume(step.execution_id, numbered))
         return as_result(item["id"], step)
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypedDict
 
+import msgspec
+
 from toolfold.doors.orchestrator.definitions import ToolCatalog, ToolDefinition
 from toolfold.doors.orchestrator.home import Home
 from toolfold.doors.orchestrator.lint import validate_code_safety
@@ -159,7 +161,7 @@ class ProgrammaticToolExecutor:
         def keep(record: CallRecord) -> None:
             # On the outermost program's clock, so that calls of programs within programs stand in their order.
             began = inside.whole.elapsed_seconds() - record.seconds
-            inside.records.append(replace(record, started_seconds=began))
+            inside.records.append(msgspec.structs.replace(record, started_seconds=began))
 
         with entered(inside):
             outcome = await runtime.run(code, files=files, limits=limits, on_call=keep)

@@ -34,6 +34,7 @@ from toolfold.protocol.machine import Conversation, LimitReached
 from toolfold_guest.wire import HEADER
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
 
     from toolfold.engines.process.kept import KeptGuests
@@ -77,6 +78,7 @@ class ProcessRun:
         self._unsent_bytes = 0
         self._is_listening = False
         self._is_over = False
+        self._failure: Exception | None = None
         self._stopping: Ended | None = None
         self._last_words_timer: asyncio.TimerHandle | None = None
 
@@ -149,6 +151,8 @@ class ProcessRun:
         if isinstance(event, Ended):
             return await self._with_files(event)
         if isinstance(event, Died):
+            if self._failure is not None:
+                raise self._failure
             return await self._explain()
         return event
 
@@ -229,12 +233,24 @@ class ProcessRun:
                 self._push(_taped(frame.tape))
             tools = self._order.tools
             self._open_calls += len(frame.calls)
-            for call in frame.calls:
-                self._push(Called(Call(id=call.id, tool=tools[call.tool].name, arguments=call.arguments)))
+            for wanted in frame.calls:
+                call = Call(id=wanted.id, tool=tools[wanted.tool].name, arguments=wanted.arguments)
+                if self._order.serve is None:
+                    self._push(Called(call))
+                elif not self._is_over:
+                    self._hand_over(call, self._order.serve)
             if frame.replies_seen >= 0:
                 self._push(Waiting(frame.replies_seen))
         elif isinstance(frame, EndedFrame):
             self._ended(frame)
+
+    def _hand_over(self, call: Call, serve: Callable[[Call], None]) -> None:
+        try:
+            serve(call)
+        # Not the guest's fault, and the loop that called us would only log it: whoever iterates gets it.
+        except Exception as error:  # noqa: BLE001
+            self._failure = error
+            self._push(Died("a call could not be served"))
 
     def _ended(self, frame: EndedFrame) -> None:
         self._said_its_end = True
