@@ -10,11 +10,17 @@ from contextlib import AsyncExitStack, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from toolfold.engines.base import Printed, Waiting
+import msgspec
+
+from toolfold import eager
+from toolfold.engines.base import Freezable, Order, Printed, Waiting, snapshot_version
 from toolfold.errors import ToolfoldError, UsageError
-from toolfold.ledger.record import Given, Handed, Made, Tape
+from toolfold.ledger import snapshots
+from toolfold.ledger.record import Given, Handed, Made, Sealed, Tape
+from toolfold.ledger.snapshots import Snapshot
 from toolfold.models import CallRecord, Outcome, Paused, Problem, Reply
 from toolfold.output import Output
+from toolfold.replay import pause_of
 from toolfold.savings import context_saved
 from toolfold.tools.context import Spent
 from toolfold.tools.shape import json_size
@@ -30,6 +36,10 @@ if TYPE_CHECKING:
     from toolfold.sessions import Session
     from toolfold.tools.context import CallContext, Decision
     from toolfold.tools.router import Router
+
+
+LARGE_BYTES = 128 * 1024
+"""Packing a larger snapshot could hold up every other execution."""
 
 
 class Execution:
@@ -83,6 +93,10 @@ class Execution:
         self._on_call = on_call
         self._past = past
         self._rerun = rerun
+        # What cannot be replayed has names in its guest that no snapshot holds.
+        self._snapshot_version = snapshot_version(engine) if order.tape is not None else ""
+        self._rounds = past.rounds if past is not None else 0
+        """Pauses of which the ledger has had a snapshot."""
         self._stack = AsyncExitStack()
         self._output = {"stdout": Output(order.limits.output_bytes), "stderr": Output(order.limits.output_bytes)}
         self._records: list[CallRecord] = []
@@ -104,6 +118,25 @@ class Execution:
         for given in self._past.given:
             self.run.answer(given.reply)
         self._replies_sent = len(self._past.given)
+        if self._past.snapshot is not None:
+            self._take_up(self._past.snapshot)
+
+    def _take_up(self, snapshot: Snapshot) -> None:
+        """The program stands where it paused: be where its host was then."""
+        self._output["stdout"].add(snapshot.stdout, snapshot.stdout_cut_bytes)
+        self._output["stderr"].add(snapshot.stderr, snapshot.stderr_cut_bytes)
+        self._left_seconds = max(0.001, snapshot.seconds_left)
+        were_open = {call.id for call in snapshot.open_calls}
+        assert self._past is not None
+        for given in self._past.given:
+            if given.reply.call_id <= snapshot.calls_made and given.reply.call_id not in were_open:
+                self._remember(given)
+        for call in snapshot.open_calls:
+            self.serve(call)
+
+    def _remember(self, given: Given) -> None:
+        self._records.append(given.record)
+        self._context.spent.calls[given.record.name] += 1
 
     async def close(self) -> None:
         """End the guest and every call that the program did not wait for."""
@@ -164,8 +197,7 @@ class Execution:
         assert self._past is not None
         given = self._past.given_to(call.id)
         if given is not None:
-            self._records.append(given.record)
-            self._context.spent.calls[call.tool] += 1
+            self._remember(given)
             return
         self._open[call.id] = (call, time.perf_counter())
         if call.tool in self._outside:
@@ -307,14 +339,45 @@ class Execution:
             return False
         return bool(self._undecided) or bool(self.open_calls)
 
-    async def pause(self) -> Paused:
-        """Stand still until the outside answers; what happened so far is safe first."""
+    async def pause(self) -> Paused | None:
+        """Stand still until the outside answers; what happened so far is safe first. `None`: it went on instead."""
         if not self.is_paused:
             self.run.hold()
-            await self._ledger.park(self.id, epoch=self._epoch)
+            frozen: bytes | None = b""
+            if self._snapshot_version and isinstance(self.run, Freezable):
+                frozen = await self.run.freeze()
+            if frozen is None:
+                return None  # it says again when it waits; its timers stand still already
+            await self._park(frozen)
             self.is_paused = True
         approvals = tuple(call for call, _ in self._undecided.values())
         return Paused(execution_id=self.id, calls=self.open_calls, approvals=approvals)
+
+    async def _park(self, frozen: bytes) -> None:
+        seal = self._ledger.snapshot_seal() if frozen else None
+        if seal is None:
+            await self._ledger.park(self.id, epoch=self._epoch)
+            return
+        (stdout, stdout_cut_bytes), (stderr, stderr_cut_bytes) = (
+            (self._output[stream].whole(), self._output[stream].dropped_bytes) for stream in ("stdout", "stderr")
+        )
+        snapshot = Snapshot(
+            state=frozen,
+            calls_made=len(self._records) + len(self._open),
+            open_calls=tuple(call for call, _ in self._open.values()),
+            stdout=stdout,
+            stderr=stderr,
+            stdout_cut_bytes=stdout_cut_bytes,
+            stderr_cut_bytes=stderr_cut_bytes,
+            seconds_left=self._left_seconds - (time.perf_counter() - self._entered),
+        )
+        pause = pause_of(self.begun, self._rounds + 1, self._snapshot_version)
+        if len(frozen) + len(stdout) + len(stderr) < LARGE_BYTES:
+            body = snapshots.lock(snapshot, pause, seal)
+        else:
+            body = await asyncio.to_thread(snapshots.lock, snapshot, pause, seal)
+        await self._ledger.park(self.id, epoch=self._epoch, snapshot=Sealed(pause.round, body))
+        self._rounds += 1
 
     async def accept(self, replies: Sequence[Reply], decisions: Mapping[int, Decision]) -> None:
         """Hand over what the outside says; all is checked and written down before any of it is used."""

@@ -11,6 +11,11 @@ class Output:
         self._parts: list[str] = []
         self._dropped_bytes = 0
 
+    @property
+    def dropped_bytes(self) -> int:
+        """How much was dropped before it came here."""
+        return self._dropped_bytes
+
     def add(self, text: str, dropped_bytes: int = 0) -> None:
         """Text that came, and how much was dropped behind it before it came here."""
         self._parts.append(text)

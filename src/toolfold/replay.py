@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from toolfold.engines.base import Taped
 from toolfold.errors import ToolfoldError, UsageError
-from toolfold.ledger.record import Given, Handed, Made, Tape
+from toolfold.ledger import snapshots
+from toolfold.ledger.record import Given, Handed, Made, Parked, Tape
+from toolfold.ledger.snapshots import Pause
 from toolfold.models import Reply, ReplyMeta
 
 if TYPE_CHECKING:
-    from toolfold.ledger.record import History
+    from toolfold.ledger.record import Begun, History, Ledger
+    from toolfold.ledger.snapshots import Snapshot
     from toolfold.models import Call
 
 _encoder = msgspec.msgpack.Encoder(order="deterministic")
@@ -27,11 +29,14 @@ class ReplayDiverged(ToolfoldError):
 
 
 class Past:
-    """The recorded part of an execution that goes on in another process."""
+    """The recorded part of an execution that goes on in another process, from its start or from a snapshot."""
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: History, snapshot: Snapshot | None = None) -> None:
         execution_id = history.begun.execution_id
-        tapes = [entry for entry in history.entries if isinstance(entry, Tape)]
+        self.snapshot = snapshot
+        self.rounds = _rounds(history)
+        begin = 0 if snapshot is None else history.entries.index(Parked(self.rounds))
+        tapes = [entry for entry in history.entries[begin:] if isinstance(entry, Tape)]
         if any(tape.is_spoilt for tape in tapes):
             raise UsageError(
                 f"execution {execution_id!r} cannot be replayed: it used threads, or read the clock too often"
@@ -69,6 +74,29 @@ class Past:
         return self._given_by_call.get(call_id)
 
 
+async def snapshot_of(history: History, ledger: Ledger, engine: str) -> Snapshot | None:
+    """The program at its last pause; `None` where none was kept, or where it is not for this engine or key.
+
+    Raises:
+        SealBroken: What the ledger has is not what was kept at that pause.
+    """
+    rounds = _rounds(history)
+    kept = await ledger.snapshot(history.begun.execution_id) if rounds and engine else None
+    seal = ledger.snapshot_seal() if kept is not None else None
+    if kept is None or seal is None:
+        return None
+    return snapshots.unlock(kept, pause_of(history.begun, rounds, engine), seal)
+
+
+def pause_of(begun: Begun, number: int, engine: str) -> Pause:
+    """What the snapshot of one pause is bound to."""
+    return Pause(execution_id=begun.execution_id, tenant=begun.tenant, round=number, engine=engine)
+
+
+def _rounds(history: History) -> int:
+    return max((entry.round for entry in history.entries if isinstance(entry, Parked)), default=0)
+
+
 class Rerun:
     """Replies of an earlier execution, for a corrected program that makes some of the same calls."""
 
@@ -86,7 +114,7 @@ class Rerun:
         replies = self._replies.get(call_key(call))
         if not replies:
             return None
-        return replace(replies.popleft(), call_id=call.id, meta=ReplyMeta(attempts=0, from_record=True))
+        return msgspec.structs.replace(replies.popleft(), call_id=call.id, meta=ReplyMeta(attempts=0, from_record=True))
 
 
 def call_key(call: Call) -> bytes:

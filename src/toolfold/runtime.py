@@ -9,7 +9,16 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from toolfold.engines.auto import engine_named
-from toolfold.engines.base import Called, Died, Ended, Engine, Guests, Order, Printed, Stocked, Taped, Waiting
+from toolfold.engines.base import (
+    Called,
+    Died,
+    Ended,
+    Engine,
+    Printed,
+    Taped,
+    Waiting,
+    snapshot_version,
+)
 from toolfold.errors import EngineCrashed, UsageError
 from toolfold.execution import Execution
 from toolfold.ledger.memory import MemoryLedger
@@ -17,7 +26,7 @@ from toolfold.ledger.otel import usual_observer
 from toolfold.ledger.record import Begun
 from toolfold.models import Call, Limits, Outcome, Paused, Problem, Reply
 from toolfold.program.check import Checker
-from toolfold.replay import Past, Rerun
+from toolfold.replay import Past, Rerun, snapshot_of
 from toolfold.savings import context_saved
 from toolfold.sessions import Sessions, bound_names
 from toolfold.sources.functions import as_tool
@@ -221,7 +230,7 @@ class Runtime:
             if isinstance(step, Outcome):
                 return step
         if not replies and not decisions:
-            return await execution.pause()
+            return await execution.pause() or await self._guarded(execution)
         await execution.accept(replies, decisions or {})
         return await self._guarded(execution)
 
@@ -288,8 +297,10 @@ class Runtime:
                     case Printed() | Taped():
                         execution.keep(event)
                     case Waiting():
-                        if execution.waits_for_the_outside(event.replies_seen):
-                            return await execution.pause()
+                        if execution.waits_for_the_outside(event.replies_seen) and (
+                            paused := await execution.pause()
+                        ):
+                            return paused
                     case Ended() | Died():
                         last = event
                         break
@@ -380,11 +391,17 @@ class Runtime:
 
     async def _revive(self, execution_id: str) -> tuple[Past, Execution]:
         """Take over an execution that another process paused, to replay it."""
-        _refuse_ended(await self._history(execution_id))
+        history = await self._history(execution_id)
+        _refuse_ended(history)
+        if history.begun.engine != self._engine.name:
+            raise UsageError(
+                f"execution {execution_id!r} began on the {history.begun.engine!r} engine, this is "
+                f"{self._engine.name!r}; resume it where the same engine runs"
+            )
         epoch = await self._ledger.takeover(execution_id)
         history = await self._history(execution_id)  # again: the other one may have written until it was fenced
         _refuse_ended(history)
-        past = Past(history)
+        past = Past(history, await snapshot_of(history, self._ledger, snapshot_version(self._engine)))
         session = self.sessions.open(history.begun.session) if history.begun.session else None
         if session is not None:
             await self.sessions.enter(session)

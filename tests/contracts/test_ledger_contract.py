@@ -16,7 +16,7 @@ from tests.ledger.made_up import begun, given, made, outcome, pairs
 from tests.ledger.redis_server import RedisServer, given_redis_server, given_shared_server  # noqa: F401
 from toolfold import File, Media, UsageError
 from toolfold.ledger.memory import MemoryLedger
-from toolfold.ledger.record import Fenced, History, LedgerFull, Made, Summary, Tape
+from toolfold.ledger.record import Fenced, History, LedgerFull, Made, Parked, Sealed, Summary, Tape
 from toolfold.ledger.redis import RedisLedger
 from toolfold.ledger.retention import Retention
 from toolfold.ledger.sqlite import SqliteLedger
@@ -164,6 +164,63 @@ async def test_a_pause_and_its_replies_are_states_of_the_record(ledger: AnyLedge
 
     assert paused == History(begun=begun("a"), entries=(made(1),), state="paused", epoch=0)
     assert going_on == History(begun=begun("a"), entries=(made(1), given(1, "yes")), state="running", epoch=0)
+
+
+async def test_the_latest_snapshot_is_kept_with_its_entry_until_the_end(ledger: AnyLedger) -> None:
+    ledger.begin(begun("a"))
+    ledger.begin(begun("b"))
+    ledger.note("a", made(1))
+    seen = [await ledger.snapshot("a")]
+    for number in (1, 2):
+        await ledger.park("a", snapshot=Sealed(number, b"round %d" % number))
+        seen.append(await ledger.snapshot("a"))
+        await ledger.accept("a", [given(number)])
+    await ledger.park("a")
+    seen.append(await ledger.snapshot("a"))
+    paused = await ledger.load("a")
+    await ledger.finish("a", outcome("a"))
+    await ledger.park("b")
+
+    assert seen == [None, b"round 1", b"round 2", b"round 2"]
+    assert paused is not None
+    assert paused.entries == (made(1), Parked(1), given(1), Parked(2), given(2))
+    assert [await ledger.snapshot(name) for name in ("a", "b", "c")] == [None, None, None]
+
+
+async def test_a_fenced_snapshot_replaces_nothing(ledger: AnyLedger) -> None:
+    ledger.begin(begun("a"))
+    await ledger.park("a", snapshot=Sealed(1, b"first"))
+    await ledger.takeover("a")
+
+    with pytest.raises(Fenced):
+        await ledger.park("a", snapshot=Sealed(2, b"late"))
+
+    history = await ledger.load("a")
+    assert history is not None
+    assert (await ledger.snapshot("a"), history.entries) == (b"first", (Parked(1),))
+
+
+async def test_a_snapshot_that_does_not_fit_is_left_out_and_the_pause_is_kept(new_ledger: Open) -> None:
+    ledger = new_ledger(max_execution_bytes=5_000)
+    ledger.begin(begun("a"))
+    await ledger.park("a", snapshot=Sealed(1, b"x" * 100))
+    await ledger.accept("a", [given(1)])
+    await ledger.park("a", snapshot=Sealed(2, b"x" * 6_000))
+
+    history = await ledger.load("a")
+    assert history is not None
+    assert (history.state, history.entries) == ("paused", (Parked(1), given(1)))
+    assert await ledger.snapshot("a") == b"x" * 100
+
+
+async def test_two_ledgers_of_one_store_seal_snapshots_alike(new_ledger: Open) -> None:
+    first, second = new_ledger(), new_ledger()
+    seals = [one.snapshot_seal() for one in (first, first, second)]
+
+    names = [seal.key_id for seal in seals if seal is not None]
+
+    assert len(names) == 3
+    assert len(set(names)) == (2 if isinstance(first, MemoryLedger) else 1)
 
 
 async def test_whoever_takes_over_fences_everyone_before(ledger: AnyLedger) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from toolfold.engines.base import Called, Died, Ended, Order
 from toolfold.engines.monty import MontyEngine
-from toolfold.engines.monty_rewrite import PRELUDE, Prepared, prepare
+from toolfold.engines.monty_rewrite import Prepared, prelude, prepare
 from toolfold.errors import EngineUnavailable, UsageError
 from toolfold.models import Limits, Program, Reply, ToolSpec
 
@@ -85,8 +85,18 @@ def test_no_rewrite_moves_a_line(path: Path) -> None:
     ast.parse(rewritten)
 
 
-def test_the_prelude_is_python() -> None:
-    ast.parse(PRELUDE)
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("1", set()),
+        ("asyncio.gather(a, return_exceptions=True)", {"__gather__", "__caught__"}),
+        ("s = asyncio.Lock()\nasync with s:\n  json.loads(x)", {"__Semaphore__", "__held__", "__Held__", "__loads__"}),
+    ],
+)
+def test_a_program_gets_what_its_text_names_of_the_prelude(text: str, names: set[str]) -> None:
+    tree = ast.parse(prelude(prepare(text, TOOLS).text))
+
+    assert {getattr(node, "name", "") for node in tree.body} - {""} == names
 
 
 async def test_a_worker_that_dies_is_told_as_such_and_the_next_program_runs() -> None:

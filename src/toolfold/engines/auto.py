@@ -6,7 +6,7 @@ import importlib.util
 import sys
 from typing import TYPE_CHECKING
 
-from toolfold.engines.base import Engine, Guests, Stocked
+from toolfold.engines.base import Engine, snapshot_version
 from toolfold.errors import EngineUnavailable, UsageError
 from toolfold.models import LibrarySet, Limits
 
@@ -68,6 +68,11 @@ class AutoEngine:
     def notes(self) -> tuple[str, ...]:
         """Why it is not the process engine, if it is not, and what that engine has to say."""
         return self._note + self._chosen.notes
+
+    @property
+    def snapshot_version(self) -> str:
+        """Of the engine that runs the programs; empty if that replays."""
+        return snapshot_version(self._chosen)
 
     async def __aenter__(self) -> AutoEngine:
         try:

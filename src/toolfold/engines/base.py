@@ -11,6 +11,8 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, Self, TypeAlias, runtime_checkable
 
+import msgspec
+
 from toolfold.models import Call, File, LibrarySet, Limits, Problem, Program, Reply, Status, ToolSpec, Value
 
 
@@ -42,7 +44,7 @@ class Taped:
     """What a replay needs besides the replies; comes before the calls that it led to."""
 
     wakes: tuple[int, ...] = ()
-    """How many replies each wake-up of the guest brought; 0 where a timer ran out."""
+    """How many replies each wake-up of the guest brought; 0 where a timer ran out. An engine may write it otherwise."""
     clocks: tuple[float, ...] = ()
     is_spoilt: bool = False
     """There was too much to keep: this execution cannot be replayed."""
@@ -88,6 +90,8 @@ class Order:
     """Seeds the guest's randomness; `None` takes a fresh seed."""
     tape: Taped | None = None
     """Makes the program repeatable and yields `Taped`; one that is not empty is replayed first."""
+    snapshot: bytes = b""
+    """Go on from here instead of from the start; the tape is then what came after it. Its seal was opened."""
     report_waiting: bool = False
     """Yield `Waiting`; costs a message per batch of replies, so only where a pause is possible."""
 
@@ -111,6 +115,22 @@ class Run(Protocol):
 
     def stop(self, status: Literal["timeout", "cancelled", "limit"], problem: Problem | None = None) -> None:
         """End the program now; the last event then is an `Ended` with this status."""
+
+
+@runtime_checkable
+class Freezable(Protocol):
+    """What a run also offers whose engine resumes from snapshots; others replay."""
+
+    async def freeze(self) -> bytes | None:
+        """The held program, for `Order.snapshot`. Empty: it has to be replayed.
+
+        `None`: it did not stand still, and yields `Waiting` again when it does.
+        """
+
+
+def snapshot_version(engine: Engine) -> str:
+    """What must be the same where a snapshot is loaded; empty for an engine that replays."""
+    return str(getattr(engine, "snapshot_version", ""))
 
 
 class Engine(Protocol):

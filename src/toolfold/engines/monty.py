@@ -16,7 +16,8 @@ from types import ModuleType
 from typing import Any, Literal, Self
 
 from toolfold.engines.base import Died, Ended, Event, Order
-from toolfold.engines.monty_driver import Driver
+from toolfold.engines.monty_driver import Driver, Freeze
+from toolfold.engines.monty_state import FORMAT
 from toolfold.errors import EngineUnavailable, UsageError
 from toolfold.models import Problem, Reply
 
@@ -47,13 +48,16 @@ class MontyEngine:
         pool, self._pool = self._pool, None
         await asyncio.to_thread(pool.__exit__, None, None, None)
 
+    @property
+    def snapshot_version(self) -> str:
+        """What else must be the same where a snapshot is loaded."""
+        return "" if self._monty is None else f"monty {self._monty.__version__}/{FORMAT}"
+
     @asynccontextmanager
     async def open(self, order: Order) -> AsyncIterator[MontyRun]:
         """Start a program on a worker of its own; leaving kills the worker."""
         if self._pool is None or self._monty is None:
             raise UsageError("the engine is not entered; use `async with` on it first")
-        if order.tape is not None and order.tape.wakes:
-            raise UsageError("the monty engine cannot replay a program; replay it on the process engine")
         if order.session:
             raise UsageError("the monty engine keeps no names between programs; use the process engine, or files only")
         async with self._slots:
@@ -80,6 +84,7 @@ class MontyRun:
         """Set when the thread has let go of its worker."""
         self._loop = asyncio.get_running_loop()
         self._events: asyncio.Queue[Event] = asyncio.Queue()
+        self._frozen: asyncio.Future[bytes | None] | None = None
         self._driver = Driver(monty, pool, order, self._post)
         threading.Thread(target=self._drive, name="toolfold-monty", daemon=True).start()
 
@@ -104,6 +109,18 @@ class MontyRun:
         self._driver.clock.release()
         self._driver.inbox.put("look")
 
+    async def freeze(self) -> bytes | None:
+        """The paused program as bytes, so that another worker, also in another process, can go on with it."""
+        if self.over.is_set():
+            return None
+        self._frozen = self._loop.create_future()
+        self._driver.inbox.put(Freeze(lambda body: self._tell_loop(self._answer_freeze, body)))
+        return await self._frozen
+
+    def _answer_freeze(self, body: bytes | None) -> None:
+        if self._frozen is not None and not self._frozen.done():
+            self._frozen.set_result(body)
+
     def stop(self, status: Literal["timeout", "cancelled", "limit"], problem: Problem | None = None) -> None:
         """Kill the worker."""
         self._driver.stop(Ended(status=status, problem=problem))
@@ -112,7 +129,11 @@ class MontyRun:
         try:
             self._post(self._driver.run())
         finally:
-            self._tell_loop(self.over.set)
+            self._tell_loop(self._end)
+
+    def _end(self) -> None:
+        self.over.set()
+        self._answer_freeze(None)
 
     def _post(self, event: Event) -> None:
         self._tell_loop(self._events.put_nowait, event)

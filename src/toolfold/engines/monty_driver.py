@@ -8,24 +8,27 @@ Rules:
 
 from __future__ import annotations
 
-import heapq
+import datetime as dt
 import os
 import queue
 import re
 import signal
 import threading
-import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from types import ModuleType
 from typing import Any, Final, Literal, TypeAlias
+from uuid import UUID
 
-from toolfold.engines import monty_report
-from toolfold.engines.base import Called, Died, Ended, Event, Order, Printed, Taped, Waiting
+from toolfold.engines import monty_report, monty_state
+from toolfold.engines.base import Called, Died, Ended, Event, Order, Printed, Waiting
+from toolfold.engines.monty_clock import Clock, Timers
 from toolfold.engines.monty_files import FOLDER, DataFolder
 from toolfold.engines.monty_names import Tool, modules_of, tools_by_name
-from toolfold.engines.monty_rewrite import PRELUDE, prepare
+from toolfold.engines.monty_rewrite import prelude, prepare
+from toolfold.engines.monty_state import State
+from toolfold.engines.monty_tape import MontyTape, timer_of
 from toolfold.engines.monty_values import UnsendableError, for_guest, plain
 from toolfold.models import MIB, Call, Media, Problem, Program, Reply
 from toolfold.tools.shape import json_size
@@ -34,22 +37,35 @@ KEEP_BYTES: Final = 8 * MIB
 """Of each stream, as in the process engine: what the ledger keeps."""
 
 _NO_LIMIT: Final = 2**31 - 1  # of host round trips: sleeps and name lookups count there, calls are counted here
+_CLOCKS: Final = frozenset({"time.time", "datetime.now", "date.today"})
 _KILL: Final = getattr(signal, "SIGKILL", signal.SIGTERM)  # Windows has no other way to end a process
+
+_MEDIA_TYPE: Final = UUID("5f1f4c9e-6a53-4b0e-9d3c-7a4f2f1f0c11")
+"""The same in every process, so that what a snapshot holds is of the same class as what comes after it."""
 
 # Any: Monty's classes are known only once the optional package is there.
 _Snapshot: TypeAlias = Any
 _Session: TypeAlias = Any
 
 
+@dataclass(frozen=True, slots=True)
+class Freeze:
+    """Asks for the program as bytes; answered with `None` if it went on since it last said that it waits."""
+
+    answer: Callable[[bytes | None], None]
+
+
 class Driver:
     """One program on one worker: the thread's side."""
 
     def __init__(self, monty: ModuleType, pool: Any, order: Order, post: Callable[[Event], None]) -> None:
-        self.inbox: queue.SimpleQueue[Reply | Literal["stop", "look"]] = queue.SimpleQueue()
+        self.inbox: queue.SimpleQueue[Reply | Freeze | Literal["stop", "look"]] = queue.SimpleQueue()
         self.clock = Clock()
-        self._monty, self._pool, self._order, self._post = monty, pool, order, post
+        self._monty, self._pool, self._order, self._send = monty, pool, order, post
+        self._before = monty_state.decode(order.snapshot) if order.snapshot else None
+        self._tape = MontyTape(order.tape)
         self._tools = tools_by_name(order.tools)
-        self._files = _data_folder(monty, order)
+        self._files = _data_folder(monty, order, self._before)
         self._lock = threading.Lock()
         self._pid: int | None = None
         self._stopped: Ended | None = None
@@ -58,14 +74,33 @@ class Driver:
         self._calls = 0
         self._seen = 0
         self._told_waiting = (-1, -1)
+        self._has_news = False
+        """Something was posted since the last `Waiting`."""
         self._unsent: list[Call] = []
         """Calls leave when the program waits, as in the process engine; one never awaited never leaves."""
         self._open: dict[int, int] = {}
         """Calls without a reply: our id to Monty's."""
+        self._kept: dict[int, int] = {}
+        """Calls whose reply came before the snapshot and is still to be taken: our id to Monty's."""
         self._arrived: dict[int, Any] = {}
         """Settled results that Monty has not been given: its id to the result."""
-        self._timers: list[tuple[float, int, str]] = []
-        """When, Monty's call id, and the exception that then settles it; none for a sleep."""
+        self._replied: dict[int, int] = {}
+        """Of these, the ones that are replies: Monty's id to ours."""
+        self._timers = Timers(self.clock)
+        self._media: set[UUID] = set()
+        self._step: _Snapshot | None = None
+        """Where the program waits; `None` while it runs."""
+        self._waits_for = 0
+        if self._before is not None:
+            self._restore(self._before)
+
+    def _restore(self, state: State) -> None:
+        self._calls, self._seen = state.calls, state.seen
+        self._open, self._kept, self._kept_bytes = dict(state.open), dict(state.kept), dict(state.kept_bytes)
+        self._arrived = {call_id: _settled(error) for call_id, error in state.settled.items()}
+        self._media = {UUID(one) for one in state.media}
+        for timer in state.timers:
+            self._timers.set(timer.seconds_left, timer.call_id, timer.error)
 
     def stop(self, last: Ended) -> None:
         """From any thread: end the program now."""
@@ -79,8 +114,6 @@ class Driver:
 
     def run(self) -> Ended | Died:
         """The whole life of the program; its last event."""
-        if self._order.tape is not None:
-            self._post(Taped(is_spoilt=True))
         try:
             with self._pool.checkout(**self._settings()) as session:
                 with self._lock:
@@ -113,7 +146,12 @@ class Driver:
                 "max_memory": limits.memory_bytes,
                 "max_suspensions": _NO_LIMIT,
             },
-            "os_policy": {"sleep": "call_host", "random_start": "system" if seed is None else {"seed": seed}},
+            "os_policy": {
+                "sleep": "call_host",
+                "random_start": "system" if seed is None else {"seed": seed},
+                # A round trip per clock read, so only where a replay must see the same time again.
+                "datetime": "call_host" if self._tape.is_on else "system",
+            },
             "external_modules": {"tools": partial(self._module, "tools", modules_of(self._tools))},
         }
 
@@ -127,10 +165,9 @@ class Driver:
         text = self._order.program.text
         prepared = prepare(text, {name for name in self._tools if "." not in name})
         try:
-            session.feed_run(PRELUDE + _imports(self._order.program), external_lookup={})
-            value = self._feed(session, prepared.text)
+            value = self._drive(self._first_step(session, prepared.text))
             if value is None and prepared.sets_result:
-                value = self._feed(session, "result if 'result' in locals() else None")
+                value = self._drive(self._start(session, "result if 'result' in locals() else None"))
             return self._finished(value)
         except _OverLimitError as over:
             return Ended(status="limit", problem=over.problem)
@@ -142,7 +179,7 @@ class Driver:
 
     def _finished(self, output: Any) -> Ended:
         try:
-            value = plain(output, "value")
+            value = plain(output, "value", media=self._media)
         except UnsendableError as error:
             return Ended(status="failed", problem=Problem(kind="value", message=str(error)))
         size, limit = json_size(value), self._order.limits.value_bytes
@@ -151,8 +188,17 @@ class Driver:
             return Ended(status="limit", problem=Problem(kind="value", message=message))
         return Ended(status="finished", value=value)
 
-    def _feed(self, session: _Session, text: str) -> Any:
-        step = session.feed_start(text, print_callback=self._print, os=self._files, cwd=str(FOLDER))
+    def _first_step(self, session: _Session, text: str) -> _Snapshot:
+        if self._before is not None:
+            step = session.load_snapshot(self._before.dump, print_callback=self._print, os=self._files)
+            return self._go_on_in_call(step, self._before.waits_for) if self._before.waits_for else step
+        session.feed_run(prelude(text) + _imports(self._order.program), external_lookup={})
+        return self._start(session, text)
+
+    def _start(self, session: _Session, text: str) -> _Snapshot:
+        return session.feed_start(text, print_callback=self._print, os=self._files, cwd=str(FOLDER))
+
+    def _drive(self, step: _Snapshot) -> Any:
         while not isinstance(step, self._monty.MontyComplete):
             if self._stopped is not None:
                 raise _StoppedError
@@ -171,11 +217,13 @@ class Driver:
 
     def _serve_os(self, step: _Snapshot) -> _Snapshot:
         if step.function_name == "asyncio.sleep":
-            self._set_timer(step.args[0], step.call_id)
+            self._timers.set(step.args[0], step.call_id)
             return step.resume({"future": ...})
         if step.function_name == "time.sleep":
             self._sleep(step.args[0])
             return step.resume({"return_value": None})
+        if self._tape.is_on and step.function_name in _CLOCKS:
+            return step.resume({"return_value": _time(step, self._tape.clock())})
         return step.resume_auto()
 
     def _serve_call(self, step: _Snapshot) -> _Snapshot:
@@ -190,8 +238,12 @@ class Driver:
         self._unsent.append(call)
         if tool.is_awaitable or step.allow_eager_await:
             return step.resume({"future": ...})
-        self._wait_until(lambda: step.call_id in self._arrived)
-        return step.resume(self._arrived.pop(step.call_id))
+        return self._go_on_in_call(step, call.id)
+
+    def _go_on_in_call(self, step: _Snapshot, our_id: int) -> _Snapshot:
+        """The program stands in a synchronous call until its reply is there."""
+        self._wait_until(step, lambda: step.call_id in self._arrived, our_id)
+        return step.resume(self._taken(step.call_id))
 
     def _serve_prelude(self, step: _Snapshot) -> _Snapshot:
         """What the prelude asks of the host; any other name is nobody's."""
@@ -203,7 +255,7 @@ class Driver:
                 self._arrived[call_id] = {"return_value": None}
                 return step.resume({"return_value": None})
             case "__deadline__" if call_id is not None:
-                self._set_timer(step.args[1], call_id, "TimeoutError")
+                self._timers.set(step.args[1], call_id, "TimeoutError")
                 return step.resume({"return_value": None})
             case "__deadline__":
                 error: Exception = NotImplementedError("the monty engine can time a tool call only, not a coroutine")
@@ -211,13 +263,10 @@ class Driver:
                 error = _no_such(step)
         return step.resume({"exception": error})
 
-    def _set_timer(self, seconds: float, call_id: int, error: str = "") -> None:
-        heapq.heappush(self._timers, (self.clock.now() + max(0.0, seconds), call_id, error))
-
     def _call(self, tool: Tool, step: _Snapshot) -> Call:
         name, limits = tool.spec.name, self._order.limits
         arguments = {
-            key: plain(value, f"{name} argument [{key!r}]")
+            key: plain(value, f"{name} argument [{key!r}]", media=self._media)
             for key, value in tool.arguments(step.args, step.kwargs).items()
         }
         size = json_size(arguments)
@@ -231,61 +280,134 @@ class Driver:
 
     def _settle(self, step: _Snapshot) -> _Snapshot:
         pending = set(step.pending_call_ids)
-        self._wait_until(lambda: not pending.isdisjoint(self._arrived))
-        return step.resume({call_id: self._arrived.pop(call_id) for call_id in pending & self._arrived.keys()})
+        self._wait_until(step, lambda: not pending.isdisjoint(self._arrived))
+        return step.resume({call_id: self._taken(call_id) for call_id in pending & self._arrived.keys()})
 
-    def _wait_until(self, is_ready: Any) -> None:
+    def _taken(self, call_id: int) -> Any:
+        self._replied.pop(call_id, None)
+        return self._arrived.pop(call_id)
+
+    def _wait_until(self, step: _Snapshot, is_ready: Callable[[], bool], waits_for: int = 0) -> None:
         """Take replies and let timers run out until there is something to go on with."""
+        taped = self._tape.new()
+        if taped is not None:
+            self._post(taped)  # before the calls that it led to
         for call in self._unsent:
             self._post(Called(call))
         self._unsent.clear()
-        self._take_what_is_there()
+        self._step, self._waits_for = step, waits_for
+        is_old = self._tape.is_playing
+        if is_old:
+            self._wake_as_before()
+        else:
+            self._take_what_is_there()
         while not is_ready():
             self._tell_waiting()
-            self._take(self._timers[0][0] if self._timers else None)
+            self._take(self._timers.next)
             self._take_what_is_there()
+        self._step = None
+        self._tape.woke(is_old=is_old)
+
+    def _wake_as_before(self) -> None:
+        for part in self._tape.next_wake():
+            timer = timer_of(part)
+            if timer is not None:
+                self._arrived.setdefault(timer, _settled(self._timers.take(timer)))
+                continue
+            before = self._seen
+            while self._seen < before + part:
+                self._take(None)
 
     def _sleep(self, seconds: float) -> None:
         until = self.clock.now() + seconds
-        while self.clock.now() < until:
+        while self.clock.now() < until and not self._tape.is_playing:
             self._take(until)
 
     def _take_what_is_there(self) -> None:
         while not self.inbox.empty():
             self._take(None)
-        while self._timers and self._timers[0][0] <= self.clock.now():
-            _, call_id, error = heapq.heappop(self._timers)
-            self._arrived.setdefault(call_id, {"exc_type": error} if error else {"return_value": None})
+        while (due := self._timers.due()) is not None:
+            call_id, error = due
+            self._tape.timed(call_id)
+            self._arrived.setdefault(call_id, _settled(error))
 
     def _take(self, until: float | None) -> None:
         """The next message, or nothing if the clock gets there first."""
         try:
-            reply = self.inbox.get(timeout=self.clock.seconds_to(until))
+            message = self.inbox.get(timeout=self.clock.seconds_to(until))
         except queue.Empty:
             return
-        if reply == "stop":
+        if message == "stop":
             raise _StoppedError
-        if not isinstance(reply, Reply):
-            return  # the clock was stopped or started: look at it again
-        call_id = self._open.pop(reply.call_id, None)
+        if isinstance(message, Freeze):
+            message.answer(self._frozen())
+        elif isinstance(message, Reply):
+            self._take_reply(message)
+        # Else the clock was stopped or started: look at it again.
+
+    def _take_reply(self, reply: Reply) -> None:
+        call_id = self._kept.pop(reply.call_id, None)
         if call_id is None:
-            return  # answered twice, or never called
-        self._seen += 1
+            call_id = self._open.pop(reply.call_id, None)
+            if call_id is None:
+                return  # answered twice, never called, or taken before the snapshot
+            self._seen += 1
+            self._tape.replied()
         if call_id in self._arrived:
             return  # its deadline came first
+        self._replied[call_id] = reply.call_id
         if reply.error is None:
             self._arrived[call_id] = {"return_value": for_guest(reply.value, self._wrap)}
         else:
             self._arrived[call_id] = {"exc_type": monty_report.TOOL_ERROR, "message": reply.error}
+
+    def _frozen(self) -> bytes | None:
+        if self._step is None:
+            self.clock.release()  # it is in the middle of a `time.sleep`
+        if self._step is None or self._has_news or self._tape.is_playing:
+            self._told_waiting = (-1, -1)  # whoever asked must hear again when it waits
+            return None
+        try:
+            dump = self._step.dump()
+        except self._monty.MontyError:
+            return b""
+        files, folders = self._files.dump()
+        state = State(
+            dump=dump,
+            calls=self._calls,
+            seen=self._seen,
+            open=self._open,
+            kept={ours: call_id for call_id, ours in self._replied.items()} | self._kept,
+            settled={
+                call_id: result.get("exc_type", "")
+                for call_id, result in self._arrived.items()
+                if call_id not in self._replied
+            },
+            timers=self._timers.left(),
+            waits_for=self._waits_for,
+            kept_bytes=self._kept_bytes,
+            files=files,
+            folders=folders,
+            media=[str(one) for one in self._media],
+        )
+        return monty_state.encode(state)
 
     def _tell_waiting(self) -> None:
         state = (self._seen, self._calls)
         if self._order.report_waiting and self._open and self._told_waiting != state:
             self._told_waiting = state
             self._post(Waiting(self._seen))
+            self._has_news = False
+
+    def _post(self, event: Event) -> None:
+        self._has_news = True
+        self._send(event)
 
     def _wrap(self, media: Media) -> object:
-        return self._monty.ClassInstance(media, eager_attrs="all")
+        kind = self._monty.ClassType(Media, id=_MEDIA_TYPE)
+        wrapped = self._monty.ClassInstance(media, eager_attrs="all", class_type=kind)
+        self._media.add(wrapped.id)
+        return wrapped
 
     def _print(self, stream: Literal["stdout", "stderr"], text: str) -> None:
         data = text.encode()
@@ -297,32 +419,6 @@ class Driver:
         else:
             self._post(Printed(text, stream))
         self._kept_bytes[stream] += len(data)
-
-
-class Clock:
-    """The program's time, which stands still while its execution is paused."""
-
-    def __init__(self) -> None:
-        self._lost_seconds = 0.0
-        self._held_at: float | None = None
-
-    def now(self) -> float:
-        """Seconds since some moment, without the pauses."""
-        at = self._held_at
-        return (time.monotonic() if at is None else at) - self._lost_seconds
-
-    def seconds_to(self, moment: float | None) -> float | None:
-        """How long to wait for a moment; `None` for ever, as long as the clock stands still."""
-        return None if moment is None or self._held_at is not None else max(0.0, moment - self.now())
-
-    def hold(self) -> None:
-        """Stand still."""
-        self._held_at = self._held_at or time.monotonic()
-
-    def release(self) -> None:
-        """Go on."""
-        if self._held_at is not None:
-            self._lost_seconds, self._held_at = self._lost_seconds + time.monotonic() - self._held_at, None
 
 
 class _StoppedError(Exception):
@@ -337,9 +433,28 @@ class _OverLimitError(Exception):
         self.problem = problem
 
 
-def _data_folder(monty: ModuleType, order: Order) -> DataFolder:
-    given = [monty.MemoryFile(FOLDER / file.name, file.data) for file in order.files]
-    return DataFolder(monty.OSAccess(given), order.files, order.limits, monty.NOT_HANDLED)
+def _data_folder(monty: ModuleType, order: Order, state: State | None) -> DataFolder:
+    if state is None:
+        there = [monty.MemoryFile(FOLDER / file.name, file.data) for file in order.files]
+    else:
+        there = [monty.MemoryFile(file.path, file.data.decode() if file.is_text else file.data) for file in state.files]
+    folders = state.folders if state is not None else ()
+    return DataFolder(monty.OSAccess(there), order.files, order.limits, monty.NOT_HANDLED, folders)
+
+
+def _settled(error: str) -> dict[str, Any]:
+    return {"exc_type": error} if error else {"return_value": None}
+
+
+def _time(step: _Snapshot, seconds: float) -> float | dt.datetime | dt.date:
+    """What a clock of the program's says; its zone is UTC."""
+    if step.function_name == "time.time":
+        return seconds
+    now = dt.datetime.fromtimestamp(seconds, dt.UTC)
+    if step.function_name == "date.today":
+        return now.date()
+    zone = step.args[0] if step.args else None
+    return now.replace(tzinfo=None) if zone is None else now.astimezone(zone)
 
 
 def _imports(program: Program) -> str:

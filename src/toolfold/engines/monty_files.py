@@ -2,10 +2,11 @@
 
 import errno
 import mimetypes
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import PurePosixPath
 from typing import Any, Final, Protocol
 
+from toolfold.engines.monty_state import Stored
 from toolfold.models import MIB, File, Limits
 
 FOLDER: Final = PurePosixPath("/mnt/data")
@@ -28,7 +29,9 @@ class DataFolder:
     """Answers Monty's file calls through its own in-memory folder, within the program's limits."""
 
     # Any: Monty's classes are imported in `monty.py` alone, and come in as values.
-    def __init__(self, folder: Any, given: Iterable[File], limits: Limits, not_handled: object) -> None:
+    def __init__(
+        self, folder: Any, given: Iterable[File], limits: Limits, not_handled: object, folders: Collection[str] = ()
+    ) -> None:
         self._folder = folder
         self._given = {file.name: file.data for file in given}
         self._max_bytes = min(limits.data_bytes, MAX_BYTES)
@@ -36,8 +39,13 @@ class DataFolder:
         self._not_handled = not_handled
         self._spent_bytes = 0
         self._folders_made = 0
-        for path in (FOLDER, PurePosixPath("/tmp")):  # in the program's own, empty tree
+        # In the program's own tree, which is empty but for what a snapshot held.
+        for path in (FOLDER, PurePosixPath("/tmp"), *map(PurePosixPath, folders)):
             folder.path_mkdir(path, parents=True, exist_ok=True)
+
+        if folders:
+            self._folders_made = len(folders)
+            self._spent_bytes = sum(len(data) for data in self._now().values())
 
     def __call__(self, *, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], is_async: bool, **_: Any) -> Any:
         """One call of the program; the keywords are those of Monty's `OsHandler`."""
@@ -57,6 +65,21 @@ class DataFolder:
         """The files that are new or changed."""
         made = {name: data for name, data in self._now().items() if self._given.get(name) != data}
         return tuple(File(name=name, data=data, mime=_mime(name)) for name, data in sorted(made.items()))
+
+    def dump(self) -> tuple[list[Stored], list[str]]:
+        """All files and folders, for a snapshot."""
+        contents = [(str(file.path), file.read_content()) for file in self._folder.files if not file.deleted]
+        files = [
+            Stored(path, data.encode() if isinstance(data, str) else data, isinstance(data, str))
+            for path, data in contents
+        ]
+        return files, [str(path) for path in self._folders(PurePosixPath("/"))]
+
+    def _folders(self, path: PurePosixPath) -> Iterator[PurePosixPath]:
+        for inside in self._folder.path_iterdir(path):
+            if self._folder.path_is_dir(inside):
+                yield inside
+                yield from self._folders(inside)
 
     def _spend(self, size: int) -> None:
         self._spent_bytes += size

@@ -9,33 +9,52 @@ from collections.abc import Container
 from dataclasses import dataclass
 from typing import Final
 
-PRELUDE: Final = """\
+_READY: Final = """\
 import asyncio
 import json
 import tools
 from csv import Error as ToolError
+"""
+"""Names that every program finds."""
+
+_PRELUDE: Final = {
+    "__loads__": """\
 def __loads__(text, **options):
     return text if isinstance(text, (dict, list)) else json.loads(text, **options)
+""",
+    "__task__": """\
 def __task__(awaitable, name=None):
     return awaitable
+""",
+    "__caught__": """\
 async def __caught__(awaitable):
     try:
         return await awaitable
     except Exception as error:
         return error
+""",
+    "__gather__": """\
 async def __gather__(*awaitables, return_exceptions=False):
     if return_exceptions:
         awaitables = [__caught__(awaitable) for awaitable in awaitables]
     return await asyncio.gather(*awaitables)
+""",
+    "__wait_for__": """\
 async def __wait_for__(awaitable, timeout):
     if timeout is not None:
         __deadline__(str(awaitable), timeout)
     return await awaitable
+""",
+    "__leave__": """\
 def __leave__(code=None):
     raise SystemExit("" if code is None else str(code))
+""",
+    "__write__": """\
 def __write__(text):
     print(text, end="")
     return len(text)
+""",
+    "__Semaphore__": """\
 class __Semaphore__:
     def __init__(self, value=1):
         self.free = value
@@ -55,6 +74,8 @@ class __Semaphore__:
             __settle__(str(self.waiting.pop(0)))
         else:
             self.free += 1
+""",
+    "__Held__": """\
 class __Held__:
     def __init__(self, semaphore):
         self.semaphore = semaphore
@@ -63,14 +84,20 @@ class __Held__:
     def __exit__(self, *error):
         self.semaphore.release()
         return False
+""",
+    "__held__": """\
 async def __held__(semaphore):
     await semaphore.acquire()
     return __Held__(semaphore)
-"""
-"""Runs before the program: names it finds ready, and what stands in for what Monty lacks.
+""",
+}
+"""What stands in for what Monty lacks; a program gets what its text names, which only the edits here do.
 
 `__deadline__`, `__ticket__` and `__settle__` are answered by the host, which owns every future.
 """
+
+_NEEDS: Final = {"__gather__": "__caught__", "__held__": "__Held__"}
+
 
 # What Monty's own modules lack or do differently, and the name of the prelude that is used instead.
 _INSTEAD: Final = {
@@ -114,6 +141,13 @@ def prepare(text: str, tools: Container[str]) -> Prepared:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return Prepared(text=text)
     return Prepared(text=edited, sets_result=_sets_result(tree))
+
+
+def prelude(text: str) -> str:
+    """What runs before a rewritten text."""
+    named = {name for name in _PRELUDE if name in text}
+    named |= {_NEEDS[name] for name in named if name in _NEEDS}
+    return _READY + "".join(code for name, code in _PRELUDE.items() if name in named)
 
 
 class _Finder(ast.NodeVisitor):

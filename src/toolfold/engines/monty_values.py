@@ -3,7 +3,7 @@
 import datetime as dt
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from decimal import Decimal
 from pathlib import PurePath
 from typing import Any, Final
@@ -22,8 +22,11 @@ class UnsendableError(TypeError):
     """A value has no form that crosses the wall; the text names its type and its place."""
 
 
-def plain(value: Any, path: str, depth: int = 0) -> Value:
-    """A value of the program as JSON values, bytes and media; `path` says where it is in an error."""
+def plain(value: Any, path: str, depth: int = 0, *, media: Container[UUID] = ()) -> Value:
+    """A value of the program as JSON values, bytes and media; `path` says where it is in an error.
+
+    `media` are the ids of those that the program was given: after a snapshot they come back as stand-ins.
+    """
     if depth > MAX_DEPTH:
         raise UnsendableError(f"{path[:60]}... is nested more than {MAX_DEPTH} levels deep")
     if value is None or isinstance(value, bool | bytes | Media):
@@ -35,11 +38,13 @@ def plain(value: Any, path: str, depth: int = 0) -> Value:
     if isinstance(value, str):
         return _text(value, path)
     if isinstance(value, dict):
-        return {_key(key, path): plain(item, f"{path}[{key!r}]", depth + 1) for key, item in value.items()}
+        return {_key(key, path): plain(item, f"{path}[{key!r}]", depth + 1, media=media) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [plain(item, f"{path}[{index}]", depth + 1) for index, item in enumerate(value)]
+        return [plain(item, f"{path}[{index}]", depth + 1, media=media) for index, item in enumerate(value)]
     if getattr(value, "is_dataclass", False) and hasattr(value, "attributes"):
-        return plain(value.attributes, path, depth + 1)
+        if value.id in media:
+            return Media(**value.attributes)
+        return plain(value.attributes, path, depth + 1, media=media)
     return _scalar(value, path)
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from toolfold.errors import UsageError
-from toolfold.ledger.record import Begun, Entry, Given, Handed, Made, Tape
+from toolfold.ledger.record import Begun, Entry, Given, Handed, Made, Parked, Tape
 from toolfold.models import Call, CallRecord, Media, Outcome, Reply, ToolSpec
 
 # How a map of five that begins with the key `kind` looks; a `Media` that was taken for a plain dataclass.
@@ -52,6 +52,10 @@ class _Handed(msgspec.Struct, array_like=True, tag=3, gc=False):
     is_open: bool
 
 
+class _Parked(msgspec.Struct, array_like=True, tag=4, gc=False):
+    round: int
+
+
 class _Ended(msgspec.Struct, array_like=True, gc=False):
     outcome: Outcome
     has_own_calls: bool
@@ -68,6 +72,8 @@ def encode_entry(entry: Entry) -> bytes:
             return encode((2, entry.wakes, entry.clocks, entry.is_spoilt))
         case Handed():
             return encode((3, entry.call_id, entry.is_open))
+        case Parked():
+            return encode((4, entry.round))
 
 
 def is_call(body: bytes) -> bool:
@@ -85,7 +91,7 @@ def decode_entries(body: bytes) -> list[Entry]:
     return [_entry(one) for one in _entries.decode(body)]
 
 
-def _entry(one: _Made | _Given | _Tape | _Handed) -> Entry:
+def _entry(one: _Made | _Given | _Tape | _Handed | _Parked) -> Entry:
     match one:
         case _Made():
             return Made(one.call)
@@ -95,6 +101,8 @@ def _entry(one: _Made | _Given | _Tape | _Handed) -> Entry:
             return Tape(one.wakes, one.clocks, one.is_spoilt)
         case _Handed():
             return Handed(one.call_id, one.is_open)
+        case _Parked():
+            return Parked(one.round)
 
 
 def encode_begun(begun: Begun) -> bytes:
@@ -185,6 +193,8 @@ def _marked(obj: Any) -> Any:
             return [_marked(one) for one in obj]
         case Mapping():
             return {_marked(key): _marked(one) for key, one in obj.items()}
+        case msgspec.Struct():
+            return {name: _marked(getattr(obj, name)) for name in obj.__struct_fields__}
         case _ if dataclasses.is_dataclass(obj):
             return {field.name: _marked(getattr(obj, field.name)) for field in dataclasses.fields(obj)}
         case _:
@@ -206,13 +216,14 @@ def _refuse(obj: Any) -> Any:
     raise UsageError(f"a value of type {type(obj).__name__!r} cannot be kept; JSON values, bytes and Media can")
 
 
-def _decoder(kind: type[_T]) -> msgspec.msgpack.Decoder[_T]:
+def decoder(kind: type[_T]) -> msgspec.msgpack.Decoder[_T]:
+    """Reads what `encode` wrote of one kind."""
     return msgspec.msgpack.Decoder(kind, ext_hook=_revive)
 
 
 _encoder: Final = msgspec.msgpack.Encoder(enc_hook=_refuse)
-_any: Final = _decoder(list[Any])
-_entries: Final = _decoder(list[_Made | _Given | _Tape | _Handed])
-_begun: Final = _decoder(Begun)
-_tools: Final = _decoder(tuple[ToolSpec, ...])
-_ended: Final = _decoder(_Ended)
+_any: Final = decoder(list[Any])
+_entries: Final = decoder(list[_Made | _Given | _Tape | _Handed | _Parked])
+_begun: Final = decoder(Begun)
+_tools: Final = decoder(tuple[ToolSpec, ...])
+_ended: Final = decoder(_Ended)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from toolfold.ledger import codec, refusals
-from toolfold.ledger.record import Begun, Entry, Given, History, State, Summary, Tape, first_line
+from toolfold.ledger.record import Begun, Entry, Given, History, Parked, Sealed, State, Summary, Tape, first_line
 from toolfold.ledger.retention import MAX_EXECUTION_BYTES, Retention
+from toolfold.ledger.seal import Seal
+from toolfold.ledger.snapshots import seal_with_bytes
 from toolfold.models import MIB, CallRecord, Outcome
 
 SMALL: Final = Retention(executions=200, total_bytes=64 * MIB)
@@ -28,6 +31,7 @@ class _Kept:
     status: str = ""
     seconds: float = 0.0
     outcome: bytes | None = None
+    snapshot: bytes | None = None
     bytes: int = 0
     is_full: bool = False
     touched_at: float = field(default_factory=time.time)
@@ -41,6 +45,7 @@ class MemoryLedger:
         self._max_bytes = max_execution_bytes
         self._executions: dict[str, _Kept] = {}
         self._bytes = 0
+        self._snapshot_key = secrets.token_bytes(32)
 
     def begin(self, begun: Begun) -> None:
         if begun.execution_id in self._executions:
@@ -52,7 +57,7 @@ class MemoryLedger:
             kept.entries.append(_SPOILT)
         self._count(kept, size)
         if len(self._executions) > self._keep.executions:
-            self._sweep(self._keep)
+            self._make_room()
 
     def note(self, execution_id: str, *entries: Entry, epoch: int = 0) -> None:
         kept = self._held(execution_id, epoch)
@@ -74,9 +79,12 @@ class MemoryLedger:
         if kept.is_full:
             raise refusals.full(execution_id, self._max_bytes)
 
-    async def park(self, execution_id: str, *, epoch: int = 0) -> None:
+    async def park(self, execution_id: str, *, epoch: int = 0, snapshot: Sealed | None = None) -> None:
         kept = self._held(execution_id, epoch)
         await self.flush(execution_id)
+        if snapshot is not None and kept.bytes + len(snapshot.body) <= self._max_bytes:
+            self._append(kept, codec.encode_entry(Parked(snapshot.round)))
+            self._keep_snapshot(kept, snapshot.body)
         kept.state = "paused"
 
     async def accept(self, execution_id: str, entries: Sequence[Given], *, epoch: int = 0) -> None:
@@ -100,6 +108,7 @@ class MemoryLedger:
             body = codec.encode_cut_down(outcome, self._max_bytes)
         kept.state, kept.status, kept.seconds, kept.outcome = "ended", outcome.status, outcome.seconds, body
         kept.noted.clear()
+        self._keep_snapshot(kept, None)
         self._count(kept, len(body))
         if self._bytes > self._keep.total_bytes:
             self._sweep(self._keep)
@@ -120,6 +129,14 @@ class MemoryLedger:
             epoch=kept.epoch,
             outcome=None if kept.outcome is None else codec.decode_outcome(kept.outcome, entries),
         )
+
+    async def snapshot(self, execution_id: str) -> bytes | None:
+        kept = self._executions.get(execution_id)
+        return None if kept is None else kept.snapshot
+
+    def snapshot_seal(self) -> Seal | None:
+        # Made anew each time: a cipher cannot be copied, a ledger can.
+        return seal_with_bytes(self._snapshot_key)
 
     async def find(self, prefix: str, *, limit: int = 2) -> list[str]:
         return sorted(key for key in self._executions if key.startswith(prefix))[:limit]
@@ -146,6 +163,10 @@ class MemoryLedger:
             raise refusals.ended(execution_id)
         return kept
 
+    def _keep_snapshot(self, kept: _Kept, body: bytes | None) -> None:
+        self._count(kept, len(body or b"") - len(kept.snapshot or b""))
+        kept.snapshot = body
+
     def _append(self, kept: _Kept, body: bytes) -> None:
         kept.entries.append(body)
         kept.calls += codec.is_call(body)
@@ -169,6 +190,12 @@ class MemoryLedger:
                 break
             self._forget(key)
         return before - len(self._executions)
+
+    def _make_room(self) -> None:
+        """Forget the first of those that have ended; a whole sweep for every program would cost more than the rest."""
+        oldest = next((key for key, kept in self._executions.items() if kept.state == "ended"), None)
+        if oldest is not None:
+            self._forget(oldest)
 
     def _forget(self, execution_id: str) -> None:
         self._bytes -= self._executions.pop(execution_id).bytes

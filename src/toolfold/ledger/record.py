@@ -10,7 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
+import msgspec
+
 from toolfold.errors import ToolfoldError
+from toolfold.ledger.seal import Seal
 from toolfold.models import Call, CallRecord, File, Limits, Outcome, Program, Reply, ToolSpec
 
 State: TypeAlias = Literal["running", "paused", "ended"]
@@ -38,15 +41,13 @@ class Begun:
     """Seconds since 1970."""
 
 
-@dataclass(frozen=True, slots=True)
-class Made:
+class Made(msgspec.Struct, frozen=True):
     """The program made a call. Written before a tool that is not safe to repeat is called."""
 
     call: Call
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
+class Given(msgspec.Struct, frozen=True):
     """The program was given a reply; entries stand in the order of delivery."""
 
     reply: Reply
@@ -70,7 +71,22 @@ class Tape:
     is_spoilt: bool = False
 
 
-Entry: TypeAlias = Made | Given | Tape | Handed
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """The program paused, and its snapshot of that moment was kept. What stands before this need not be replayed."""
+
+    round: int
+
+
+Entry: TypeAlias = Made | Given | Tape | Handed | Parked
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """A snapshot as `ledger.snapshots` sealed it; a ledger keeps the latest of an execution until that ends."""
+
+    round: int
+    body: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,8 +155,11 @@ class Ledger(Protocol):
     async def flush(self, execution_id: str) -> None:
         """All that was gathered for this execution is safe."""
 
-    async def park(self, execution_id: str, *, epoch: int = 0) -> None:
-        """The execution is paused."""
+    async def park(self, execution_id: str, *, epoch: int = 0, snapshot: Sealed | None = None) -> None:
+        """The execution is paused. A snapshot is kept in one step with its entry `Parked`, and replaces the last.
+
+        One that is too large for the ledger is left out: a replay then begins at the one before, or at the start.
+        """
 
     async def accept(self, execution_id: str, entries: Sequence[Given], *, epoch: int = 0) -> None:
         """Replies of the outside, written before the program goes on."""
@@ -152,6 +171,12 @@ class Ledger(Protocol):
         """The execution is over; its outcome is written shortly after, in the background."""
 
     async def load(self, execution_id: str) -> History | None: ...
+    async def snapshot(self, execution_id: str) -> bytes | None:
+        """The body of the latest snapshot, as it was given; it is not looked into here."""
+
+    def snapshot_seal(self) -> Seal | None:
+        """What snapshots in this ledger are sealed with; `None` where they cannot be."""
+
     async def find(self, prefix: str, *, limit: int = 2) -> list[str]:
         """Ids that start with `prefix`, in their order: two are enough to know that it is not unique."""
 

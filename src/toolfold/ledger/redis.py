@@ -21,11 +21,13 @@ from redis.exceptions import RedisError
 
 from toolfold.errors import UsageError
 from toolfold.ledger import codec, redis_scripts, refusals
-from toolfold.ledger.record import Begun, Entry, Given, History, LedgerFailed, State, Summary
+from toolfold.ledger.record import Begun, Entry, Given, History, LedgerFailed, Parked, Sealed, State, Summary
 from toolfold.ledger.redis_batch import SLOW_BYTES, Job, Live, know, milliseconds
 from toolfold.ledger.redis_connect import SETTINGS, failed, first_look, plain_address
 from toolfold.ledger.redis_writer import RedisWriter, log
 from toolfold.ledger.retention import MAX_EXECUTION_BYTES, Retention, Schedule
+from toolfold.ledger.seal import Seal
+from toolfold.ledger.snapshots import seal_for_snapshots
 from toolfold.models import Outcome
 
 _SWEPT_AT_ONCE: Final = 200
@@ -58,6 +60,8 @@ class RedisLedger:
         self._url = plain_address(url)
         self._prefix = prefix
         self._seal = first_look(self._url, prefix, key)
+        self._snapshot_seal: Seal | None = None
+        self._max_bytes = max_execution_bytes
         self._writer = RedisWriter(self._send, prefix, self._seal, self._keep, max_execution_bytes, self._tidy)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._client: Redis | None = None
@@ -80,8 +84,12 @@ class RedisLedger:
     async def flush(self, execution_id: str) -> None:
         await self._wait(execution_id, Job("flush", 0))
 
-    async def park(self, execution_id: str, *, epoch: int = 0) -> None:
-        await self._wait(execution_id, Job("park", epoch))
+    async def park(self, execution_id: str, *, epoch: int = 0, snapshot: Sealed | None = None) -> None:
+        if snapshot is None or len(snapshot.body) > self._max_bytes:
+            await self._wait(execution_id, Job("park", epoch))
+            return
+        parked = codec.encode_entry(Parked(snapshot.round))
+        await self._wait(execution_id, Job("park", epoch, bodies=[parked], body=snapshot.body))
 
     async def accept(self, execution_id: str, entries: Sequence[Given], *, epoch: int = 0) -> None:
         said = codec.encode([entry.reply for entry in entries])
@@ -138,6 +146,17 @@ class RedisLedger:
             return await asyncio.to_thread(self._history, execution_id, answer)
         except (msgspec.MsgspecError, zlib.error, LookupError, TypeError) as error:
             raise LedgerFailed(f"the ledger cannot be read: {error}; a record in it is damaged") from error
+
+    async def snapshot(self, execution_id: str) -> bytes | None:
+        self._look_alive()
+        await self._writer.drain(execution_id)
+        body: bytes | None = await self._ask(redis_scripts.SNAPSHOT, execution_id)
+        return body
+
+    def snapshot_seal(self) -> Seal | None:
+        if self._snapshot_seal is None:
+            self._snapshot_seal = seal_for_snapshots(self._seal)
+        return self._snapshot_seal
 
     async def find(self, prefix: str, *, limit: int = 2) -> list[str]:
         self._look_alive()

@@ -38,7 +38,7 @@ class Job:
     """The replies alone: tells whether an `accept` is the same one again, made at another time."""
     outcome: Outcome | None = None
     body: bytes = b""
-    """The outcome, encoded."""
+    """The outcome, encoded; of a `park` its snapshot."""
 
 
 @dataclass(slots=True, eq=False)
@@ -131,7 +131,7 @@ class Composer:
             refusal=refusal,
         )
         await self._add_step(write, act, bodies)
-        await self._add_outcome(write, job, ending)
+        await self._add_outcome(write, job, ending, b"" if refusal or job is None else job.body)
         if live.begun is not None:
             await self._add_start(write, live.begun, start)
         return write
@@ -167,9 +167,9 @@ class Composer:
             write.size_bytes, int(write.is_full), _STATES[act],
         ]  # fmt: skip
 
-    async def _add_outcome(self, write: Write, job: Job | None, ending: bytes) -> None:
+    async def _add_outcome(self, write: Write, job: Job | None, ending: bytes, snapshot: bytes) -> None:
         if job is None or job.outcome is None:
-            write.arguments += ["", "", "", milliseconds(self._keep.open_age_seconds)]
+            write.arguments += ["", "", snapshot, milliseconds(self._keep.open_age_seconds)]
             return
         body = await self._pack(ending, f"{write.live.id}/-1")
         age = milliseconds(self._keep.age_seconds)

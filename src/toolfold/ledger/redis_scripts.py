@@ -2,7 +2,7 @@
 
 Every key holds `{prefix}`, so that all are in one slot of a cluster. Times are the server's.
 
-* `x:<id>`   hash, one execution: what listings and fences read, its start and its outcome
+* `x:<id>`   hash, one execution: what listings and fences read, its start, snapshot and outcome
 * `p:<id>`   list of batches of entries
 * `l:<id>`   owner of a lease; it expires by itself
 * `g:<hex>`  tools that were granted; `grants` counts the executions that share them
@@ -63,11 +63,21 @@ if there[2] == 'ended' then return 'ended' end
 if there[3] ~= follows then return 'fenced' end
 if state == '' then state = there[2] end
 if body ~= '' then redis.call('RPUSH', pieces, body) end
+local grown = bytes
+if state == 'ended' or outcome ~= '' then
+  grown = bytes - redis.call('HSTRLEN', row, 'snapshot')
+  redis.call('HDEL', row, 'snapshot')
+end
+-- What is no outcome is the snapshot of a pause.
+if state ~= 'ended' and outcome ~= '' then
+  grown = grown + #outcome
+  redis.call('HSET', row, 'snapshot', outcome)
+end
 redis.call('HSET', row, 'last', name, 'is_full', is_full, 'state', state)
 redis.call('HINCRBY', row, 'calls', calls)
 redis.call('HINCRBY', row, 'bytes', bytes)
-redis.call('HINCRBY', at .. 'sizes', id, bytes)
-redis.call('INCRBY', at .. 'total', bytes)
+redis.call('HINCRBY', at .. 'sizes', id, grown)
+redis.call('INCRBY', at .. 'total', grown)
 if state == 'ended' then redis.call('HSET', row, 'status', status, 'seconds', seconds, 'outcome', outcome) end
 touch(state, milliseconds)
 return 'ok'
@@ -114,6 +124,10 @@ local grant = redis.call('GET', at .. 'g:' .. there[5])
 return {there[1], there[2], there[3], there[4], there[5], grant, redis.call('LRANGE', pieces, 0, -1)}
 """
 )
+
+SNAPSHOT: Final = """
+return redis.call('HGET', '{' .. ARGV[1] .. '}:x:' .. ARGV[2], 'snapshot')
+"""
 
 # Both go on where an execution expired and its place in the set is not tidied yet.
 LIST: Final = """

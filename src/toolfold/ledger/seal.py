@@ -39,6 +39,7 @@ class Seal:
             raise UsageError(
                 "a sealed ledger needs the package 'cryptography'; install toolfold[sealed], or give no key"
             ) from error
+        self._key = key
         self._cipher = AESGCM(key)
         self._invalid = InvalidTag
         self._digest_key = hashlib.blake2b(key, person=b"toolfold-names").digest()[:32]
@@ -62,6 +63,10 @@ class Seal:
             raise SealBroken(
                 f"the ledger's record {place!r} was changed since it was sealed; do not trust it"
             ) from error
+
+    def subkey(self, person: bytes) -> bytes:
+        """A key for one other use, from which this one cannot be found."""
+        return hashlib.blake2b(self._key, person=person, digest_size=_KEY_BYTES).digest()
 
     def digest(self, body: bytes) -> bytes:
         """A name for a body that does not let its content be guessed and tried."""

@@ -20,8 +20,10 @@ import msgspec
 from toolfold.errors import ToolfoldError
 from toolfold.ledger import codec, refusals
 from toolfold.ledger.connect import connect, reading
-from toolfold.ledger.record import Begun, Entry, Fenced, Given, History, LedgerFailed, Summary
+from toolfold.ledger.record import Begun, Entry, Fenced, Given, History, LedgerFailed, Sealed, Summary
 from toolfold.ledger.retention import MAX_EXECUTION_BYTES, Retention
+from toolfold.ledger.seal import Seal
+from toolfold.ledger.snapshots import seal_for_snapshots
 from toolfold.ledger.tables import Tables
 from toolfold.ledger.writer import Act, Live, Writer
 from toolfold.models import Outcome
@@ -47,8 +49,10 @@ class SqliteLedger:
         max_execution_bytes: int = MAX_EXECUTION_BYTES,
     ) -> None:  # fmt: skip
         self._keep = keep or Retention()
+        self._snapshot_seal: Seal | None = None
         connection, seal = connect(Path(path), key)
         self._writer = Writer(connection, Tables(connection, seal, max_execution_bytes), self._keep)
+        self._seal = seal
         self._reader = reading(Path(path))
         self._read_tables = Tables(self._reader, seal, max_execution_bytes)
         self._reads = threading.Lock()
@@ -77,8 +81,8 @@ class SqliteLedger:
     async def flush(self, execution_id: str) -> None:
         await self._wait(execution_id, lambda tables: tables.check(execution_id))
 
-    async def park(self, execution_id: str, *, epoch: int = 0) -> None:
-        await self._wait(execution_id, lambda tables: tables.park(execution_id, epoch))
+    async def park(self, execution_id: str, *, epoch: int = 0, snapshot: Sealed | None = None) -> None:
+        await self._wait(execution_id, lambda tables: tables.park(execution_id, epoch, snapshot))
         # All of it is in the file now; whoever resumes it may be another process.
         self._live.pop(execution_id, None)
 
@@ -118,6 +122,14 @@ class SqliteLedger:
 
     async def load(self, execution_id: str) -> History | None:
         return await self._read(lambda tables: tables.load(execution_id))
+
+    async def snapshot(self, execution_id: str) -> bytes | None:
+        return await self._read(lambda tables: tables.snapshot(execution_id))
+
+    def snapshot_seal(self) -> Seal | None:
+        if self._snapshot_seal is None:
+            self._snapshot_seal = seal_for_snapshots(self._seal)
+        return self._snapshot_seal
 
     async def find(self, prefix: str, *, limit: int = 2) -> list[str]:
         return await self._read(lambda tables: tables.find(prefix, limit))

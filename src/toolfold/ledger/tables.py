@@ -1,7 +1,8 @@
 """The SQLite tables, and every statement on them. Synchronous; knows nothing of threads or loops.
 
 An execution is one row that listings and fences read, and a few pieces that hold its story:
-piece 0 is how it began, 1 and up are batches of entries, -1 is its outcome. Grants are shared.
+piece 0 is how it began, 1 and up are batches of entries, -1 is its outcome, -2 the snapshot of its last pause.
+Grants are shared.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from toolfold.ledger import codec, refusals
-from toolfold.ledger.record import Begun, Entry, History, State, Summary, Tape, first_line
+from toolfold.ledger.record import Begun, Entry, History, Parked, Sealed, State, Summary, Tape, first_line
 from toolfold.ledger.retention import Retention
 from toolfold.ledger.seal import NoSeal, Seal
 from toolfold.models import Outcome, ToolSpec
@@ -54,6 +55,7 @@ WHERE began_at < ? ORDER BY began_at DESC, number DESC LIMIT ?
 _LISTED_OF_TENANT: Final = _LISTED.replace("WHERE", "WHERE tenant = ? AND")
 
 _OUTCOME: Final = -1
+_SNAPSHOT: Final = -2
 _CACHED_GRANTS: Final = 8
 _SWEPT_AT_ONCE: Final = 200
 _SPOILT: Final = codec.encode_entry(Tape(is_spoilt=True))
@@ -133,11 +135,18 @@ class Tables:
         if found[0]:
             raise refusals.full(execution_id, self._max_bytes)
 
-    def park(self, execution_id: str, epoch: int) -> None:
+    def park(self, execution_id: str, epoch: int, snapshot: Sealed | None = None) -> None:
         """Running to paused."""
         row = self._row(execution_id, epoch)
         if row.is_full:
             raise refusals.full(execution_id, self._max_bytes)
+        if snapshot is not None and row.bytes + len(snapshot.body) <= self._max_bytes:
+            self._append(execution_id, row, [codec.encode_entry(Parked(snapshot.round))])
+            self._drop_snapshot(row)
+            # As it is: it was packed and sealed before it came here.
+            self._db.execute("INSERT INTO pieces VALUES (?, ?, ?)", (row.number, _SNAPSHOT, snapshot.body))
+            self._add_bytes(row, len(snapshot.body))
+            self.written_bytes += len(snapshot.body)
         self._set_state(row, "paused")
 
     def accept(self, execution_id: str, epoch: int, bodies: Sequence[bytes]) -> None:
@@ -171,6 +180,17 @@ class Tables:
             (outcome.status, outcome.seconds, time.time(), len(body), row.number),
         )
         self._put(execution_id, row.number, _OUTCOME, body)
+        self._drop_snapshot(row)
+
+    def _drop_snapshot(self, row: _Row) -> None:
+        place = (row.number, _SNAPSHOT)
+        found = self._db.execute("SELECT length(body) FROM pieces WHERE execution = ? AND piece = ?", place).fetchone()
+        if found is not None:
+            self._db.execute("DELETE FROM pieces WHERE execution = ? AND piece = ?", place)
+            self._add_bytes(row, -found[0])
+
+    def _add_bytes(self, row: _Row, size: int) -> None:
+        self._db.execute("UPDATE executions SET bytes = bytes + ? WHERE number = ?", (size, row.number))
 
     def _row(self, execution_id: str, epoch: int | None) -> _Row:
         """The execution, if this epoch may still write to it."""
@@ -230,7 +250,7 @@ class Tables:
         number, state, epoch, granted = found
         pieces: dict[int, bytes] = {}
         for piece, sealed in self._db.execute(
-            "SELECT piece, body FROM pieces WHERE execution = ? ORDER BY piece", (number,)
+            "SELECT piece, body FROM pieces WHERE execution = ? AND piece >= ? ORDER BY piece", (number, _OUTCOME)
         ):
             pieces[piece] = codec.inflate(self._seal.open(sealed, f"{execution_id}/{piece}"))
         (sealed,) = self._db.execute("SELECT body FROM grants WHERE digest = ?", (granted,)).fetchone()
@@ -247,6 +267,14 @@ class Tables:
             epoch=epoch,
             outcome=None if ended is None else codec.decode_outcome(ended, entries),
         )
+
+    def snapshot(self, execution_id: str) -> bytes | None:
+        """The latest, as it was given to `park`."""
+        found = self._db.execute(
+            "SELECT body FROM pieces WHERE piece = ? AND execution = (SELECT number FROM executions WHERE id = ?)",
+            (_SNAPSHOT, execution_id),
+        ).fetchone()
+        return None if found is None else found[0]
 
     def summaries(self, limit: int, before: float | None, tenant: str | None) -> list[Summary]:
         """Newest first."""

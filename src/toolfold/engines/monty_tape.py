@@ -1,0 +1,86 @@
+"""What makes a program on Monty repeatable: when it woke, what woke it, and what its clock said. Knows no thread.
+
+One wake is a few numbers: `n` for that many replies, `-2 - id` for a timer of Monty's call `id`, and -1 at its end.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import Final
+
+from toolfold.engines.base import Taped
+
+MAX_ENTRIES: Final = 100_000
+"""A program that wants more is let go on, but cannot be replayed."""
+
+_END: Final = -1
+_FIRST_TIMER: Final = -2
+
+
+class MontyTape:
+    """Records, and plays what is on record first. Without a tape it does neither."""
+
+    def __init__(self, tape: Taped | None) -> None:
+        self.is_on = tape is not None
+        old = tape or Taped()
+        self._old_wakes, self._old_clocks = deque(old.wakes), deque(old.clocks)
+        self._entries = len(old.wakes) + len(old.clocks)
+        self._wake: list[int] = []
+        self._new_wakes: list[int] = []
+        self._new_clocks: list[float] = []
+        self._is_spoilt = False
+
+    @property
+    def is_playing(self) -> bool:
+        """Whether the next wake is on record."""
+        return bool(self._old_wakes)
+
+    def next_wake(self) -> list[int]:
+        """What the next wake on record is made of."""
+        wake: list[int] = []
+        while self._old_wakes and (part := self._old_wakes.popleft()) != _END:
+            wake.append(part)
+        return wake
+
+    def replied(self) -> None:
+        """One more reply has come."""
+        if self._wake and self._wake[-1] > 0:
+            self._wake[-1] += 1
+        else:
+            self._wake.append(1)
+
+    def timed(self, call_id: int) -> None:
+        """A timer ran out."""
+        self._wake.append(_FIRST_TIMER - call_id)
+
+    def woke(self, *, is_old: bool) -> None:
+        """The program goes on with all that has come."""
+        if self.is_on and not is_old:
+            self._new_wakes += [*self._wake, _END]
+        self._wake.clear()
+
+    def clock(self) -> float:
+        """Seconds since 1970: now, or as they were then."""
+        if self._old_clocks:
+            return self._old_clocks.popleft()
+        now = time.time()
+        if len(self._new_clocks) <= MAX_ENTRIES:
+            self._new_clocks.append(now)
+        return now
+
+    def new(self) -> Taped | None:
+        """What is not on record yet; `None` for nothing."""
+        if not self.is_on or self._is_spoilt or not (self._new_wakes or self._new_clocks):
+            return None
+        self._entries += len(self._new_wakes) + len(self._new_clocks)
+        self._is_spoilt = self._entries > MAX_ENTRIES
+        taped = Taped(is_spoilt=True) if self._is_spoilt else Taped(tuple(self._new_wakes), tuple(self._new_clocks))
+        self._new_wakes.clear()
+        self._new_clocks.clear()
+        return taped
+
+
+def timer_of(part: int) -> int | None:
+    """Monty's call id in a part of a wake; `None` where it is a number of replies."""
+    return _FIRST_TIMER - part if part <= _FIRST_TIMER else None
