@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import toolfold
+from bench import record
 from bench.cases import CASES
 from bench.tools import TOOLS
 from toolfold.ledger.memory import MemoryLedger
@@ -40,7 +41,8 @@ class NoLedger(MemoryLedger):
         pass
 
 
-async def programs(folder: Path) -> None:
+async def programs(folder: Path) -> dict[str, Any]:
+    """The time of whole programs, by case and ledger."""
     ledgers: dict[str, Ledger] = {
         "none": NoLedger(),
         "memory": MemoryLedger(),
@@ -48,6 +50,7 @@ async def programs(folder: Path) -> None:
         "sealed": SqliteLedger(folder / "sealed.sqlite", key=b"k" * 32),
     }
     cases = [case for case in CASES if case.name in ("empty", "sequential", "gather")]
+    found = {}
     async with AsyncExitStack() as stack:
         runtimes = {
             name: await stack.enter_async_context(toolfold.Runtime(TOOLS, engine="process", ledger=ledger))
@@ -62,8 +65,11 @@ async def programs(folder: Path) -> None:
             medians = {name: statistics.median(samples[1:]) * 1000 for name, samples in seconds.items()}
             shown = (f"{name} {median:.2f} ms ×{median / medians['none']:.2f}" for name, median in medians.items())
             print(f"{case.name}, the whole program: {', '.join(shown)}")
+            title = f"{case.title.removesuffix(', each')}, the whole program"
+            found[case.name] = record.case(title, "ms", medians)
     for ledger in ledgers.values():
         await ledger.close()
+    return found
 
 
 async def _one(runtime: toolfold.Runtime, text: str) -> float:
@@ -76,7 +82,8 @@ async def _one(runtime: toolfold.Runtime, text: str) -> float:
     return seconds
 
 
-async def million(folder: Path, calls: int) -> None:
+async def million(folder: Path, calls: int) -> dict[str, Any]:
+    """The time to read a large ledger."""
     path = folder / "large.sqlite"
     count = calls // CALLS_PER_EXECUTION
     began = time.perf_counter()
@@ -102,11 +109,18 @@ async def million(folder: Path, calls: int) -> None:
     ledger = SqliteLedger(path)
     print(f"open {_since(began) * 1000:.1f} ms")
     middle = f"{count // 2:016x}"
-    await _time("list 50", ledger.list)
-    await _time("list 50 from the middle", lambda: ledger.list(before=1.7e9 + count / 2))
-    await _time("find an id", lambda: ledger.find(middle[:14]))
-    await _time("show", lambda: ledger.load(middle))
+    reads: dict[str, Callable[[], Awaitable[Any]]] = {
+        "list 50": ledger.list,
+        "list 50 from the middle": lambda: ledger.list(before=1.7e9 + count / 2),
+        "find an id": lambda: ledger.find(middle[:14]),
+        "show": lambda: ledger.load(middle),
+    }
+    medians = {what: await _time(what, do) for what, do in reads.items()}
     await ledger.close()
+    return {
+        what: record.case(f"{what}, of {count * CALLS_PER_EXECUTION:,} calls", "ms", {"sqlite": median})
+        for what, median in medians.items()
+    }
 
 
 def _entries() -> Iterable[Entry]:
@@ -119,13 +133,14 @@ def _entries() -> Iterable[Entry]:
         )
 
 
-async def _time(what: str, do: Callable[[], Awaitable[Any]]) -> None:
+async def _time(what: str, do: Callable[[], Awaitable[Any]]) -> float:
     samples = []
     for _ in range(7):
         began = time.perf_counter()
         assert await do()
         samples.append(_since(began) * 1000)
     print(f"{what}: first {samples[0]:.1f} ms, median {statistics.median(samples):.1f} ms")
+    return statistics.median(samples)
 
 
 def _since(began: float) -> float:
@@ -137,8 +152,8 @@ async def main() -> None:
     parser.add_argument("--calls", type=int, default=1_000_000)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        await programs(Path(folder))
-        await million(Path(folder), given.calls)
+        cases = {**await programs(Path(folder)), **await million(Path(folder), given.calls)}
+    record.write(record.FOLDER / "ledger.json", title="The ledger", command="make bench", cases=cases)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = ("README.md", "docs/benchmarks.md")
 COMMANDS = {
     "engines": "make bench",
+    "ledger": "make bench",
     "peers": "make bench-peers",
     "languages": "make bench-peers",
     "codemode": "make bench-codemode",

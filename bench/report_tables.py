@@ -58,7 +58,9 @@ def _shares(document: Document, runners: Sequence[str], titles: Sequence[str]) -
 
 
 def _cell(case: Mapping[str, Any], name: str, title: str, notes: dict[str, int]) -> str:
-    cell = case["runners"].get(name, {"error": "not measured"})
+    cell = case["runners"].get(name)
+    if cell is None:
+        return "–"
     if "error" in cell:
         mark = notes.setdefault(f"{title}: {clean(cell['error'])}", len(notes) + 1)
         return f"cannot ({mark})"

@@ -42,7 +42,7 @@ def fetch() -> None:
 
 def _installed(requirements: str, what: str) -> bool:
     file, stamp = Path(__file__).with_name(requirements), HOME / f".{requirements}"
-    wanted = file.read_text("utf-8")
+    wanted = f"# Python {sys.version_info.major}.{sys.version_info.minor}\n{file.read_text('utf-8')}"
     if stamp.exists() and stamp.read_text("utf-8") == wanted:
         return True
     print(f"fetching {what} into build/peers/bfcl (once)", file=sys.stderr)
