@@ -1,4 +1,4 @@
-"""One benchmark's JSON as Markdown: tables, targets, losses, notes. Pure; the shape is in `record.py`."""
+"""One benchmark's JSON as Markdown: tables, targets, notes. Pure; the shape is in `record.py`."""
 
 import re
 import textwrap
@@ -8,7 +8,8 @@ from typing import Any
 Document = Mapping[str, Any]
 
 OURS = "toolfold"
-MANY_CASES = 25
+RATED = ("ms", "µs", "s", "/s", "MB")
+"""Units of which a ratio to ours says something."""
 _PATH = re.compile(r"(?:/[\w.@+-]+){2,}/?")
 
 
@@ -16,8 +17,8 @@ def plain(document: Document) -> str:
     """The tables of a benchmark that needs no words of its own."""
     parts = [_single(document) if len(_runners(document)) == 1 else _table(document)]
     if len(_runners(document)) > 1:
-        parts += [_targets(document), _losses(document)]
-    parts.append(bullets(clean(note) for note in document.get("notes", ())))
+        parts += [_walls(document), _targets(document)]
+    parts.append(_notes(document))
     return "\n\n".join(part for part in parts if part)
 
 
@@ -34,8 +35,6 @@ def _single(document: Document) -> str:
 def _table(document: Document) -> str:
     runners = _runners(document)
     titles = [_title(document, name) for name in runners]
-    if len(document["cases"]) > MANY_CASES:
-        return _shares(document, runners, titles)
     notes: dict[str, int] = {}
     rows = []
     for case in document["cases"].values():
@@ -47,16 +46,6 @@ def _table(document: Document) -> str:
     return text
 
 
-def _shares(document: Document, runners: Sequence[str], titles: Sequence[str]) -> str:
-    """So many cases that a row each would be no table: how many each runner can do, and why not the rest."""
-    rows = []
-    for name, title in zip(runners, titles, strict=True):
-        cells = [case["runners"].get(name, {"error": "not measured"}) for case in document["cases"].values()]
-        good = sum("error" not in cell for cell in cells)
-        rows.append([title, f"{good} of {len(cells)}", f"{good / len(cells):.0%}"])
-    return table(["", "cases", "share"], rows)
-
-
 def _cell(case: Mapping[str, Any], name: str, title: str, notes: dict[str, int]) -> str:
     cell = case["runners"].get(name)
     if cell is None:
@@ -65,9 +54,19 @@ def _cell(case: Mapping[str, Any], name: str, title: str, notes: dict[str, int])
         mark = notes.setdefault(f"{title}: {clean(cell['error'])}", len(notes) + 1)
         return f"cannot ({mark})"
     ours = case["runners"].get(OURS, {}).get("figure")
-    ratio = f"<br>{number(cell['figure'] / ours)} ×" if ours and name != OURS else ""
+    has_ratio = ours and name != OURS and case["unit"] in RATED
+    ratio = f"<br>{number(cell['figure'] / ours)} ×" if has_ratio else ""
     shown = _shown(cell, case["unit"])
     return f"**{shown}**" if name == OURS else f"{shown}{ratio}"
+
+
+def _walls(document: Document) -> str:
+    lines = [
+        f"{' '.join([one['title'], *list(one.get('versions', {}).values())[:1]])}: {one['isolation']}"
+        for one in document.get("runners", {}).values()
+        if "isolation" in one
+    ]
+    return f"What stands between a program and the host:\n\n{bullets(lines)}" if lines else ""
 
 
 def _targets(document: Document) -> str:
@@ -80,13 +79,9 @@ def _targets(document: Document) -> str:
     return f"Targets:\n\n{bullets(lines)}" if lines else ""
 
 
-def _losses(document: Document) -> str:
-    lines = [
-        f"{document['cases'][one['case']]['title']}: {_title(document, one['runner'])} by "
-        f"{number(one['ratio'])} ×; {clean(one['reason'])}"
-        for one in document.get("losses", ())
-    ]
-    return f"Where another is ahead of toolfold:\n\n{bullets(lines)}" if lines else ""
+def _notes(document: Document) -> str:
+    lines = [clean(note) for note in document.get("notes", ())]
+    return f"Notes:\n\n{bullets(lines)}" if lines else ""
 
 
 def _wanted(target: Mapping[str, Any]) -> str:

@@ -79,25 +79,39 @@ def test_one_runner_alone_is_a_list_of_figures_with_their_targets() -> None:
 | --- | --- | --- |
 | one round | 1.23 ms | at most 2.5 ms: reached |
 
+Notes:
+
 - with SQLite\
 """)
 
 
-def test_many_cases_are_told_as_the_share_that_each_runner_can_do() -> None:
-    cases = {
-        f"program {number}": {
-            "title": f"program {number}",
-            "unit": "",
-            "runners": {"toolfold": record.cell(1), "peer": {"error": "no classes"} if number % 4 else record.cell(1)},
-        }
-        for number in range(80)
+def test_a_peer_is_told_with_its_version_its_walls_and_what_it_is_ahead_in() -> None:
+    document = {
+        "runners": {
+            "toolfold": {"title": "toolfold", "isolation": "a jail", "versions": {}},
+            "peer": {"title": "Peer Mode", "isolation": "none", "versions": {"peer": "1.2", "engine": "3"}},
+        },
+        "cases": {
+            "empty": record.case("an empty program", "ms", {"toolfold": 0.5, "peer": 0.25}),
+            "all": record.case("programs that run", "%", {"toolfold": 100, "peer": 25}),
+        },
+        "notes": ["Peer Mode is ahead in 'empty' by 2 ×; it has no wall"],
     }
 
-    assert plain({"cases": cases}) == snapshot("""\
-|  | cases | share |
+    assert plain(document) == snapshot("""\
+|  | toolfold | Peer Mode |
 | --- | --- | --- |
-| toolfold | 80 of 80 | 100% |
-| peer | 20 of 80 | 25% |\
+| an empty program | **0.50 ms** | 0.25 ms<br>0.50 × |
+| programs that run | **100 %** | 25 % |
+
+What stands between a program and the host:
+
+- toolfold: a jail
+- Peer Mode 1.2: none
+
+Notes:
+
+- Peer Mode is ahead in 'empty' by 2 ×; it has no wall\
 """)
 
 
