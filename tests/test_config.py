@@ -1,11 +1,14 @@
 """`toolfold.yaml`: what it may say, and the line that each mistake is told on."""
 
+import asyncio
 import inspect
 import json
 import os
 import re
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import jsonschema_rs
 import pytest
@@ -32,10 +35,11 @@ from toolfold.config.build import command_tools, ledger_of, module_sources, runt
 from toolfold.config.model import KeepConfig
 from toolfold.config.schema import config_schema, schema_text, shipped_schema
 from toolfold.errors import UsageError
-from toolfold.models import Limits
+from toolfold.models import Limits, ToolSpec
 from toolfold.runtime import Runtime
 from toolfold.sessions import SessionLimits
 from toolfold.sources.shell import shell_tool
+from toolfold.tools.tool import Tool
 
 SEED_002 = """\
 # programmatic-executor/config.yaml
@@ -76,6 +80,7 @@ servers:
     cwd: tools
     connect_timeout_seconds: 5
     call_timeout_seconds: 2.5
+    concurrency: 1
   - name: docs
     url: https://docs.example/mcp
     headers: {Authorization: "Bearer ${DOCS_TOKEN:-none}"}
@@ -145,6 +150,7 @@ def test_every_key_is_read() -> None:
                 "cwd": "tools",
                 "connect_timeout_seconds": 5.0,
                 "call_timeout_seconds": 2.5,
+                "concurrency": 1,
             },
             {
                 "name": "docs",
@@ -613,3 +619,35 @@ def test_every_file_on_the_page_is_read_without_a_mistake() -> None:
     configs = [parse_config(block, environment={"CRM_TOKEN": "x", "LEDGER_KEY": "y"}) for block in blocks]
 
     assert len(configs) == 2
+
+
+async def test_calls_of_a_server_with_a_concurrency_of_one_take_turns_and_those_of_others_do_not() -> None:
+    config = parse_config(
+        "servers: [{name: 'duck[1]', command: x, concurrency: 1}, {name: crm, command: x}]\nengine: process\n"
+    )
+    running, most, together = 0, 0, asyncio.Barrier(3)
+
+    async def one_at_a_time(_: Mapping[str, Any]) -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0)
+        running -= 1
+
+    async def only_together(_: Mapping[str, Any]) -> None:
+        await together.wait()
+
+    def made(name: str, call: Callable[[Mapping[str, Any]], Awaitable[None]], server: str) -> Tool:
+        return Tool(spec=ToolSpec(name=name, python_name=name, source=f"mcp:{server}"), call=call)
+
+    tools = [
+        made("query", one_at_a_time, "duck[1]"),
+        made("insert", one_at_a_time, "duck[1]"),
+        made("find", only_together, "crm"),
+    ]
+    async with Runtime(tools, **runtime_options(config)) as runtime:
+        outcome = await runtime.run(
+            "await asyncio.gather(*[tool() for tool in (query, insert) * 5 + (find,) * 3])\nprint('done')"
+        )
+
+    assert (outcome.problem, outcome.stdout, most) == (None, "done\n", 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from glob import escape
 from typing import Any, Final
 
 from toolfold.config.model import Config
@@ -29,6 +30,7 @@ def runtime_options(config: Config) -> dict[str, Any]:
     """Arguments of `Runtime`: all that the file says of it but tools and ledger."""
     max_calls = {glob: policy.max_calls for glob, policy in config.policies.items() if policy.max_calls}
     in_flight = {glob: policy.max_in_flight for glob, policy in config.policies.items() if policy.max_in_flight}
+    by_server = {f"mcp:{escape(one.name)}": one.concurrency for one in config.servers if one.concurrency}
     policy = Policy(allow=config.tools.allow, block=config.tools.block or (), ask=config.tools.ask, max_calls=max_calls)
     sessions = config.sessions.model_dump(exclude_none=True)
     return {
@@ -36,7 +38,7 @@ def runtime_options(config: Config) -> dict[str, Any]:
         "isolation": config.isolation,
         "limits": config.program_limits,
         "policy": policy,
-        "steps": wrappers(policy=policy, concurrency=Concurrency(tools=in_flight)),
+        "steps": wrappers(policy=policy, concurrency=Concurrency(sources=by_server, tools=in_flight)),
         "session_limits": SessionLimits(**{_SESSIONS.get(key, key): value for key, value in sessions.items()}),
     }
 

@@ -96,6 +96,8 @@ class ServerConfig(Section):
     """How long the server may take to answer at the start."""
     call_timeout_seconds: Seconds | None = None
     """How long one call may take; left out, the program's own time is the limit."""
+    concurrency: Count | None = None
+    """How many calls it is sent at a time, of all programs together; left out, as many as there are."""
 
     # Any: whatever stands in the file.
     @model_validator(mode="before")
