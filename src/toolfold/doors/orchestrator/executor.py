@@ -160,7 +160,7 @@ class ProgrammaticToolExecutor:
 
         def keep(record: CallRecord) -> None:
             # On the outermost program's clock, so that calls of programs within programs stand in their order.
-            began = inside.whole.elapsed_seconds() - record.seconds
+            began = inside.began_of(record)
             inside.records.append(msgspec.structs.replace(record, started_seconds=began))
 
         with entered(inside):

@@ -44,6 +44,22 @@ class Inside:
     depth: int = 1
     records: list[CallRecord] = field(default_factory=list)
     """Its calls and those of the programs it ran; times count from the start of the outermost."""
+    begun: list[tuple[str, float]] = field(default_factory=list)
+    """Calls of its own that have no record yet: their names and when they began."""
+
+    def began_of(self, record: CallRecord) -> float:
+        """When the call of a new record began, on the clock of the outermost program.
+
+        Not counted back from now: a busy machine may come to a record late, and then the calls of a
+        program within this one would seem to begin before the call that ran it.
+        """
+        about = self.whole.elapsed_seconds() - record.seconds
+        known = [one for one in self.begun if one[0] == record.name]
+        if not known:
+            return about  # refused before it came to the tool
+        nearest = min(known, key=lambda one: abs(one[1] - about))
+        self.begun.remove(nearest)
+        return nearest[1]
 
     def limits(self) -> Limits:
         """What is left for this program.
@@ -90,6 +106,7 @@ def count_call(name: str) -> None:
     inside = current()
     if inside is None:
         return
+    inside.begun.append((name, inside.whole.elapsed_seconds()))
     # The outermost program's own calls are counted by its engine, exactly.
     if inside.depth > 1 and inside.whole.calls >= inside.whole.limits.calls:
         raise ToolRefused(f"{name!r} was not called: {inside.whole.calls} calls is the limit of a program and its own")
