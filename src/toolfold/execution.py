@@ -107,6 +107,9 @@ class Execution:
         self._began = time.perf_counter()
         self._entered = self._began
         self._left_seconds = order.limits.wall_seconds
+        self._is_counted = False
+        self._asking = 0
+        self._timer: asyncio.TimerHandle | None = None
 
     async def open(self) -> None:
         """Give the program to the engine; one with a past also gets the replies it had."""
@@ -147,13 +150,38 @@ class Execution:
     @contextmanager
     def clock(self) -> Iterator[None]:
         """Counts towards the wall clock while it is entered: paused time does not."""
-        self._entered = time.perf_counter()
-        timer = asyncio.get_running_loop().call_later(self._left_seconds, self.time_out)
+        self._is_counted = True
+        self._count()
         try:
             yield
         finally:
-            timer.cancel()
-            self._left_seconds -= time.perf_counter() - self._entered
+            self._is_counted = False
+            self._count()
+
+    @contextmanager
+    def standing_clock(self) -> Iterator[None]:
+        """The wall clock stands still while anybody has this entered: a person is asked in the course of a call."""
+        self._asking += 1
+        self._count()
+        try:
+            yield
+        finally:
+            self._asking -= 1
+            self._count()
+
+    def _count(self) -> None:
+        """Have the timer run or not, as it should by now."""
+        should_run = self._is_counted and not self._asking
+        if should_run and self._timer is None:
+            self._entered = time.perf_counter()
+            self._timer = asyncio.get_running_loop().call_later(self._left_seconds, self.time_out)
+        elif not should_run and self._timer is not None:
+            self._left_seconds = self._seconds_left()
+            self._timer.cancel()
+            self._timer = None
+
+    def _seconds_left(self) -> float:
+        return self._left_seconds - (time.perf_counter() - self._entered if self._timer is not None else 0.0)
 
     def time_out(self) -> None:
         """End the program for the clock's sake, with what it has printed."""
@@ -238,7 +266,7 @@ class Execution:
 
     def _limits_left(self) -> Limits:
         limits = self._order.limits
-        seconds = self._left_seconds - (time.perf_counter() - self._entered)
+        seconds = self._seconds_left()
         calls = limits.calls - len(self._records) - len(self._open)
         return replace(limits, wall_seconds=max(0.001, seconds), calls=max(1, calls))
 
@@ -369,7 +397,7 @@ class Execution:
             stderr=stderr,
             stdout_cut_bytes=stdout_cut_bytes,
             stderr_cut_bytes=stderr_cut_bytes,
-            seconds_left=self._left_seconds - (time.perf_counter() - self._entered),
+            seconds_left=self._seconds_left(),
         )
         pause = pause_of(self.begun, self._rounds + 1, self._snapshot_version)
         if len(frozen) + len(stdout) + len(stderr) < LARGE_BYTES:

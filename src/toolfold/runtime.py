@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +40,7 @@ from toolfold.tools.wrappers import wrappers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from toolfold.ledger.observe import Observer
     from toolfold.ledger.record import History, Ledger
@@ -265,6 +267,11 @@ class Runtime:
             await self._give_up(execution, "timeout")
         else:
             execution.time_out()
+
+    def standing_clock(self, execution_id: str) -> AbstractContextManager[None]:
+        """The execution's wall clock stands still while this is entered: a person is asked in the course of a call."""
+        execution = self._executions.get(execution_id)
+        return nullcontext() if execution is None else execution.standing_clock()
 
     # the flow
 

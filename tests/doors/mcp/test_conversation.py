@@ -128,6 +128,27 @@ async def test_a_bridged_server_that_asks_gets_the_persons_answer_and_the_progra
     assert texts(result) == [f"[Script executed successfully]\n{said}{said}"]
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("mode", ERAS)
+async def test_the_programs_clock_stands_still_while_a_bridged_server_asks(open_door, mode) -> None:
+    limits, bridge = Limits(wall_seconds=3), FakeBridge({"forms": Server("forms")})
+    form = types.ElicitRequestFormParams(message="Sure?", requested_schema={"type": "object", "properties": {}})
+
+    async def ask() -> str:
+        assert bridge.outer is not None
+        return (await bridge.outer.elicit(form, server="forms", execution_id="")).action
+
+    async def think(_, params: types.ElicitRequestFormParams) -> types.ElicitResult:
+        await asyncio.sleep(limits.wall_seconds + 0.1)
+        return types.ElicitResult(action="accept", content={})
+
+    bridge.known.append(bridged("forms", "ask", ask))
+    async with open_door(bridge=bridge, mode=mode, limits=limits, elicitation_callback=think) as client:
+        result = await run(client, "print(await mcp__forms__ask())")
+
+    assert texts(result) == ["[Script executed successfully]\naccept\n"]
+
+
 async def test_an_answer_that_is_sent_twice_finds_no_program(open_door) -> None:
     async with open_door(add, policy=Policy(ask=["add"]), elicitation_callback=_say_yes) as client:
         arguments = {"code": "print(await add(a=1, b=2))"}

@@ -117,7 +117,7 @@ class Clients:
         if running is None:
             _log.warning("server %r asked a question that belongs to no program; it was declined", server)
             return types.ElicitResult(action="decline")
-        return await running.ask(params)
+        return await running.ask_within_a_call(params)
 
     async def roots(self) -> Sequence[types.Root]:
         for session in self._sessions.values():

@@ -87,6 +87,11 @@ class Running:
         finally:
             self._questions.pop(key, None)
 
+    async def ask_within_a_call(self, params: types.ElicitRequestParams) -> types.ElicitResult:
+        """The same for a bridged server, which asks while a call is on its way; the program's clock stands still."""
+        with self._runtime.standing_clock(self.execution_id):
+            return await self.ask(params)
+
     def note(self, message: str) -> None:
         """Something to show while the program runs."""
         self._progress.append(Progress(next(self._steps), message))
