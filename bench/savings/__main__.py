@@ -51,15 +51,16 @@ async def _main(count: Count, counting: str, assumed: Assumed, options: argparse
     show.show_losses(console, public, assumed)
     show.show_turns(console, public, assumed)
     show.show_examples(console, own, assumed)
+    every = {**groups, **{task.name: [(task, figures)] for task, figures in own}}
     notes = [
         f"{len(public)} tasks of BFCL multi-turn and {len(own)} examples; {calls:,} calls of BFCL, "
         f"each made in {len(WAYS)} ways with the same results and the same state in the end",
         *left_out,
+        show.context_saved(every),
         f"tokens: {counting}",
         "assumed: " + ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in asdict(assumed).items()),
     ]
     console.print(*notes, *(f"WRONG: {text}" for text in wrong), sep="\n", soft_wrap=True)
-    every = {**groups, **{task.name: [(task, figures)] for task, figures in own}}
     record.write(
         options.json, title="What programs save", command="make bench-savings", notes=[*notes, *wrong],
         cases=show.cases(every, assumed), losses=show.losses(public, assumed), turns=show.turn_table(public, assumed),

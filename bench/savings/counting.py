@@ -70,6 +70,8 @@ class Counted:
     """As one conversation over all turns."""
     turns: Sequence[Figures]
     """Each turn as if it were the first."""
+    context_saved: int = 0
+    """Tokens, as the outcomes of the programs say it."""
 
 
 def counted(task: Task, way: str, replayed: Replayed, count: Count, assumed: Assumed) -> Counted:
@@ -80,6 +82,7 @@ def counted(task: Task, way: str, replayed: Replayed, count: Count, assumed: Ass
     return Counted(
         whole=_conversation(start, pairs, count, assumed),
         turns=[_conversation(start, [pair], count, assumed) for pair in pairs],
+        context_saved=replayed.context_saved,
     )
 
 

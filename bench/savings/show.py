@@ -119,6 +119,15 @@ def _pairs(turns: Iterable[tuple[Figures, Figures]], measure: Measure) -> list[t
     return [(measure(program), measure(direct)) for program, direct in turns]
 
 
+def context_saved(groups: Mapping[str, Results]) -> str:
+    """What the outcomes themselves say, in one line."""
+    said = (
+        f"{group} {sum(counted[PROGRAM].context_saved for _, counted in results):,}"
+        for group, results in groups.items()
+    )
+    return f"`context_saved` of the outcomes, in tokens, for {PROGRAM!r}: {'; '.join(said)}"
+
+
 def cases(groups: Mapping[str, Results], assumed: Assumed) -> dict[str, Any]:
     """Every figure, as the benchmarks' JSON has cases."""
     found = {}
