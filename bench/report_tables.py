@@ -143,5 +143,6 @@ def number(value: float) -> str:
 
 
 def clean(text: str) -> str:
-    """One line without paths of the machine that it was measured on."""
-    return _PATH.sub(lambda found: found[0].rstrip("/").rpartition("/")[2], " ".join(text.split()))
+    """One line that Markdown shows as it is, without paths of the machine that it was measured on."""
+    line = _PATH.sub(lambda found: found[0].rstrip("/").rpartition("/")[2], " ".join(text.split()))
+    return line.replace("<", "&lt;")
