@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import time
 from collections import deque
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from toolfold import eager
 from toolfold.engines.base import Freezable, Order, Printed, Waiting, snapshot_version
 from toolfold.errors import ToolfoldError, UsageError
-from toolfold.ledger import snapshots
+from toolfold.ledger import refusals, snapshots
 from toolfold.ledger.record import Given, Handed, Made, Sealed, Tape
 from toolfold.ledger.snapshots import Snapshot
 from toolfold.models import CallRecord, Outcome, Paused, Problem, Reply
@@ -26,9 +25,10 @@ from toolfold.tools.context import Spent
 from toolfold.tools.shape import json_size
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractAsyncContextManager
 
-    from toolfold.engines.base import Ended, Engine, Event, Order, Run, Taped
+    from toolfold.engines.base import Ended, Engine, Event, Run, Taped
     from toolfold.ledger.observe import Observer
     from toolfold.ledger.record import Begun, Ledger
     from toolfold.models import Call, ContextSaved, Limits, ToolSpec
@@ -53,7 +53,7 @@ class Execution:
     """
 
     def __init__(
-        self, begun: Begun, order: Order, *, engine: Engine, router: Router, ledger: Ledger,
+        self, begun: Begun, *, tape: Taped | None, can_pause: bool, engine: Engine, router: Router, ledger: Ledger,
         observer: Observer, context: CallContext, asked: frozenset[str] = frozenset(), session: Session | None = None,
         on_call: Callable[[CallRecord], None] | None = None, past: Past | None = None, rerun: Rerun | None = None,
         epoch: int = 0, may_ask: bool = False,
@@ -63,7 +63,19 @@ class Execution:
         self.session = session
         self.run: Run
         self.is_paused = False
-        self._order = order
+        self._order = order = Order(
+            program=begun.program,
+            tools=begun.tools,
+            limits=begun.limits,
+            files=begun.files,
+            session=session.id if session is not None and session.keeps_names else "",
+            seed=begun.seed,
+            tape=tape,
+            snapshot=past.snapshot.state if past and past.snapshot else b"",
+            report_waiting=can_pause,
+            # What comes before a call on the tape must be on record before the call.
+            serve=self.serve if tape is None and not can_pause else None,
+        )
         self._engine = engine
         self._router = router
         self._ledger = ledger
@@ -86,8 +98,9 @@ class Execution:
         self._undecided: dict[int, tuple[Call, asyncio.Future[Decision]]] = {}
         self._decided: set[int] = set()
         """Calls on record as begun after a yes; their tool may yet leave the answer to the outside."""
-        self._next_event: asyncio.Future[Event] | None = None
-        self._nudge: asyncio.Future[None] | None = None
+        self._arrived: deque[Event] = deque()
+        self._pump: asyncio.Task[None] | None = None
+        self._roused: asyncio.Future[None] | None = None
         self._last_waiting = -1
         self._safe = frozenset(spec.name for spec in order.tools if spec.read_only or spec.idempotent)
         self._on_call = on_call
@@ -97,10 +110,12 @@ class Execution:
         self._snapshot_version = snapshot_version(engine) if order.tape is not None else ""
         self._rounds = past.rounds if past is not None else 0
         """Pauses of which the ledger has had a snapshot."""
-        self._stack = AsyncExitStack()
+        self._opened: AbstractAsyncContextManager[Run] | None = None
         self._output = {"stdout": Output(order.limits.output_bytes), "stderr": Output(order.limits.output_bytes)}
         self._records: list[CallRecord] = []
         self._open: dict[int, tuple[Call, float]] = {}
+        self._unnoted: Call | None = None
+        """Being served right now, and goes on record with its reply if that comes at once."""
         self._in_flight: set[asyncio.Task[None]] = set()
         self._queued: deque[Call] = deque()
         self._replies_sent = 0
@@ -114,7 +129,9 @@ class Execution:
     async def open(self) -> None:
         """Give the program to the engine; one with a past also gets the replies it had."""
         self._observer.began(self.begun)
-        self.run = await self._stack.enter_async_context(self._engine.open(self._order))
+        opened = self._engine.open(self._order)
+        self.run = await opened.__aenter__()
+        self._opened = opened
         if self._past is None:
             self._ledger.begin(self.begun)
             return
@@ -143,9 +160,11 @@ class Execution:
 
     async def close(self) -> None:
         """End the guest and every call that the program did not wait for."""
-        for task in (*self._in_flight, *((self._next_event,) if self._next_event else ())):
+        for task in (*self._in_flight, *((self._pump,) if self._pump else ())):
             task.cancel()
-        await self._stack.aclose()
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            await opened.__aexit__(None, None, None)
 
     @contextmanager
     def clock(self) -> Iterator[None]:
@@ -188,6 +207,12 @@ class Execution:
         seconds = f"{self._order.limits.wall_seconds:g}"
         self.run.stop("timeout", Problem(kind="wall_clock", message=f"the program took longer than {seconds} s"))
 
+    def lose(self) -> None:
+        """Another process goes on with this execution: stop, and write nothing more."""
+        self.failure = refusals.fenced(self.id)
+        if hasattr(self, "run"):  # else it is being opened, and hears it from the ledger
+            self.run.stop("cancelled")
+
     def keep(self, event: Printed | Taped) -> None:
         """Output for the outcome, or the tape for a replay."""
         if isinstance(event, Printed):
@@ -213,12 +238,21 @@ class Execution:
         self._open[call.id] = (call, time.perf_counter())
         self._observer.called(self.id, call)
         if call.tool not in self._asked:  # what waits for a yes has not begun, and is asked for again
-            self._note(Made(call))
+            self._unnoted = call
+            if self._order.tape is not None:
+                self._note_made()  # before the tool is called: a replay must know
         recorded = self._rerun.reply_to(call) if self._rerun is not None else None
         if recorded is not None:
             self._answer(call, recorded)
         elif call.tool not in self._outside:
             self._dispatch(call)
+        if self._unnoted is not None:
+            self._note_made()
+
+    def _note_made(self) -> None:
+        assert self._unnoted is not None
+        call, self._unnoted = self._unnoted, None
+        self._note(Made(call))
 
     def _repeat(self, call: Call) -> None:
         """A call that the program made before: its reply is on its way, or nobody knows of one."""
@@ -243,7 +277,7 @@ class Execution:
         if len(self._in_flight) - len(self._undecided) >= self._order.limits.calls_in_flight:
             self._queued.append(call)
             return
-        task = _start(self._serve(call))
+        task = eager.start(self._serve(call))
         if not task.done():
             self._in_flight.add(task)
             task.add_done_callback(self._landed)
@@ -284,8 +318,8 @@ class Execution:
             self._undecided[call.id] = (call, future)
             if self._queued:
                 self._dispatch(self._queued.popleft())
-            if self._nudge is not None and not self._nudge.done():
-                self._nudge.set_result(None)
+            self._arrived.append(Waiting(self._last_waiting))
+            self._rouse()
             decision = await future
         self._note(Handed(call.id, is_open=False) if is_begun else Made(call))
         self._decided.add(call.id)
@@ -298,23 +332,32 @@ class Execution:
         return self._events_and_nudges() if self._context.approve is not None else aiter(self.run)
 
     async def _events_and_nudges(self) -> AsyncIterator[Event]:
+        if self._pump is None:
+            self._pump = asyncio.create_task(self._pump_events())
         while True:
-            if self._next_event is None:
-                self._next_event = asyncio.ensure_future(anext(aiter(self.run)))
-            self._nudge = asyncio.get_running_loop().create_future()
-            either: set[asyncio.Future[Any]] = {self._next_event, self._nudge}
-            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-            if not self._next_event.done():
-                yield Waiting(self._last_waiting)
-                continue
-            future, self._next_event = self._next_event, None
-            try:
-                event = future.result()
-            except StopAsyncIteration:
+            while self._arrived:
+                event = self._arrived.popleft()
+                if isinstance(event, Waiting):
+                    self._last_waiting = event.replies_seen
+                yield event
+            if self._pump.done():
+                self._pump.result()  # raises what the run raised
                 return
-            if isinstance(event, Waiting):
-                self._last_waiting = event.replies_seen
-            yield event
+            self._roused = asyncio.get_running_loop().create_future()
+            await self._roused
+
+    async def _pump_events(self) -> None:
+        # One task for all events: a task and a wait for each would be twice as many turns of the loop.
+        try:
+            async for event in self.run:
+                self._arrived.append(event)
+                self._rouse()
+        finally:
+            self._rouse()
+
+    def _rouse(self) -> None:
+        if self._roused is not None and not self._roused.done():
+            self._roused.set_result(None)
 
     def _answer(self, call: Call, reply: Reply) -> None:
         began = self._open.pop(call.id)[1]
@@ -322,7 +365,11 @@ class Execution:
         self._replies_sent += 1
         self.run.answer(reply)  # first the answer: the guest goes on while we do the accounts
         record = self._record(call, reply, began, ended)
-        self._note(Given(reply, record))
+        if self._unnoted is call:
+            self._unnoted = None
+            self._note(Made(call), Given(reply, record))
+        else:
+            self._note(Given(reply, record))
         self._tell(record)
 
     def _tell(self, record: CallRecord) -> None:
@@ -345,7 +392,7 @@ class Execution:
         meta = reply.meta
         if meta is None:
             return record
-        return replace(
+        return msgspec.structs.replace(
             record,
             attempts=meta.attempts,
             cached=meta.cached,
@@ -500,15 +547,3 @@ def _size(reply: Reply) -> int:
     if reply.size_bytes is not None:
         return reply.size_bytes
     return json_size(reply.value if reply.error is None else reply.error)
-
-
-if sys.version_info >= (3, 12):
-
-    def _start(coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """A task that runs at once, up to its first wait: most tools then need no loop turn at all."""
-        return asyncio.Task(coroutine, loop=asyncio.get_running_loop(), eager_start=True)
-
-else:
-
-    def _start(coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        return asyncio.create_task(coroutine)

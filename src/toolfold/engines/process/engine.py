@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from toolfold.engines.base import Guests
@@ -17,8 +16,6 @@ from toolfold.errors import EngineUnavailable, UsageError
 from toolfold.models import LibrarySet, Limits
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from toolfold.engines.base import Order
 
 
@@ -65,12 +62,9 @@ class ProcessEngine:
         pools, self._pools = tuple(self._pools.values()), {}
         await asyncio.gather(*(pool.close() for pool in pools))
 
-    @asynccontextmanager
-    async def open(self, order: Order) -> AsyncIterator[ProcessRun]:
+    def open(self, order: Order) -> ProcessRun:
         """Start a program. Leaving the context kills the guest and frees all it held."""
-        pool = await self._pool(order.program.library_set)
-        async with ProcessRun(pool, order, self._kept) as run:
-            yield run
+        return ProcessRun(self._pool, order, self._kept)
 
     def has_session(self, session: str) -> bool:
         """Whether the names of that session are still there."""

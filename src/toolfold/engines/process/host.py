@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from toolfold.engines.base import Called, Died, Ended, Event, Order, Printed, Taped, Waiting
 from toolfold.engines.process.files import checked_names, collect
-from toolfold.models import Call, Limits, Problem, ProblemKind, Reply, Status
+from toolfold.models import Call, LibrarySet, Limits, Problem, ProblemKind, Reply, Status, ToolSpec
 from toolfold.program.stubs import words_for
 from toolfold.protocol.codec import (
     HOLD_FRAME,
@@ -34,7 +34,7 @@ from toolfold.protocol.machine import Conversation, LimitReached
 from toolfold_guest.wire import HEADER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
     from types import TracebackType
 
     from toolfold.engines.process.kept import KeptGuests
@@ -59,9 +59,11 @@ _ENDS: Final[dict[str, tuple[Status, ProblemKind]]] = {
 class ProcessRun:
     """A `Run` on a guest taken from the pool."""
 
-    def __init__(self, pool: Pool, order: Order, kept: KeptGuests) -> None:
+    def __init__(
+        self, pool_of: Callable[[LibrarySet], Coroutine[Any, Any, Pool]], order: Order, kept: KeptGuests
+    ) -> None:
         checked_names(list(order.files))
-        self._pool = pool
+        self._pool_of = pool_of
         self._kept = kept
         self._said_its_end = False
         self._order = order
@@ -83,6 +85,7 @@ class ProcessRun:
         self._last_words_timer: asyncio.TimerHandle | None = None
 
     async def __aenter__(self) -> ProcessRun:
+        self._pool = await self._pool_of(self._order.program.library_set)
         kept = self._kept.take(self._order.session) if self._order.session else None
         if kept is not None:
             self._pool, self._guest = kept
@@ -116,8 +119,7 @@ class ProcessRun:
         if order.tape is not None:
             options["tape"] = (list(order.tape.wakes), list(order.tape.clocks))
         words = words_for(order.program.text, order.tools)
-        facts = [tool_facts(spec, words.get(spec.name)) for spec in order.tools]
-        return encode_start(order.program.text, facts, options)
+        return encode_start(order.program.text, _facts(order.tools, words), options)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -373,7 +375,22 @@ class ProcessRun:
             return await self._with_files(Ended(status="failed", problem=Problem(kind="protocol", message=message)))
         except Exception as error:  # noqa: BLE001  # whatever broke there, the guest is gone
             return Died(str(error) or "the zygote is gone")
+        if self._pool.zygote.closed:  # it took the guest along: no limit of the program's had a part in it
+            return Died("the zygote is gone and took the guest along")
         return await self._with_files(ended_from_exit(status, self._order))
+
+
+def _facts(tools: Sequence[ToolSpec], words: Mapping[str, tuple[str, str]]) -> list[tuple[Any, ...]]:
+    """What the guest is told of its tools. Most programs have the grant of the one before."""
+    global _last_grant  # noqa: PLW0603  # a cache of one; a lost race costs the work once more
+    if words:
+        return [tool_facts(spec, words.get(spec.name)) for spec in tools]
+    if _last_grant[0] is not tools:
+        _last_grant = tools, [tool_facts(spec) for spec in tools]
+    return _last_grant[1]
+
+
+_last_grant: tuple[Sequence[ToolSpec], list[tuple[Any, ...]]] = ((), [])
 
 
 def _taped(tape: tuple[list[int], list[int | float]] | int) -> Taped:
