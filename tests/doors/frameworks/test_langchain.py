@@ -1,6 +1,7 @@
 """The real `StructuredTool`, called as LangChain's agents call it."""
 
 import asyncio
+import sys
 
 import pytest
 from langchain_core.messages import ToolMessage
@@ -111,3 +112,14 @@ async def test_langchains_own_tools_are_called_from_programs() -> None:
         "langchain",
     )
     assert (spec.parameters, spec.required) == (("ticker", "currency"), ("ticker",))
+
+
+def test_without_langchain_every_name_is_there_and_the_error_says_what_to_install(idle, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "langchain_core.tools", None)
+    names: dict[str, object] = {}
+
+    exec("from toolfold import *", names)
+    with pytest.raises(toolfold.UsageError) as error:
+        names["langchain_tool"](idle)
+
+    assert str(error.value) == "'langchain_core.tools' is not installed; install toolfold[langchain]"

@@ -1,9 +1,9 @@
-"""LangChain's `StructuredTool`: the only file that imports `langchain_core`."""
+"""LangChain's `StructuredTool`, over one runtime."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolfold.doors.frameworks.entry import ENTRY_NAME, Entry, program_text
 from toolfold.doors.frameworks.render import Shown, shown_crash, shown_outcome
@@ -11,10 +11,8 @@ from toolfold.errors import EngineCrashed, UsageError
 from toolfold.models import Limits, Outcome
 from toolfold.runtime import Runtime
 
-try:
-    from langchain_core.tools import StructuredTool, ToolException
-except ModuleNotFoundError as error:
-    raise UsageError(f"{error.name!r} is not installed; install toolfold[langchain]") from error
+if TYPE_CHECKING:
+    from langchain_core.tools import StructuredTool
 
 
 def langchain_tool(
@@ -31,7 +29,16 @@ def langchain_tool(
         name: What the model calls the tool.
         session: Keeps names and files between the programs; empty keeps nothing.
         limits: Of each program; the runtime's own unless given.
+
+    Raises:
+        UsageError: LangChain is not installed.
     """
+    # Imported here: `from toolfold import *` must work without the extra.
+    try:
+        from langchain_core.tools import StructuredTool, ToolException  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise UsageError(f"{error.name!r} is not installed; install toolfold[langchain]") from error
+
     entry = Entry(runtime=runtime, name=name, session=session, limits=limits)
     loop = _running_loop()
 
