@@ -11,6 +11,7 @@ from bench.peers.environments import ROOT, NotInstalled, environment, python_of
 from bench.peers.roster import PEERS
 
 START_SECONDS, ANSWER_SECONDS = 120.0, 60.0
+PROGRAM_SECONDS = 20.0
 LINE_BYTES = 1 << 26
 
 
@@ -43,7 +44,7 @@ class Worker:
         assert self._process is not None
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(request).encode() + b"\n")
-        return await self._answer(ANSWER_SECONDS)
+        return await self._answer(PROGRAM_SECONDS if request["do"] == "run" else ANSWER_SECONDS)
 
     async def _start(self) -> None:
         self._say(f"starting {self.peer}")

@@ -29,6 +29,12 @@ PEERS = {
         isolation="jail: own process, namespaces, Landlock, seccomp, limits",
         isolates=True,
     ),
+    "toolfold-monty": Peer(
+        title="toolfold, engine monty",
+        adapter=f"{_HERE}.toolfold:ToolfoldMonty",
+        isolation="restricted interpreter (Monty) in a worker process",
+        isolates=True,
+    ),
     "monty": Peer(
         title="Monty, raw",
         adapter=f"{_HERE}.monty:Monty",
@@ -70,4 +76,5 @@ PEERS = {
     ),
 }
 
-SPEED_PEERS = tuple(PEERS)
+SPEED_PEERS = tuple(peer for peer in PEERS if peer != "toolfold-monty")
+LANGUAGE_PEERS = tuple(peer for peer in PEERS if peer != FLOOR)

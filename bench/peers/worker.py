@@ -11,8 +11,11 @@ import asyncio
 import importlib
 import json
 import os
+import re
+import shutil
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -23,6 +26,9 @@ from bench.peers.roster import PEERS
 
 PAUSE_SECONDS = 0.012
 """Before each run, for everyone: pools fill up again, the last one's exits are over."""
+PREFIXES = re.compile(r"^.* due to: |^(Code execution failed: )+|^Error calling tool 'execute': ")
+"""What peers put in front of every error."""
+SPEED_TOOLS = "bench.tools"
 BY_NAME = {case.name: case for case in CASES}
 
 
@@ -30,11 +36,13 @@ async def main(peer: str, tools: str) -> None:
     """Answer until the input ends."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # what a peer prints itself is not an answer
+    folder = tempfile.mkdtemp()  # what programs write goes there, where a peer lets them
+    os.chdir(folder)
     module, _, name = PEERS[peer].adapter.partition(":")
     requests = await _lines()
     try:
         kind: type[Adapter] = getattr(importlib.import_module(module), name)
-        adapter = await kind(_tools(tools)).__aenter__()
+        adapter = await kind(_tools(tools), with_files=tools != SPEED_TOOLS).__aenter__()
     # Whatever a peer raises is what it has to say.
     except Exception as error:  # noqa: BLE001
         print(json.dumps({"error": words(error)}), file=answers)
@@ -46,6 +54,7 @@ async def main(peer: str, tools: str) -> None:
             print(json.dumps(answer, default=repr), file=answers)
     finally:
         await adapter.__aexit__(None, None, None)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 async def _lines() -> asyncio.StreamReader:
@@ -110,7 +119,8 @@ def words(error: BaseException) -> str:
     """An error in its own words: what a type checker says first, else the last line, as in a traceback."""
     text = str(error).strip() or type(error).__name__
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return next((line for line in lines if line.startswith("error[")), lines[-1])
+    line = next((line for line in lines if line.startswith("error[")), lines[-1])
+    return PREFIXES.sub("", line)
 
 
 if __name__ == "__main__":

@@ -18,8 +18,10 @@ class Ran:
 class Adapter:
     """One peer in its best documented set-up, warm. Only `run` must be written."""
 
-    def __init__(self, tools: Sequence[Function]) -> None:
+    def __init__(self, tools: Sequence[Function], *, with_files: bool = False) -> None:
+        """Asked `with_files`, it lets programs write files where it has a way to."""
         self.tools = {tool.__name__: tool for tool in tools}
+        self.with_files = with_files
 
     async def __aenter__(self) -> Self:
         return self

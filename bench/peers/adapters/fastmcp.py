@@ -14,7 +14,7 @@ from fastmcp.experimental.transforms.code_mode import CodeMode, MontySandboxProv
 
 from bench.peers.adapters.base import Adapter, Ran
 
-LIMITS = {"max_feed_duration_secs": 30.0, "max_memory": 1_000_000_000, "max_suspensions": 100_000}
+LIMITS = {"max_feed_duration_secs": 10.0, "max_memory": 1_000_000_000, "max_suspensions": 100_000}
 
 
 class FastMcp(Adapter):
@@ -46,5 +46,7 @@ def _wrapper(tool: Any) -> str:
     parameters = inspect.signature(tool).parameters.values()
     signature = ", ".join(one.name if one.default is one.empty else f"{one.name}={one.default!r}" for one in parameters)
     arguments = ", ".join(f"'{one.name}': {one.name}" for one in parameters)
-    name = tool.__name__
-    return f"async def {name}({signature}):\n    return (await call_tool('{name}', {{{arguments}}}))['result']\n"
+    call = f"await call_tool('{tool.__name__}', {{{arguments}}})"
+    # A reply that is an object comes as it is; any other is the one field of an object.
+    reply = call if inspect.signature(tool).return_annotation is dict else f"({call})['result']"
+    return f"async def {tool.__name__}({signature}):\n    return {reply}\n"

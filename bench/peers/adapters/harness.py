@@ -12,11 +12,12 @@ from pydantic_ai.messages import ToolCallPart
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.tool_manager import ToolManager
 from pydantic_ai_harness import CodeMode
+from pydantic_monty import MountDir
 
 from bench.peers.adapters.base import Adapter, Ran
 
 OPEN = 4
-LIMITS = {"max_duration_secs": 30.0, "max_memory": 1_000_000_000, "max_suspensions": 100_000}
+LIMITS = {"max_duration_secs": 10.0, "max_memory": 1_000_000_000, "max_suspensions": 100_000}
 
 
 class Harness(Adapter):
@@ -28,7 +29,8 @@ class Harness(Adapter):
         return self
 
     async def _manager(self) -> ToolManager[Any]:
-        mode = CodeMode[None](max_tool_calls=100_000, resource_limits=LIMITS)
+        mount = MountDir(virtual_path="/", host_path=".") if self.with_files else None
+        mode = CodeMode[None](max_tool_calls=100_000, resource_limits=LIMITS, mount=mount)
         toolset = mode.get_wrapper_toolset(FunctionToolset(list(self.tools.values())))
         assert toolset is not None
         ctx = RunContext[None](deps=None, model=TestModel(), usage=RunUsage(), run_step=1)

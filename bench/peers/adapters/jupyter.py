@@ -24,7 +24,9 @@ async def _listen():
     while line := await _reader.readline():
         answer = _json.loads(line)
         future = _waiting.pop(answer["id"])
-        if "error" in answer:
+        if future.done():
+            pass  # cancelled by the program
+        elif "error" in answer:
             future.set_exception(RuntimeError(answer["error"]))
         else:
             future.set_result(answer["value"])

@@ -8,7 +8,7 @@ import pydantic_monty
 from bench.peers.adapters.base import Adapter, Ran
 
 # Monty's own limit of host calls is 1,000, and a name that is looked up counts as one.
-LIMITS = {"max_suspensions": 100_000}
+LIMITS = {"max_suspensions": 100_000, "max_feed_duration_secs": 10.0}
 
 
 class Monty(Adapter):
@@ -22,8 +22,9 @@ class Monty(Adapter):
 
     async def run(self, text: str) -> Ran:
         out = io.StringIO()
+        mount = pydantic_monty.MountDir(virtual_path="/", host_path=".") if self.with_files else None
         async with self._pool.checkout(limits=LIMITS) as session:
             value = await session.feed_run(
-                text, external_lookup=self.tools, print_callback=lambda _, printed: out.write(printed)
+                text, external_lookup=self.tools, mount=mount, print_callback=lambda _, printed: out.write(printed)
             )
         return Ran(value, out.getvalue())

@@ -11,18 +11,19 @@ from bench.peers.adapters.base import Adapter, Ran
 from bench.peers.blocking import blocking
 from bench.peers.spelling import without_await
 
-MODULES = (
-    "__future__", "abc", "asyncio", "base64", "bisect", "collections", "collections.*", "concurrent.futures",
-    "contextlib", "copy", "csv", "dataclasses", "decimal", "enum", "fractions", "functools", "hashlib", "heapq", "io",
-    "json", "matplotlib", "matplotlib.*", "numpy", "numpy.*", "operator", "pandas", "pandas.*", "pathlib", "pprint",
-    "sqlite3", "string", "tempfile", "textwrap", "threading", "typing", "urllib.parse", "uuid", "zoneinfo",
-)  # fmt: skip
+MODULES = [
+    "__future__", "abc", "asyncio", "base64", "bisect", "calendar", "collections", "collections.*",
+    "concurrent.futures", "contextlib", "copy", "csv", "dataclasses", "decimal", "enum", "fractions", "functools",
+    "hashlib", "heapq", "io", "json", "matplotlib", "matplotlib.*", "numpy", "numpy.*", "operator", "os", "os.*",
+    "pandas", "pandas.*", "pathlib", "pprint", "sqlite3", "string", "sys", "tempfile", "textwrap", "threading",
+    "typing", "urllib.parse", "uuid", "zoneinfo",
+]  # fmt: skip
 
 
 class Smolagents(Adapter):
     async def __aenter__(self) -> Self:
         functions = {name: blocking(tool) for name, tool in self.tools.items()}
-        self._executor = LocalPythonExecutor(list(MODULES), additional_functions=functions)
+        self._executor = LocalPythonExecutor(MODULES, additional_functions=functions, timeout_seconds=10)
         self._executor.send_tools({})
         return self
 

@@ -7,8 +7,10 @@ from bench.peers.adapters.base import Adapter, Ran
 
 
 class Toolfold(Adapter):
+    engine, isolation = "process", "namespace"
+
     async def __aenter__(self) -> Self:
-        self._runtime = toolfold.Runtime(tuple(self.tools.values()), engine="process")
+        self._runtime = toolfold.Runtime(tuple(self.tools.values()), engine=self.engine)
         await self._runtime.__aenter__()
         return self
 
@@ -18,6 +20,12 @@ class Toolfold(Adapter):
     async def run(self, text: str) -> Ran:
         outcome = await self._runtime.run(text)
         if outcome.status != "finished":
-            raise RuntimeError(str(outcome.problem or outcome.status))
-        assert outcome.isolation == "namespace", outcome.isolation
+            raise RuntimeError(outcome.problem.message if outcome.problem else outcome.status)
+        assert outcome.isolation == self.isolation, outcome.isolation
         return Ran(outcome.value, outcome.stdout)
+
+
+class ToolfoldMonty(Toolfold):
+    """The portable engine, for machines that cannot isolate a process."""
+
+    engine, isolation = "monty", "monty"

@@ -1,0 +1,5 @@
+price = await get_price(ticker="A")
+price["price"]
+
+# topic: calls
+# expect value: 10

@@ -1,0 +1,10 @@
+from functools import cache
+
+@cache
+def fib(n):
+    return n if n < 2 else fib(n - 1) + fib(n - 2)
+
+fib(60)
+
+# topic: functions
+# expect value: 1548008755920

@@ -1,0 +1,8 @@
+import json
+
+reply = await get_report(name="sales")
+data = json.loads(reply)
+data["total"]
+
+# topic: modules
+# expect value: 84
