@@ -15,7 +15,9 @@ from toolfold.engines.base import (
     Died,
     Ended,
     Engine,
+    Guests,
     Printed,
+    Stocked,
     Taped,
     Waiting,
     snapshot_version,
@@ -24,7 +26,7 @@ from toolfold.errors import EngineCrashed, UsageError
 from toolfold.execution import Execution
 from toolfold.ledger.memory import MemoryLedger
 from toolfold.ledger.otel import usual_observer
-from toolfold.ledger.record import Begun
+from toolfold.ledger.record import Begun, Fenced
 from toolfold.models import Call, Limits, Outcome, Paused, Problem, Reply
 from toolfold.program.check import Checker
 from toolfold.replay import Past, Rerun, snapshot_of
@@ -39,7 +41,7 @@ from toolfold.tools.search import SEARCH_SPEC, Index, describe, search_tool
 from toolfold.tools.wrappers import wrappers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from toolfold.ledger.observe import Observer
@@ -87,6 +89,8 @@ class Runtime:
         may_ask: Any tool may turn out to need an answer of the outside while it is served (`CallContext.approve`),
             so each program that is started can pause, and is kept so that it can be replayed.
         observer: Told of what happens while it happens; by default the log, and OpenTelemetry if it is there.
+        before_files: Asked before an execution's files are kept for its session; raises `Fenced` where another process
+            may have the execution. The ledger fences its own records, a folder cannot.
     """
 
     def __init__(
@@ -95,11 +99,12 @@ class Runtime:
         ledger: Ledger | None = None, policy: Policy | None = None, approve: Approve | None = None,
         steps: Sequence[Wrapper] | None = None, session_files: Store | None = None,
         session_limits: SessionLimits | None = None, entry_name: str = "", observer: Observer | None = None,
-        may_ask: bool = False,
+        may_ask: bool = False, before_files: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:  # fmt: skip
         self._limits = limits or Limits()
         self._policy = policy or Policy()
         self._may_ask = may_ask
+        self._before_files = before_files
         self._index: Index | None = None
         self._steps = wrappers(policy=self._policy) if steps is None else steps
         self.replace_tools(tools)
@@ -258,6 +263,16 @@ class Runtime:
         if execution is not None and execution.is_paused:
             await self._close(execution)
 
+    async def abandon(self, execution_id: str) -> None:
+        """End the guest of an execution that another process goes on with; nothing of it is written from here."""
+        execution = self._executions.get(execution_id)
+        if execution is None:
+            return
+        if execution.is_paused:
+            await self._close(execution)
+        else:
+            execution.lose()
+
     async def expire(self, execution_id: str) -> None:
         """As `cancel`, at a deadline of the caller's own that counts paused time: the outcome is a timeout."""
         execution = self._executions.get(execution_id)
@@ -359,20 +374,11 @@ class Runtime:
     def _execution(
         self, begun: Begun, tape: Taped | None, can_pause: bool, session: Session | None, **options: Any
     ) -> Execution:
-        order = Order(
-            program=begun.program,
-            tools=begun.tools,
-            limits=begun.limits,
-            files=begun.files,
-            session=session.id if session is not None and session.keeps_names else "",
-            seed=begun.seed,
-            tape=tape,
-            report_waiting=can_pause,
-        )
         asked = frozenset(spec.name for spec in begun.tools if self._policy.asks(spec)) if self._asks else frozenset()
         execution = Execution(
-            begun, order, engine=self._engine, router=self._router, ledger=self._ledger, observer=self._observer,
-            context=self._context, asked=asked, session=session, may_ask=self._may_ask, **options,
+            begun, tape=tape, can_pause=can_pause, engine=self._engine, router=self._router, ledger=self._ledger,
+            observer=self._observer, context=self._context, asked=asked, session=session, may_ask=self._may_ask,
+            **options,
         )  # fmt: skip
         self._executions[begun.execution_id] = execution
         return execution
@@ -422,7 +428,11 @@ class Runtime:
 
     async def _finish(self, execution: Execution, last: Ended) -> Outcome:
         notes: tuple[str, ...] = ()
+        if isinstance(execution.failure, Fenced):
+            raise execution.failure
         if execution.session is not None:
+            if self._before_files is not None:
+                await self._before_files(execution.id)
             notes = self.sessions.update(execution.session.id, execution.begun.files, last)
             if execution.session.keeps_names:
                 execution.session.names |= bound_names(execution.begun.program.text)

@@ -7,9 +7,10 @@ import asyncio
 import base64
 import hashlib
 import json
-import os
+import secrets
 import shutil
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
@@ -36,6 +37,7 @@ class SessionLimits:
     max_sessions: int = 10_000
 
 
+_READS: Final = 10
 _SWEEP_EVERY_SECONDS: Final = 60.0
 """A sweep reads every session's age; with thousands of them that is too slow for each program."""
 
@@ -222,7 +224,10 @@ class MemoryStore:
 
 
 class FolderStore:
-    """Files on disk, one folder for each session. Names are in an index: none becomes a path."""
+    """Files on disk, one folder for each session. Names are in an index: none becomes a path.
+
+    Several processes may share the folder, on one machine or on a shared file system.
+    """
 
     def __init__(self, folder: str | Path) -> None:
         self._folder = Path(folder)
@@ -230,14 +235,18 @@ class FolderStore:
 
     def load(self, session: str) -> tuple[File, ...]:
         folder = self._of(session)
-        try:
-            index = json.loads((folder / "index.json").read_text("utf-8"))
-        except FileNotFoundError:
-            return ()
-        return tuple(
-            File(name=entry["name"], mime=entry["mime"], data=(folder / entry["stored"]).read_bytes())
-            for entry in index["files"]
-        )
+        for _ in range(_READS):
+            try:
+                index = json.loads((folder / "index.json").read_text("utf-8"))
+            except FileNotFoundError:
+                return ()
+            # What an index names may go when another process saves; then there is a new index.
+            with suppress(FileNotFoundError):
+                return tuple(
+                    File(name=entry["name"], mime=entry["mime"], data=(folder / entry["stored"]).read_bytes())
+                    for entry in index["files"]
+                )
+        raise UsageError(f"the files of session {session!r} change faster than they can be read; try again")
 
     def save(self, session: str, files: Sequence[File]) -> None:
         folder = self._of(session)
@@ -250,8 +259,9 @@ class FolderStore:
         _write(folder / "index.json", json.dumps({"session": session, "files": entries}).encode())
         used = {entry["stored"] for entry in entries} | {"index.json"}
         for path in folder.iterdir():
-            if path.name not in used:
-                path.unlink()
+            # One with a dot is being written, perhaps by another process.
+            if path.name not in used and not path.name.startswith("."):
+                path.unlink(missing_ok=True)
 
     def delete(self, session: str) -> None:
         shutil.rmtree(self._of(session), ignore_errors=True)
@@ -259,7 +269,8 @@ class FolderStore:
     def ages(self) -> dict[str, float]:
         found = {}
         for index in self._folder.glob("*/index.json"):
-            found[json.loads(index.read_text("utf-8"))["session"]] = index.stat().st_mtime
+            with suppress(FileNotFoundError):  # another process was faster
+                found[json.loads(index.read_text("utf-8"))["session"]] = index.stat().st_mtime
         return found
 
     def saved_at(self, session: str) -> float:
@@ -274,7 +285,7 @@ class FolderStore:
 
 def _write(path: Path, data: bytes) -> None:
     """Whole or not at all: a reader never sees half a file."""
-    part = path.with_name(f".{path.name}.{os.getpid()}")
+    part = path.with_name(f".{path.name}.{secrets.token_hex(6)}")  # a process id is used in other containers, too
     part.write_bytes(data)
     part.replace(path)
 

@@ -321,7 +321,11 @@ class HttpConfig(Section):
     jwt: JwtConfig | None = None
     """Signed tokens instead of API keys, or beside them."""
     token_key: SecretStr | None = None
-    """Signs continuation tokens; left out, one is made and kept in the state folder."""
+    """Signs continuation tokens; left out, one is made and kept in the state folder, or in a ledger on a server."""
+    advertise: Text | None = None
+    """Where other replicas reach this one, such as `http://10.0.0.5:8000`; left out, `host` and `port`."""
+    lease: Duration | None = None
+    """How long replicas wait for one that is gone before they take over what it held."""
     files: Text | None = None
     """Where sessions keep their files, relative to this file's folder; left out, the state folder."""
     max_rounds: Count | None = None

@@ -6,7 +6,7 @@ import importlib.util
 import sys
 from typing import TYPE_CHECKING
 
-from toolfold.engines.base import Engine, snapshot_version
+from toolfold.engines.base import Engine, Guests, Stocked, snapshot_version
 from toolfold.errors import EngineUnavailable, UsageError
 from toolfold.models import LibrarySet, Limits
 

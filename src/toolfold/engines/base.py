@@ -6,7 +6,7 @@ concurrency, cancelling, approval and pausing, once, for all engines.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, Self, TypeAlias, runtime_checkable
@@ -25,8 +25,7 @@ class Printed:
     cut_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Called:
+class Called(msgspec.Struct, frozen=True):
     """The program called a tool and wants exactly one answer."""
 
     call: Call
@@ -94,6 +93,8 @@ class Order:
     """Go on from here instead of from the start; the tape is then what came after it. Its seal was opened."""
     report_waiting: bool = False
     """Yield `Waiting`; costs a message per batch of replies, so only where a pause is possible."""
+    serve: Callable[[Call], None] | None = None
+    """Takes calls as they come, instead of as `Called` events: a turn of the loop less. An engine may pass it by."""
 
 
 class Run(Protocol):

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 from toolfold.errors import UsageError
 from toolfold.ledger.memory import SMALL, MemoryLedger
 from toolfold.ledger.record import Ledger
 from toolfold.ledger.retention import MAX_EXECUTION_BYTES, Retention
 from toolfold.ledger.sqlite import SqliteLedger
+
+if TYPE_CHECKING:
+    from toolfold.ledger.redis import RedisLedger
 
 _SERVERS: Final = ("redis://", "rediss://", "valkey://", "valkeys://", "unix://")
 
@@ -31,6 +34,11 @@ def open_ledger(
         return _on_server(where, keep=keep, key=key, max_execution_bytes=max_execution_bytes)
     path = usual_path() if where is None else Path(where).expanduser()
     return SqliteLedger(path, keep=keep, key=key, max_execution_bytes=max_execution_bytes)
+
+
+def is_shared(ledger: Ledger) -> TypeGuard[RedisLedger]:
+    """Whether replicas on several machines can use it at once."""
+    return hasattr(ledger, "hold_as")
 
 
 # Any: the options of `open_ledger`, handed on.

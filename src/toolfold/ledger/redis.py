@@ -7,6 +7,7 @@ restart. The lease that says which replica holds an execution lives beside its r
 from __future__ import annotations
 
 import asyncio
+import time
 import zlib
 from collections.abc import Sequence
 from contextlib import suppress
@@ -19,11 +20,11 @@ from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as ConnectionLost
 from redis.exceptions import RedisError
 
-from toolfold.errors import UsageError
-from toolfold.ledger import codec, redis_scripts, refusals
+from toolfold.ledger import codec, redis_lease, redis_scripts, refusals
 from toolfold.ledger.record import Begun, Entry, Given, History, LedgerFailed, Parked, Sealed, State, Summary
 from toolfold.ledger.redis_batch import SLOW_BYTES, Job, Live, know, milliseconds
-from toolfold.ledger.redis_connect import SETTINGS, failed, first_look, plain_address
+from toolfold.ledger.redis_connect import SETTINGS, failed, first_look, plain_address, shared_secret
+from toolfold.ledger.redis_lease import Leases
 from toolfold.ledger.redis_writer import RedisWriter, log
 from toolfold.ledger.retention import MAX_EXECUTION_BYTES, Retention, Schedule
 from toolfold.ledger.seal import Seal
@@ -67,6 +68,8 @@ class RedisLedger:
         self._client: Redis | None = None
         self._room = asyncio.Semaphore(_QUESTIONS_AT_ONCE)
         self._is_closed = False
+        self._lease: tuple[str, int] = ("", 0)
+        self._leases: Leases | None = None
 
     # gathered
 
@@ -102,14 +105,19 @@ class RedisLedger:
         with suppress(LedgerFailed):
             await self._writer.drain(execution_id)
         age = milliseconds(self._keep.open_age_seconds)
-        answer = await self._ask(redis_scripts.TAKEOVER, execution_id, self._writer.name(), age)
+        asked_at = time.monotonic()
+        answer = await self._ask(redis_scripts.TAKEOVER, execution_id, self._writer.name(), age, *self._lease)
         if answer[0] == b"unknown":
             raise refusals.unknown(execution_id)
         if answer[0] == b"ended":
             raise refusals.ended(execution_id)
+        if answer[0] == b"leased":
+            raise refusals.leased(execution_id)
         live = Live(execution_id)
         know(live, answer)
         self._writer.hold(live)
+        if self._leases is not None:
+            self._leases.took(execution_id, int(answer[1]), asked_at)
         return int(answer[1])
 
     async def finish(self, execution_id: str, outcome: Outcome, *, epoch: int = 0) -> None:
@@ -185,9 +193,27 @@ class RedisLedger:
 
     # leases
 
+    def hold_as(self, owner: str, seconds: float) -> Leases:
+        """Every execution that is written to from now on is held by `owner`, and none that another holds is taken over.
+
+        Before the first write; `seconds` is how long a lease lasts unless it is renewed with `Leases.beat`.
+        """
+        self._lease = (owner, redis_lease.milliseconds(seconds))
+        self._leases = Leases(self._ask, owner, seconds)
+        self._writer.hold_leases(*self._lease, self._leases.wrote)
+        return self._leases
+
+    def shared_secret(self, name: str) -> bytes:
+        """32 bytes that all who use this ledger share; made by the first who asks. Blocks.
+
+        Raises:
+            UsageError: The server cannot be reached.
+        """
+        return shared_secret(self._url, self._prefix, self._seal, name)
+
     async def lease(self, execution_id: str, owner: str, seconds: float) -> str:
         """Hold an execution for a while: whoever holds it now, which is `owner` if nobody else did."""
-        answer = await self._ask(redis_scripts.LEASE, execution_id, owner, _lease_milliseconds(seconds))
+        answer = await self._ask(redis_scripts.LEASE, execution_id, owner, redis_lease.milliseconds(seconds))
         return str(answer.decode())
 
     async def owner(self, execution_id: str) -> str | None:
@@ -197,7 +223,7 @@ class RedisLedger:
 
     async def renew(self, execution_id: str, owner: str, seconds: float) -> bool:
         """Hold it for longer; `False` where the lease has gone, whether or not another has it now."""
-        return bool(await self._ask(redis_scripts.RENEW, execution_id, owner, _lease_milliseconds(seconds)))
+        return bool(await self._ask(redis_scripts.RENEW, execution_id, owner, redis_lease.milliseconds(seconds)))
 
     async def release(self, execution_id: str, owner: str) -> bool:
         """Let go of it; `False` where it was not held any more."""
@@ -298,9 +324,3 @@ class RedisLedger:
             session=session.decode(),
             tenant=tenant.decode(),
         )
-
-
-def _lease_milliseconds(seconds: float) -> int:
-    if not 0.001 <= seconds <= 86_400:
-        raise UsageError(f"a lease lasts between a millisecond and a day, not {seconds!r} seconds")
-    return int(seconds * 1000)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -90,6 +91,8 @@ class Write:
     """In the order in which `redis_scripts.WRITE` takes them."""
     earlier: Write | None = None
     """A start that was in doubt already."""
+    made_at: float = field(default_factory=time.monotonic)
+    """Before it was sent: the lease that it holds ends no earlier than this and its length say."""
 
 
 class Composer:
@@ -104,6 +107,8 @@ class Composer:
         self._max_bytes = max_bytes
         self._name = name
         self.grants = Grants(seal)
+        self.lease: tuple[str, int] = ("", 0)
+        """Owner and milliseconds of the lease that every write holds; nobody, unless replicas share the ledger."""
 
     async def write(self, live: Live, job: Job | None) -> Write:
         """All that has gathered, and a job, as one step."""
@@ -132,6 +137,7 @@ class Composer:
         )
         await self._add_step(write, act, bodies)
         await self._add_outcome(write, job, ending, b"" if refusal or job is None else job.body)
+        write.arguments += self.lease
         if live.begun is not None:
             await self._add_start(write, live.begun, start)
         return write

@@ -62,6 +62,24 @@ def first_look(url: str, prefix: str, key: bytes | str | None) -> Seal | NoSeal:
         ) from error
 
 
+def shared_secret(url: str, prefix: str, seal: Seal | NoSeal, name: str) -> bytes:
+    """The secret of that name, made where there is none. Blocks, as `first_look` does.
+
+    Raises:
+        UsageError: The server cannot be reached, or what it holds was changed.
+    """
+    made = seal.seal(secrets.token_bytes(32), f"secret/{name}")
+    try:
+        with Redis.from_url(url, retry=Retry(NoBackoff(), 0), **SETTINGS) as client:
+            # Any: as below.
+            kept: Any = client.eval(redis_scripts.SHARED, 1, f"{{{prefix}}}", prefix, f"secret/{name}", made)
+    except RedisError as error:
+        raise UsageError(
+            f"ledger {_shown(url)!r} cannot be used: {_reason(error)}; check the server and the address"
+        ) from error
+    return seal.open(kept, f"secret/{name}")
+
+
 def failed(error: Exception) -> LedgerFailed:
     """What a caller is told when a script was not run, or may not have been."""
     failure = LedgerFailed(f"the ledger cannot be used: {_reason(error)}; check the server, then try again")

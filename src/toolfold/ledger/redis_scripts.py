@@ -4,10 +4,11 @@ Every key holds `{prefix}`, so that all are in one slot of a cluster. Times are 
 
 * `x:<id>`   hash, one execution: what listings and fences read, its start, snapshot and outcome
 * `p:<id>`   list of batches of entries
-* `l:<id>`   owner of a lease; it expires by itself
+* `l:<id>`   owner of a lease; it expires by itself. It changes with the epoch, or within a write that has the epoch
 * `g:<hex>`  tools that were granted; `grants` counts the executions that share them
 * `times`, `ids`, `of:<tenant>`   sorted sets for listings
 * `open`, `ended`   sorted sets by the last word; `sizes`, `origins`, `total` for what retention needs to know
+* `leased`   sorted set of open executions whose writer holds leases, by the last word; `replicas` by when they lapse
 
 `last` is the name of the latest write. A write says which one it follows: one that was sent, given up
 and comes through late follows nothing any more, and is refused.
@@ -31,15 +32,24 @@ local function touch(state, milliseconds)
     if milliseconds == '' then redis.call('PERSIST', key) else redis.call('PEXPIRE', key, milliseconds) end
   end
 end
+local function hold(state, owner, milliseconds)
+  if state == 'ended' then
+    redis.call('DEL', at .. 'l:' .. id)
+    redis.call('ZREM', at .. 'leased', id)
+  else
+    redis.call('SET', at .. 'l:' .. id, owner, 'PX', milliseconds)
+    redis.call('ZADD', at .. 'leased', now, id)
+  end
+end
 """
 
 WRITE: Final = (
     _BEGINNING
     + """
 local epoch, follows, name, body, calls, bytes, is_full = unpack(ARGV, 3, 9)
-local state, status, seconds, outcome, milliseconds = unpack(ARGV, 10, 14)
-if #ARGV > 14 then
-  local begun, title, session, tenant, began_at, granted, grant, key_id, mark = unpack(ARGV, 15, 23)
+local state, status, seconds, outcome, milliseconds, owner, lease = unpack(ARGV, 10, 16)
+if #ARGV > 16 then
+  local begun, title, session, tenant, began_at, granted, grant, key_id, mark = unpack(ARGV, 17, 25)
   local there = redis.call('HGET', row, 'mark')
   if there then return there == mark and 'doubt' or 'twice' end
   if (redis.call('HGET', at .. 'facts', 'key_id') or '') ~= key_id then return 'key' end
@@ -80,6 +90,7 @@ redis.call('HINCRBY', at .. 'sizes', id, grown)
 redis.call('INCRBY', at .. 'total', grown)
 if state == 'ended' then redis.call('HSET', row, 'status', status, 'seconds', seconds, 'outcome', outcome) end
 touch(state, milliseconds)
+if owner ~= '' then hold(state, owner, lease) end
 return 'ok'
 """
 )
@@ -107,6 +118,12 @@ TAKEOVER: Final = (
 local state = redis.call('HGET', row, 'state')
 if not state then return {'unknown'} end
 if state == 'ended' then return {'ended'} end
+local owner = ARGV[5]
+if owner ~= '' then
+  local there = redis.call('GET', at .. 'l:' .. id)
+  if there and there ~= owner then return {'leased'} end
+  hold(state, owner, ARGV[6])
+end
 redis.call('HINCRBY', row, 'epoch', 1)
 redis.call('HSET', row, 'last', ARGV[3])
 touch(state, ARGV[4])
@@ -175,7 +192,9 @@ local function forget(id)
   redis.call('DECRBY', at .. 'total', redis.call('HGET', at .. 'sizes', id) or 0)
   redis.call('HDEL', at .. 'sizes', id)
   redis.call('HDEL', at .. 'origins', id)
-  for _, set in ipairs({'times', 'ids', 'open', 'ended', 'of:' .. tenant}) do redis.call('ZREM', at .. set, id) end
+  for _, set in ipairs({'times', 'ids', 'open', 'ended', 'leased', 'of:' .. tenant}) do
+    redis.call('ZREM', at .. set, id)
+  end
   if origin ~= '' and redis.call('HINCRBY', at .. 'grants', granted, -1) <= 0 then
     redis.call('HDEL', at .. 'grants', granted)
     redis.call('DEL', at .. 'g:' .. granted)
@@ -234,4 +253,73 @@ return redis.call('DEL', key)
 
 OWNER: Final = """
 return redis.call('GET', '{' .. ARGV[1] .. '}:l:' .. ARGV[2])
+"""
+
+# Who has the right epoch has the lease, even where it lapsed while the server was away: nobody took it over.
+BEAT: Final = """
+local at = '{' .. ARGV[1] .. '}:'
+local owner, milliseconds = ARGV[2], tonumber(ARGV[3])
+local clock = redis.call('TIME')
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+local lost = {}
+for place = 4, #ARGV, 2 do
+  local row = redis.call('HMGET', at .. 'x:' .. ARGV[place], 'epoch', 'state')
+  if row[1] == ARGV[place + 1] and row[2] ~= 'ended' then
+    redis.call('SET', at .. 'l:' .. ARGV[place], owner, 'PX', milliseconds)
+  else
+    table.insert(lost, ARGV[place])
+  end
+end
+redis.call('ZREMRANGEBYSCORE', at .. 'replicas', '-inf', now)
+redis.call('ZADD', at .. 'replicas', now + milliseconds, owner)
+return lost
+"""
+
+# Turns of sessions: whoever has one keeps it, also where it lapsed and nobody else took it.
+TURNS: Final = """
+for place = 3, #ARGV, 2 do
+  local key = '{' .. ARGV[1] .. '}:l:' .. ARGV[place]
+  local there = redis.call('GET', key)
+  if not there or there == ARGV[place + 1] then redis.call('SET', key, ARGV[place + 1], 'PX', ARGV[2]) end
+end
+return 1
+"""
+
+REPLICAS: Final = """
+local clock = redis.call('TIME')
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+return redis.call('ZRANGEBYSCORE', '{' .. ARGV[1] .. '}:replicas', now, '+inf')
+"""
+
+LEAVE: Final = """
+local at = '{' .. ARGV[1] .. '}:'
+if ARGV[3] == '1' then redis.call('ZREM', at .. 'replicas', ARGV[2]) end
+for place = 4, #ARGV do
+  local key = at .. 'l:' .. ARGV[place]
+  if redis.call('GET', key) == ARGV[2] then redis.call('DEL', key) end
+end
+return 1
+"""
+
+# Those whose owner is gone and whose time must be over: their last word is older than any may wait.
+LEFT: Final = """
+local at = '{' .. ARGV[1] .. '}:'
+local clock = redis.call('TIME')
+local latest = string.format('%.6f', clock[1] + clock[2] / 1000000 - tonumber(ARGV[2]))
+local found = {}
+for _, id in ipairs(redis.call('ZRANGEBYSCORE', at .. 'leased', '-inf', latest, 'LIMIT', 0, ARGV[3])) do
+  if redis.call('EXISTS', at .. 'x:' .. id) == 0 then
+    redis.call('ZREM', at .. 'leased', id)
+  elseif redis.call('EXISTS', at .. 'l:' .. id) == 0 then
+    table.insert(found, id)
+  end
+end
+return found
+"""
+
+# The first to ask decides.
+SHARED: Final = """
+local facts = '{' .. ARGV[1] .. '}:facts'
+redis.call('HSETNX', facts, ARGV[2], ARGV[3])
+return redis.call('HGET', facts, ARGV[2])
 """

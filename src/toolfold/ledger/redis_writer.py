@@ -61,6 +61,8 @@ class RedisWriter:
         self._is_away = False
         """Said in the log already."""
         self._own_name = secrets.token_hex(6)
+        self._on_lease: Callable[[Write], None] | None = None
+        """Told of every write that is done."""
         self._numbers = count(1)
 
     # handed over
@@ -131,6 +133,11 @@ class RedisWriter:
     def hold(self, live: Live) -> None:
         """This is what is known of an execution now; what was known before is void."""
         self._lives[live.id] = live
+
+    def hold_leases(self, owner: str, milliseconds: int, on_lease: Callable[[Write], None]) -> None:
+        """Every write from now on also holds the lease of its execution, or ends it with the execution."""
+        self._composer.lease = (owner, milliseconds)
+        self._on_lease = on_lease
 
     def name(self) -> str:
         """A name that no write had before."""
@@ -260,6 +267,8 @@ class RedisWriter:
                 live.last, live.pieces, live.is_full = write.name, write.pieces, write.is_full
                 live.size_bytes += write.size_bytes
                 self._composer.grants.sent(write.granted)
+                if self._on_lease is not None:
+                    self._on_lease(write)
                 if write.job is not None and write.job.act in ("park", "accept"):
                     # Another process may go on with it from here.
                     live.accepted, live.is_own = None, False

@@ -9,6 +9,11 @@ def fenced(execution_id: str) -> Fenced:
     return Fenced(f"execution {execution_id!r} was taken over by another process; leave it to that one")
 
 
+def leased(execution_id: str) -> Fenced:
+    """For a takeover while another replica is there."""
+    return Fenced(f"execution {execution_id!r} is held by another replica; send the request to that one")
+
+
 def full(execution_id: str, max_bytes: int) -> LedgerFull:
     """For an execution that does not fit."""
     return LedgerFull(

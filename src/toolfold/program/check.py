@@ -18,7 +18,7 @@ from toolfold.program.calls import Calls
 from toolfold.program.imports import import_faults
 from toolfold.program.index import ToolIndex
 from toolfold.program.names import DATA_MODULES, DATA_NAMES, PRESET_NAMES
-from toolfold.program.parse import late_error, parse
+from toolfold.program.parse import late_error, parse, without_margin
 from toolfold.program.places import problem_at_byte
 from toolfold.program.reader import Reader
 
@@ -69,6 +69,8 @@ class Checker:
         if not text or text.isspace():
             return Program(text=text)
         tree = parse(text, limits or self._limits)
+        if isinstance(tree, Problem) and tree.kind == "syntax" and (moved := without_margin(text)) != text:
+            text, tree = moved, parse(moved, limits or self._limits)
         if isinstance(tree, Problem):
             return self._with_hyphen(tree)
         reader = Reader(tree)

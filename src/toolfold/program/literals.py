@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from toolfold.models import Json
 
-_WORDS: Final = {
+WORDS: Final = {
     "string": "a string",
     "integer": "an integer",
     "number": "a number",
@@ -17,6 +17,7 @@ _WORDS: Final = {
     "object": "a dict",
     "null": "None",
 }
+"""JSON types as error texts name them."""
 _ARRAYS: Final = (ast.List, ast.Tuple, ast.Set, ast.ListComp, ast.SetComp)
 _DEEPEST: Final = 8
 _MOST_STEPS: Final = 2000
@@ -133,7 +134,7 @@ class _Judge:
             yield f"one of {', '.join(shown)}"
         elif "type" in schema:
             kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
-            yield from (_WORDS[kind] for kind in kinds if isinstance(kind, str) and kind in _WORDS)
+            yield from (WORDS[kind] for kind in kinds if isinstance(kind, str) and kind in WORDS)
         for word in ("anyOf", "oneOf", "allOf"):
             choices = schema.get(word)
             if isinstance(choices, list):
@@ -173,7 +174,7 @@ def _shape_of_value(value: object) -> str | None:
 def _type_fits(shape: str, kinds: Json) -> bool:
     if isinstance(kinds, str):
         kinds = [kinds]
-    if not isinstance(kinds, list) or not all(isinstance(kind, str) and kind in _WORDS for kind in kinds):
+    if not isinstance(kinds, list) or not all(isinstance(kind, str) and kind in WORDS for kind in kinds):
         return True
     return shape in kinds or (shape == "integer" and "number" in kinds)
 
@@ -204,7 +205,7 @@ def _shown(node: ast.expr) -> str:
         return ("-" if isinstance(node.op, ast.USub) else "+") + _repr(node.operand.value)
     if isinstance(node, ast.JoinedStr):
         return "an f-string"
-    return _WORDS[shape_of(node) or "object"]
+    return WORDS[shape_of(node) or "object"]
 
 
 def _repr(value: object) -> str:
@@ -213,4 +214,4 @@ def _repr(value: object) -> str:
         return repr(value if len(value) <= _LONGEST else value[:_LONGEST] + "...")
     if isinstance(value, int) and abs(value) > _WIDEST_NUMBER:
         return "a very long integer"
-    return repr(value) if isinstance(value, int | float | None) else _WORDS[_shape_of_json(value) or "object"]
+    return repr(value) if isinstance(value, int | float | None) else WORDS[_shape_of_json(value) or "object"]

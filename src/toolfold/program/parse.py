@@ -8,6 +8,7 @@ a comprehension with 100,000 `for` overruns the C stack), so only tame trees get
 from __future__ import annotations
 
 import ast
+import textwrap
 import warnings
 from typing import Final
 
@@ -42,6 +43,15 @@ def parse(text: str, limits: Limits) -> ast.Module | Problem:
         return Problem(kind="syntax", message=str(error))
     assert isinstance(tree, ast.Module)
     return tree
+
+
+def without_margin(text: str) -> str:
+    """A text that is indented as a whole, as by a client that writes it into its own code, moved to the left.
+
+    For texts that Python refuses only: in others an indented first line may be a comment, and the
+    same spaces inside of a string are meant.
+    """
+    return textwrap.dedent(text) if text.lstrip("\r\n")[:1] in (" ", "\t") else text
 
 
 def late_error(text: str, tree: ast.Module, reader: Reader) -> Problem | None:

@@ -24,14 +24,22 @@ def serve_command(
         int | None, typer.Option(min=0, max=65535, help="The port; 8000 unless given, 0 takes a free one.")
     ] = None,
     base_path: Annotated[str | None, typer.Option(metavar="PATH", help="Before every path, such as /v1.")] = None,
+    advertise: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Where other replicas reach this one, where they share a ledger; --host and --port unless given.",
+        ),
+    ] = None,
     ledger: Annotated[
         str | None,
-        typer.Option(metavar="PATH|memory", help="Where executions are kept; in your state folder unless given."),
+        typer.Option(metavar="PATH|URL|memory", help="Where executions are kept; in your state folder unless given."),
     ] = None,
 ) -> int:
     """Serve programs over HTTP: a code backend that LibreChat can point at."""
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="toolfold: %(message)s")
-    found = _config(config, host=host, port=port, base_path=base_path, ledger=ledger)
+    said = {"host": host, "port": port, "base_path": base_path, "advertise": advertise}
+    found = _config(config, said, ledger=ledger)
     # Imported here: every other command starts without them, and a mistake in the config is told before.
     from toolfold.config.build import module_sources  # noqa: PLC0415
     from toolfold.doors.cli.load import load_tools  # noqa: PLC0415
@@ -63,18 +71,15 @@ def serve_command(
     return 0
 
 
-def _config(
-    path: Path | None, *, host: str | None, port: int | None, base_path: str | None, ledger: str | None
-) -> "Config":
+# Any: each key has its own type.
+def _config(path: Path | None, options: "dict[str, Any]", *, ledger: str | None) -> "Config":
     """The config with what the command line says instead; without a file, the defaults."""
     from toolfold.config import Config, find_config, load_config  # noqa: PLC0415 - for the start of other commands
 
     path = path or find_config()
     config = Config() if path is None else load_config(path)
-    # Any: each key has its own type.
-    said: dict[str, Any] = {
-        key: value for key, value in (("host", host), ("port", port), ("base_path", base_path)) if value is not None
-    }
+    said = {key: value for key, value in options.items() if value is not None}
+    base_path = options["base_path"]
     if base_path is not None and (base_path.rstrip("/") != base_path or not base_path.startswith("/")):
         raise UsageError(f"--base-path {base_path!r} must start with a slash and not end in one, as in /v1")
     update: dict[str, Any] = {"http": config.http.model_copy(update=said)}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import textwrap
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 import msgspec
@@ -25,6 +25,8 @@ from toolfold.doors.http.auth import Auth
 from toolfold.doors.http.body import BodyLimit, checked, decoded
 from toolfold.doors.http.executions import Executions, Start
 from toolfold.doors.http.files import SessionFiles, id_of, new_session
+from toolfold.doors.http.forward import HEADER as FORWARDED
+from toolfold.doors.http.forward import PASSED_HEADERS, Errand, Passed
 from toolfold.doors.http.gate import Gate
 from toolfold.doors.http.metrics import Metrics
 from toolfold.doors.http.once import Once
@@ -36,6 +38,9 @@ from toolfold.ledger.record import Ledger
 from toolfold.models import Limits
 from toolfold.runtime import Runtime
 
+if TYPE_CHECKING:
+    from toolfold.doors.http.replicas import Replicas
+
 _log: Final = logging.getLogger(__name__)
 _REQUEST_ID: Final = "x-librechat-code-request-id"
 _MAX_UPLOADED_FILES: Final = 100
@@ -43,7 +48,7 @@ _MAX_UPLOADED_FILES: Final = 100
 
 def create_app(
     runtime: Runtime, ledger: Ledger, settings: Settings | None = None, *, limits: Limits | None = None,
-    clock: Callable[[], float] = time.time,
+    clock: Callable[[], float] = time.time, replicas: Replicas | None = None,
 ) -> FastAPI:  # fmt: skip
     """An ASGI app over a runtime that is not entered yet; the app enters and leaves it.
 
@@ -53,18 +58,23 @@ def create_app(
         settings: Keys, limits, base path.
         limits: Of one program; the request's timeout replaces the wall clock.
         clock: Seconds since 1970, for deadlines.
+        replicas: This process among others that share the ledger; the app opens and closes it.
     """
-    door = _Door(runtime, ledger, settings or Settings(), limits or Limits(), clock)
+    door = _Door(runtime, ledger, settings or Settings(), limits or Limits(), clock, replicas)
 
     @asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
         async with runtime, _background(door.preload()):
+            if replicas is not None:
+                replicas.open(runtime, door.executions.lose)
             door.is_ready = True
             try:
                 yield
             finally:
                 door.is_ready = False
                 await door.executions.close()
+                if replicas is not None:
+                    await replicas.close()
 
     app = _App(
         title="toolfold",
@@ -74,6 +84,8 @@ def create_app(
         docs_url=f"{door.settings.base_path}/docs",
         redoc_url=None,
     )
+    app.state.drain = door.executions.drain
+    app.state.replicas = replicas
     door.add_routes(app)
     app.add_middleware(
         BodyLimit, max_bytes=door.settings.max_body_bytes, max_upload_bytes=door.settings.max_upload_bytes
@@ -98,9 +110,11 @@ class _Door:
     """What the routes share."""
 
     def __init__(
-        self, runtime: Runtime, ledger: Ledger, settings: Settings, limits: Limits, clock: Callable[[], float]
-    ) -> None:
+        self, runtime: Runtime, ledger: Ledger, settings: Settings, limits: Limits, clock: Callable[[], float],
+        replicas: Replicas | None,
+    ) -> None:  # fmt: skip
         self.settings = settings
+        self._replicas = replicas
         self.is_ready = False
         self._runtime = runtime
         self._auth = Auth(settings)
@@ -108,8 +122,9 @@ class _Door:
         self._metrics = Metrics()
         self._files = SessionFiles(runtime.sessions)
         self.executions = Executions(
-            runtime, ledger, settings, limits=limits, gate=self._gate, metrics=self._metrics, clock=clock
-        )
+            runtime, ledger, settings, limits=limits, gate=self._gate, metrics=self._metrics, clock=clock,
+            replicas=replicas,
+        )  # fmt: skip
         self._once = Once(self.executions, settings)
 
     def add_routes(self, app: FastAPI) -> None:
@@ -137,13 +152,12 @@ class _Door:
 
     async def programmatic(self, request: Request) -> Response:
         """Start a program with tools that the client answers, or go on with one."""
-        tenant = await self._auth.tenant(request.headers)
-        raw = await request.body()
-        asked = checked(decoded(raw), wire.ProgrammaticRequest)
+        errand = await self._errand(request)
+        asked = checked(decoded(errand.body), wire.ProgrammaticRequest)
         if asked.continuation_token is not None:
             answer = await self.executions.go_on(
-                asked.continuation_token, asked.tool_results or [], tenant=tenant, session=asked.session_id,
-                body_bytes=len(raw),
+                asked.continuation_token, asked.tool_results or [], tenant=errand.tenant,
+                session=asked.session_id, body_bytes=len(errand.body), errand=errand,
             )  # fmt: skip
             return self._respond(request, answer)
         if asked.code is None:
@@ -151,7 +165,7 @@ class _Door:
         taken = frozenset(spec.name for spec in self._runtime.tools)
         tools = specs_of(asked.tools or [], taken=taken, most=self.settings.max_tools)
         start = Start(
-            tenant=tenant,
+            tenant=errand.tenant,
             session=asked.session_id or new_session(),
             code=_python(asked.lang, asked.code),
             tools=tools,
@@ -159,36 +173,47 @@ class _Door:
             timeout_seconds=self._timeout(asked.timeout),
             request_id=request.headers.get(_REQUEST_ID, ""),
         )
-        return self._respond(request, await self._start(request, start, raw))
+        return self._respond(request, await self._start(request, start, errand))
 
     async def execute(self, request: Request) -> Response:
         """Run a program without tools of the client's."""
-        raw = await request.body()
-        body = decoded(raw)
+        body = decoded(await request.body())
         key = body.get("LIBRECHAT_CODE_API_KEY")
-        tenant = await self._auth.tenant(request.headers, key_in_body=key if isinstance(key, str) else "")
+        errand = await self._errand(request, key_in_body=key if isinstance(key, str) else "")
         asked = checked(body, wire.ExecuteRequest)
         start = Start(
-            tenant=tenant,
+            tenant=errand.tenant,
             session=asked.session_id or new_session(),
             code=_python(asked.lang, asked.code),
             files=asked.files or [],
             timeout_seconds=self._timeout(asked.timeout),
             request_id=request.headers.get(_REQUEST_ID, ""),
         )
-        return self._respond(request, await self._start(request, start, raw))
+        return self._respond(request, await self._start(request, start, errand))
 
-    async def _start(self, request: Request, start: Start, raw: bytes) -> Answer:
-        return await self._once.start(start, request.headers.get("idempotency-key"), self._path(request), raw)
+    async def _start(self, request: Request, start: Start, errand: Errand) -> Answer | Passed:
+        return await self._once.start(start, request.headers.get("idempotency-key"), errand)
 
     async def cancel(self, request: Request) -> Response:
         """End an execution: by the id that its request had, or by its token."""
-        tenant = await self._auth.tenant(request.headers)
-        asked = checked(decoded(await request.body()), wire.CancelRequest)
+        errand = await self._errand(request)
+        asked = checked(decoded(errand.body), wire.CancelRequest)
         if not asked.request_id and not asked.continuation_token:
             raise Refusal(400, "request_id is missing; send that of the request to cancel, or its continuation_token")
-        await self.executions.cancel(tenant, request_id=asked.request_id or "", token=asked.continuation_token or "")
+        await self.executions.cancel(
+            errand.tenant, request_id=asked.request_id or "", token=asked.continuation_token or "", errand=errand
+        )
         return _json(202, {"status": "cancellation_requested"})
+
+    async def _errand(self, request: Request, key_in_body: str = "") -> Errand:
+        """A request and whose it is, which another replica may have found out already."""
+        signed = request.headers.get(FORWARDED) if self._replicas is not None else None
+        tenant = "" if signed else await self._auth.tenant(request.headers, key_in_body=key_in_body)
+        headers = {name: value for name in PASSED_HEADERS if (value := request.headers.get(name))}
+        errand = Errand(path=self._path(request), body=await request.body(), tenant=tenant, headers=headers)
+        if signed is None or self._replicas is None:
+            return errand
+        return replace(errand, tenant=self._replicas.receive(signed, errand), is_forwarded=True)
 
     # files
 
@@ -304,7 +329,9 @@ class _Door:
         """A mistake of ours: the log has it, the client hears nothing of it."""
         return self._respond(request, answers.refused(Refusal(500, "internal error", is_contract=False)))
 
-    def _respond(self, request: Request, answer: Answer, headers: Mapping[str, str] | None = None) -> Response:
+    def _respond(self, request: Request, answer: Answer | Passed, headers: Mapping[str, str] | None = None) -> Response:
+        if isinstance(answer, Passed):
+            return Response(answer.body, status_code=answer.status, headers=dict(answer.headers))
         is_plain = self._path(request) == "/exec"
         answer = answers.plain(answer) if is_plain else answer
         status, body = answers.for_client(answer, request.headers.get("user-agent", ""))
@@ -337,9 +364,7 @@ async def _background(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
 def _python(lang: str, code: str) -> str:
     if lang.lower() not in wire.LANGUAGES:
         raise Refusal(400, f"lang {lang[:20]!r} cannot be run here; write Python and send 'py'")
-    # The seed's own client indents its program as a whole. One that starts indented is a syntax error
-    # anyway, so taking the margin away cannot change what a valid program means.
-    return textwrap.dedent(code) if code.lstrip("\r\n")[:1] in (" ", "\t") else code
+    return code
 
 
 def _allowed(request: Request) -> dict[str, str]:

@@ -5,6 +5,7 @@
 2. The lock of an execution makes duplicates that arrive together wait for the first one's answer.
 3. What is held here is a cache. An execution that is not held is read from the ledger and replayed,
    and the token's number of replies tells whether its continuation was already taken.
+4. Among replicas, what is not held here is sent to whoever holds it; only where nobody does, 3 is done.
 """
 
 from __future__ import annotations
@@ -12,28 +13,40 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
+import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from toolfold.doors.http import answers
 from toolfold.doors.http.answers import Answer
 from toolfold.doors.http.files import SessionFiles, key_of, reference_to
+from toolfold.doors.http.forward import Errand, Passed
 from toolfold.doors.http.gate import Gate, SessionTurns
 from toolfold.doors.http.metrics import Metrics
+from toolfold.doors.http.records import end_record
 from toolfold.doors.http.refusals import CANCELLED, EXPIRED, INVALID_TOKEN, TIMED_OUT, Refusal, too_many_rounds
 from toolfold.doors.http.results import replies_of
 from toolfold.doors.http.settings import Settings
 from toolfold.doors.http.tokens import Token, Tokens
 from toolfold.doors.http.wire import FileReference, ToolResult
-from toolfold.ledger.record import Given, History, Ledger, LedgerFailed
+from toolfold.ledger.record import Fenced, Given, History, Ledger, LedgerFailed
+from toolfold.ledger.refusals import fenced
 from toolfold.models import Limits, Outcome, Paused, Reply, ToolSpec
+from toolfold.output import Output
 from toolfold.runtime import Runtime
+
+if TYPE_CHECKING:
+    from toolfold.doors.http.replicas import Replicas
 
 MAX_REMEMBERED = 2000
 """Ended executions whose last answer is held for a repeated continuation; older ones are read from the ledger."""
+_TRIES: Final = 10
+"""To find the replica that holds an execution while it changes hands."""
 _GRACE_SECONDS = 2.0
 """For the runtime to end a program by its own clock, and so with its output, before we give up on it."""
 
@@ -54,6 +67,10 @@ class _Held:
     is_paused: bool = False
     is_over: bool = False
     has_session: bool = False
+    turn: str = ""
+    """What its turn of the session is called among replicas: the same wherever it goes on."""
+    is_lost: bool = False
+    """Another process has it."""
     is_known: bool = True
     """False until the ledger was asked, after a restart."""
     last: tuple[int, bytes, Answer] | None = None
@@ -83,7 +100,7 @@ class Executions:
 
     def __init__(
         self, runtime: Runtime, ledger: Ledger, settings: Settings, *, limits: Limits, gate: Gate, metrics: Metrics,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.time, replicas: Replicas | None = None,
     ) -> None:  # fmt: skip
         self._runtime = runtime
         self._ledger = ledger
@@ -92,6 +109,8 @@ class Executions:
         self._gate = gate
         self._metrics = metrics
         self._clock = clock
+        self._replicas = replicas
+        self._is_draining = False
         self._sessions = SessionTurns()
         self._tokens = Tokens(settings.token_key)
         self._files = SessionFiles(runtime.sessions)
@@ -105,7 +124,8 @@ class Executions:
         self._gate.start(start.tenant)
         given = await asyncio.to_thread(self._files.given, start.tenant, start.session, start.files)
         deadline = self._clock() + start.timeout_seconds
-        held = _Held(start.tenant, start.session, deadline, request_id=start.request_id)
+        execution_id = start.execution_id or secrets.token_hex(8)
+        held = _Held(start.tenant, start.session, deadline, request_id=start.request_id, turn=execution_id)
         if held.request_id:
             self._requests[held.tenant, held.request_id] = held
         step: Paused | Outcome | None = None
@@ -122,7 +142,7 @@ class Executions:
                         self._runtime.start(
                             start.code, tools=start.tools, files=given, limits=limits,
                             session=key_of(start.tenant, start.session), tenant=start.tenant,
-                            execution_id=start.execution_id,
+                            execution_id=execution_id,
                         )
                     )  # fmt: skip
                     step = await self._step(held)
@@ -141,6 +161,13 @@ class Executions:
             self._hold(held)
         return answer
 
+    async def elsewhere(self, execution_id: str, errand: Errand) -> Passed | None:
+        """The answer to a start with a fixed id, of the replica that took it first; `None` where this one did."""
+        if self._replicas is None:
+            return None
+        await self._replicas.claim(execution_id)
+        return await self._replicas.pass_on(execution_id, errand)
+
     async def again(self, start: Start) -> Answer | None:
         """The answer to a start that an earlier process took, by its fixed id; `None` if none is on record."""
         history = await self._ledger.load(start.execution_id)
@@ -150,10 +177,10 @@ class Executions:
         session = begun.session.removeprefix(key_of(start.tenant, ""))
         deadline = begun.began_at + begun.limits.wall_seconds
         held = _Held(start.tenant, session, deadline, execution_id=start.execution_id, is_known=False)
+        held.turn = start.execution_id
         has_gone_on = bool(_replies_from_outside(history)) or start.execution_id in self._held
         if has_gone_on and history.outcome is not None:
-            files = [reference_to(session, file) for file in history.outcome.files]
-            return answers.ended(history.outcome, session=session, files=files)
+            return _ended_before(history, session)
         if has_gone_on:
             raise Refusal(409, "the execution of this Idempotency-Key has gone on; use its last continuation_token")
         self._hold(held)
@@ -161,42 +188,81 @@ class Executions:
             return await self._recall(held, Token(held.execution_id, 1, 0, session, start.tenant, deadline), ())
 
     async def go_on(
-        self, text: str, results: Sequence[ToolResult], *, tenant: str, session: str | None = None, body_bytes: int = 0
-    ) -> Answer:
+        self, text: str, results: Sequence[ToolResult], *, tenant: str, session: str | None = None,
+        body_bytes: int = 0, errand: Errand | None = None,
+    ) -> Answer | Passed:  # fmt: skip
         """Answer calls of a paused execution and run it to its end or its next pause."""
         token = self._read(text, tenant, session)
         if body_bytes > self._limits.reply_bytes:
             _refuse_large(results, self._limits.reply_bytes)
         replies = replies_of(results)
         digest = hashlib.sha256(msgspec.json.encode([result.model_dump() for result in results])).digest()
+        for _ in range(_TRIES):
+            held = self._held.get(token.execution_id)
+            if self._replicas is not None and errand is not None and (held is None or not held.is_known):
+                passed = await self._replicas.pass_on(token.execution_id, errand)
+                if passed is not None:
+                    self._metrics.add("forwarded")
+                    return passed
+            try:
+                return await self._go_on_here(token, replies, digest)
+            except Fenced:
+                if self._replicas is None:
+                    raise
+                # Another replica has it now, or just had: look again.
+        raise Refusal(503, "the execution moves from replica to replica; try again", is_contract=False)
+
+    async def _go_on_here(self, token: Token, replies: Sequence[Reply], digest: bytes) -> Answer:
         held = self._held.get(token.execution_id)
         if held is None:
-            held = _Held(tenant, token.session, token.expires_at, execution_id=token.execution_id, is_known=False)
+            held = _Held(token.tenant, token.session, token.expires_at, token.execution_id, is_known=False)
+            held.turn = token.execution_id
             self._hold(held)
         async with held.lock:
-            if not held.is_known:
-                found = await self._recall(held, token, replies)
-                if found is not None:
-                    held.last = (token.round, digest, found)
-                    return found
-            if held.last is not None and held.last[:2] == (token.round, digest):
-                return held.last[2]
-            if held.is_over and token.round == held.round:
-                raise Refusal(400, EXPIRED)
-            if token.round != held.round or not held.is_paused:
-                raise Refusal(400, INVALID_TOKEN)
-            _check_calls(replies, held.open_calls)
-            answer = await self._resume(held, replies)
+            try:
+                answer = await self._answer_once(held, token, replies, digest)
+            except Fenced:
+                await self._lose(held)
+                raise
             held.last = (token.round, digest, answer)
             return answer
 
-    async def cancel(self, tenant: str, *, request_id: str = "", token: str = "") -> None:
+    async def _answer_once(self, held: _Held, token: Token, replies: Sequence[Reply], digest: bytes) -> Answer:
+        if held.is_lost:
+            raise fenced(held.execution_id)
+        if not held.is_known:
+            found = await self._recall(held, token, replies)
+            if found is not None:
+                return found
+        if held.last is not None and held.last[:2] == (token.round, digest):
+            return held.last[2]
+        if self._replicas is not None and token.round > held.round:
+            # Signed by a replica that has taken this over and gone on: what is held here is of the past.
+            raise fenced(held.execution_id)
+        if held.is_over and token.round == held.round:
+            raise Refusal(400, EXPIRED)
+        if token.round != held.round or not held.is_paused:
+            raise Refusal(400, INVALID_TOKEN)
+        _check_calls(replies, held.open_calls)
+        return await self._resume(held, replies)
+
+    async def cancel(self, tenant: str, *, request_id: str = "", token: str = "", errand: Errand | None = None) -> None:
         """End what a request started; unknown ids are ignored, so that a cancel can race the end."""
-        held = self._requests.get((tenant, request_id)) if request_id else None
         execution_id = self._read(token, tenant, None).execution_id if token else ""
-        held = held or self._held.get(execution_id)
-        if held is None:
-            return
+        for _ in range(_TRIES):
+            held = self._requests.get((tenant, request_id)) if request_id else None
+            held = held or self._held.get(execution_id)
+            if held is None or not (held.is_known or held.task):
+                await self._cancel_elsewhere(execution_id, errand)
+                return
+            try:
+                await self._cancel_here(held)
+            except Fenced:
+                await self._lose(held)
+            else:
+                return
+
+    async def _cancel_here(self, held: _Held) -> None:
         if held.is_paused:
             self._pause(held, False)
             self._end(held, "cancelled")
@@ -207,8 +273,36 @@ class Executions:
         else:
             held.is_over = True
 
+    async def _cancel_elsewhere(self, execution_id: str, errand: Errand | None) -> None:
+        if self._replicas is not None and errand is not None:
+            if not execution_id:
+                await self._replicas.tell_others(errand)
+            elif await self._replicas.pass_on(execution_id, errand) is not None:
+                return
+        if execution_id:
+            await end_record(self._ledger, execution_id, "cancelled")
+
+    async def lose(self, execution_id: str) -> None:
+        """Another replica has this execution: end its guest here."""
+        held = self._held.get(execution_id)
+        if held is None or held.lock.locked():
+            await self._runtime.abandon(execution_id)  # whoever waits for its next word hears of it
+        else:
+            await self._lose(held)
+
+    async def drain(self) -> None:
+        """Hand what is paused over to the other replicas, and from now on whatever pauses."""
+        if self._replicas is None:
+            return
+        self._is_draining = True
+        paused = [held for held in self._held.values() if held.is_paused and not held.lock.locked()]
+        for held in paused:
+            await self._lose(held)
+        await self._replicas.let_go([held.execution_id for held in paused])
+
     async def close(self) -> None:
         """Stop the clocks; what is paused stays in the ledger for the next process."""
+        await self.drain()
         for held in self._held.values():
             if held.timer is not None:
                 held.timer.cancel()
@@ -231,6 +325,8 @@ class Executions:
                 # The same continuation may be sent again: what was written is not written twice.
                 held.replies -= len(replies)
                 self._pause(held, True)
+                raise
+            except Fenced:
                 raise
             except BaseException:
                 self._end(held, "broken")
@@ -271,6 +367,8 @@ class Executions:
         self._metrics.add("rounds")
         held.open_calls = frozenset(call.id for call in step.calls)
         self._pause(held, True)
+        if self._is_draining:
+            self._spawn(self._hand_over(held))
         token = Token(held.execution_id, held.round, held.replies, held.session, held.tenant, held.deadline)
         return answers.tool_calls(step.calls, session=held.session, token=self._tokens.sign(token))
 
@@ -295,8 +393,8 @@ class Executions:
         is_new = len(taken) == token.replies
         if history.state == "ended":
             if is_taken and history.outcome is not None:
-                held.is_known, held.round = True, token.round
-                return await self._answer(held, history.outcome)
+                held.is_known, held.is_over, held.round = True, True, token.round
+                return _ended_before(history, held.session)
             raise Refusal(400, EXPIRED if is_new else INVALID_TOKEN)
         if not is_new and not is_taken:
             raise Refusal(400, INVALID_TOKEN)
@@ -309,6 +407,9 @@ class Executions:
                     step = await self._step(held)
         except TimeoutError as error:
             raise Refusal(400, EXPIRED) from error
+        except Fenced:
+            held.is_lost = True
+            raise
         finally:
             if step is None:
                 self._let_go(held)
@@ -336,7 +437,36 @@ class Executions:
         if held.is_paused:
             self._pause(held, False)
             self._end(held, "timeout")
-        task = asyncio.ensure_future(self._runtime.expire(held.execution_id))
+        self._spawn(self._run_out(held.execution_id))
+
+    async def _run_out(self, execution_id: str) -> None:
+        with suppress(Fenced):  # another process has it, with the same deadline
+            await self._runtime.expire(execution_id)
+
+    async def _lose(self, held: _Held) -> None:
+        """Forget an execution that another process goes on with; nothing of it is written from here."""
+        held.is_lost = True
+        if self._held.get(held.execution_id) is held:
+            if held.is_known and not self._is_draining:
+                self._metrics.add("lost")
+            del self._held[held.execution_id]
+            self._over.pop(held.execution_id, None)
+        if held.timer is not None:
+            held.timer.cancel()
+        if held.is_paused:
+            self._pause(held, False)
+        self._let_go(held)
+        await self._runtime.abandon(held.execution_id)
+
+    async def _hand_over(self, held: _Held) -> None:
+        assert self._replicas is not None
+        async with held.lock:  # its answer is on its way
+            if held.is_paused and not held.is_lost:
+                await self._lose(held)
+                await self._replicas.let_go([held.execution_id])
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -363,12 +493,16 @@ class Executions:
     async def _enter_session(self, held: _Held) -> None:
         await self._sessions.enter(key_of(held.tenant, held.session))
         held.has_session = True
+        if self._replicas is not None:
+            await self._replicas.enter_session(key_of(held.tenant, held.session), held.turn)
 
     def _let_go(self, held: _Held) -> None:
         """Of the session, and of the id that a cancel would name."""
         if held.has_session:
             held.has_session = False
             self._sessions.leave(key_of(held.tenant, held.session))
+            if self._replicas is not None:
+                self._replicas.leave_session(key_of(held.tenant, held.session), is_lost=held.is_lost)
         if self._requests.get((held.tenant, held.request_id)) is held:
             del self._requests[held.tenant, held.request_id]
 
@@ -376,6 +510,21 @@ class Executions:
 def _is_same(one: str, other: str) -> bool:
     # Both are signed, and so no secret of ours; compared as one all the same.
     return hmac.compare_digest(one.encode("utf-8", "surrogatepass"), other.encode("utf-8", "surrogatepass"))
+
+
+def _ended_before(history: History, session: str) -> Answer:
+    """The answer that the end of an execution had: the ledger keeps more of its output than was shown."""
+    assert history.outcome is not None
+    limit = history.begun.limits.output_bytes
+    stdout, stderr = _cut(history.outcome.stdout, limit), _cut(history.outcome.stderr, limit)
+    files = [reference_to(session, file) for file in history.outcome.files]
+    return answers.ended(replace(history.outcome, stdout=stdout, stderr=stderr), session=session, files=files)
+
+
+def _cut(text: str, limit_bytes: int) -> str:
+    output = Output(limit_bytes)
+    output.add(text)
+    return output.cut()[0]
 
 
 def _replies_from_outside(history: History) -> dict[int, Reply]:

@@ -14,6 +14,8 @@ _HELP: Final = {
     "toolfold_http_execution_rounds": ("histogram", "Rounds of each execution that ended."),
     "toolfold_http_queue_seconds": ("histogram", "Seconds that each request waited for its tenant's turn."),
     "toolfold_http_refusals_total": ("counter", "Requests that were turned away, by HTTP status."),
+    "toolfold_http_forwarded_total": ("counter", "Requests that another replica answered."),
+    "toolfold_http_lost_total": ("counter", "Executions that another replica took over from this one."),
     "toolfold_http_uploaded_bytes_total": ("counter", "Bytes of uploaded files."),
     "toolfold_http_paused": ("gauge", "Executions that are paused now."),
     "toolfold_http_running": ("gauge", "Requests whose program runs now."),

@@ -17,6 +17,7 @@ import msgspec
 
 from toolfold.doors.http.answers import Answer
 from toolfold.doors.http.executions import Executions, Start
+from toolfold.doors.http.forward import Errand, Passed
 from toolfold.doors.http.refusals import Refusal
 from toolfold.doors.http.settings import Settings
 
@@ -30,7 +31,7 @@ class _Sent:
     """A start that was sent with a key."""
 
     execution_id: str
-    answer: asyncio.Future[Answer]
+    answer: asyncio.Future[Answer | Passed]
 
 
 class Once:
@@ -41,8 +42,8 @@ class Once:
         self._secret = settings.token_key
         self._sent: dict[tuple[str, str], _Sent] = {}
 
-    async def start(self, start: Start, key: str | None, path: str, body: bytes) -> Answer:
-        """Start an execution, unless the same request did before.
+    async def start(self, start: Start, key: str | None, errand: Errand) -> Answer | Passed:
+        """Start an execution, unless the same request did before, here or at another replica.
 
         Raises:
             Refusal: 400 for a key that is none, 422 for one that came with another body.
@@ -52,20 +53,24 @@ class Once:
         if not _KEY.fullmatch(key):
             raise Refusal(400, "Idempotency-Key must be 1 to 255 visible ASCII characters; send such a key, or none")
         # Signed, so that no tenant can name the execution of another.
-        whole = msgspec.json.encode([start.tenant, key, path, hashlib.sha256(body).hexdigest()])
+        whole = msgspec.json.encode([start.tenant, key, errand.path, hashlib.sha256(errand.body).hexdigest()])
         start = replace(start, execution_id=hmac.digest(self._secret, whole, "sha256")[:_ID_BYTES].hex())
         sent = self._sent.get((start.tenant, key))
         if sent is None:
-            return await self._first(start, key)
+            return await self._first(start, key, errand)
         if not hmac.compare_digest(sent.execution_id, start.execution_id):
             raise Refusal(422, f"Idempotency-Key {key[:80]!r} was sent with another request; take a new key")
         return await asyncio.shield(sent.answer)
 
-    async def _first(self, start: Start, key: str) -> Answer:
+    async def _first(self, start: Start, key: str, errand: Errand) -> Answer | Passed:
         sent = _Sent(start.execution_id, asyncio.get_running_loop().create_future())
         self._sent[start.tenant, key] = sent
         try:
-            answer = await self._executions.again(start) or await self._executions.start(start)
+            answer = (
+                await self._executions.elsewhere(start.execution_id, errand)
+                or await self._executions.again(start)
+                or await self._executions.start(start)
+            )
         except BaseException as error:
             # Turned away, so nothing is to be remembered: the key may be sent again.
             self._sent.pop((start.tenant, key), None)
@@ -73,6 +78,8 @@ class Once:
             sent.answer.exception()  # nobody has to ask for it
             raise
         sent.answer.set_result(answer)
+        if isinstance(answer, Passed):
+            del self._sent[start.tenant, key]  # it is remembered where it was made
         while len(self._sent) > MAX_REMEMBERED:
             del self._sent[next(iter(self._sent))]
         return answer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from typing import Final
@@ -26,13 +27,28 @@ async def serve(app: FastAPI, host: str, port: int, *, on_listening: Callable[[i
     )
     server = Server(config)
 
+    draining: list[asyncio.Task[None]] = []
+
     def stop() -> None:
+        if not draining:
+            # At once: what is paused need not wait for the running ones to end.
+            draining.append(asyncio.ensure_future(app.state.drain()))
         server.force_exit = server.should_exit
         server.should_exit = True
 
     if on_listening is not None:
         on_listening(listening.getsockname()[1])
+    if app.state.replicas is not None:
+        app.state.replicas.listens_at(_address(host, listening.getsockname()[1]))
     with listening, on_signal(stop):
         await server.serve(sockets=[listening])
+    await asyncio.gather(*draining)
     if not server.started:
         raise UsageError("the server could not start; the lines above say why")
+
+
+def _address(host: str, port: int) -> str:
+    """Where a replica is reached unless it was told; nothing where it listens on every address it has."""
+    if host in ("0.0.0.0", "::", ""):  # noqa: S104 - compared, not listened on
+        return ""
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

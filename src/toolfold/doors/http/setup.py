@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from fastapi import FastAPI
 
@@ -15,14 +15,19 @@ from toolfold.doors.http.auth import is_loopback
 from toolfold.doors.http.settings import JwtSettings, Settings
 from toolfold.doors.http.tokens import kept_key
 from toolfold.errors import UsageError
-from toolfold.ledger.open import usual_path
+from toolfold.ledger.open import is_shared, usual_path
 from toolfold.ledger.record import Ledger
 from toolfold.runtime import Runtime
 from toolfold.sessions import FolderStore
 from toolfold.tools.context import Decision
 from toolfold.tools.tool import Tool
 
+if TYPE_CHECKING:
+    from toolfold.doors.http.replicas import Replicas
+    from toolfold.ledger.redis import RedisLedger
+
 ENTRY_NAME: Final = "/exec/programmatic"
+_KEPT_AS: Final = "http-token"
 _SECONDS: Final = {"timeout": "timeout_seconds", "max_timeout": "max_timeout_seconds"}
 _SAME: Final = {
     "base_path", "max_rounds", "starts_per_minute", "running", "waiting", "paused", "max_body_bytes",
@@ -37,31 +42,53 @@ def open_app(config: Config, *, modules: Sequence[Tool] = ()) -> tuple[FastAPI, 
         config: What it says of `http`, `ledger`, `sessions`, limits and tools.
         modules: The tools of `tools.modules`, loaded.
     """
-    settings = settings_of(config)
-    if settings.is_open and not is_loopback(config.http.host):
+    if not config.http.keys and config.http.jwt is None and not is_loopback(config.http.host):
         raise UsageError(
             f"{config.http.host!r} can be reached from elsewhere, and no key is configured; "
             "set http.keys, or listen on 127.0.0.1"
         )
     folder = _folder(config)
     ledger = ledger_of(config)
+    settings = settings_of(config, ledger)
+    store = FolderStore(folder)
+    replicas = _replicas(config, settings, ledger, kept_key(folder / ".id").hex()) if is_shared(ledger) else None
     tools = with_policies(config, [*modules, *command_tools(config), *folder_tools(config)])
     runtime = Runtime(
         tools,
         **runtime_options(config),
         ledger=ledger,
-        session_files=FolderStore(folder),
+        session_files=store,
         entry_name=ENTRY_NAME,
         approve=_no_one_to_ask,
+        before_files=None if replicas is None else replicas.confirm,
     )
-    return create_app(runtime, ledger, settings, limits=config.program_limits), ledger
+    return create_app(runtime, ledger, settings, limits=config.program_limits, replicas=replicas), ledger
 
 
-def settings_of(config: Config) -> Settings:
+def _replicas(config: Config, settings: Settings, ledger: RedisLedger, files: str) -> Replicas:
+    # Imported here: a ledger in a file does not need the packages.
+    from toolfold.doors.http.replicas import LEASE_SECONDS, Replicas, checked_address  # noqa: PLC0415
+
+    http = config.http
+    return Replicas(
+        ledger,
+        settings.token_key,
+        address=checked_address(http.advertise) if http.advertise else "",
+        base_path=http.base_path,
+        lease_seconds=http.lease or LEASE_SECONDS,
+        longest_seconds=settings.max_timeout_seconds,
+        files=files,
+    )
+
+
+def settings_of(config: Config, ledger: Ledger) -> Settings:
     """The door's settings; a key for tokens is made and kept where the config has none."""
     http = config.http
     said = {_SECONDS.get(key, key): value for key, value in http.model_dump(include=_SAME, exclude_none=True).items()}
-    key = http.token_key.get_secret_value().encode() if http.token_key else kept_key(_state() / "http-token.key")
+    if http.token_key:
+        key = http.token_key.get_secret_value().encode()
+    else:
+        key = ledger.shared_secret(_KEPT_AS) if is_shared(ledger) else kept_key(_state() / f"{_KEPT_AS}.key")
     return Settings(
         keys={tenant: secret.get_secret_value() for tenant, secret in http.keys.items()},
         jwt=_jwt(http, config.folder),

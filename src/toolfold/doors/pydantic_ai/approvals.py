@@ -19,6 +19,7 @@ from pydantic_ai import (
     DeferredToolResults,
     RunContext,
     ToolApproved,
+    ToolDenied,
     UserPromptNode,
 )
 from pydantic_ai.capabilities import AbstractCapability
@@ -103,11 +104,20 @@ def fold(results: DeferredToolResults) -> DeferredToolResults:
             if nested is None:
                 getattr(folded, kind)[key] = result
                 continue
+            answer = _decision(result) if kind == "approvals" else result
             folded.approvals.setdefault(nested["outer"], ToolApproved())
             outer = folded.metadata.setdefault(nested["outer"], {})
             note = outer.setdefault(NOTE, {"execution_id": nested["execution"], "results": {}, "metadata": {}})
-            note["metadata" if kind == "metadata" else "results"][int(nested["call"])] = result
+            note["metadata" if kind == "metadata" else "results"][int(nested["call"])] = answer
     return folded
+
+
+# Any: an answer is whatever the outside says.
+def _decision(answer: Any) -> Any:
+    """A plain yes or no in its long form: as the result of a call, `True` would be just that."""
+    if isinstance(answer, bool):
+        return ToolApproved() if answer else ToolDenied()
+    return answer
 
 
 # Any: `RunContext.tool_call_metadata`.

@@ -102,6 +102,10 @@ class Nested:
     _used: set[int] = field(default_factory=set)
     _pending: int = 0
     _turns: _Turns = field(default_factory=_Turns)
+    _has_lonely_tools: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._has_lonely_tools = any(tool.tool_def.sequential for tool in (self.manager.tools or {}).values())
 
     def enter(self) -> None:
         """From here on, calls made in this task and its children are calls of this program."""
@@ -163,10 +167,6 @@ class Nested:
         call_id = request.call.id
         answer = self._answer_to(call_id)
         self._used.add(call_id)
-        if isinstance(self._deferrals.get(call_id), CallDeferred) or not isinstance(answer, bool):
-            pass  # `True` may well be the result of an external call
-        else:
-            answer = ToolApproved() if answer else ToolDenied()
         match answer:
             case ToolApproved():
                 if answer.override_args is not None:
@@ -180,8 +180,12 @@ class Nested:
 
     async def _handled(self, part: ToolCallPart, request: Request, **options: Any) -> Any:
         try:
-            async with self._counted(), self._turns.taken(alone=self._is_alone(part)):
-                return await self.manager.handle_call(part, wrap_validation_errors=False, **options)
+            self._check_limit()
+            self._pending += 1
+            try:
+                return await self._in_turn(part, options)
+            finally:
+                self._pending -= 1
         except ValidationError as error:
             raise ToolArgumentsInvalid(f"bad arguments for {part.tool_name!r}: {_explained(error)}") from error
         except (ModelRetry, ToolFailed, ToolRetryError, ToolFailedError) as error:
@@ -192,21 +196,20 @@ class Nested:
             await self.stop(request.context.execution_id)
             raise
 
-    @asynccontextmanager
-    async def _counted(self) -> AsyncIterator[None]:
+    def _check_limit(self) -> None:
         """Calls in flight count towards the limit too: of a `gather` none is on the account yet."""
         limits, usage = self.context.usage_limits, self.context.usage
         if limits is not None and limits.tool_calls_limit is not None:
             # One for this call, one for `run_code` itself, which is counted when it is over.
             limits.check_before_tool_call(replace(usage, tool_calls=usage.tool_calls + self._pending + 2))
-        self._pending += 1
-        try:
-            yield
-        finally:
-            self._pending -= 1
 
-    def _is_alone(self, part: ToolCallPart) -> bool:
-        return self.manager.get_parallel_execution_mode() == "sequential" or self.manager.is_sequential(part)
+    async def _in_turn(self, part: ToolCallPart, options: dict[str, Any]) -> Any:
+        manager = self.manager
+        is_alone = manager.get_parallel_execution_mode() == "sequential" or manager.is_sequential(part)
+        if not is_alone and not self._has_lonely_tools:
+            return await manager.handle_call(part, wrap_validation_errors=False, **options)
+        async with self._turns.taken(alone=is_alone):
+            return await manager.handle_call(part, wrap_validation_errors=False, **options)
 
     # Any: whatever a tool returned.
     def _kept(self, part: ToolCallPart, call_id: int, returned: Any) -> Value:

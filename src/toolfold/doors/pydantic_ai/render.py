@@ -10,7 +10,8 @@ from pydantic_ai.messages import UserContent
 
 from toolfold.doors.pydantic_ai.values import has_media, picture, to_model
 from toolfold.errors import EngineCrashed
-from toolfold.models import CallRecord, Outcome
+from toolfold.models import CallRecord, Outcome, Problem
+from toolfold.tools.names import python_name
 
 _NOTHING_CALLED: Final = "The program was not run and no tool was called. Correct it and send it whole."
 _NOTHING_TO_SHOW: Final = "(the program ended; it printed nothing and has no value)"
@@ -21,13 +22,7 @@ _MOST_PICTURES: Final = 10
 def to_return(
     outcome: Outcome, content: Iterable[UserContent] = (), notes: Mapping[str, Any] | None = None
 ) -> ToolReturn[Any]:
-    """What a program that came to its end has to say; what tools had beside their values goes with it.
-
-    Raises:
-        ModelRetry: It did not come to its end.
-    """
-    if outcome.status != "finished":
-        raise to_retry(outcome)
+    """What a program that came to its end has to say; what tools had beside their values goes with it."""
     pictures = [picture(file) for file in outcome.files if file.mime.startswith("image/")][:_MOST_PICTURES]
     return ToolReturn(
         return_value=_shown(outcome),
@@ -36,10 +31,10 @@ def to_return(
     )
 
 
-def to_retry(outcome: Outcome) -> ModelRetry:
-    """Why a program did not come to its end, and what it had done by then."""
+def to_retry(outcome: Outcome, direct: Iterable[str] = ()) -> ModelRetry:
+    """Why a program did not come to its end, and what it had done by then; `direct` are tools outside of programs."""
     if outcome.status == "rejected":
-        return ModelRetry(f"{outcome.problem}\n{_NOTHING_CALLED}")
+        return ModelRetry(f"{outcome.problem}{_how_to_call(outcome.problem, direct)}\n{_NOTHING_CALLED}")
     parts = [outcome.stderr.strip("\n")]
     if outcome.problem is not None and outcome.problem.message not in parts[0]:
         parts.append(outcome.problem.message)
@@ -63,9 +58,7 @@ def account(outcome: Outcome) -> dict[str, Any]:
         "engine": outcome.engine,
         "isolation": outcome.isolation,
         "seconds": outcome.seconds,
-        "calls": [
-            {"tool": call.name, "arguments": dict(call.arguments), "error": call.error} for call in outcome.calls
-        ],
+        "calls": [{"tool": call.name, "error": call.error} for call in outcome.calls],
         "files": [file.name for file in outcome.files],
         "hints": list(outcome.hints),
     }
@@ -85,6 +78,14 @@ def _shown(outcome: Outcome) -> Any:
     if value is None:
         return printed or _NOTHING_TO_SHOW
     return {"printed": printed, "result": to_model(value)} if printed else to_model(value)
+
+
+def _how_to_call(problem: Problem | None, direct: Iterable[str]) -> str:
+    """A program called a tool that is there, but not for programs."""
+    if problem is None or problem.kind != "unknown_tool":
+        return ""
+    names = [name for name in direct if problem.message.startswith(f"no tool {python_name(name)!r}")]
+    return f"\nNo program may call {names[0]!r}: call it directly, as a tool." if names else ""
 
 
 def _printed(outcome: Outcome) -> str:

@@ -32,6 +32,7 @@ from toolfold.doors.pydantic_ai.functions import MARK_ON_FUNCTION, FunctionTools
 from toolfold.doors.pydantic_ai.home import settled
 from toolfold.doors.pydantic_ai.texts import DIRECTLY, IN_CODE, SEARCH, SEARCH_DESCRIPTION
 from toolfold.models import AllowedCallers, ToolSpec
+from toolfold.program.stub import first_line
 from toolfold.program.stubs import prompt_text
 from toolfold.tools.search import DEFAULT_LIMIT, Index
 
@@ -154,7 +155,7 @@ class ToolSearchToolset(WrapperToolset[AgentDepsT]):
     async def _answer(self, query: str, ctx: RunContext[AgentDepsT], search: _Search[AgentDepsT]) -> ToolReturn[str]:
         names = await self._named(query, search.tools) if self.search_fn else self._hits(query, search.tools)
         tools = {**search.tools, **await self._given(ctx)}
-        has_code_mode = any(is_code_mode(one) for one in toolsets_of(ctx))
+        has_code_mode = search.unset == "code" or any(is_code_mode(one) for one in toolsets_of(ctx))
         ways: dict[str, list[ToolDefinition]] = {"code": [], "direct": []}
         for name in dict.fromkeys(names):
             definition = tools[name].tool_def
@@ -245,10 +246,12 @@ def _queries(messages: Iterable[ModelMessage], known: Container[str]) -> list[st
 
 def _described(in_code: Sequence[ToolDefinition], direct: Sequence[ToolDefinition]) -> str:
     parts = []
-    for how, definitions in ((IN_CODE, in_code), (DIRECTLY, direct)):
-        if definitions:
-            text = prompt_text(settled(spec_of(one) for one in definitions))
-            parts.append(f"{how}:\n```python\n{text}```")
+    if in_code:
+        parts.append(f"{IN_CODE}:\n```python\n{prompt_text(settled(spec_of(one) for one in in_code))}```")
+    if direct:
+        # Their schemas are in the list of tools from the next request on.
+        lines = [f"- {one.name}: {first_line(spec_of(one))}" for one in direct]
+        parts.append("\n".join([f"{DIRECTLY}:", *lines]))
     return "\n\n".join(parts) or "nothing was found; search with other words"
 
 

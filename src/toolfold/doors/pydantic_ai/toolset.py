@@ -25,7 +25,7 @@ from toolfold.doors.pydantic_ai.approvals import Answers, answers_in, note_of
 from toolfold.doors.pydantic_ai.callers import callers_of, listing_for_code, spec_of
 from toolfold.doors.pydantic_ai.home import Home, settled
 from toolfold.doors.pydantic_ai.nested import Nested, through_pydantic_ai
-from toolfold.doors.pydantic_ai.render import crashed, to_return
+from toolfold.doors.pydantic_ai.render import crashed, to_retry, to_return
 from toolfold.doors.pydantic_ai.search import NOTE, SEVERAL, searches_of
 from toolfold.doors.pydantic_ai.texts import RUN_CODE, run_code_description
 from toolfold.engines.base import Engine
@@ -165,6 +165,8 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
             self.on_outcome(outcome)
         if nested.failure is not None:
             raise nested.failure
+        if outcome.status != "finished":
+            raise to_retry(outcome, _visible(ctx))
         content = [item for _, items in sorted(nested.content.items()) for item in items]
         return to_return(outcome, content, notes={SEVERAL: nested.found} if nested.found else {})
 
@@ -251,6 +253,12 @@ def _manager(
 
 
 # Any: dependencies do not matter here.
+def _visible(ctx: RunContext[Any]) -> list[str]:
+    """The tools that the model can call directly."""
+    tools = ctx.tool_manager.tools if ctx.tool_manager is not None else None
+    return [name for name in tools or {} if name != RUN_CODE]
+
+
 def _is_for_code(ctx: RunContext[Any], definition: ToolDefinition) -> bool:
     return callers_of(definition, unset="code") != "direct" and ctx.is_tool_available(definition)
 

@@ -1,0 +1,115 @@
+"""One replica asks another: the same request, signed, and its answer passed on as it is.
+
+Signed is what the request says, for whom, and to which replica, with a key that is made from that of the
+tokens. There is no time in it: whoever sends it again repeats a request that does nothing the second time.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import httpx2
+import msgspec
+
+from toolfold.doors.http.refusals import Refusal
+
+HEADER: Final = "x-toolfold-forwarded"
+PASSED_HEADERS: Final = ("user-agent", "idempotency-key", "x-librechat-code-request-id")
+_ANSWERED_HEADERS: Final = ("content-type", "retry-after")
+_PURPOSE: Final = b"toolfold: a request from replica to replica"
+MISDIRECTED: Final = 421
+GONE: Final = "another replica has this address now"
+MOVED: Final = "another replica holds this execution"
+_CONNECT_SECONDS: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Errand:
+    """A request, for whichever replica can answer it."""
+
+    path: str
+    """Behind the base path."""
+    body: bytes
+    tenant: str
+    """Whose it is: found out where it came in, and not again."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    is_forwarded: bool = False
+    """It comes from another replica, and goes no further."""
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """Another replica's response."""
+
+    status: int
+    body: bytes
+    headers: Mapping[str, str]
+
+
+class Forwarder:
+    """Sends errands and knows those that replicas sent.
+
+    Args:
+        key: Of the tokens, shared by all replicas.
+    """
+
+    def __init__(self, key: bytes) -> None:
+        self._key = hmac.digest(key, _PURPOSE, "sha256")
+        # No proxy of the environment: these requests stay among replicas. Answers take as long as programs run.
+        self._client = httpx2.AsyncClient(
+            timeout=httpx2.Timeout(None, connect=_CONNECT_SECONDS),
+            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=100, keepalive_expiry=3),
+            trust_env=False,
+        )
+
+    async def close(self) -> None:
+        """Let go of the connections."""
+        await self._client.aclose()
+
+    async def send(self, errand: Errand, replica: str, address: str) -> Passed | None:
+        """What that replica says; `None` if it does not."""
+        tenant = base64.urlsafe_b64encode(errand.tenant.encode()).decode()
+        signed = f"{replica}.{tenant}.{self._signature(errand, replica)}"
+        # Named even where it is empty: the client has one of its own, which is not signed.
+        headers = {"user-agent": "", **errand.headers, HEADER: signed, "content-type": "application/json"}
+        try:
+            answer = await self._client.post(address + errand.path, content=errand.body, headers=headers)
+        except (httpx2.TransportError, httpx2.InvalidURL):
+            return None
+        kept = {name: answer.headers[name] for name in _ANSWERED_HEADERS if name in answer.headers}
+        return Passed(answer.status_code, answer.content, kept)
+
+    def receive(self, signed: str, errand: Errand, replica: str) -> str:
+        """The tenant that another replica vouches for.
+
+        Raises:
+            Refusal: 401 if no replica sent this; 421 if it is for the one that was here before.
+        """
+        target, _, rest = signed.partition(".")
+        encoded, _, signature = rest.partition(".")
+        try:
+            tenant = base64.urlsafe_b64decode(encoded).decode()
+        except ValueError as error:
+            raise _not_ours() from error
+        expected = self._signature(
+            Errand(path=errand.path, body=errand.body, tenant=tenant, headers=errand.headers), target
+        )
+        if not hmac.compare_digest(signature.encode("utf-8", "surrogatepass"), expected.encode()):
+            raise _not_ours()
+        if target != replica:
+            raise Refusal(MISDIRECTED, GONE, is_contract=False)
+        return tenant
+
+    def _signature(self, errand: Errand, replica: str) -> str:
+        words = (errand.path, replica, errand.tenant, sorted(errand.headers.items()))
+        digest = hashlib.sha256(errand.body).digest()
+        return hmac.digest(self._key, msgspec.json.encode(words) + digest, "sha256").hex()
+
+
+def _not_ours() -> Refusal:
+    return Refusal(401, "missing or wrong API key", is_contract=False)

@@ -1,0 +1,278 @@
+"""This process among those that share a ledger on a server: who holds an execution, and the way there.
+
+1. Whoever holds an execution answers for it. A request that comes in elsewhere is sent there, once.
+2. A holder that is gone is waited for until its lease has lapsed; then whoever has the request takes over.
+3. A holder that lost an execution ends its guest. Until it hears of that, the epoch keeps it from writing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+
+from toolfold.doors.http.forward import GONE, MISDIRECTED, MOVED, Errand, Forwarder, Passed
+from toolfold.doors.http.records import end_record
+from toolfold.doors.http.refusals import Refusal
+from toolfold.errors import UsageError
+from toolfold.ledger.record import LedgerFailed
+from toolfold.ledger.redis import RedisLedger
+from toolfold.ledger.redis_lease import Leases
+from toolfold.runtime import Runtime
+
+LEASE_SECONDS: Final = 10.0
+_BEATS_PER_LEASE: Final = 3
+_PATIENCE_LEASES: Final = 3
+"""How long a request waits for a holder that renews its leases and cannot be reached."""
+_TELL_SECONDS: Final = 5.0
+_REAP_SECONDS: Final = 30.0
+_FILES: Final = "."
+"""No session is called so: each has its tenant's name in front."""
+_log: Final = logging.getLogger(__name__)
+
+
+class Replicas:
+    """Leases, their renewal, and requests from replica to replica.
+
+    Args:
+        ledger: The one that all replicas share.
+        key: Of the tokens, shared by all replicas.
+        address: Where the others reach this one, such as `http://10.0.0.5:8000`; may be told later.
+        base_path: Of all replicas.
+        lease_seconds: How long a replica is waited for that is gone.
+        longest_seconds: That an execution may take from its start to its end.
+        files: Names the folder of the sessions' files: the same at all replicas, or sessions lose files.
+    """
+
+    def __init__(
+        self, ledger: RedisLedger, key: bytes, *, address: str = "", base_path: str = "",
+        lease_seconds: float = LEASE_SECONDS, longest_seconds: float = 300.0, files: str = "",
+    ) -> None:  # fmt: skip
+        self.id = secrets.token_hex(8)
+        self._ledger = ledger
+        self._forwarder = Forwarder(key)
+        self._address = address
+        self._base_path = base_path
+        self._seconds = lease_seconds
+        self._longest_seconds = longest_seconds
+        self._files = files
+        self._own = ""
+        self._held: Leases | None = None
+        self._beating: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_told = False
+        """That this replica cannot be reached by others."""
+        self._has_told_of_files = False
+        self._is_away = False
+
+    def listens_at(self, address: str) -> None:
+        """What to tell the others unless the config said it; empty where they cannot get there."""
+        self._address = self._address or address
+
+    def open(self, runtime: Runtime, lose: Callable[[str], Awaitable[None]]) -> None:
+        """Hold what is executed from now on; `lose` ends what another replica has taken."""
+        _ = self._leases  # before anything is written
+        self._beating = asyncio.create_task(self._beat(runtime, lose), name="toolfold-replica")
+
+    async def close(self) -> None:
+        """Let the others have everything, at once."""
+        if self._beating is not None:
+            self._beating.cancel()
+            await asyncio.wait([self._beating])
+        for task in tuple(self._tasks):
+            await task
+        with suppress(LedgerFailed):
+            await self._leases.let_go((), is_leaving=True)
+            await self._leases.end_turn(_FILES, self._files)
+        await self._forwarder.close()
+
+    def receive(self, signed: str, errand: Errand) -> str:
+        """The tenant of a request that another replica sent.
+
+        Raises:
+            Refusal: None did, or not to this one.
+        """
+        return self._forwarder.receive(signed, errand, self.id)
+
+    # who holds it
+
+    async def pass_on(self, execution_id: str, errand: Errand) -> Passed | None:
+        """The answer of whoever holds an execution; `None` where nobody but this replica may.
+
+        Raises:
+            Refusal: Another one holds it, and cannot be asked.
+        """
+        patience = time.monotonic() + _PATIENCE_LEASES * self._seconds
+        while True:
+            owner = await self._leases.owner_of(execution_id)
+            if owner is None or owner == self._own:
+                return None
+            if errand.is_forwarded:
+                raise Refusal(MISDIRECTED, MOVED, is_contract=False)
+            replica, _, address = owner.partition(" ")
+            passed = await self._ask(execution_id, errand, owner) if address else None
+            if passed is not None and passed.status != MISDIRECTED:
+                return passed
+            if passed is not None and _said(passed) == GONE:
+                _log.warning("replica %s is gone; what it held is free", replica)
+                await self._leases.let_go([execution_id], owner=owner)
+            elif time.monotonic() > patience:
+                raise _unreachable(address)
+            elif passed is None:
+                await asyncio.sleep(self._pause_seconds)
+
+    async def _ask(self, execution_id: str, errand: Errand, owner: str) -> Passed | None:
+        """What the holder says, unless it loses the execution before it says it."""
+        replica, _, address = owner.partition(" ")
+        asked = asyncio.create_task(self._forwarder.send(errand, replica, address))
+        try:
+            while not asked.done():
+                await asyncio.wait([asked], timeout=self._seconds / _BEATS_PER_LEASE)
+                if not asked.done() and not await self._still_holds(execution_id, owner):
+                    # It may have let go on its way to an answer, so that gets a moment more.
+                    await asyncio.wait([asked], timeout=self._pause_seconds)
+                    break
+            return asked.result() if asked.done() else None
+        finally:
+            asked.cancel()
+
+    async def _still_holds(self, execution_id: str, owner: str) -> bool:
+        try:
+            return await self._leases.owner_of(execution_id) == owner
+        except LedgerFailed:
+            return True  # nobody can take it over now
+
+    async def claim(self, execution_id: str) -> None:
+        """Hold an execution before it begins, unless another replica does already."""
+        await self._leases.claim(execution_id)
+
+    async def confirm(self, execution_id: str) -> None:
+        """Return if no other replica can have this execution now; for `Runtime(before_files=...)`."""
+        await self._leases.confirm(execution_id)
+
+    async def let_go(self, executions: list[str]) -> None:
+        """Others may take these over at once."""
+        with suppress(LedgerFailed):
+            await self._leases.let_go(executions)
+
+    async def tell_others(self, errand: Errand) -> None:
+        """The same request to every other replica, whatever they say."""
+        if errand.is_forwarded:
+            return
+        others = [owner.partition(" ") for owner in await self._leases.replicas() if owner != self._own]
+        sent = [self._forwarder.send(errand, replica, address) for replica, _, address in others if address]
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_TELL_SECONDS):
+                await asyncio.gather(*sent)
+
+    # turns of sessions
+
+    async def enter_session(self, session: str, turn: str) -> None:
+        """Wait until no execution of another replica has the session."""
+        # Asked again and again: it is another process that leaves.
+        while not await self._leases.take_turn(session, turn):  # noqa: ASYNC110
+            await asyncio.sleep(self._pause_seconds)
+
+    def leave_session(self, session: str, *, is_lost: bool) -> None:
+        """The execution is over; one that is lost keeps its turn, for the replica that goes on with it."""
+        turn = self._leases.forget_turn(session)
+        if turn and not is_lost:
+            task = asyncio.create_task(self._end_turn(session, turn))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _end_turn(self, session: str, turn: str) -> None:
+        with suppress(LedgerFailed):  # it lapses by itself
+            await self._leases.end_turn(session, turn)
+
+    # the heart
+
+    async def _beat(self, runtime: Runtime, lose: Callable[[str], Awaitable[None]]) -> None:
+        reap_at = time.monotonic()
+        while True:
+            try:
+                lost = await self._leases.beat(runtime.executions)
+                self._is_away = False
+                for execution_id in lost:
+                    _log.warning("execution %s was taken over by another replica", execution_id)
+                    await lose(execution_id)
+                await self._tell_if_out_of_reach()
+                await self._tell_if_files_differ()
+                if time.monotonic() >= reap_at:
+                    reap_at = time.monotonic() + min(_REAP_SECONDS, self._longest_seconds)
+                    await self._reap()
+            except LedgerFailed as error:
+                if not self._is_away:
+                    _log.error("leases cannot be renewed: %s", error)
+                self._is_away = True
+            # Whatever it is, the heart must go on: without it every lease of this replica lapses.
+            except Exception:  # noqa: BLE001
+                _log.exception("a lease could not be looked after")
+            await asyncio.sleep(self._seconds / _BEATS_PER_LEASE)
+
+    async def _reap(self) -> None:
+        """End what its replica left behind and no client can go on with any more."""
+        for execution_id in await self._leases.left_behind(self._longest_seconds + self._seconds):
+            await end_record(self._ledger, execution_id, "timeout")
+
+    async def _tell_if_out_of_reach(self) -> None:
+        if self._address or self._is_told or set(await self._leases.replicas()) <= {self._own}:
+            return
+        self._is_told = True
+        _log.error(
+            "another replica shares this ledger, and this one has no address where it could be reached; "
+            "give each its own with --advertise, or http.advertise"
+        )
+
+    async def _tell_if_files_differ(self) -> None:
+        # As a turn that all who have the same folder share, and the others cannot get.
+        if self._files and not self._has_told_of_files and not await self._leases.take_turn(_FILES, self._files):
+            self._has_told_of_files = True
+            _log.error("other replicas keep the files of sessions elsewhere; name one shared folder in http.files")
+
+    @property
+    def _leases(self) -> Leases:
+        """Made with the first use, when the address is known."""
+        if self._held is None:
+            path = self._base_path if self._address else ""
+            self._own = f"{self.id} {self._address.rstrip('/')}{path}"
+            self._held = self._ledger.hold_as(self._own, self._seconds)
+        return self._held
+
+    @property
+    def _pause_seconds(self) -> float:
+        return min(0.25, self._seconds / 10)
+
+
+def checked_address(address: str) -> str:
+    """An address for other replicas.
+
+    Raises:
+        UsageError: It is none.
+    """
+    scheme, separator, rest = address.partition("://")
+    if scheme not in ("http", "https") or not separator or not rest or any(sign in rest for sign in " ?#@"):
+        raise UsageError(
+            f"{address!r} is no address where other replicas reach this one; write one like http://10.0.0.5:8000"
+        )
+    return address
+
+
+def _said(passed: Passed) -> str:
+    with suppress(msgspec.DecodeError, TypeError, KeyError):
+        return str(msgspec.json.decode(passed.body)["error"])
+    return ""
+
+
+def _unreachable(address: str) -> Refusal:
+    if not address:
+        return Refusal(
+            503, "the replica that holds this execution has no address; start each with --advertise", is_contract=False
+        )
+    return Refusal(503, "the replica that holds this execution cannot be reached; try again", is_contract=False)

@@ -1,0 +1,147 @@
+"""Which replica holds which execution: leases beside the records of a Redis ledger.
+
+1. A lease changes hands only together with the epoch, so who has the right epoch may renew it, also after it lapsed.
+2. A lease tells others where to send a request. It protects nothing: the epoch does.
+3. By its own clock a replica knows for how long nobody can have taken an execution; after that it must ask.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from toolfold.errors import UsageError
+from toolfold.ledger import redis_scripts, refusals
+from toolfold.ledger.redis_batch import Write
+
+# Any: what a script answers is between it and whoever asks.
+Ask: TypeAlias = Callable[..., Awaitable[Any]]
+_AT_ONCE: Final = 500
+
+
+@dataclass(slots=True)
+class _Held:
+    epoch: int
+    until: float
+    """By the monotonic clock of this process."""
+
+
+class Leases:
+    """The leases of one replica.
+
+    Args:
+        ask: Runs a script on the server.
+        owner: What the leases of this replica say; no other has it.
+        seconds: How long a lease lasts that is not renewed.
+    """
+
+    def __init__(self, ask: Ask, owner: str, seconds: float) -> None:
+        self._ask = ask
+        self._owner = owner
+        self._seconds = seconds
+        self._held: dict[str, _Held] = {}
+        self._turns: dict[str, str] = {}
+
+    def wrote(self, write: Write) -> None:
+        """A write was done, and held the lease of its execution; the last one let go of it."""
+        if write.job is not None and write.job.act == "finish":
+            self._held.pop(write.live.id, None)
+        elif write.live.epoch is not None:
+            self.took(write.live.id, write.live.epoch, write.made_at)
+
+    def took(self, execution_id: str, epoch: int, asked_at: float) -> None:
+        """It is held from now on, at this epoch."""
+        self._held[execution_id] = _Held(epoch, asked_at + self._seconds)
+
+    async def owner_of(self, execution_id: str) -> str | None:
+        """Whoever holds an execution."""
+        answer = await self._ask(redis_scripts.OWNER, execution_id)
+        return None if answer is None else answer.decode()
+
+    async def claim(self, execution_id: str) -> None:
+        """Take the lease of an execution that has not begun, unless another has it."""
+        await self._ask(redis_scripts.LEASE, execution_id, self._owner, milliseconds(self._seconds))
+
+    async def beat(self, live: Collection[str]) -> list[str]:
+        """Say that this replica is there, and renew the leases of these executions; those that another has now."""
+        for gone in self._held.keys() - set(live):
+            # Its lease lapses, or went with its end.
+            del self._held[gone]
+        held = list(self._held.items())
+        lost: list[str] = []
+        for place in range(0, max(1, len(held)), _AT_ONCE):
+            lost += await self._renew(held[place : place + _AT_ONCE])
+        turns = [word for turn in self._turns.items() for word in turn]
+        for place in range(0, len(turns), 2 * _AT_ONCE):
+            await self._ask(redis_scripts.TURNS, milliseconds(self._seconds), *turns[place : place + 2 * _AT_ONCE])
+        return lost
+
+    async def replicas(self) -> list[str]:
+        """The owners that have said lately that they are there."""
+        return [one.decode() for one in await self._ask(redis_scripts.REPLICAS)]
+
+    async def confirm(self, execution_id: str) -> None:
+        """Return if no other replica can have this execution now.
+
+        Raises:
+            Fenced: Another one has it.
+            LedgerFailed: That cannot be found out.
+        """
+        held = self._held.get(execution_id)
+        if held is None or time.monotonic() < held.until:
+            return
+        if await self._renew([(execution_id, held)]):
+            raise refusals.fenced(execution_id)
+
+    async def let_go(self, executions: Collection[str], *, owner: str = "", is_leaving: bool = False) -> None:
+        """End leases at once: one's own, or those of an `owner` that is known to be gone."""
+        for one in executions:
+            self._held.pop(one, None)
+        await self._ask(redis_scripts.LEAVE, owner or self._owner, int(is_leaving), *executions)
+
+    async def take_turn(self, session: str, turn: str) -> bool:
+        """Whether this turn has the session now; it keeps it until `end_turn`, wherever its execution goes on."""
+        name = f"session/{session}"
+        answer = await self._ask(redis_scripts.LEASE, name, turn, milliseconds(self._seconds))
+        if answer.decode() != turn:
+            return False
+        self._turns[name] = turn
+        return True
+
+    def forget_turn(self, session: str) -> str:
+        """Do not renew it any more: its execution goes on elsewhere, or is over."""
+        return self._turns.pop(f"session/{session}", "")
+
+    async def end_turn(self, session: str, turn: str) -> None:
+        """The next one may have the session."""
+        await self._ask(redis_scripts.RELEASE, f"session/{session}", turn)
+
+    async def left_behind(self, seconds: float) -> list[str]:
+        """Executions that nobody holds, and of which nobody wrote for so long."""
+        return [one.decode() for one in await self._ask(redis_scripts.LEFT, repr(seconds), _AT_ONCE)]
+
+    async def _renew(self, held: Collection[tuple[str, _Held]]) -> list[str]:
+        asked_at = time.monotonic()
+        pairs = [word for execution_id, one in held for word in (execution_id, one.epoch)]
+        answer = await self._ask(redis_scripts.BEAT, self._owner, milliseconds(self._seconds), *pairs)
+        lost = {one.decode() for one in answer}
+        for execution_id, one in held:
+            if execution_id in lost:
+                one.until = -math.inf  # remembered as long as its guest lives: that must hear of it, too
+            else:
+                one.until = max(one.until, asked_at + self._seconds)
+        return sorted(lost)
+
+
+def milliseconds(seconds: float) -> int:
+    """The length of a lease.
+
+    Raises:
+        UsageError: It makes no sense.
+    """
+    if not 0.001 <= seconds <= 86_400:
+        raise UsageError(f"a lease lasts between a millisecond and a day, not {seconds!r} seconds")
+    return int(seconds * 1000)
