@@ -74,7 +74,31 @@ PEERS = {
         isolation="one process for all programs, with the user's rights",
         packages=("ipykernel", "jupyter_client"),
     ),
+    "agent": Peer(
+        title="the agent alone",
+        adapter=f"{_HERE}.agents:PlainAgent",
+        isolation="none",
+        packages=("pydantic-ai-slim",),
+        environment="harness",
+    ),
+    "agent-toolfold": Peer(
+        title="toolfold CodeModeToolset",
+        adapter=f"{_HERE}.agents:ToolfoldAgent",
+        isolation="jail: own process, namespaces, Landlock, seccomp, limits",
+        isolates=True,
+        packages=("pydantic-ai-slim",),
+        environment="harness",
+    ),
+    "agent-harness": Peer(
+        title="harness CodeMode",
+        adapter=f"{_HERE}.agents:HarnessAgent",
+        isolation="restricted interpreter (Monty) in a worker process without OS walls",
+        isolates=True,
+        packages=("pydantic-ai-harness", "pydantic-ai-slim", "pydantic-monty"),
+        environment="harness",
+    ),
 }
 
-SPEED_PEERS = tuple(peer for peer in PEERS if peer != "toolfold-monty")
-LANGUAGE_PEERS = tuple(peer for peer in PEERS if peer != FLOOR)
+SPEED_PEERS = (FLOOR, OURS, "monty", "harness", "fastmcp", "smolagents", "utcp", "jupyter")
+LANGUAGE_PEERS = (OURS, "toolfold-monty", "monty", "harness", "fastmcp", "smolagents", "utcp", "jupyter")
+AGENT_PEERS = ("agent", "agent-toolfold", "agent-harness")

@@ -48,10 +48,10 @@ class Harness(Adapter):
             answer = await manager.handle_call(call)
         finally:
             self._idle.put_nowait(manager)
-        return _ran(answer.return_value)
+        return read(answer.return_value)
 
 
-def _ran(content: Any) -> Ran:
+def read(content: Any) -> Ran:
     """Its answer is the value alone, or a dict with what was printed and, where there is one, the value."""
     if content == {}:
         return Ran(None)
