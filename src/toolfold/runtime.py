@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
+    from toolfold.engines.monty_check import TypeChecker
     from toolfold.ledger.observe import Observer
     from toolfold.ledger.record import History, Ledger
     from toolfold.models import CallRecord, File, LibrarySet, Program, Status, ToolSpec, Value
@@ -91,6 +92,8 @@ class Runtime:
         observer: Told of what happens while it happens; by default the log, and OpenTelemetry if it is there.
         before_files: Asked before an execution's files are kept for its session; raises `Fenced` where another process
             may have the execution. The ledger fences its own records, a folder cannot.
+        type_check: Have Monty's type checker look at each program before it runs, which takes some milliseconds;
+            by default where programs run on Monty. Needs `toolfold[monty]` on any engine.
     """
 
     def __init__(
@@ -100,11 +103,14 @@ class Runtime:
         steps: Sequence[Wrapper] | None = None, session_files: Store | None = None,
         session_limits: SessionLimits | None = None, entry_name: str = "", observer: Observer | None = None,
         may_ask: bool = False, before_files: Callable[[str], Awaitable[None]] | None = None,
+        type_check: bool | None = None,
     ) -> None:  # fmt: skip
         self._limits = limits or Limits()
         self._policy = policy or Policy()
         self._may_ask = may_ask
         self._before_files = before_files
+        self._type_check = type_check
+        self._types: TypeChecker | None = None
         self._index: Index | None = None
         self._steps = wrappers(policy=self._policy) if steps is None else steps
         self.replace_tools(tools)
@@ -127,6 +133,8 @@ class Runtime:
         for execution in tuple(self._executions.values()):
             await self._close(execution)
         self.sessions.close_guests()
+        if self._types is not None:
+            await self._types.close()
         await self._engine.__aexit__(*exc)
 
     @property
@@ -296,6 +304,8 @@ class Runtime:
             await self.sessions.enter(wish.session)
         try:
             program = await self._check(text, specs, wish)  # program text -> check
+            if not isinstance(program, Problem):
+                program = await self._type_problem(program, specs, wish) or program
             if isinstance(program, Problem):
                 return self._rejected(program, text)
             rerun = Rerun(await self._history(wish.rerun_of)) if wish.rerun_of else None
@@ -341,6 +351,17 @@ class Runtime:
         if len(text) < LARGE_TEXT_CHARACTERS:
             return checker.check(text, limits=wish.limits, known_names=known)
         return await asyncio.to_thread(checker.check, text, limits=wish.limits, known_names=known)
+
+    async def _type_problem(self, program: Program, specs: Sequence[ToolSpec], wish: _Wish) -> Problem | None:
+        is_wanted = self._engine.name == "monty" if self._type_check is None else self._type_check
+        if not is_wanted:
+            return None
+        if self._types is None:
+            from toolfold.engines.monty import type_checker  # noqa: PLC0415  # start-up time
+
+            self._types = type_checker()
+        known = frozenset(wish.session.names) if wish.session is not None else frozenset()
+        return await self._types.problem(program.text, specs, known_names=known)
 
     def _rejected(self, problem: Problem, text: str) -> Outcome:
         return Outcome(

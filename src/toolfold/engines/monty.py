@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any, Literal, Self
 
 from toolfold.engines.base import Died, Ended, Event, Order
+from toolfold.engines.monty_check import TypeChecker
 from toolfold.engines.monty_driver import Driver, Freeze
 from toolfold.engines.monty_state import FORMAT
 from toolfold.errors import EngineUnavailable, UsageError
@@ -143,6 +144,15 @@ class MontyRun:
             self._loop.call_soon_threadsafe(*callback)
         except RuntimeError:
             return  # the loop was closed under a run that nobody left
+
+
+def type_checker() -> TypeChecker:
+    """Monty's type checker, also for programs that another engine runs.
+
+    Raises:
+        EngineUnavailable: Monty is not installed.
+    """
+    return TypeChecker(_import_monty())
 
 
 def _import_monty() -> ModuleType:

@@ -155,7 +155,8 @@ def question(text: str, tools: Sequence[ToolSpec], *, known_names: Collection[st
     if len(text) > MAX_CHARACTERS:
         return None
     words = set(re.findall(r"\w+", text))
-    named = [tool for tool in tools if not words.isdisjoint((tool.python_name, tool.short_name, *tool.aliases))]
+    words |= {word.removeprefix("async_") for word in words}
+    named = [tool for tool in tools if not words.isdisjoint((tool.python_name, *tool.aliases))]
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -244,7 +245,7 @@ def _bound(tree: ast.Module) -> set[str]:
             case ast.MatchMapping(rest=str(name)):
                 found.add(name)
             case ast.Import(names=names):
-                found |= {(alias.asname or alias.name.partition(".")[0]) for alias in names if alias.name != "tools"}
+                found |= {alias.asname or alias.name.partition(".")[0] for alias in names if not _is_plain(alias)}
             case ast.ImportFrom(module=module, names=names) if not _is_tools(module or ""):
                 found |= {alias.asname or alias.name for alias in names}
     return found
@@ -256,8 +257,8 @@ def _without_imports(text: str, tree: ast.Module) -> str:
     for node in ast.walk(tree):
         is_future = isinstance(node, ast.ImportFrom) and node.module == "__future__"
         is_from = isinstance(node, ast.ImportFrom) and _is_tools(node.module or "")
-        is_plain = isinstance(node, ast.Import) and [alias.name for alias in node.names] == ["tools"]
-        if not (is_future or is_from or (is_plain and isinstance(node, ast.Import) and not node.names[0].asname)):
+        is_plain = isinstance(node, ast.Import) and all(map(_is_plain, node.names))
+        if not (is_future or is_from or is_plain):
             continue
         assert isinstance(node, ast.Import | ast.ImportFrom)
         last = node.end_lineno or node.lineno
@@ -343,9 +344,14 @@ def _union(text: str) -> list[str]:
 def _said(found: str, shapes: Sequence[str]) -> str:
     literal = re.fullmatch(r"Literal\[([^\[\]|,]{1,40})\]", found)
     if literal is not None:
-        return literal[1]
+        return repr(ast.literal_eval(literal[1]))
     # An `int` may also be a boolean, a `float` an integer: the first is what the program's author thinks of.
     return WORDS[shapes[0]]
+
+
+def _is_plain(alias: ast.alias) -> bool:
+    """An import of `tools` or a domain by its own name."""
+    return _is_tools(alias.name) and alias.asname is None
 
 
 def _is_tools(module: str) -> bool:
