@@ -51,6 +51,24 @@ async def serve(
             await task
 
 
+@asynccontextmanager
+async def inside(
+    settings: Settings, folder: Path, *, ledger: Any = None, engine: Any = "auto", **options: Any
+) -> AsyncIterator[httpx.AsyncClient]:
+    """The same app without a port: for thousands of requests, or a clock of one's own."""
+    ledger = MemoryLedger() if ledger is None else ledger
+    runtime = Runtime(ledger=ledger, session_files=FolderStore(folder), engine=engine)
+    app = create_app(runtime, ledger, settings, **options)
+    headers = {"X-API-Key": KEYS["one"]} if settings.keys else {}
+    # Raised exceptions become 500 here, as on a port.
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url="http://localhost", headers=headers, timeout=60) as client,
+    ):
+        yield client
+
+
 @pytest.fixture
 def served(tmp_path: Path) -> Served:
     """Serve with settings of the test's own."""

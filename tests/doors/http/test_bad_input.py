@@ -77,6 +77,22 @@ async def test_a_body_beyond_the_limit_is_refused_while_it_comes(served: Served)
     assert after.json()["stdout"] == "1\n"
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("path", ["/exec/programmatic", "/exec", "/exec/programmatic/cancel", "/upload"])
+async def test_a_body_of_100_megabytes_is_refused(client: httpx.AsyncClient, path: str) -> None:
+    async def hundred() -> Any:
+        yield b'--x\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n'
+        for _ in range(100):
+            yield b" " * 1_000_000
+
+    limit = 67_108_864 if path == "/upload" else 33_554_432
+    answer = await client.post(path, content=hundred(), headers={"Content-Type": "multipart/form-data; boundary=x"})
+    after = await start(client, "print(1)")
+
+    assert (answer.status_code, answer.json()) == (413, {"error": f"the body is larger than {limit} bytes; send less"})
+    assert after.json()["stdout"] == "1\n"
+
+
 @pytest.mark.parametrize(
     "name", ["__import__", "print", "../../etc/passwd", "über", "日本", "a" * 256, "tools", "\u202e"]
 )

@@ -1,9 +1,11 @@
 """Files in and out of sessions, and nobody else's."""
 
-import hashlib
+import io
 
 import httpx
+import numpy as np
 import pytest
+from PIL import Image
 
 from tests.doors.http.conftest import KEYS
 from tests.doors.http.talk import LIBRECHAT, go_on, result, start
@@ -118,16 +120,25 @@ def test_a_taken_name_gets_a_number() -> None:
 @pytest.mark.long
 async def test_a_picture_is_listed_downloaded_and_the_same(client: httpx.AsyncClient) -> None:
     code = (
-        "import hashlib\nplt.plot([1, 3, 2])\nplt.savefig('plot.png')\n"
-        "print(hashlib.sha256(open('plot.png', 'rb').read()).hexdigest())"
+        "fig, ax = plt.subplots(figsize=(2, 1), dpi=50)\nax.plot([1, 3, 2])\nfig.savefig('plot.png')\n"
+        "np.save('drawn.npy', np.asarray(fig.canvas.buffer_rgba()))"
     )
 
-    ran = (await start(client, code, headers=LIBRECHAT)).json()
-    file = ran["files"][0]
-    got = await client.get(f"/download/{file['session_id']}/{file['id']}")
+    ran = (await start(client, code, headers=LIBRECHAT, timeout=60000)).json()
+    listed = (await client.get(f"/files/{ran['session_id']}")).json()
+    got = {
+        file["name"]: await client.get(f"/download/{file['storage_session_id']}/{file['id']}") for file in ran["files"]
+    }
+    drawn = np.load(io.BytesIO(got["drawn.npy"].content))
+    picture = Image.open(io.BytesIO(got["plot.png"].content))
 
-    assert (file["name"], got.headers["content-type"]) == ("plot.png", "image/png")
-    assert hashlib.sha256(got.content).hexdigest() == ran["stdout"].strip()
+    assert sorted((one["filename"], one["size"]) for one in listed) == sorted(
+        (name, len(file.content)) for name, file in got.items()
+    )
+    assert got["plot.png"].headers["content-type"] == "image/png"
+    assert (picture.format, picture.size) == ("PNG", (100, 50))
+    assert np.array_equal(np.asarray(picture.convert("RGBA")), drawn)
+    assert len(np.unique(drawn.reshape(-1, 4), axis=0)) > 2  # there is something in it
 
 
 @pytest.mark.long
@@ -135,13 +146,13 @@ async def test_fifty_megabytes_go_in_and_out(client: httpx.AsyncClient) -> None:
     data = b"0123456789" * 5_000_000
     uploaded = (await client.post("/upload", files={"file": ("big.bin", data)})).json()
 
-    ran = await start(
-        client, "import os\nprint(os.path.getsize('big.bin'))", session_id=uploaded["session_id"], timeout=60000
-    )
-    got = await client.get(f"/download/{uploaded['session_id']}/{uploaded['files'][0]['fileId']}")
+    code = "data = open('big.bin', 'rb').read()\nos.remove('big.bin')\nopen('back.bin', 'wb').write(data[::-1])"
+    ran = await start(client, f"import os\n{code}", session_id=uploaded["session_id"], timeout=60000)
+    [made] = ran.json()["files"]
+    got = await client.get(f"/download/{made['session_id']}/{made['id']}")
 
-    assert ran.json()["stdout"] == "50000000\n"
-    assert got.content == data
+    assert (ran.json()["status"], made["name"]) == ("completed", "back.bin")
+    assert got.content == data[::-1]
 
 
 async def test_a_form_without_a_file_and_a_reference_to_none_are_told(client: httpx.AsyncClient) -> None:

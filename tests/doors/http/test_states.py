@@ -1,16 +1,24 @@
-"""Starts, answers, duplicates, parts, cancels and restarts in any order, against a model of a few lines."""
+"""Starts, answers, duplicates, parts, cancels, deadlines and restarts in any order, against a model of a few lines."""
 
 import asyncio
-import random
+import shutil
+import tempfile
+import time
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from tests.doors.http.conftest import KEYS, serve
+from tests.doors.http.conftest import KEYS, inside
 from tests.doors.http.talk import go_on, result, start
 from toolfold.doors.http import Settings
+from toolfold.engines.process import ProcessEngine
 from toolfold.ledger.open import open_ledger
 
 CODE = """
@@ -20,78 +28,223 @@ for i in range(3):
     total = total * 10 + a + b
 print(total)
 """
-INVALID = "Invalid continuation token"
+"""Two calls at a time, three times."""
+INVALID, EXPIRED, CANCELLED = "Invalid continuation token", "Execution expired", "Execution cancelled"
 
 
+class Loop(asyncio.SelectorEventLoop):
+    """Whose clock can be moved on."""
+
+    ahead_seconds = 0.0
+
+    def time(self) -> float:
+        return super().time() + self.ahead_seconds
+
+
+class Lasting:
+    """An engine that outlives its runtimes: a restart loses all that they knew, and costs no new fork server."""
+
+    def __init__(self, engine: ProcessEngine) -> None:
+        self._engine = engine
+        self.name, self.isolation, self.notes = engine.name, engine.isolation, engine.notes
+        self.open, self.guests, self.preload = engine.open, engine.guests, engine.preload
+        self.has_session, self.end_session = engine.has_session, engine.end_session
+
+    async def __aenter__(self) -> "Lasting":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        return None
+
+
+@dataclass(eq=False)
 class Model:
-    """What one execution must do: two calls a round, three rounds, more where only one call is answered."""
+    """What is known of one execution from its answers alone."""
 
-    def __init__(self, body: dict[str, Any]) -> None:
-        self.body = body
-        self.tokens: list[tuple[str, list[Any], dict[str, Any]]] = []
-        self.is_over = False
-        self.is_cancelled = False
+    body: dict[str, Any]
+    """The last answer."""
+    deadline: float
+    state: str = "paused"
+    taken: list[tuple[str, list[Any], dict[str, Any]]] = field(default_factory=list)
+    """Each continuation that was taken: token, results, answer."""
+    is_held: bool = True
+    """By this process; after a restart not before its next continuation."""
 
-    async def answer(self, client: httpx.AsyncClient, chance: random.Random) -> None:
-        calls = self.body["tool_calls"]
-        some = calls if chance.random() < 0.6 or len(calls) == 1 else [chance.choice(calls)]
+
+class Door(RuleBasedStateMachine):
+    """A server on SQLite, its clients, and the time."""
+
+    loop: Loop
+    engine: ProcessEngine
+    executions = Bundle("executions")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp(prefix="states-"))
+        self.models: list[Model] = []
+        self.loop.run_until_complete(self._open())
+
+    def teardown(self) -> None:
+        self.loop.run_until_complete(self._nothing_is_left())
+        self.loop.run_until_complete(self._stack.aclose())
+        shutil.rmtree(self.folder)
+
+    @rule(target=executions, seconds=st.sampled_from([20, 200]))
+    def start(self, seconds: int) -> Model:
+        deadline = self._now() + seconds
+        body = self._do(start(self.client, CODE, timeout=seconds * 1000))
+        model = Model(body, deadline)
+        assert [call["id"] for call in body["tool_calls"]] == ["call_001", "call_002"]
+        self.models.append(model)
+        return model
+
+    @rule(model=executions, part=st.sampled_from(["all", "all", "reversed", "first", "last"]))
+    def answer(self, model: Model, part: str) -> None:
+        if model.state != "paused":
+            return
+        calls = model.body["tool_calls"]
+        some = {"all": calls, "reversed": calls[::-1], "first": calls[:1], "last": calls[-1:]}[part]
         results = [result(call, int(call["input"]["city"][0]) + 1) for call in some]
-        token = self.body["continuation_token"]
+        token = model.body["continuation_token"]
 
-        got = (await go_on(client, token, *results)).json()
+        got = self._do(go_on(self.client, token, *results))
 
-        self.tokens.append((token, results, got))
         rest = [call["id"] for call in calls if call not in some]
         if got["status"] == "tool_call_required":
-            open_ids = [call["id"] for call in got["tool_calls"]]
-            assert open_ids == rest if rest else len(open_ids) == 2
+            ids = [call["id"] for call in got["tool_calls"]]
+            assert ids == rest if rest else len(ids) == 2 and min(ids) > max(call["id"] for call in calls)
         else:
             assert (got["status"], got["stdout"], rest) == ("completed", "246\n", [])
-            self.is_over = True
-        self.body = got
+            model.state = "ended"
+        model.taken.append((token, results, got))
+        model.body, model.is_held = got, True
 
-    async def repeat(self, client: httpx.AsyncClient, chance: random.Random) -> None:
-        if not self.tokens:
+    @rule(model=executions, at=st.integers(0, 5))
+    def repeat(self, model: Model, at: int) -> None:
+        """A continuation that was taken, as it was and with other results."""
+        if not model.taken:
             return
-        at = chance.randrange(len(self.tokens))
-        token, results, expected = self.tokens[at]
-        got = (await go_on(client, token, *results)).json()
-        is_last = at == len(self.tokens) - 1
-        if is_last and not self.is_cancelled:
-            # A new server signs the same pause again, so its token may differ in nothing else.
-            same = [one.get(key) for one in (got, expected) for key in ("status", "stdout", "tool_calls")]
-            assert same[:3] == same[3:]
-        else:
-            assert got["error"] in (INVALID, "Execution expired")
-        other = await go_on(client, token, *({**one, "result": 99} for one in results))
-        assert other.json().get("error") in (INVALID, "Execution expired")
+        token, results, answer = model.taken[at % len(model.taken)]
+        is_last = at % len(model.taken) == len(model.taken) - 1
 
-    async def cancel(self, client: httpx.AsyncClient) -> None:
-        await client.post("/exec/programmatic/cancel", json={"continuation_token": self.body["continuation_token"]})
-        self.is_over = self.is_cancelled = True
+        got = self._do(go_on(self.client, token, *results))
+        other = self._do(go_on(self.client, token, *({**one, "result": 99} for one in results)))
+
+        # A new process signs the same pause again: all but the token is the same then.
+        is_the_same = [got.get(key) == answer.get(key) for key in ("status", "stdout", "tool_calls", "error")]
+        if model.state == "expired":
+            assert (got["error"], other["error"]) == (EXPIRED, EXPIRED)
+        elif is_last and model.state == "cancelled":
+            assert all(is_the_same) or got["error"] in (EXPIRED, CANCELLED)
+        elif is_last:
+            assert all(is_the_same)
+        else:
+            assert got["error"] == INVALID
+        assert other["error"] in (INVALID, EXPIRED)
+        if is_last and model.state == "paused":
+            model.is_held = True
+
+    @rule(model=executions)
+    def go_on_after_the_end(self, model: Model) -> None:
+        if model.state in ("cancelled", "expired") and "continuation_token" in model.body:
+            results = [result(call, 1) for call in model.body["tool_calls"]]
+            got = self._do(go_on(self.client, model.body["continuation_token"], *results))
+            assert got["error"] == EXPIRED
+
+    @rule(model=executions, wrong=st.sampled_from(["call_099", "nine"]))
+    def answer_what_was_not_asked(self, model: Model, wrong: str) -> None:
+        if model.state == "paused":
+            got = self._do(go_on(self.client, model.body["continuation_token"], result(wrong, 1)))
+            assert got["error"].startswith(("no open call 'call_099'", "call_id 'nine' is none of ours"))
+            model.is_held = model.is_held or wrong == "call_099"
+
+    @rule(model=executions)
+    def cancel(self, model: Model) -> None:
+        if model.state == "paused":
+            body = {"continuation_token": model.body["continuation_token"]}
+            got = self._do(self.client.post("/exec/programmatic/cancel", json=body))
+            assert got == {"status": "cancellation_requested"}
+            model.state = "cancelled"
+
+    @rule(seconds=st.sampled_from([5, 30]))
+    def wait(self, seconds: int) -> None:
+        self.loop.ahead_seconds += seconds
+        for model in self.models:
+            if model.deadline < self._now():
+                model.state, model.is_held = "expired", False
+        # One turn of the loop for the deadlines themselves, the rest for the guests that they end.
+        self.loop.run_until_complete(self._until_paused_are_counted())
+
+    @rule()
+    def restart(self) -> None:
+        self.loop.run_until_complete(self._stack.aclose())
+        for model in self.models:
+            model.is_held = False
+        self.loop.run_until_complete(self._open())
+
+    @invariant()
+    def the_server_counts_as_the_model_does(self) -> None:
+        paused = sum(model.state == "paused" and model.is_held for model in self.models)
+        assert self._metric("paused") == paused
+
+    # the machine's own
+
+    def _now(self) -> float:
+        return time.time() + self.loop.ahead_seconds
+
+    def _do(self, request: Any) -> dict[str, Any]:
+        answer: httpx.Response = self.loop.run_until_complete(request)
+        assert answer.status_code in (200, 202, 400), answer.text
+        return answer.json()
+
+    async def _open(self) -> None:
+        self._stack = AsyncExitStack()
+        ledger = open_ledger(str(self.folder / "ledger.sqlite"))
+        self._stack.push_async_callback(ledger.close)
+        door = inside(
+            Settings(keys=KEYS, token_key=b"k" * 32, starts_per_minute=100_000),
+            self.folder / "files",
+            ledger=ledger,
+            engine=Lasting(self.engine),
+            clock=self._now,
+        )
+        self.client = await self._stack.enter_async_context(door)
+
+    def _metric(self, name: str) -> int:
+        return self.loop.run_until_complete(self._metric_of(name))
+
+    async def _metric_of(self, name: str) -> int:
+        lines = (await self.client.get("/metrics")).text.splitlines()
+        return int(next(line for line in lines if line.startswith(f"toolfold_http_{name} ")).split()[1])
+
+    async def _until_paused_are_counted(self) -> None:
+        paused = sum(model.state == "paused" and model.is_held for model in self.models)
+        while await self._metric_of("paused") != paused:
+            await asyncio.sleep(0)
+
+    async def _nothing_is_left(self) -> None:
+        """At the last deadline the only guests are those that wait for programs."""
+        self.loop.ahead_seconds += 1000
+        while await self._metric_of("paused") or await self._metric_of("guests") > 2:
+            await asyncio.sleep(0.01)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(4))
-async def test_any_order_of_requests_keeps_to_the_model(tmp_path: Path, seed: int) -> None:
-    chance = random.Random(seed)
-    settings = Settings(keys=KEYS, token_key=b"k" * 32)
-    models: list[Model] = []
-    for _ in range(3):
-        ledger = open_ledger(str(tmp_path / "ledger.sqlite"))
-        async with serve(settings, tmp_path / "files", ledger=ledger) as client:
-            for _step in range(25):
-                alive = [model for model in models if not model.is_over]
-                match chance.choices(["start", "answer", "repeat", "cancel"], [2, 6, 2, 0.5])[0]:
-                    case "start":
-                        models.append(Model((await start(client, CODE)).json()))
-                    case "answer" if alive:
-                        await chance.choice(alive).answer(client, chance)
-                    case "repeat" if models:
-                        await chance.choice(models).repeat(client, chance)
-                    case "cancel" if alive:
-                        await chance.choice(alive).cancel(client)
-        await ledger.close()
-        await asyncio.sleep(0)
-
-    assert any(model.is_over and not model.is_cancelled for model in models)
+def test_any_order_of_requests_keeps_to_the_model() -> None:
+    Door.loop, Door.engine = Loop(), ProcessEngine()
+    Door.loop.run_until_complete(Door.engine.__aenter__())
+    try:
+        run_state_machine_as_test(
+            Door,
+            settings=settings(
+                max_examples=15,
+                stateful_step_count=30,
+                deadline=None,
+                derandomize=True,
+                database=None,
+                suppress_health_check=list(HealthCheck),
+            ),
+        )
+    finally:
+        Door.loop.run_until_complete(Door.engine.__aexit__())
+        Door.loop.close()

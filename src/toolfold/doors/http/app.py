@@ -177,7 +177,11 @@ class _Door:
 
     async def execute(self, request: Request) -> Response:
         """Run a program without tools of the client's."""
-        body = decoded(await request.body())
+        try:
+            body = decoded(await request.body())
+        except Refusal:
+            await self._errand(request)  # who may not come in is told that, and no more
+            raise
         key = body.get("LIBRECHAT_CODE_API_KEY")
         errand = await self._errand(request, key_in_body=key if isinstance(key, str) else "")
         asked = checked(body, wire.ExecuteRequest)

@@ -68,10 +68,11 @@ class Failed(Shape):
 class Ran(Shape):
     """What `POST /exec` gives; a program that raised is in its `stderr`."""
 
-    session_id: str
     stdout: str
     stderr: str
     files: list[FileNamed]
+    session_id: str | None = None
+    """Not there where LibreChat's request went no further."""
 
 
 class CancellationRequested(Shape):

@@ -1,0 +1,104 @@
+"""A start that is sent twice with one `Idempotency-Key`: one execution, one answer."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.doors.http.conftest import KEYS, Served, serve
+from tests.doors.http.talk import LIBRECHAT, WEATHER, finish, go_on, result, start
+from toolfold.doors.http import Settings
+from toolfold.ledger.open import open_ledger
+
+KEY = {"Idempotency-Key": "order-17"}
+TWO = {**KEY, "X-API-Key": KEYS["two"]}
+# The number differs from one execution to the next.
+CODE = 'import random\nn = random.random()\nprint(n, await get_weather(city="a"))'
+ENDS = "import random\nprint(random.random())"
+
+
+async def test_the_same_key_and_body_give_the_same_answer(client: httpx.AsyncClient) -> None:
+    paused = [await start(client, CODE, headers=KEY) for _ in range(2)]
+    ended = [await start(client, ENDS, headers={"Idempotency-Key": "b"}) for _ in range(2)]
+    plain = [await client.post("/exec", json={"code": ENDS}, headers={"Idempotency-Key": "c"}) for _ in range(2)]
+    without = [(await start(client, ENDS)).json()["stdout"] for _ in range(2)]
+    body, _ = await finish(client, paused[1], lambda *_: "sun")
+    again = await start(client, CODE, headers=KEY)
+
+    assert paused[0].content == paused[1].content == again.content
+    assert ended[0].content == ended[1].content
+    assert plain[0].content == plain[1].content
+    assert without[0] != without[1]
+    assert body["stdout"].endswith(" sun\n")
+
+
+async def test_requests_that_come_together_wait_for_the_first(client: httpx.AsyncClient) -> None:
+    answers = await asyncio.gather(*(start(client, CODE, headers=KEY, session_id="s") for _ in range(10)))
+    metrics = (await client.get("/metrics")).text
+
+    assert len({answer.content for answer in answers}) == 1
+    assert "toolfold_http_rounds_total 1\n" in metrics
+
+
+async def test_a_key_belongs_to_one_request_of_one_tenant(client: httpx.AsyncClient) -> None:
+    first = await start(client, ENDS, headers=KEY)
+    other = await start(client, "print(2)", headers=KEY)
+    told = await start(client, "print(2)", headers={**KEY, **LIBRECHAT})
+    elsewhere = await client.post("/exec", json={"code": ENDS, "tools": [WEATHER]}, headers=KEY)
+    tenant = await start(client, ENDS, headers=TWO)
+
+    text = "Idempotency-Key 'order-17' was sent with another request; take a new key"
+    assert [(one.status_code, one.json()["error"]) for one in (other, elsewhere)] == [(422, text)] * 2
+    assert (told.status_code, told.json()["stderr"]) == (200, f"{text}\n")
+    assert tenant.json()["stdout"] != first.json()["stdout"]
+
+
+@pytest.mark.parametrize("key", ["", "a b", "x" * 256, "é".encode()])
+async def test_what_is_no_key_is_told(client: httpx.AsyncClient, key: Any) -> None:
+    answer = await start(client, ENDS, headers={"Idempotency-Key": key})
+
+    assert (answer.status_code, answer.json()["error"]) == (
+        400,
+        "Idempotency-Key must be 1 to 255 visible ASCII characters; send such a key, or none",
+    )
+
+
+async def test_a_request_that_was_turned_away_leaves_its_key_unused(served: Served) -> None:
+    async with served(paused=1) as client:
+        full = (await start(client, CODE)).json()
+        away = await start(client, CODE, headers=KEY)
+        await go_on(client, full["continuation_token"], result("call_001", 1))
+        taken = await start(client, CODE, headers=KEY)
+
+    assert (away.status_code, taken.json()["status"]) == (429, "tool_call_required")
+
+
+@pytest.mark.parametrize("has_gone_on", [False, True])
+async def test_it_holds_across_a_restart(tmp_path: Path, has_gone_on: bool) -> None:
+    settings = Settings(keys=KEYS, token_key=b"k" * 32)
+
+    async def life() -> tuple[dict[str, Any], dict[str, Any], httpx.Response]:
+        ledger = open_ledger(str(tmp_path / "ledger.sqlite"))
+        async with serve(settings, tmp_path / "files", ledger=ledger) as client:
+            paused = (await start(client, CODE, headers=KEY, timeout=60000)).json()
+            ended = (await start(client, ENDS, headers={"Idempotency-Key": "b"})).json()
+            third = await start(client, CODE, headers={"Idempotency-Key": "c"})
+            if has_gone_on and third.json().get("status") == "tool_call_required":
+                await go_on(client, third.json()["continuation_token"], result("call_001", 3))
+        await ledger.close()
+        return paused, ended, third
+
+    first, ended, _ = await life()
+    second, ended_again, third = await life()
+    ledger = open_ledger(str(tmp_path / "ledger.sqlite"))
+    async with serve(settings, tmp_path / "files", ledger=ledger) as client:
+        body, rounds = await finish(client, second, lambda *_: "sun")
+        old = await go_on(client, first["continuation_token"], result("call_001", "rain"))
+    await ledger.close()
+
+    assert [first[key] for key in ("session_id", "tool_calls")] == [second[key] for key in ("session_id", "tool_calls")]
+    assert ended == ended_again
+    assert third.json()["status"] == ("completed" if has_gone_on else "tool_call_required")
+    assert (body["status"], rounds, old.json()["error"]) == ("completed", 1, "Execution expired")
