@@ -15,7 +15,7 @@ from toolfold import eager
 from toolfold.engines.base import Freezable, Order, Printed, Waiting, snapshot_version
 from toolfold.errors import ToolfoldError, UsageError
 from toolfold.ledger import refusals, snapshots
-from toolfold.ledger.record import Given, Handed, Made, Sealed, Tape
+from toolfold.ledger.record import Given, Handed, LedgerFull, Made, Sealed, Tape
 from toolfold.ledger.snapshots import Snapshot
 from toolfold.models import CallRecord, Outcome, Paused, Problem, Reply
 from toolfold.output import Output
@@ -85,6 +85,7 @@ class Execution:
         self._epoch = epoch
         self._outside = frozenset(begun.outside)
         self._asked = asked
+        self._may_ask = may_ask
         self._approve = context.approve
         can_ask = order.report_waiting or context.approve is not None
         self._context = replace(
@@ -292,9 +293,11 @@ class Execution:
             try:
                 await self._ledger.flush(self.id)  # a replay must know that this was begun
             except ToolfoldError as error:
-                self.failure = error
-                self.run.stop("cancelled")
-                return
+                # Too much to keep: one that only may pause goes on, and a pause would say it.
+                if not (self._may_ask and isinstance(error, LedgerFull)):
+                    self.failure = error
+                    self.run.stop("cancelled")
+                    return
         reply = await self._router.serve(call, max_reply_bytes=self._order.limits.reply_bytes, context=self._context)
         self._answer(call, reply)
 
@@ -309,6 +312,8 @@ class Execution:
     async def _ask(self, call: Call, spec: ToolSpec) -> Decision:
         """A call that needs a yes: from the callback, or from the outside with the next pause."""
         is_begun = call.tool not in self._asked or call.id in self._decided
+        if self._unnoted is call:
+            self._note_made()
         if self._approve is not None:
             decision = await self._approve(call, spec)
         else:
