@@ -7,7 +7,7 @@ import pytest
 
 from toolfold import Outcome, Paused, Runtime, tool
 from toolfold.ledger.memory import MemoryLedger
-from toolfold.ledger.record import Fenced
+from toolfold.ledger.record import Fenced, LedgerFull
 from toolfold.tools.context import Decision
 from toolfold.tools.policy import Policy
 from toolfold.tools.router import Handler, Request
@@ -119,3 +119,22 @@ async def test_a_call_that_was_begun_after_the_answer_is_not_made_again(policy: 
     assert isinstance(end, Outcome)
     assert end.stdout == "'pay' was called before the host stopped; whether it ran is not known\n"
     assert till.looked == [200]  # by the first host; the other did not serve it
+
+
+async def test_a_program_that_is_too_large_to_keep_runs_to_its_end_but_cannot_pause() -> None:
+    @tool
+    async def read(size: int) -> str:
+        """As many letters."""
+        return "x" * size
+
+    ledger = MemoryLedger(max_execution_bytes=100_000)
+    async with Runtime([read], ledger=ledger, may_ask=True) as runtime:
+        end = await runtime.start("sum([len(await read(size=40_000)) for _ in range(5)])")
+    till = Till()
+    async with till.runtime(MemoryLedger(max_execution_bytes=2_000)) as runtime:
+        with pytest.raises(LedgerFull):
+            await runtime.start("for _ in range(50): await pay(amount=1)\nawait pay(amount=200)")
+
+    assert isinstance(end, Outcome)
+    assert end.value == 200_000
+    assert till.paid == [1] * 50

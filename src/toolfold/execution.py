@@ -107,6 +107,8 @@ class Execution:
         self._on_call = on_call
         self._past = past
         self._rerun = rerun
+        self._recorded: dict[int, Reply] = {}
+        """Replies of the earlier execution, for calls that are on their way through the router."""
         # What cannot be replayed has names in its guest that no snapshot holds.
         self._snapshot_version = snapshot_version(engine) if order.tape is not None else ""
         self._rounds = past.rounds if past is not None else 0
@@ -244,8 +246,8 @@ class Execution:
                 self._note_made()  # before the tool is called: a replay must know
         recorded = self._rerun.reply_to(call) if self._rerun is not None else None
         if recorded is not None:
-            self._answer(call, recorded)
-        elif call.tool not in self._outside:
+            self._recorded[call.id] = recorded
+        if call.tool not in self._outside:
             self._dispatch(call)
         if self._unnoted is not None:
             self._note_made()
@@ -298,7 +300,10 @@ class Execution:
                     self.failure = error
                     self.run.stop("cancelled")
                     return
-        reply = await self._router.serve(call, max_reply_bytes=self._order.limits.reply_bytes, context=self._context)
+        recorded = self._recorded.pop(call.id, None) if self._recorded else None
+        reply = await self._router.serve(
+            call, max_reply_bytes=self._order.limits.reply_bytes, context=self._context, recorded=recorded
+        )
         self._answer(call, reply)
 
     def _limits_left(self) -> Limits:
