@@ -307,7 +307,10 @@ class Runtime:
             if not isinstance(program, Problem):
                 program = await self._type_problem(program, specs, wish) or program
             if isinstance(program, Problem):
-                return self._rejected(program, text)
+                outcome = self._rejected(program, text)
+                if wish.session is not None:
+                    self.sessions.leave(wish.session)
+                return outcome
             rerun = Rerun(await self._history(wish.rerun_of)) if wish.rerun_of else None
             begun = self._begun(program, specs, wish)
         except BaseException:

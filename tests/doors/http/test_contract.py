@@ -240,6 +240,13 @@ async def test_an_execution_waits_for_its_session_without_holding_up_the_others(
     assert [body["stdout"] for body, _ in bodies] == ["0 x\n", "1 x\n", "2 x\n", "3 x\n"]
 
 
+async def test_a_rejected_program_leaves_its_session_to_the_next_one(client: httpx.AsyncClient) -> None:
+    rejected = await start(client, "print(", session_id="s")
+    corrected = await start(client, "print(1)", session_id="s", timeout=9000)
+
+    assert (rejected.json()["status"], corrected.json()["status"]) == ("error", "completed")
+
+
 async def test_a_request_that_waits_for_its_session_times_out_and_can_be_cancelled(client: httpx.AsyncClient) -> None:
     await start(client, "await get_weather(city='a')", session_id="s", timeout=20000)
     waiting = asyncio.create_task(
