@@ -9,12 +9,26 @@ from pydantic_ai import ModelRetry, ToolReturn
 from pydantic_ai.messages import UserContent
 
 from toolfold.doors.pydantic_ai.values import has_media, picture, to_model
-from toolfold.errors import EngineCrashed
+from toolfold.errors import EngineCrashed, EngineError, ToolError, ToolfoldError, UsageError
+from toolfold.ledger.record import Fenced, LedgerFailed, LedgerFull
 from toolfold.models import CallRecord, Outcome, Problem
+from toolfold.replay import ReplayDiverged
 from toolfold.tools.names import python_name
 
 _NOTHING_CALLED: Final = "The program was not run and no tool was called. Correct it and send it whole."
 _NOTHING_TO_SHOW: Final = "(the program ended; it printed nothing and has no value)"
+_IS_FOR_THE_MODEL: Final[dict[type[ToolfoldError], bool]] = {
+    ToolfoldError: False,
+    UsageError: True,
+    ToolError: True,
+    EngineError: False,
+    EngineCrashed: True,
+    ReplayDiverged: True,
+    Fenced: False,
+    LedgerFull: False,
+    LedgerFailed: False,
+}
+"""Whether a model can do something about it: write another program. A mistake in the set-up is the host's."""
 _MOST_CALLS: Final = 20
 _MOST_PICTURES: Final = 10
 
@@ -45,10 +59,15 @@ def to_retry(outcome: Outcome, direct: Iterable[str] = ()) -> ModelRetry:
     return ModelRetry("\n".join(part for part in [*parts, *_calls_made(outcome.calls)] if part))
 
 
-def crashed(error: EngineCrashed) -> ModelRetry:
-    """The guest died; a program that is written otherwise may not kill it."""
-    called = f" Tools that were called and may have run: {', '.join(error.started)}." if error.started else ""
-    return ModelRetry(f"the sandbox broke while the program ran: {error}.{called}")
+def to_exception(error: ToolfoldError, *, had_paused: bool) -> Exception:
+    """An error of the host: a retry where another program may do better, else itself, and the agent's run ends."""
+    is_for_the_model = next(_IS_FOR_THE_MODEL[one] for one in type(error).__mro__ if one in _IS_FOR_THE_MODEL)
+    if isinstance(error, EngineCrashed):
+        called = f" Tools that were called and may have run: {', '.join(error.started)}." if error.started else ""
+        return ModelRetry(f"the sandbox broke while the program ran: {error}.{called}")
+    if is_for_the_model and had_paused:
+        return ModelRetry(f"the program cannot go on from where it waited: {error}")
+    return error
 
 
 def account(outcome: Outcome) -> dict[str, Any]:

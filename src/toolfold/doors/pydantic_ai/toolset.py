@@ -10,7 +10,6 @@ from pydantic import TypeAdapter
 from pydantic_ai import (
     AbstractToolset,
     ApprovalRequired,
-    ModelRetry,
     RunContext,
     ToolDefinition,
     ToolsetTool,
@@ -25,14 +24,13 @@ from toolfold.doors.pydantic_ai.approvals import Answers, answers_in, note_of
 from toolfold.doors.pydantic_ai.callers import callers_of, listing_for_code, spec_of
 from toolfold.doors.pydantic_ai.home import Home, settled
 from toolfold.doors.pydantic_ai.nested import Nested, through_pydantic_ai
-from toolfold.doors.pydantic_ai.render import crashed, to_retry, to_return
+from toolfold.doors.pydantic_ai.render import to_exception, to_retry, to_return
 from toolfold.doors.pydantic_ai.search import NOTE, SEVERAL, searches_of
 from toolfold.doors.pydantic_ai.texts import RUN_CODE, run_code_description
 from toolfold.engines.base import Engine
-from toolfold.errors import EngineCrashed, UsageError
+from toolfold.errors import ToolfoldError
 from toolfold.ledger.record import Ledger
 from toolfold.models import Limits, Outcome, Paused
-from toolfold.replay import ReplayDiverged
 from toolfold.runtime import Runtime
 from toolfold.tools.context import Decision
 
@@ -192,12 +190,8 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
                     )
                 step = await runtime.resume(step.execution_id, decisions=ready)
             return step
-        except EngineCrashed as error:
-            raise crashed(error) from error
-        except (UsageError, ReplayDiverged) as error:
-            if not nested.answers.execution_id:
-                raise
-            raise ModelRetry(f"the program cannot go on: {error}") from error
+        except ToolfoldError as error:
+            raise to_exception(error, had_paused=bool(nested.answers.execution_id)) from error
 
     async def _answers(self, ctx: RunContext[AgentDepsT], key: str) -> Answers:
         """What the outside said to the calls of this program, if it is one that waited."""
