@@ -134,6 +134,56 @@ async def test_a_corrected_program_makes_no_call_twice() -> None:
     assert [call.from_record for call in fixed.calls] == [n != 3 for n in range(36)]
 
 
+async def test_a_rerun_asks_the_policy_of_today() -> None:
+    made: list[str] = []
+    asked: list[str] = []
+
+    @tool
+    async def read(key: str) -> str:
+        """Was allowed, and is."""
+        made.append(key)
+        return f"read {key}"
+
+    @tool
+    async def wipe(key: str) -> str:
+        """Was allowed, and now needs a yes."""
+        made.append(key)
+        return f"wiped {key}"
+
+    @tool
+    async def leak(key: str) -> str:
+        """Was allowed, and now is not."""
+        made.append(key)
+        return f"leaked {key}"
+
+    async def approve(call: Call, spec: ToolSpec) -> Decision:
+        asked.append(call.arguments["key"])
+        edited = {"key": "other"} if call.arguments["key"] == "edit" else None
+        return Decision(approved=call.arguments["key"] != "no", arguments=edited)
+
+    text = (
+        "for call, key in [(read, 'a'), (wipe, 'yes'), (wipe, 'no'), (wipe, 'edit'), (leak, 'b')]:\n"
+        "    try:\n        print(await call(key))\n    except ToolError as error:\n        print(error)"
+    )
+    ledger = MemoryLedger()
+    async with Runtime(tools=[read, wipe, leak], ledger=ledger) as before:
+        first = await before.run(text)
+    made_before, made[:] = list(made), []
+    policy = Policy(block=("leak",), ask=("wipe",))
+    async with Runtime(tools=[read, wipe, leak], ledger=ledger, policy=policy, approve=approve) as now:
+        again = await now.run(text, rerun_of=first.execution_id)
+
+    assert (made_before, made, asked) == (["a", "yes", "no", "edit", "b"], ["other"], ["yes", "no", "edit"])
+    assert again.stdout.splitlines() == [
+        "read a",
+        "wiped yes",
+        "'wipe' was denied",
+        "wiped other",
+        "'leak' is not available in a program",
+    ]
+    assert [call.from_record for call in again.calls] == [True, True, False, False, False]
+
+
 async def test_an_unknown_execution_cannot_be_rerun() -> None:
     async with Runtime() as runtime:
         with pytest.raises(UsageError, match="no execution 'nope' in the ledger"):
@@ -157,7 +207,7 @@ async def test_a_call_that_may_have_run_before_the_host_stopped_is_not_made_agai
     )
     async with Runtime(tools=[charge], ledger=ledger) as first:
         task = asyncio.create_task(first.start(text, tools=[ASK]))
-        await asyncio.wait_for(started.wait(), 5)
+        await started.wait()
         execution_id = (await ledger.list())[0].execution_id
         at_the_crash = copy.deepcopy(ledger)
         task.cancel()

@@ -53,6 +53,8 @@ class Request:
     size_bytes: int | None = None
     """Of the reply's value as JSON, once it is there."""
     meta: ReplyMeta | None = None
+    recorded: Reply | None = None
+    """The reply of an earlier execution, in place of a call of the tool."""
 
     # Any: each field of `ReplyMeta` has its own type.
     def note(self, **changes: Any) -> None:
@@ -84,6 +86,7 @@ class Router:
         steps = wrappers if checked in wrappers else (checked, *wrappers)
         self._steps: tuple[Wrapper, ...] = (_permitted, *steps, self._timed)
         self._paths: dict[str, Handler] = {}
+        self._recorded_paths: dict[str, Handler] = {}
 
     async def serve(
         self,
@@ -92,12 +95,18 @@ class Router:
         caller: Caller = "code",
         max_reply_bytes: int | None = None,
         context: CallContext | None = None,
+        recorded: Reply | None = None,
     ) -> Reply:
-        """The reply to one call, whatever the tool does; only a cancel of this very task comes through."""
-        path = self._paths.get(call.tool)
+        """The reply to one call, whatever the tool does; only a cancel of this very task comes through.
+
+        Where a reply is on `recorded`, the tool is not called, but whoever may refuse the call still may.
+        """
+        paths = self._paths if recorded is None else self._recorded_paths
+        path = paths.get(call.tool)
         if path is None:
-            path = self._path(call.tool)
+            path = self._path(call.tool, paths)
         request = Request(call, caller, max_reply_bytes or self._max_reply_bytes, call.arguments, context)
+        request.recorded = recorded
         try:
             value = await path(request)
         except asyncio.CancelledError:
@@ -110,15 +119,18 @@ class Router:
             return Reply(call_id=call.id, error=error_text(call.tool, error), meta=request.meta)
         return Reply(call_id=call.id, value=value, size_bytes=request.size_bytes, meta=request.meta)
 
-    def _path(self, name: str) -> Handler:
+    def _path(self, name: str, paths: dict[str, Handler]) -> Handler:
         tool = self.catalog.get(name)
         if tool is None:
             near = self.catalog.nearest(name)
             return _failing(ToolNotFound(f"no tool {name!r}" + (f"; did you mean {near!r}?" if near else "")))
         path = _calling(tool)
+        is_recorded = paths is self._recorded_paths
+        if is_recorded and from_record not in self._steps:
+            path = _remembered(path)
         for step in reversed(self._steps):
-            path = step(tool, path)
-        self._paths[name] = path
+            path = _remembered(path) if is_recorded and step is from_record else step(tool, path)
+        paths[name] = path
         return path
 
     def _timed(self, tool: Tool, rest: Handler) -> Handler:
@@ -152,6 +164,22 @@ def checked(tool: Tool, rest: Handler) -> Handler:
         return rest(request)
 
     return check
+
+
+def from_record(_: Tool, rest: Handler) -> Handler:
+    """No step: in a router's `wrappers` it marks where a recorded reply is taken, so that only those before it ask."""
+    return rest
+
+
+def _remembered(rest: Handler) -> Handler:
+    async def remember(request: Request) -> Value:
+        if request.recorded is None or (request.meta is not None and request.meta.arguments is not None):
+            return await rest(request)  # approved with other arguments: that reply is to another call
+        request.note(attempts=0, from_record=True)
+        request.size_bytes = request.recorded.size_bytes
+        return request.recorded.value
+
+    return remember
 
 
 def preparation(tool: Tool) -> Callable[[Mapping[str, Value]], Mapping[str, Any]]:

@@ -10,7 +10,7 @@ from toolfold.tools.clock import Clock, SystemClock
 from toolfold.tools.concurrency import Concurrency
 from toolfold.tools.policy import Policy
 from toolfold.tools.retry import Retry, retrying
-from toolfold.tools.router import Wrapper, checked
+from toolfold.tools.router import Wrapper, checked, from_record
 
 
 def wrappers(
@@ -33,6 +33,7 @@ def wrappers(
         checked,  # after the gate: who may not call learns nothing of the arguments
         approval(policy),
         budget(policy),
+        from_record,
         remembering(cache or Cache(), clock),
         breaking(breaker or Breaker(), clock),
         retrying(retry or Retry(), clock),
