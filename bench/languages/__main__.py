@@ -22,8 +22,7 @@ async def main() -> int:
     corpus = programs()
     found = await measure(peers, corpus, progress.print)
     report.show(found, corpus, console)
-    title = "Which Python each code mode speaks"
-    report.write(found, corpus, options.json, title=title, command="make bench-peers")
+    report.write(found, corpus, options.json)
     console.print(f"\nwritten to {options.json}", highlight=False)
     return 0
 

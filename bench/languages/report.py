@@ -63,31 +63,34 @@ def _same(failures: Reasons) -> dict[str, list[str]]:
     return names
 
 
-def write(
-    found: Mapping[str, Reasons], corpus: Sequence[Program], path: Path, *, title: str, command: str, ours: str = OURS
-) -> None:
+def write(found: Mapping[str, Reasons], corpus: Sequence[Program], path: Path) -> None:
     """Shares in percent as cases, and every failure in its own words."""
-    cases: dict[str, Any] = {}
-    for topic in (*_topics(corpus), ALL):
-        figures = {}
-        for peer, reasons in found.items():
-            good, count = _share(reasons, corpus, topic)
-            figures[peer] = 100 * good / count
-        count = sum(topic in (ALL, program.topic) for program in corpus)
-        cases[topic] = record.case(f"{topic}: {count} programs", "%", figures)
-    good, count = _share(found[ours], corpus, ALL)
+    good, count = _share(found[OURS], corpus, ALL)
     record.write(
         path,
-        title=title,
-        command=command,
-        cases=cases,
-        targets=[
-            record.target(ALL, 100 * good / count, 100, "%", is_reached=good == count, sense="at least", runner=ours)
-        ],
-        notes=[line for peer, reasons in found.items() for line in _notes(PEERS[peer].title, reasons)],
+        title="Which Python each code mode speaks",
+        command="make bench-peers",
+        cases=shares(found, corpus),
+        targets=[record.target(ALL, 100 * good / count, 100, "%", is_reached=good == count, sense="at least")],
+        notes=notes(found),
         runners={peer: {"title": PEERS[peer].title, "versions": versions(peer)} for peer in found},
         failures={peer: grouped(reasons) for peer, reasons in found.items()},
     )
+
+
+def shares(found: Mapping[str, Reasons], corpus: Sequence[Program]) -> dict[str, Any]:
+    """A case for each topic and one for all, in percent."""
+    cases = {}
+    for topic in (*_topics(corpus), ALL):
+        counts = {peer: _share(reasons, corpus, topic) for peer, reasons in found.items()}
+        title = f"{topic}: {counts[next(iter(counts))][1]} programs"
+        cases[topic] = record.case(title, "%", {peer: 100 * good / count for peer, (good, count) in counts.items()})
+    return cases
+
+
+def notes(found: Mapping[str, Reasons]) -> list[str]:
+    """A line for each cause of each peer's failures, with an instance."""
+    return [line for peer, reasons in found.items() for line in _notes(PEERS[peer].title, reasons)]
 
 
 def _notes(title: str, reasons: Reasons) -> Iterable[str]:

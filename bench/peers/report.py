@@ -124,7 +124,7 @@ def _plain(cell: Cell) -> dict[str, Any]:
 
 def _judged(target: Target, results: Results) -> dict[str, Any]:
     ratio, is_met = target.judge(results)
-    return record.target(target.case, ratio, target.limit, "×", is_reached=bool(is_met), than=target.than)
+    return record.target(target.case, ratio, target.limit, "×", is_reached=is_met, than=target.than)
 
 
 def _why(loss: Loss) -> str:

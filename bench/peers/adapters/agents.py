@@ -33,10 +33,10 @@ class _Agent(Adapter):
     async def run(self, text: str) -> Ran:
         result = await self._agent.run(text)
         parts: Parts = [part for message in result.all_messages() for part in message.parts]
-        refused = [part for part in parts if isinstance(part, RetryPromptPart)]
-        if refused:
-            raise RuntimeError(str(refused[0].content))
-        return self.ran(next(part.content for part in parts if isinstance(part, ToolReturnPart)))
+        answer = next(part for part in parts if isinstance(part, RetryPromptPart | ToolReturnPart))
+        if isinstance(answer, RetryPromptPart) or answer.outcome != "success":
+            raise RuntimeError(str(answer.content))
+        return self.ran(answer.content)
 
 
 def _write(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
