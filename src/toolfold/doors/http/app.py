@@ -23,10 +23,10 @@ from toolfold.doors.http import answers, document, wire
 from toolfold.doors.http.answers import Answer
 from toolfold.doors.http.auth import Auth
 from toolfold.doors.http.body import BodyLimit, checked, decoded
+from toolfold.doors.http.errand import HEADER as FORWARDED
+from toolfold.doors.http.errand import PASSED_HEADERS, Errand, Passed
 from toolfold.doors.http.executions import Executions, Start
 from toolfold.doors.http.files import SessionFiles, id_of, new_session
-from toolfold.doors.http.forward import HEADER as FORWARDED
-from toolfold.doors.http.forward import PASSED_HEADERS, Errand, Passed
 from toolfold.doors.http.gate import Gate
 from toolfold.doors.http.metrics import Metrics
 from toolfold.doors.http.once import Once

@@ -24,8 +24,8 @@ import msgspec
 
 from toolfold.doors.http import answers
 from toolfold.doors.http.answers import Answer
+from toolfold.doors.http.errand import Errand, Passed
 from toolfold.doors.http.files import SessionFiles, key_of, reference_to
-from toolfold.doors.http.forward import Errand, Passed
 from toolfold.doors.http.gate import Gate, SessionTurns
 from toolfold.doors.http.metrics import Metrics
 from toolfold.doors.http.records import end_record

@@ -9,46 +9,20 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final
 
 import httpx2
 import msgspec
 
+from toolfold.doors.http.errand import HEADER, Errand, Passed
 from toolfold.doors.http.refusals import Refusal
 
-HEADER: Final = "x-toolfold-forwarded"
-PASSED_HEADERS: Final = ("user-agent", "idempotency-key", "x-librechat-code-request-id")
 _ANSWERED_HEADERS: Final = ("content-type", "retry-after")
 _PURPOSE: Final = b"toolfold: a request from replica to replica"
 MISDIRECTED: Final = 421
 GONE: Final = "another replica has this address now"
 MOVED: Final = "another replica holds this execution"
 _CONNECT_SECONDS: Final = 2.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Errand:
-    """A request, for whichever replica can answer it."""
-
-    path: str
-    """Behind the base path."""
-    body: bytes
-    tenant: str
-    """Whose it is: found out where it came in, and not again."""
-    headers: Mapping[str, str] = field(default_factory=dict)
-    is_forwarded: bool = False
-    """It comes from another replica, and goes no further."""
-
-
-@dataclass(frozen=True, slots=True)
-class Passed:
-    """Another replica's response."""
-
-    status: int
-    body: bytes
-    headers: Mapping[str, str]
 
 
 class Forwarder:

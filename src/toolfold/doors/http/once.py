@@ -16,8 +16,8 @@ from typing import Final
 import msgspec
 
 from toolfold.doors.http.answers import Answer
+from toolfold.doors.http.errand import Errand, Passed
 from toolfold.doors.http.executions import Executions, Start
-from toolfold.doors.http.forward import Errand, Passed
 from toolfold.doors.http.refusals import Refusal
 from toolfold.doors.http.settings import Settings
 

@@ -17,7 +17,8 @@ from typing import Final
 
 import msgspec
 
-from toolfold.doors.http.forward import GONE, MISDIRECTED, MOVED, Errand, Forwarder, Passed
+from toolfold.doors.http.errand import Errand, Passed
+from toolfold.doors.http.forward import GONE, MISDIRECTED, MOVED, Forwarder
 from toolfold.doors.http.records import end_record
 from toolfold.doors.http.refusals import Refusal
 from toolfold.errors import UsageError

@@ -1,0 +1,34 @@
+"""What one replica asks of another, and what it hears: plain data, whether or not there are replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+HEADER: Final = "x-toolfold-forwarded"
+"""Has a request that comes from another replica."""
+PASSED_HEADERS: Final = ("user-agent", "idempotency-key", "x-librechat-code-request-id")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Errand:
+    """A request, for whichever replica can answer it."""
+
+    path: str
+    """Behind the base path."""
+    body: bytes
+    tenant: str
+    """Whose it is: found out where it came in, and not again."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    is_forwarded: bool = False
+    """It comes from another replica, and goes no further."""
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """Another replica's response."""
+
+    status: int
+    body: bytes
+    headers: Mapping[str, str]
