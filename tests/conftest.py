@@ -1,10 +1,12 @@
-"""Hooks for every test: the timeout of `long` tests, and the list of what this machine could not prove."""
+"""Hooks for every test: the timeout of tests that start something, and the list of what this machine could not prove."""
 
 from collections.abc import Iterator
 
 import pytest
 
 _UNPROVEN = pytest.StashKey[list[str]]()
+_STARTS_NOTHING = ("guest", "program", "protocol", "tools")
+"""Folders whose tests start no interpreter, guest or server: that alone can take 10 seconds on a busy machine."""
 
 
 def toolfold_unproven(config: pytest.Config) -> list[str]:
@@ -29,7 +31,8 @@ def state_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if item.get_closest_marker("long") and not item.get_closest_marker("timeout"):
+        is_quick = item.path.parent.name in _STARTS_NOTHING and not item.get_closest_marker("long")
+        if not is_quick and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(120))
 
 

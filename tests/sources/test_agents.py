@@ -161,12 +161,12 @@ async def test_a_task_that_does_not_complete_is_a_tool_error_with_the_agents_wor
 async def test_a_call_that_times_out_cancels_the_agents_task() -> None:
     agent = Echo()
     async with serving(agent) as url:
-        router = Router(Catalog([agent_tool("echo", url, timeout_seconds=0.5)]))
+        router = Router(Catalog([agent_tool("echo", url, timeout_seconds=2)]))
 
         reply = await router.serve(Call(id=1, tool="echo", arguments={"message": "wait"}))
 
-        assert reply.error == "'echo' timed out after 0.5 s"
-        await asyncio.wait_for(agent.stopped.wait(), 5)
+        assert reply.error == "'echo' timed out after 2 s"
+        await agent.stopped.wait()
         assert len(agent.cancelled) == 1
 
 

@@ -125,4 +125,4 @@ def test_ten_thousand_tools_are_no_burden() -> None:
     widened = perf_counter()
 
     # Measured: 20 ms and 1.4 ms; the rest is room for a busy machine.
-    assert (built - start < 1, widened - built < 0.2) == (True, True)
+    assert (built - start < 8, widened - built < 2) == (True, True)

@@ -59,10 +59,10 @@ async def test_calls_over_the_limit_wait(names: str, limits: Any, most: int) -> 
 
 async def test_waiting_for_a_turn_is_not_the_tools_time() -> None:
     async def short(arguments: Mapping[str, Any]) -> str:
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.06)
         return "done"
 
-    router = router_of(made(short, timeout_seconds=0.1), concurrency=Concurrency(tools={"x": 1}))
+    router = router_of(made(short, timeout_seconds=1), concurrency=Concurrency(tools={"x": 1}))
 
     replies = await asyncio.gather(*(serve(router) for _ in range(20)))
 

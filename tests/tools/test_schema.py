@@ -114,4 +114,4 @@ def test_a_million_mistakes_are_explained_in_no_time(items: list[Any], text: str
     seconds = perf_counter() - start
 
     assert str(caught.value) == f"'price' got a bad argument: {text}"
-    assert seconds < 2
+    assert seconds < 8

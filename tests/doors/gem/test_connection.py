@@ -1,6 +1,7 @@
 """The child's life: other clients, HTTP, cancelling, and a parent or child that dies."""
 
 import asyncio
+import contextlib
 import gc
 import json
 import os
@@ -69,6 +70,11 @@ def free_port() -> int:
         return one.getsockname()[1]
 
 
+def is_open(number: int) -> bool:
+    with socket.socket() as one:
+        return one.connect_ex(("127.0.0.1", number)) == 0
+
+
 @pytest.fixture
 def port(tmp_path: Path) -> Iterator[int]:
     number = free_port()
@@ -79,11 +85,8 @@ def port(tmp_path: Path) -> Iterator[int]:
         env={**os.environ, "PYTHONPATH": str(source)},
     )
     try:
-        deadline = time.monotonic() + 8
-        while time.monotonic() < deadline:
-            with socket.socket() as one:
-                if one.connect_ex(("127.0.0.1", number)) == 0:
-                    break
+        while not is_open(number):
+            assert server.poll() is None, "it ended instead of listening"
             time.sleep(0.05)
         yield number
     finally:
@@ -202,16 +205,21 @@ def test_the_child_and_its_guests_end_when_the_parent_is_killed(tmp_path: Path) 
 
 def test_a_stuck_executor_does_not_keep_python_from_ending(tmp_path: Path) -> None:
     source = Path(__file__).parents[3] / "src"
-    text = PARENT.replace('"timeout": 100', '"timeout": 0.3')
 
-    done = subprocess.run(
-        [sys.executable, "-c", text, str(tmp_path)],
-        env={**os.environ, "PYTHONPATH": str(source)},
-        capture_output=True,
-        text=True,
-        timeout=9,
-        check=False,
-    )
+    for seconds in (
+        0.3,
+        5,
+        50,
+    ):  # the next where a busy machine had not begun with the program before its time was over
+        done = subprocess.run(
+            [sys.executable, "-c", PARENT.replace('"timeout": 100', f'"timeout": {seconds}'), str(tmp_path)],
+            env={**os.environ, "PYTHONPATH": str(source)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.stdout:
+            break
 
     assert (done.returncode, done.stdout, done.stderr) == (0, "called\n", "")
 
@@ -236,7 +244,7 @@ def test_ctrl_c_ends_the_program_and_keeps_the_child(tmp_path: Path) -> None:
 
     def interrupting(name, args, call_id):
         os.kill(os.getpid(), signal.SIGINT)
-        release.wait(8)
+        release.wait(100)
         return executor(name, args, call_id)
 
     tool = create_programmatic_tool_calling_tool_stdio(tmp_path, interrupting)
@@ -258,11 +266,11 @@ def test_threads_of_finished_calls_do_not_pile_up(tmp_path: Path) -> None:
     tool = create_programmatic_tool_calling_tool_stdio(tmp_path, executor)
     try:
         Programs(tool, tmp_path).run("for i in range(50): tools.x(i=i)")
-        left = [thread.name for thread in threading.enumerate() if thread.name.startswith("toolfold-x")]
+        # One that has given its answer may still be on its way out.
+        while len([thread for thread in threading.enumerate() if thread.name.startswith("toolfold-x")]) > 1:
+            time.sleep(0.01)
     finally:
         tool.close()
-
-    assert len(left) <= 1
 
 
 def stats() -> dict[int, int]:
@@ -289,15 +297,16 @@ def descendants(pid: int) -> set[int]:
 
 
 def children(pid: int, words: str) -> list[int]:
-    return [
-        child
-        for child, parent in stats().items()
-        if parent == pid and words in Path(f"/proc/{child}/cmdline").read_text().replace("\0", " ")
-    ]
+    found = []
+    for child in [child for child, parent in stats().items() if parent == pid]:
+        with contextlib.suppress(OSError):  # gone since
+            if words in Path(f"/proc/{child}/cmdline").read_text().replace("\0", " "):
+                found.append(child)
+    return found
 
 
 def gone(pids: set[int]) -> bool:
-    deadline = time.monotonic() + 6
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         if not pids & stats().keys():
             return True

@@ -44,7 +44,7 @@ async def call(bridge: Bridge, name: str, /, **arguments: Value) -> Value:
     return await tool(bridge, name).call(arguments)
 
 
-async def until(condition: Any, seconds: float = 8.0) -> None:
+async def until(condition: Any, seconds: float = 60.0) -> None:
     """Wait for something that no event tells of."""
     deadline = time.monotonic() + seconds
     while not condition():

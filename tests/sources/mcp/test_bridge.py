@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import time
 from pathlib import Path
 
 import pytest
@@ -22,7 +21,7 @@ def eras(tmp_path: Path) -> Path:
 async def test_a_servers_tools_are_there_once_it_is_settled_with_what_it_says_of_them(eras: Path) -> None:
     async with Bridge([raw("my-server")], eras=eras) as bridge:
         assert bridge.tools() == ()
-        await bridge.settled(timeout_seconds=5)
+        await bridge.settled(timeout_seconds=60)
 
         spec = tool(bridge, "mcp__my-server__echo").spec
         status = bridge.status()
@@ -43,17 +42,15 @@ async def test_servers_that_cannot_work_say_why_and_delay_nobody(eras: Path) -> 
         raw("noisy", "--garbage"),
         raw("good"),
     ]
-    began = time.monotonic()
-
     async with Bridge(servers, eras=remember(eras, "legacy", *servers)) as bridge:
-        entered = time.monotonic() - began
-        await bridge.settled(["good"], timeout_seconds=5)
+        entered = {one.state for one in bridge.status()}
+        await bridge.settled(["good"], timeout_seconds=60)
         good = await call(bridge, "mcp__good__echo", text="at once")
-        await bridge.settled(timeout_seconds=5)
+        await bridge.settled(timeout_seconds=60)
         noisy = await call(bridge, "mcp__noisy__echo", text="heard")
         status = bridge.status()
 
-    assert entered < 0.1
+    assert entered == {"connecting"}
     assert (good, noisy) == ("at once", "heard")
     assert [(one.name, one.state, one.detail) for one in status] == [
         ("silent", "failed", "no answer within 0.5 s"),
@@ -77,7 +74,7 @@ async def test_a_server_of_the_older_era_is_found_out_and_remembered(probe: str,
     server = raw("old", "--probe", probe)
 
     async with Bridge([server], eras=eras) as bridge:
-        await bridge.settled(timeout_seconds=5)
+        await bridge.settled(timeout_seconds=60)
         value = await call(bridge, "mcp__old__echo", text="hi")
 
     assert (value, Eras(eras).get(server.identity)) == ("hi", "legacy")
@@ -85,7 +82,7 @@ async def test_a_server_of_the_older_era_is_found_out_and_remembered(probe: str,
 
 async def test_a_server_of_the_new_era_is_remembered_and_one_that_starts_slowly_still_found(eras: Path) -> None:
     async with Bridge([sdk()], eras=eras) as bridge:
-        await bridge.settled(timeout_seconds=8)
+        await bridge.settled(timeout_seconds=60)
         status = bridge.status()
 
     assert (status[0].era, Eras(eras).get(sdk().identity)) == ("2026-07-28", "modern")
@@ -95,7 +92,7 @@ async def test_a_wrong_memory_of_the_era_is_mended(eras: Path) -> None:
     server = raw("old")
 
     async with Bridge([server], eras=remember(eras, "modern", server)) as bridge:
-        await bridge.settled(timeout_seconds=5)
+        await bridge.settled(timeout_seconds=60)
 
         assert (bridge.status()[0].state, Eras(eras).get(server.identity)) == ("ready", "legacy")
 
@@ -119,7 +116,7 @@ async def test_a_call_that_kills_its_server_is_not_repeated_and_the_next_one_fin
     log = tmp_path / "log"
     server = raw("raw", "--log", str(log))
     async with Bridge([server], eras=remember(eras, "legacy", server)) as bridge:
-        await bridge.settled(timeout_seconds=5)
+        await bridge.settled(timeout_seconds=60)
         before = await call(bridge, "mcp__raw__pid")
 
         with pytest.raises(ToolUnreachable) as caught:
@@ -137,7 +134,7 @@ async def test_a_call_that_may_be_made_twice_is_made_again_when_its_server_dies(
     log = tmp_path / "log"
     server = raw("raw", "--log", str(log))
     async with Bridge([server], eras=remember(eras, "legacy", server)) as bridge:
-        await bridge.settled(timeout_seconds=5)
+        await bridge.settled(timeout_seconds=60)
 
         assert await call(bridge, "mcp__raw__die_once") == "alive"
 
@@ -147,7 +144,7 @@ async def test_a_call_that_may_be_made_twice_is_made_again_when_its_server_dies(
 async def test_a_server_killed_between_calls_is_back_for_any_call(eras: Path) -> None:
     server = raw()
     async with Bridge([server], eras=remember(eras, "legacy", server)) as bridge:
-        await bridge.settled(timeout_seconds=5)
+        await bridge.settled(timeout_seconds=60)
         pid = int(await call(bridge, "mcp__raw__pid"))
 
         os.kill(pid, 9)
@@ -162,7 +159,7 @@ async def test_calls_of_a_server_that_stays_away_say_what_happened_to_it(eras: P
     script.write_text(Path(raw().args[2]).read_text())
     server = Server(name="raw", command=raw().command, args=[str(script)])
     async with Bridge([server], eras=remember(eras, "legacy", server)) as bridge:
-        await bridge.settled(timeout_seconds=5)
+        await bridge.settled(timeout_seconds=60)
         script.write_text("raise SystemExit('the disk is full')")
 
         with pytest.raises(ToolUnreachable):
@@ -178,7 +175,7 @@ async def test_leaving_ends_every_process_also_one_that_does_not_want_to(eras: P
     monkeypatch.setattr("toolfold.sources.mcp.stdio._EXIT_SECONDS", 0.3)
     servers = [raw("one"), raw("two", "--stubborn")]
     async with Bridge(servers, eras=remember(eras, "legacy", *servers)) as bridge:
-        await bridge.settled(timeout_seconds=5)
+        await bridge.settled(timeout_seconds=60)
         pids = [int(await call(bridge, f"mcp__{name}__pid")) for name in ("one", "two")]
 
     assert [pid for pid in pids if Path(f"/proc/{pid}").exists()] == []
@@ -187,7 +184,7 @@ async def test_leaving_ends_every_process_also_one_that_does_not_want_to(eras: P
 async def test_a_hundred_calls_share_one_connection(eras: Path) -> None:
     server = raw()
     async with Bridge([server], eras=remember(eras, "legacy", server)) as bridge:
-        await bridge.settled(timeout_seconds=5)
+        await bridge.settled(timeout_seconds=60)
 
         values = await asyncio.gather(*(call(bridge, "mcp__raw__echo", text=str(n)) for n in range(100)))
 
@@ -197,9 +194,9 @@ async def test_a_hundred_calls_share_one_connection(eras: Path) -> None:
 async def test_slow_calls_do_not_hold_up_others(eras: Path) -> None:
     server = raw()
     async with Bridge([server], eras=remember(eras, "legacy", server)) as bridge:
-        await bridge.settled(timeout_seconds=5)
+        await bridge.settled(timeout_seconds=60)
 
-        slow = asyncio.create_task(tool(bridge, "mcp__raw__slow").call({"seconds": 1}))
+        slow = asyncio.create_task(tool(bridge, "mcp__raw__slow").call({"seconds": 3}))
         value = await call(bridge, "mcp__raw__echo", text="quick")
 
         assert (value, slow.done()) == ("quick", False)
@@ -209,7 +206,7 @@ async def test_slow_calls_do_not_hold_up_others(eras: Path) -> None:
 async def test_a_cancelled_call_is_cancelled_at_the_server_too(eras: Path) -> None:
     server = raw()
     async with Bridge([server], eras=remember(eras, "legacy", server)) as bridge:
-        await bridge.settled(timeout_seconds=5)
+        await bridge.settled(timeout_seconds=60)
 
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.2):
@@ -221,7 +218,7 @@ async def test_a_cancelled_call_is_cancelled_at_the_server_too(eras: Path) -> No
 async def test_what_a_server_says_no_to_is_its_own_answer_and_other_errors_are_failures(eras: Path) -> None:
     server = raw()
     async with Bridge([server], eras=remember(eras, "legacy", server)) as bridge:
-        await bridge.settled(timeout_seconds=5)
+        await bridge.settled(timeout_seconds=60)
 
         with pytest.raises(ToolSaidNo, match=r"^no such row$"):
             await call(bridge, "mcp__raw__fail", text="no such row")
@@ -235,7 +232,7 @@ async def test_what_a_server_says_no_to_is_its_own_answer_and_other_errors_are_f
 async def test_all_pages_of_a_list_are_read(args: tuple[str, ...], eras: Path) -> None:
     server = raw("raw", *args)
     async with Bridge([server], eras=remember(eras, "legacy", server)) as bridge:
-        await bridge.settled(timeout_seconds=5)
+        await bridge.settled(timeout_seconds=60)
 
         assert bridge.status()[0].tools == 15
 
@@ -243,7 +240,7 @@ async def test_all_pages_of_a_list_are_read(args: tuple[str, ...], eras: Path) -
 async def test_a_cursor_that_comes_again_ends_the_list(eras: Path) -> None:
     server = raw("raw", "--pages", "1", "--same-cursor")
     async with Bridge([server], eras=remember(eras, "legacy", server)) as bridge:
-        await bridge.settled(timeout_seconds=5)
+        await bridge.settled(timeout_seconds=60)
 
         assert [one.spec.name for one in bridge.tools() if one.spec.source == "mcp:raw"] == ["mcp__raw__echo"]
 
@@ -252,13 +249,11 @@ async def test_a_cursor_that_comes_again_ends_the_list(eras: Path) -> None:
 async def test_a_tool_that_comes_later_is_there_without_a_new_connection(server: Server, era, eras: Path) -> None:
     changes: list[int] = []
     async with Bridge([server], eras=remember(eras, era, server), on_change=lambda: changes.append(1)) as bridge:
-        await bridge.settled(timeout_seconds=8)
+        await bridge.settled(timeout_seconds=60)
         kept = tool(bridge, "mcp__s__slow")
-        if era == "modern":
-            await asyncio.sleep(0.2)  # until it listens; nothing outside tells when
-
-        await call(bridge, "mcp__s__grow")
-        await until(lambda: len(changes) == 2)
+        while len(changes) < 2:  # what changes before it listens is missed, and nothing outside tells when it does
+            await call(bridge, "mcp__s__grow")
+            await asyncio.sleep(0.1)
 
         assert any(one.spec.name.startswith("mcp__s__grown") for one in bridge.tools())
         assert tool(bridge, "mcp__s__slow") is kept
@@ -268,7 +263,7 @@ async def test_children_have_the_users_variables_and_those_of_the_config(eras: P
     monkeypatch.setenv("FROM_THE_USER", "1")
     server = raw(env={"FROM_THE_CONFIG": "2"})
     async with Bridge([server], eras=remember(eras, "legacy", server)) as bridge:
-        await bridge.settled(timeout_seconds=5)
+        await bridge.settled(timeout_seconds=60)
 
         values = [await call(bridge, "mcp__raw__variable", text=f"FROM_THE_{one}") for one in ("USER", "CONFIG")]
 
@@ -278,7 +273,7 @@ async def test_children_have_the_users_variables_and_those_of_the_config(eras: P
 async def test_a_result_that_breaks_its_schema_is_given_all_the_same_with_one_warning(eras: Path, caplog) -> None:
     server = raw()
     async with Bridge([server], eras=remember(eras, "legacy", server)) as bridge:
-        await bridge.settled(timeout_seconds=5)
+        await bridge.settled(timeout_seconds=60)
 
         values = [await call(bridge, "mcp__raw__mismatch") for _ in range(2)]
 
@@ -292,7 +287,7 @@ async def test_a_result_that_breaks_its_schema_is_given_all_the_same_with_one_wa
 async def test_progress_is_passed_on_with_the_execution_it_belongs_to(server: Server, era, eras: Path) -> None:
     outer = FakeOuter()
     async with Bridge([server], outer=outer, eras=remember(eras, era, server)) as bridge:
-        await bridge.settled(timeout_seconds=8)
+        await bridge.settled(timeout_seconds=60)
         counting = tool(bridge, "mcp__s__count")
         assert counting.call_within is not None
 
@@ -310,7 +305,7 @@ async def test_progress_is_passed_on_with_the_execution_it_belongs_to(server: Se
 async def test_a_question_goes_out_and_its_answer_comes_back(era, name: str, eras: Path) -> None:
     outer = FakeOuter(can_elicit=True)
     async with Bridge([sdk("s")], outer=outer, eras=remember(eras, era, sdk("s"))) as bridge:
-        await bridge.settled(timeout_seconds=8)
+        await bridge.settled(timeout_seconds=60)
         asking = tool(bridge, name)
         assert asking.call_within is not None
 
@@ -324,7 +319,7 @@ async def test_logs_and_folders_go_through_the_client_outside(eras: Path) -> Non
     outer = FakeOuter(has_roots=True)
     server = raw()
     async with Bridge([server], outer=outer, eras=remember(eras, "legacy", server)) as bridge:
-        await bridge.settled(timeout_seconds=5)
+        await bridge.settled(timeout_seconds=60)
 
         folders = await call(bridge, "mcp__raw__folders")
         await call(bridge, "mcp__raw__count", to=1)
@@ -352,7 +347,7 @@ async def test_servers_are_told_only_what_the_client_outside_can_do(
     server = raw("raw", "--log", str(log))
 
     async with Bridge([server], outer=outer, eras=remember(eras, "legacy", server)) as bridge:
-        await bridge.settled(timeout_seconds=5)
+        await bridge.settled(timeout_seconds=60)
 
     assert sorted(json.loads(log.read_text().removeprefix("client "))) == declared
 
@@ -361,7 +356,7 @@ async def test_resources_and_prompts_are_functions_for_all_servers_that_have_the
     server = raw()
     async with Bridge([server], eras=remember(eras, "legacy", server)) as bridge:
         assert bridge.tools() == ()
-        await bridge.settled(timeout_seconds=5)
+        await bridge.settled(timeout_seconds=60)
 
         listed = await call(bridge, "list_resources", server="raw")
         text = await call(bridge, "read_resource", server="raw", uri="memo://one")

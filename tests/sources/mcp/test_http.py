@@ -20,7 +20,7 @@ async def test_a_server_over_http_answers_many_calls_and_large_ones(era, tmp_pat
     with serving("sdk_server.py", "--http", str(port)):
         await listening(port)
         async with Bridge([http(port)], eras=remember(tmp_path / "eras", era, http(port))) as bridge:
-            await bridge.settled(timeout_seconds=5)
+            await bridge.settled(timeout_seconds=60)
 
             sums = await asyncio.gather(*(call(bridge, "mcp__web__add", a=n, b=1) for n in range(20)))
             large = await call(bridge, "mcp__web__large", size=5_000_000)
@@ -35,7 +35,7 @@ async def test_a_server_over_the_older_sse_transport_works(tmp_path: Path) -> No
     with serving("sdk_server.py", "--sse", str(port)):
         await listening(port)
         async with Bridge([server], eras=tmp_path / "eras") as bridge:
-            await bridge.settled(timeout_seconds=5)
+            await bridge.settled(timeout_seconds=60)
 
             assert await call(bridge, "mcp__web__total", numbers=[1, 2]) == {"total": 3, "of": [1, 2]}
 
@@ -46,7 +46,7 @@ async def test_a_question_over_http_reaches_the_client_outside(era, tmp_path: Pa
     with serving("sdk_server.py", "--http", str(port)):
         await listening(port)
         async with Bridge([http(port)], outer=outer, eras=remember(tmp_path / "eras", era, http(port))) as bridge:
-            await bridge.settled(timeout_seconds=5)
+            await bridge.settled(timeout_seconds=60)
 
             assert await call(bridge, "mcp__web__greet") == "hello Ann"
 
@@ -55,7 +55,7 @@ async def test_a_question_over_http_reaches_the_client_outside(era, tmp_path: Pa
 async def test_a_server_that_is_not_there_yet_is_found_and_one_that_restarts_is_found_again(tmp_path: Path) -> None:
     port = free_port()
     async with Bridge([http(port)], eras=remember(tmp_path / "eras", "legacy", http(port))) as bridge:
-        await bridge.settled(timeout_seconds=5)
+        await bridge.settled(timeout_seconds=60)
         assert (bridge.status()[0].state, bridge.status()[0].detail) == ("failed", "all connection attempts failed")
 
         with serving("sdk_server.py", "--http", str(port)):
@@ -91,6 +91,6 @@ async def test_a_page_that_is_no_server_says_so(tmp_path: Path) -> None:
     listener = await asyncio.start_server(refuse, "127.0.0.1", 0)
     port = listener.sockets[0].getsockname()[1]
     async with listener, Bridge([http(port)], eras=tmp_path / "eras") as bridge:
-        await bridge.settled(timeout_seconds=5)
+        await bridge.settled(timeout_seconds=60)
 
         assert bridge.status()[0].detail == "HTTP 401 Unauthorized"

@@ -140,7 +140,7 @@ class Browser:
 async def used(server: Server, folder: Path, browser: Browser) -> object:
     eras = remember(folder / "eras", "legacy", server)
     async with Bridge([server], eras=eras, tokens=folder / "tokens", on_sign_in=browser) as bridge:
-        await bridge.settled(timeout_seconds=8)
+        await bridge.settled(timeout_seconds=60)
         return await call(bridge, "mcp__guarded__secret") if bridge.tools() else bridge.status()[0].detail
 
 
@@ -196,7 +196,7 @@ async def test_a_person_who_does_not_come_fails_that_server_only(tmp_path: Path)
         shown: list[str] = []
         eras = remember(tmp_path / "eras", "legacy", patient)
         async with Bridge([patient], eras=eras, tokens=tmp_path, on_sign_in=lambda _, url: shown.append(url)) as bridge:
-            await bridge.settled(timeout_seconds=8)
+            await bridge.settled(timeout_seconds=60)
             detail = bridge.status()[0].detail
 
     assert (detail, len(shown)) == ("nobody signed in within 0.3 s", 1)
