@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from pydantic_ai import (
 )
 from pydantic_ai.capabilities import HandleDeferredToolCalls
 from pydantic_ai.messages import ModelMessage, ToolCallPart
+from pydantic_ai.models.function import DeltaToolCall, FunctionModel
 
 from tests.doors.pydantic_ai.talk import Shared, Talk, calls, program, returns
 from toolfold.pydantic_ai import CodeModeToolset, FunctionToolset, NestedApprovals, fold, unfold
@@ -179,6 +181,21 @@ async def test_an_answer_that_was_used_is_not_taken_a_second_time(engine: Shared
     assert found[1].endswith("has ended; there is nothing to resume")
 
 
+async def test_a_history_that_is_run_again_without_answers_asks_again_and_repeats_nothing(
+    engine: Shared, files: Any
+) -> None:
+    toolset, done = files
+    desk = Desk(engine, toolset, GATHERED)
+
+    first = await desk.ask()
+    second = await desk.agent.run(message_history=desk.history)
+    found = await desk.answer(second.output.build_results(approve_all=True))
+
+    assert [one.tool_call_id for one in second.output.approvals] == [one.tool_call_id for one in first.approvals]
+    assert found == ("success", {"printed": "['a', 'b', 'c']", "result": [f"{name} deleted" for name in "abc"]})
+    assert done == ["list", *(f"delete {name} True None" for name in "abc")]
+
+
 async def test_external_tools_get_their_results_from_outside(engine: Shared) -> None:
     schema = {"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]}
     outside: ExternalToolset[Any] = ExternalToolset([ToolDefinition(name="ask-oracle", parameters_json_schema=schema)])
@@ -301,6 +318,36 @@ async def test_without_the_capability_requests_are_unfolded_and_answers_folded_b
         {"printed": "['a', 'b', 'c']", "result": ["'delete' was denied: no", "b deleted", "'delete' was denied: no"]},
     )
     assert done == ["list", "delete b True None"]
+
+
+async def test_streamed_runs_and_steps_by_hand_show_each_call_too(engine: Shared, files: Any) -> None:
+    toolset, done = files
+    agent = Desk(engine, toolset, "await delete(name='a')").agent
+
+    async def said(messages: list[ModelMessage], _: Any) -> AsyncIterator[Any]:
+        if len(messages) == 1:
+            code = json.dumps({"code": "await delete(name='a')"})
+            yield {0: DeltaToolCall(name="run_code", json_args=code, tool_call_id="c1")}
+        else:
+            yield str(returns(messages)[-1][1])
+
+    async with agent.iter("go") as stepped:
+        async for _ in stepped:
+            pass
+    assert stepped.result is not None
+    asked = unfold(stepped.result.output)
+    with agent.override(model=FunctionModel(stream_function=said)):
+        async with agent.run_stream("go") as streamed:
+            requests = await streamed.get_output()
+        answers = requests.build_results(approve_all=True)
+        async with agent.run_stream(message_history=streamed.all_messages(), deferred_tool_results=answers) as again:
+            output = await again.get_output()
+
+    assert (shown(asked.approvals), shown(requests.approvals)) == (
+        [("delete", {"name": "a"})],
+        [("delete", {"name": "a"})],
+    )
+    assert (output, done) == ("a deleted", ["delete a True None"])
 
 
 async def test_a_denied_program_is_not_gone_on_with(engine: Shared, files: Any) -> None:

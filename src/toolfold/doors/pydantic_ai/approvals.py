@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from pydantic_ai import (
-    AgentRunResult,
     DeferredToolRequests,
     DeferredToolResults,
     RunContext,
@@ -24,6 +23,7 @@ from pydantic_ai import (
 )
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.messages import ToolCallPart
+from pydantic_graph import End
 
 NOTE: Final = "toolfold"
 """The key in the metadata of a deferred call."""
@@ -83,7 +83,7 @@ def unfold(requests: DeferredToolRequests) -> DeferredToolRequests:
     metadata = dict(requests.metadata)
     for request in requests.approvals:
         note = metadata.get(request.tool_call_id, {}).get(NOTE)
-        if note is None:
+        if note is None or "calls" not in note:  # not ours, or unfolded already
             approvals.append(request)
             continue
         del metadata[request.tool_call_id]
@@ -146,7 +146,7 @@ class NestedApprovals(AbstractCapability[Any]):
             return replace(node, deferred_tool_results=fold(node.deferred_tool_results))
         return node
 
-    async def after_run(self, ctx: RunContext[Any], *, result: AgentRunResult[Any]) -> AgentRunResult[Any]:
-        if isinstance(result.output, DeferredToolRequests):
-            result.output = unfold(result.output)  # not a copy, which would lose the run's workspace
+    async def after_node_run(self, ctx: RunContext[Any], *, node: Any, result: Any) -> Any:
+        if isinstance(result, End) and isinstance(result.data.output, DeferredToolRequests):
+            return End(replace(result.data, output=unfold(result.data.output)))
         return result

@@ -7,11 +7,12 @@ closes when the last run has left, so `async with agent:` keeps the engine warm 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
+from toolfold.doors.pydantic_ai.texts import run_code_description
 from toolfold.engines.auto import engine_named
 from toolfold.engines.base import Engine, Order, Run
 from toolfold.errors import UsageError
@@ -26,8 +27,29 @@ from toolfold.tools.policy import Policy
 from toolfold.tools.router import Wrapper
 from toolfold.tools.tool import Tool
 
-_MOST_RUNTIMES: Final = 16
-"""For as many different lists of tools the check and the router are kept ready."""
+_T = TypeVar("_T")
+_MOST_LISTS: Final = 16
+"""For as many different lists of tools the description, the check and the router are kept ready."""
+
+
+class _Recent(Generic[_T]):
+    """What was made for the lists of tools that were asked for last; specs have no hash, but compare fast."""
+
+    def __init__(self) -> None:
+        self._made: list[tuple[object, _T]] = []
+
+    def get(self, key: object, make: Callable[[], _T]) -> _T:
+        for at, (known, made) in enumerate(self._made):
+            if known == key:
+                self._made.insert(0, self._made.pop(at))
+                return made
+        made = make()
+        self._made.insert(0, (key, made))
+        del self._made[_MOST_LISTS:]  # a runtime that runs programs lives on with them
+        return made
+
+    def all(self) -> list[_T]:
+        return [made for _, made in self._made]
 
 
 class Home:
@@ -50,6 +72,13 @@ class Home:
         self._limits = limits or Limits()
         self._ledger: str | Ledger = MemoryLedger() if ledger is None or ledger == "memory" else ledger
         self._open: dict[asyncio.AbstractEventLoop, _Open] = {}
+        self._descriptions: _Recent[str] = _Recent()
+
+    def description(self, specs: tuple[ToolSpec, ...], budget_characters: int | None) -> str:
+        """Of `run_code`; the same object as long as the tools are the same, because each step asks for it."""
+        return self._descriptions.get(
+            (specs, budget_characters), lambda: run_code_description(specs, budget_characters=budget_characters)
+        )
 
     def enter(self) -> None:
         """One more run may want to run programs."""
@@ -72,10 +101,10 @@ class Home:
         found = await opened.ledger.list(limit=1, tenant=key)
         return found[0].execution_id if found and found[0].state == "paused" else ""
 
-    async def runtime(self, specs: Sequence[ToolSpec], asked: frozenset[str], step: Wrapper) -> Runtime:
+    async def runtime(self, specs: tuple[ToolSpec, ...], asked: frozenset[str], step: Wrapper) -> Runtime:
         """A runtime for exactly these tools; those in `asked` are not begun before the outside has answered."""
         opened = await self._opened()
-        return opened.runtime_for(tuple(specs), asked, lambda: self._made(opened, specs, asked, step))
+        return opened.runtimes.get((specs, asked), lambda: self._made(opened, specs, asked, step))
 
     async def _opened(self) -> _Open:
         opened = self._open.get(asyncio.get_running_loop())
@@ -118,22 +147,11 @@ class _Open:
     engine: Engine | None = None
     ledger: Ledger | None = None
     owns_ledger: bool = False
-    runtimes: list[tuple[tuple[tuple[ToolSpec, ...], frozenset[str]], Runtime]] = field(default_factory=list)
-
-    def runtime_for(self, specs: tuple[ToolSpec, ...], asked: frozenset[str], make: Callable[[], Runtime]) -> Runtime:
-        key = (specs, asked)
-        for at, (known, runtime) in enumerate(self.runtimes):
-            if known == key:
-                self.runtimes.insert(0, self.runtimes.pop(at))
-                return runtime
-        runtime = make()
-        self.runtimes.insert(0, (key, runtime))
-        del self.runtimes[_MOST_RUNTIMES:]  # one that runs programs lives on with them
-        return runtime
+    runtimes: _Recent[Runtime] = field(default_factory=_Recent)
 
     async def close(self) -> None:
         try:
-            for _, runtime in self.runtimes:
+            for runtime in self.runtimes.all():
                 await runtime.__aexit__(None, None, None)
         finally:
             try:

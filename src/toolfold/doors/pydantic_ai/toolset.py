@@ -10,6 +10,7 @@ from pydantic import TypeAdapter
 from pydantic_ai import (
     AbstractToolset,
     ApprovalRequired,
+    ModelResponse,
     RunContext,
     ToolDefinition,
     ToolsetTool,
@@ -26,7 +27,7 @@ from toolfold.doors.pydantic_ai.home import Home, settled
 from toolfold.doors.pydantic_ai.nested import Nested, through_pydantic_ai
 from toolfold.doors.pydantic_ai.render import to_exception, to_retry, to_return
 from toolfold.doors.pydantic_ai.search import NOTE, SEVERAL, searches_of
-from toolfold.doors.pydantic_ai.texts import RUN_CODE, run_code_description
+from toolfold.doors.pydantic_ai.texts import RUN_CODE
 from toolfold.engines.base import Engine
 from toolfold.errors import ToolfoldError
 from toolfold.ledger.record import Ledger
@@ -135,7 +136,7 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
             toolset=self,
             tool_def=ToolDefinition(
                 name=RUN_CODE,
-                description=run_code_description(specs, budget_characters=self.budget_characters),
+                description=self.home.description(specs, self.budget_characters),
                 parameters_json_schema=_SCHEMA,
                 metadata={"code_arg_name": "code", "code_arg_language": "python"},
             ),
@@ -198,8 +199,9 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
         given = answers_in(ctx.tool_call_metadata)
         if given is not None:
             return given
-        waiting = await self.home.waiting(key) if ctx.tool_call_approved else ""
-        return Answers(execution_id=waiting, is_yes_to_all=bool(waiting))
+        may_wait = ctx.tool_call_approved or _is_of_an_earlier_run(ctx)
+        waiting = await self.home.waiting(key) if may_wait else ""
+        return Answers(execution_id=waiting, is_yes_to_all=ctx.tool_call_approved)
 
     async def _all_tools(
         self, ctx: RunContext[AgentDepsT], tools: dict[str, ToolsetTool[AgentDepsT]]
@@ -251,6 +253,12 @@ def _visible(ctx: RunContext[Any]) -> list[str]:
     """The tools that the model can call directly."""
     tools = ctx.tool_manager.tools if ctx.tool_manager is not None else None
     return [name for name in tools or {} if name != RUN_CODE]
+
+
+def _is_of_an_earlier_run(ctx: RunContext[Any]) -> bool:
+    """Whether the model asked for this program in a run that ended before it had its answer."""
+    asked = next((message for message in reversed(ctx.messages) if isinstance(message, ModelResponse)), None)
+    return asked is not None and asked.run_id != ctx.run_id
 
 
 def _is_for_code(ctx: RunContext[Any], definition: ToolDefinition) -> bool:
