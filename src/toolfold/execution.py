@@ -94,6 +94,7 @@ class Execution:
             tenant=begun.tenant,
             approve=self._ask if (asked or may_ask) and can_ask else None,
             spent=Spent(),
+            outside=tuple(spec for spec in begun.tools if spec.name in self._outside) if self._outside else (),
             limits_left=self._limits_left,
         )
         self._undecided: dict[int, tuple[Call, asyncio.Future[Decision]]] = {}

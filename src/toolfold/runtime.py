@@ -150,7 +150,8 @@ class Runtime:
     @property
     def direct_tools(self) -> tuple[ToolSpec, ...]:
         """What may be called one by one, with `call`."""
-        return tuple(spec for spec in self._router.catalog.specs if spec.allowed_callers != "code")
+        specs = self._router.catalog.specs if self._has_tools else ()
+        return tuple(spec for spec in specs if spec.allowed_callers != "code")
 
     async def preload(self, library_set: LibrarySet) -> None:
         """Have guests with these libraries wait for programs, where the engine can."""
@@ -169,9 +170,11 @@ class Runtime:
         """
         catalog = Catalog(as_tool(tool) for tool in tools)
         self._index = None
-        if len(catalog) and catalog.get(SEARCH_SPEC.name) is None:
+        self._has_tools = len(catalog) > 0
+        if catalog.get(SEARCH_SPEC.name) is None:
+            # Also where there is nothing to find yet: a caller may bring tools of its own.
             catalog = catalog.with_tools([search_tool(self._search_index)])
-        specs = tuple(spec for spec in catalog.specs if spec.allowed_callers != "direct")
+        specs = tuple(spec for spec in catalog.specs if spec.allowed_callers != "direct") if self._has_tools else ()
         self._checker = Checker(specs)
         self._specs = specs
         self._router = Router(catalog, wrappers=self._steps)
@@ -299,7 +302,7 @@ class Runtime:
     # the flow
 
     async def _begin(self, text: str, wish: _Wish) -> Paused | Outcome:
-        specs = (*self._specs, *wish.outside) if wish.outside else self._specs
+        specs = self._granted(wish.outside) if wish.outside else self._specs
         if wish.session is not None:
             await self.sessions.enter(wish.session)
         try:
@@ -347,6 +350,12 @@ class Runtime:
         return await self._finish(execution, last)
 
     # its parts
+
+    def _granted(self, outside: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
+        """Own tools and the caller's; among the latter alone there is also something to search."""
+        if self._specs or any(spec.name == SEARCH_SPEC.name for spec in outside):
+            return (*self._specs, *outside)
+        return (*outside, SEARCH_SPEC)
 
     async def _check(self, text: str, specs: Sequence[ToolSpec], wish: _Wish) -> Program | Problem:
         checker = Checker(specs) if wish.outside else self._checker

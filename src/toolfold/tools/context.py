@@ -47,5 +47,7 @@ class CallContext:
     approve: Approve | None = None
     spent: Spent = field(default_factory=Spent)
     idempotency_key: str | None = None
+    outside: tuple[ToolSpec, ...] = ()
+    """Tools of this execution's caller; no catalog has them, and a search must find them."""
     limits_left: Callable[[], Limits] | None = None
     """What is left to a program that is run by a call of this execution."""

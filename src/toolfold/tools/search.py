@@ -18,6 +18,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from toolfold.models import Json, ToolSpec, Value
 from toolfold.program.stub import first_line
 from toolfold.program.stubs import prompt_text
+from toolfold.tools.context import CallContext
 from toolfold.tools.search_words import query_weights, words_of
 from toolfold.tools.tool import Tool
 
@@ -68,6 +69,11 @@ class Index:
 
     def __len__(self) -> int:
         return len(self._documents)
+
+    @property
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """The tools, in the order in which they were given."""
+        return tuple(one.spec for one in self._documents)
 
     def updated(self, specs: Iterable[ToolSpec]) -> Index:
         """An index of these tools; those that are in this one already are not read again."""
@@ -129,10 +135,17 @@ def search_tool(index_source: Callable[[], Index]) -> Tool:
     """The tool `search_tools`; `index_source` gives the index as it is at the time of a call."""
 
     async def call(arguments: Mapping[str, Value]) -> list[dict[str, Json]]:
-        hits = index_source().search(arguments["query"], arguments.get("limit", DEFAULT_LIMIT))
+        return found(index_source(), arguments)
+
+    async def call_within(arguments: Mapping[str, Value], context: CallContext) -> list[dict[str, Json]]:
+        index = index_source()
+        return found(index.updated([*index.specs, *context.outside]) if context.outside else index, arguments)
+
+    def found(index: Index, arguments: Mapping[str, Value]) -> list[dict[str, Json]]:
+        hits = index.search(arguments["query"], arguments.get("limit", DEFAULT_LIMIT))
         return [describe(hit.spec, arguments.get("detail", "signature")) for hit in hits]
 
-    return Tool(spec=SEARCH_SPEC, call=call)
+    return Tool(spec=SEARCH_SPEC, call=call, call_within=call_within)
 
 
 SEARCH_SPEC: Final = ToolSpec(
