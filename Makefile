@@ -123,7 +123,7 @@ bench-start: $(stamp) ## how long a client waits for `toolfold mcp`, beside the 
 	@$(python) -m bench.start $(ARGS)
 
 bench-peers: $(stamp) ## the same programs on other code modes, and what Python each of them speaks; installs them once
-	@$(python) -m bench.peers $(ARGS) && $(python) -m bench.languages $(ARGS)
+	@$(python) -m bench.peers $(ARGS)
 
 bench-codemode: $(stamp) ## our Pydantic AI toolset beside the harness's CodeMode, under one agent; installs it once
 	@$(python) -m bench.codemode $(ARGS)

@@ -20,7 +20,7 @@ from rich.table import Table
 from bench import record
 from bench.languages import report
 from bench.languages.corpus import Program, programs
-from bench.languages.measure import Reasons
+from bench.languages.measure import Found
 from bench.languages.measure import measure as measure_languages
 from bench.measure import Results
 from bench.peers.client import versions, workers
@@ -106,14 +106,12 @@ def _show(results: Results, found: Mapping[str, Costs], console: Console) -> Non
                 console.print(f"  {case}, {PEERS[name].title}: {cell.error}", highlight=False, markup=False)
 
 
-def _write(
-    results: Results, found: Mapping[str, Costs], spoken: Mapping[str, Reasons], corpus: Sequence[Program], path: Path
-) -> None:
+def _write(results: Results, found: Mapping[str, Costs], spoken: Found, corpus: Sequence[Program], path: Path) -> None:
     figures = {key: {name: _figure(found[name], key) for name in (OURS, PEER)} for key in ROWS}
     cases = {key: record.case(title, unit, _short(figures[key])) for key, (title, unit) in ROWS.items()}
     whole = {name: results["empty"][name].figure for name in AGENT_PEERS}
     cases["run"] = record.case("a whole run of the agent with an empty program", "ms", _short(whole))
-    for topic, case in report.shares(spoken, corpus).items():
+    for topic, case in report.shares(spoken.peers, corpus).items():
         cases[f"language-{topic}"] = {**case, "runners": _short(case["runners"])}
     targets = []
     for key in ("call", "gathered"):
@@ -129,7 +127,7 @@ def _write(
         targets=[*targets, all_run],
         notes=report.notes(spoken),
         runners=_short({name: {"title": PEERS[name].title, "versions": versions(name)} for name in AGENT_PEERS}),
-        failures=_short({name: report.grouped(reasons) for name, reasons in spoken.items()}),
+        failures=_short({name: report.grouped(reasons) for name, reasons in spoken.peers.items()}),
     )
 
 

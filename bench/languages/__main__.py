@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -13,29 +14,32 @@ from bench.languages.corpus import programs
 from bench.languages.measure import measure
 from bench.peers.roster import LANGUAGE_PEERS, OURS
 
+DEFAULT = record.FOLDER / "languages.json"
+
 
 async def main() -> int:
     options = _options()
-    progress = Console(stderr=True, highlight=False)
-    console = Console(width=max(Console().width, 160))
-    peers = [peer for peer in LANGUAGE_PEERS if not options.peer or peer in (OURS, *options.peer)]
-    corpus = programs()
-    found = await measure(peers, corpus, progress.print)
-    report.show(found, corpus, console)
-    report.write(found, corpus, options.json)
-    console.print(f"\nwritten to {options.json}", highlight=False)
+    await run(options.peer, options.json)
     return 0
 
 
+async def run(chosen: Sequence[str] | None, path: Path = DEFAULT) -> None:
+    """The table of ours and the chosen ones; of all, if none is."""
+    console = Console(width=max(Console().width, 160))
+    peers = [peer for peer in LANGUAGE_PEERS if not chosen or peer in (OURS, *chosen)]
+    corpus = programs()
+    found = await measure(peers, corpus, Console(stderr=True, highlight=False).print)
+    report.show(found, corpus, console)
+    report.write(found, corpus, path)
+    console.print(f"\nwritten to {path}", highlight=False)
+
+
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m bench.languages", description="Which Python each code mode speaks."
-    )
-    parser.add_argument("--quick", action="store_true", help="nothing: all programs take seconds")
+    words = "Which Python each code mode speaks."
+    parser = argparse.ArgumentParser(prog="python -m bench.languages", description=words)
     parser.add_argument("--peer", action="append", metavar="PEER", choices=LANGUAGE_PEERS)
-    default = record.FOLDER / "languages.json"
     parser.add_argument(
-        "--json", type=Path, default=default, metavar="PATH", help="default: build/bench/languages.json"
+        "--json", type=Path, default=DEFAULT, metavar="PATH", help="default: build/bench/languages.json"
     )
     return parser.parse_args()
 

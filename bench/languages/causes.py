@@ -5,7 +5,7 @@ import re
 CAUSES: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "a module that it does not have",
-        ("ModuleNotFound", "No module named", "unresolved-import", r"[Ii]mport of .* not allowed"),
+        ("ModuleNotFound", "No module named", "unresolved-import", r"[Ii]mport (of|from) .* not allowed"),
     ),
     (
         "syntax that it does not know",
@@ -20,6 +20,8 @@ CAUSES: tuple[tuple[str, tuple[str, ...]], ...] = (
             "'(Aug)?Assign' object",
             "'Subscript' object",
             "from __future__ imports must",
+            "engine cannot run",
+            "Unsupported statement",
         ),
     ),
     ("printed text that is lost", ("what it printed did not come back",)),
@@ -38,7 +40,7 @@ CAUSES: tuple[tuple[str, tuple[str, ...]], ...] = (
         ),
     ),
     ("a wrong answer", ("wrong value", "printed something else")),
-    ("no end", ("no answer in", "process ended", "ran longer than", "TimeoutError", "exceeded")),
+    ("no end", ("no answer in", "process ended", "ran longer than", "took longer than", "TimeoutError", "exceeded")),
 )
 OTHER = "another error"
 

@@ -11,28 +11,30 @@ from rich.table import Table
 from bench import record
 from bench.languages.causes import cause_of
 from bench.languages.corpus import Program
-from bench.languages.measure import Reasons
+from bench.languages.measure import Found, Reasons
 from bench.peers.client import versions
 from bench.peers.roster import OURS, PEERS
 
 ALL = "all"
 
 
-def show(found: Mapping[str, Reasons], corpus: Sequence[Program], console: Console) -> None:
+def show(found: Found, corpus: Sequence[Program], console: Console) -> None:
     """Print everything."""
-    table = Table("programs that run unchanged", *(PEERS[peer].title for peer in found), show_lines=False)
+    table = Table("programs that run unchanged", *(PEERS[peer].title for peer in found.peers))
     for topic in (*_topics(corpus), ALL):
-        shares = (_share(reasons, corpus, topic) for reasons in found.values())
+        shares = (_share(reasons, corpus, topic) for reasons in found.peers.values())
         table.add_row(
             topic, *(f"{good} of {count}" for good, count in shares), end_section=topic == _topics(corpus)[-1]
         )
-    shares = [_share(reasons, corpus, ALL) for reasons in found.values()]
+    shares = [_share(reasons, corpus, ALL) for reasons in found.peers.values()]
     table.add_row("share", *(f"{good / count:.0%}" for good, count in shares))
     console.print(table)
     console.print(
         "unchanged but for each peer's own spelling of a tool call (`await` or not, a module in front) and of a result"
     )
-    for peer, reasons in found.items():
+    for peer, words in found.missing.items():
+        console.print(f"NOT RUN: {PEERS[peer].title}: {words}", highlight=False, markup=False)
+    for peer, reasons in found.peers.items():
         _show_failures(PEERS[peer].title, reasons, console)
 
 
@@ -63,18 +65,18 @@ def _same(failures: Reasons) -> dict[str, list[str]]:
     return names
 
 
-def write(found: Mapping[str, Reasons], corpus: Sequence[Program], path: Path) -> None:
+def write(found: Found, corpus: Sequence[Program], path: Path) -> None:
     """Shares in percent as cases, and every failure in its own words."""
-    good, count = _share(found[OURS], corpus, ALL)
+    good, count = _share(found.peers[OURS], corpus, ALL)
     record.write(
         path,
         title="Which Python each code mode speaks",
         command="make bench-peers",
-        cases=shares(found, corpus),
+        cases=shares(found.peers, corpus),
         targets=[record.target(ALL, 100 * good / count, 100, "%", is_reached=good == count, sense="at least")],
         notes=notes(found),
-        runners={peer: {"title": PEERS[peer].title, "versions": versions(peer)} for peer in found},
-        failures={peer: grouped(reasons) for peer, reasons in found.items()},
+        runners={peer: {"title": PEERS[peer].title, "versions": versions(peer)} for peer in found.peers},
+        failures={peer: grouped(reasons) for peer, reasons in found.peers.items()},
     )
 
 
@@ -88,9 +90,10 @@ def shares(found: Mapping[str, Reasons], corpus: Sequence[Program]) -> dict[str,
     return cases
 
 
-def notes(found: Mapping[str, Reasons]) -> list[str]:
+def notes(found: Found) -> list[str]:
     """A line for each cause of each peer's failures, with an instance."""
-    return [line for peer, reasons in found.items() for line in _notes(PEERS[peer].title, reasons)]
+    missing = [f"not run: {PEERS[peer].title}: {words}" for peer, words in found.missing.items()]
+    return missing + [line for peer, reasons in found.peers.items() for line in _notes(PEERS[peer].title, reasons)]
 
 
 def _notes(title: str, reasons: Reasons) -> Iterable[str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from bench.languages import __main__ as languages
 from bench.peers import report
 from bench.peers.client import workers
 from bench.peers.environments import ROOT
@@ -25,14 +26,22 @@ async def main() -> int:
         results = await measure(opened, cases, passes=passes, rounds=rounds, say=progress.print)
     report.show(results, cases, console)
     report.write(results, cases, options.json)
-    console.print(f"\nwritten to {options.json}", highlight=False)
+    console.print(f"\nwritten to {options.json}\n", highlight=False)
+    if not options.only:
+        await languages.run(options.peer)
     return 0
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.peers", description="The cases of `make bench` on peers.")
     parser.add_argument("--quick", action="store_true", help="one pass of two rounds")
-    parser.add_argument("--only", action="append", metavar="CASE", choices=[case.name for case in SPEED_CASES])
+    parser.add_argument(
+        "--only",
+        action="append",
+        metavar="CASE",
+        choices=[case.name for case in SPEED_CASES],
+        help="without the language table",
+    )
     parser.add_argument("--peer", action="append", metavar="PEER", choices=SPEED_PEERS)
     parser.add_argument("--rounds", type=int, default=5, metavar="N", help="samples of each case in each pass")
     parser.add_argument("--passes", type=int, default=2, metavar="N", help="how often to go through all cases")

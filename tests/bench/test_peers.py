@@ -119,6 +119,7 @@ def test_every_program_has_something_to_be_judged_by() -> None:
         ("error[unresolved-import]: Cannot resolve imported module `io`", "a module that it does not have"),
         ("NotImplementedError: does not yet support yield expressions", "syntax that it does not know"),
         ("name '_getiter_' is not defined", "syntax that it does not know"),
+        ("the monty engine cannot run the 'del' statement; write it without", "syntax that it does not know"),
         ("name 'open' is not defined", "a name or a right that it does not give"),
         ("error[unresolved-attribute]: Module `asyncio` has no member `Queue`", "a type checker that says no"),
         (NO_OUTPUT, "printed text that is lost"),

@@ -5,12 +5,15 @@ from typing import Self
 import toolfold
 from bench.peers.adapters.base import Adapter, Ran
 
+# As for the peers; the others are those of a runtime that nobody has configured.
+LIMITS = toolfold.Limits(wall_seconds=10.0)
+
 
 class Toolfold(Adapter):
     engine, isolation = "process", "namespace"
 
     async def __aenter__(self) -> Self:
-        self._runtime = toolfold.Runtime(tuple(self.tools.values()), engine=self.engine)
+        self._runtime = toolfold.Runtime(tuple(self.tools.values()), engine=self.engine, limits=LIMITS)
         await self._runtime.__aenter__()
         return self
 
