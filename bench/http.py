@@ -3,7 +3,8 @@
 A `toolfold serve` of its own on loopback, with SQLite, and a client that writes HTTP by hand, so that the
 figures are the server's. One execution with many rounds, one after another; 50 clients with 20 rounds
 each; 200 executions paused at once, with the memory of their guests; another tenant's programs beside
-200 endless loops. The exit status is 1 if a target is missed.
+200 endless loops; a continuation at replicas over Redis, as a ratio to SQLite. The exit status is 1 if a
+target is missed.
 """
 
 import asyncio
@@ -23,12 +24,12 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from bench import record
+from bench import http_replicas, record
 
 ROUNDS = 400
 CONFIG = (
     "http: {keys: {one: one-key, two: two-key}, port: 0, files: files, max_rounds: 1000, "
-    "starts_per_minute: 100000, waiting: 1000}\nledger: {where: ledger.sqlite}\n"
+    "starts_per_minute: 100000, waiting: 1000}\nledger: {where: '%s'}\n"
 )
 TOOL = {"name": "ask", "parameters": {"type": "object", "properties": {"n": {"type": "integer"}}}}
 
@@ -149,8 +150,8 @@ def pss(process: int) -> int:
 
 
 @contextmanager
-def served(folder: Path) -> Iterator[tuple[int, int]]:
-    (folder / "toolfold.yaml").write_text(CONFIG, "utf-8")
+def served(folder: Path, ledger: str = "ledger.sqlite") -> Iterator[tuple[int, int]]:
+    (folder / "toolfold.yaml").write_text(CONFIG % ledger, "utf-8")
     command = [sys.executable, "-m", "toolfold", "serve", "--config", str(folder / "toolfold.yaml")]
     environment = {**os.environ, "XDG_STATE_HOME": str(folder / "state")}
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
@@ -165,7 +166,7 @@ def served(folder: Path) -> Iterator[tuple[int, int]]:
             process.terminate()
 
 
-async def measure(port: int, server: int) -> int:
+async def measure(port: int, server: int, replicas: dict[str, dict[str, float]] | None) -> int:
     await asyncio.sleep(1)
     await one_client(port)
     trip = await round_trip(port)
@@ -190,6 +191,10 @@ async def measure(port: int, server: int) -> int:
             "flood": record.case(
                 "another tenant beside 200 endless loops, to the same alone", "×", {"toolfold": flood}
             ),
+            **{
+                f"replicas-{sync}": record.case(f"one continuation, p50, Redis with appendfsync {sync}", "ms", lanes)
+                for sync, lanes in (replicas or {}).items()
+            },
         },
         targets=[
             record.target("continuation", trip, 2.5, "ms", is_reached=trip <= 2.5),
@@ -201,13 +206,25 @@ async def measure(port: int, server: int) -> int:
     table = Table("measured", "figure", "target", "")
     for name, figure, target, is_met in rows:
         table.add_row(name, figure, target, "met" if is_met else "MISSED")
-    Console(width=100).print(table)
+    console = Console(width=100)
+    console.print(table)
+    console.print(_replicas_table(replicas) if replicas else "NOT RUN: replicas, because no redis-server can be had")
     return 0 if all(row[3] for row in rows) else 1
 
 
+def _replicas_table(replicas: dict[str, dict[str, float]]) -> Table:
+    table = Table("one continuation, p50", *(f"appendfsync {sync}" for sync in replicas))
+    for lane in http_replicas.LANES:
+        first = http_replicas.LANES[0]
+        ratios = (f"{lanes[lane]:.2f} ms, {lanes[lane] / lanes[first]:.1f} x" for lanes in replicas.values())
+        table.add_row(lane, *ratios)
+    return table
+
+
 def main() -> int:
+    replicas = http_replicas.medians(served, Client, loop(http_replicas.ROUNDS))
     with tempfile.TemporaryDirectory() as folder, served(Path(folder)) as (port, server):
-        return asyncio.run(measure(port, server))
+        return asyncio.run(measure(port, server, replicas))
 
 
 if __name__ == "__main__":

@@ -33,6 +33,7 @@ _PATIENCE_LEASES: Final = 3
 """How long a request waits for a holder that renews its leases and cannot be reached."""
 _TELL_SECONDS: Final = 5.0
 _REAP_SECONDS: Final = 30.0
+_REMEMBERED: Final = 4096
 _FILES: Final = "."
 """No session is called so: each has its tenant's name in front."""
 _log: Final = logging.getLogger(__name__)
@@ -65,6 +66,8 @@ class Replicas:
         self._files = files
         self._own = ""
         self._held: Leases | None = None
+        self._answered: dict[str, str] = {}
+        """Who held executions that were asked for here."""
         self._beating: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_told = False
@@ -111,7 +114,9 @@ class Replicas:
         """
         patience = time.monotonic() + _PATIENCE_LEASES * self._seconds
         while True:
-            owner = await self._leases.owner_of(execution_id)
+            # Who answered last time is asked again without a look: it says so if it does not hold it any more.
+            remembered = None if errand.is_forwarded else self._answered.pop(execution_id, None)
+            owner = remembered or await self._leases.owner_of(execution_id)
             if owner is None or owner == self._own:
                 return None
             if errand.is_forwarded:
@@ -119,14 +124,20 @@ class Replicas:
             replica, _, address = owner.partition(" ")
             passed = await self._ask(execution_id, errand, owner) if address else None
             if passed is not None and passed.status != MISDIRECTED:
+                self._remember(execution_id, owner)
                 return passed
             if passed is not None and _said(passed) == GONE:
                 _log.warning("replica %s is gone; what it held is free", replica)
                 await self._leases.let_go([execution_id], owner=owner)
             elif time.monotonic() > patience:
                 raise _unreachable(address)
-            elif passed is None:
+            elif passed is None and not remembered:
                 await asyncio.sleep(self._pause_seconds)
+
+    def _remember(self, execution_id: str, owner: str) -> None:
+        self._answered[execution_id] = owner
+        if len(self._answered) > _REMEMBERED:
+            del self._answered[next(iter(self._answered))]
 
     async def _ask(self, execution_id: str, errand: Errand, owner: str) -> Passed | None:
         """What the holder says, unless it loses the execution before it says it."""
