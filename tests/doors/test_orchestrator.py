@@ -291,14 +291,14 @@ await asyncio.gather(get_expenses(user_id="alice"), return_exceptions=True)
         if call.get("error"):
             print(f"  ERROR: {call['error']}")
 
-    assert capsys.readouterr().out == (
+    assert re.sub(r": \d+s", ": 0s", capsys.readouterr().out) == (
         "get_users: 0s\nget_expenses: 0s\n  ERROR: 'get_expenses' failed: no such user 'alice'\n"
     )
 
 
 async def test_tip_profile_execution(executor: ProgrammaticToolExecutor) -> None:
     async def slow(payload):
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.3)
 
     executor.register_worker("get_expenses", slow)
 
@@ -306,7 +306,7 @@ async def test_tip_profile_execution(executor: ProgrammaticToolExecutor) -> None
     slowest = max(result["tool_calls"], key=lambda x: x["duration"])
 
     assert (slowest["tool"], len(result["tool_calls"])) == ("get_expenses", 2)
-    assert result["execution_time"] > slowest["duration"] > 0.04
+    assert result["execution_time"] > slowest["duration"] > 0.29
 
 
 async def test_tip_enable_logging(executor: ProgrammaticToolExecutor, caplog: pytest.LogCaptureFixture) -> None:
@@ -705,7 +705,7 @@ async def test_a_program_within_a_program_is_under_its_parents_limits() -> None:
     catalog = company()
     catalog.add_tool(RUN)
     many = "for _ in range({n}): await get_users(dept='x')"
-    async with ProgrammaticToolExecutor(catalog, limits=Limits(calls=10, wall_seconds=5)) as executor:
+    async with ProgrammaticToolExecutor(catalog, limits=Limits(calls=10, wall_seconds=100)) as executor:
         calls = await executor.execute(f"""
 inner = await asyncio.gather(*[run_python({many.format(n=4)!r}) for _ in range(3)])
 [one["error"] is not None for one in inner].count(True)
@@ -718,7 +718,7 @@ inner = await asyncio.gather(*[run_python({many.format(n=4)!r}) for _ in range(3
     assert calls["error"] is None
     assert calls["result"] > 0
     assert len([call for call in calls["tool_calls"] if call["error"] is None]) <= 10
-    assert time["execution_time"] < 2
+    assert time["execution_time"] < 50  # with much room: half a second, and not its own hundred
     assert strict["result"] == "line 1: module 'os' is not allowed in strict mode; use a tool instead"
 
 
@@ -729,11 +729,11 @@ async def test_a_worker_that_calls_on_spends_what_its_program_has() -> None:
     async def worker(payload):
         return await call_tool(server="default", tool_name="run_python", parameters={"program": payload["dept"]})
 
-    async with ProgrammaticToolExecutor(catalog, limits=Limits(wall_seconds=0.5)) as executor:
+    async with ProgrammaticToolExecutor(catalog) as executor:
         executor.register_worker("get_users", worker)
-        result = await executor.execute("await get_users(dept='while True: pass')")
+        result = await executor.execute("await get_users(dept='while True: pass')", limits=Limits(wall_seconds=0.5))
 
-    assert result["execution_time"] < 2
+    assert result["execution_time"] < 50  # with much room: half a second, and not two minutes of its own
     assert [call["tool"] for call in result["tool_calls"]] in ([], ["get_users"])
 
 
@@ -816,7 +816,7 @@ executor = ProgrammaticToolExecutor(ToolCatalog())
             text=True,
             check=False,
         )
-        deadline = time.monotonic() + 3
+        deadline = time.monotonic() + 60
         while (left := set(descendants(os.getpid())) - before) and time.monotonic() < deadline:
             for pid in left:
                 with contextlib.suppress(ChildProcessError):

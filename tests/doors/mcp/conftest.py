@@ -92,7 +92,7 @@ def open_door():
         blocked: Sequence[str] = (), mode: str = "auto", **client: Any,
     ):  # fmt: skip
         policy = policy or Policy()
-        limits = limits or Limits(wall_seconds=5)
+        limits = limits or Limits(wall_seconds=100)
         runtime = Runtime(policy=policy, entry_name="execute_program", limits=limits)
         offer = Offer(runtime, local=[as_tool(tool) for tool in tools], policy=policy, blocked=blocked)
 
@@ -136,7 +136,7 @@ def descendants(pid: int) -> set[int]:
     return found
 
 
-def left_of(pids: set[int], seconds: float = 10) -> set[int]:
+def left_of(pids: set[int], seconds: float = 60) -> set[int]:
     """Those that still run after a while; a zombie does not."""
     until = time.monotonic() + seconds
     while (left := {pid for pid in pids if _is_running(pid)}) and time.monotonic() < until:

@@ -123,7 +123,7 @@ async def test_guests_closed_before_they_were_ready_leave_nothing(tier: Tier) ->
         await guest.wait()
         with pytest.raises(EngineCrashed):
             await guest.ready
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while len(descendants(zygote.pid)) > 1:  # the zygote itself; what removes folders ends soon
             await asyncio.sleep(0.01)
     await zygote.close()
