@@ -1,12 +1,14 @@
 """What lives on between programs."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from toolfold import File, Limits, Outcome, Paused, Reply, Runtime, ToolSpec, UsageError
+from tests.escapes_support.seen import descendants
+from toolfold import File, Limits, Outcome, Paused, Reply, Runtime, ToolSpec, UsageError, tool
 from toolfold.sessions import FolderStore, SessionLimits, Sessions
 
 ASK = ToolSpec(name="ask", python_name="ask", source="caller")
@@ -99,12 +101,22 @@ async def test_a_session_may_pause(runtime: Runtime) -> None:
     assert (await runtime.run("x", session="s")).value == 5
 
 
-async def test_an_idle_session_ends_its_guest() -> None:
-    async with Runtime(session_limits=SessionLimits(idle_seconds=0.05)) as runtime:
-        await runtime.run("x = 1", session="s", keep_names=True)
-        engine = runtime._engine
-        assert engine.has_session("s")
-        while engine.has_session("s"):
+@pytest.mark.parametrize("end", ["idle", "closed"])
+async def test_a_session_that_ends_leaves_no_process_of_its_guest(end: str) -> None:
+    seen: list[set[int]] = []
+
+    @tool
+    async def look() -> None:
+        """Notes the processes while the guest is surely one of them."""
+        seen.append(descendants(os.getpid()))
+
+    limits = SessionLimits(idle_seconds=0.05 if end == "idle" else 3600)
+    async with Runtime([look], session_limits=limits) as runtime:
+        await runtime.run("x = await look()", session="s", keep_names=True)
+        if end == "closed":
+            runtime.sessions.close("s")
+        # Guests that wait for a program stay, so whatever goes is the session's own.
+        while not seen[0] - descendants(os.getpid()):
             await asyncio.sleep(0.01)
 
         outcome = await runtime.run("'x' in globals()", session="s")
