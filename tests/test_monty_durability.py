@@ -17,10 +17,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.ledger.redis_server import RedisServer, given_redis_server, given_shared_server  # noqa: F401
 from tests.test_kill import PLAIN, UNINTERRUPTED
 from toolfold import File, Media, Outcome, Paused, Reply, Runtime, ToolSpec, UsageError, tool
 from toolfold.ledger.memory import MemoryLedger
 from toolfold.ledger.record import Parked, Tape
+from toolfold.ledger.redis import RedisLedger
 from toolfold.ledger.seal import Seal, SealBroken
 from toolfold.ledger.sqlite import SqliteLedger
 from toolfold.tools.context import Decision
@@ -402,6 +404,42 @@ async def test_a_file_from_elsewhere_is_replayed_and_its_snapshot_left_alone(
 
     assert isinstance(outcome, Outcome)
     assert outcome.stdout == f"{[['re', [n]] for n in range(20)]}\n"
+
+
+# stores that more than one host opens
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["sqlite", "sealed sqlite", "redis", "sealed redis"])
+async def test_a_snapshot_goes_on_from_every_store(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    key = b"k" * 32 if kind.startswith("sealed") else None
+
+    def opened() -> Any:
+        if kind.endswith("sqlite"):
+            return SqliteLedger(tmp_path / "ledger.sqlite", key=key)
+        server: RedisServer = request.getfixturevalue("redis_server")
+        return RedisLedger(server.url, key=key)
+
+    first, second = opened(), opened()
+    hosts = Hosts(ledger=first)
+
+    def spoil() -> None:
+        first.note("twenty", Tape(is_spoilt=True))
+
+    hosts.on_save = spoil
+    async with hosts.runtime() as runtime:
+        step = await runtime.start("await save(1)\n" + SMALL, tools=[ASK], execution_id="twenty")
+        assert isinstance(step, Paused)
+
+    hosts.ledger = second
+    async with hosts.runtime() as runtime:
+        end = await runtime.resume("twenty", [answer(call.id, call.arguments["q"]) for call in step.calls])
+    left = await second.snapshot("twenty")
+    for ledger in (first, second):
+        await ledger.close()
+
+    assert isinstance(end, Outcome)
+    assert (end.stdout, hosts.saved, left) == (f"{[['re', [n]] for n in range(20)]}\n", [1], None)
 
 
 # real processes
