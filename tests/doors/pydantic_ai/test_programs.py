@@ -13,8 +13,10 @@ from pydantic import BaseModel
 from pydantic_ai import (
     Agent,
     CombinedToolset,
+    ExternalToolset,
     ModelRetry,
     RunContext,
+    ToolDefinition,
     ToolFailed,
     UsageLimitExceeded,
     UsageLimits,
@@ -63,6 +65,29 @@ async def get_age(*, person: str) -> int:
     """The age of one person."""
 ```\
 ''')
+
+
+async def test_the_sole_result_of_an_mcp_tool_is_typed_as_it_comes(engine: Shared) -> None:
+    talk = Talk("done")
+    schema = {"type": "object", "properties": {"result": {"type": "integer"}}, "required": ["result"]}
+    definitions = [
+        ToolDefinition(name="add-numbers", return_schema=schema, metadata={"meta": None, "annotations": None}),
+        ToolDefinition(name="count", return_schema=schema),
+    ]
+
+    await Agent(talk.model, toolsets=[CodeModeToolset(ExternalToolset(definitions), engine=engine)]).run("go")
+
+    assert talk.requests[0][1].function_tools[0].description.partition("```python\n")[2] == snapshot("""\
+async def add_numbers() -> int:
+    ...
+
+class CountReply(TypedDict):
+    result: int
+
+async def count() -> CountReply:
+    ...
+```\
+""")
 
 
 async def test_the_last_expression_is_the_result(people: FunctionToolset[Any], run: Run) -> None:

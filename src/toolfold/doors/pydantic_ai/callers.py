@@ -14,7 +14,7 @@ from typing import Any, Final, cast, get_args
 from pydantic_ai import ToolDefinition
 
 from toolfold.errors import UsageError
-from toolfold.models import AllowedCallers, ToolSpec
+from toolfold.models import AllowedCallers, Json, ToolSpec
 from toolfold.tools.names import python_name
 
 MARK: Final = "allowed_callers"
@@ -64,13 +64,23 @@ def spec_of(definition: ToolDefinition) -> ToolSpec:
         python_name=python_name(definition.name),
         description=definition.description or "",
         input_schema=definition.parameters_json_schema,
-        output_schema=definition.return_schema,
+        output_schema=_returned(definition),
         read_only=hints.get("readOnlyHint") is True,
         idempotent=hints.get("idempotentHint") is True,
         destructive=hints.get("destructiveHint") is True,
         allowed_callers="code",
         source="pydantic-ai",
     )
+
+
+def _returned(definition: ToolDefinition) -> Mapping[str, Json] | None:
+    """The schema of what a call gives; an MCP tool's sole `result` comes unwrapped, whatever its schema says."""
+    schema = definition.return_schema
+    is_from_mcp = "annotations" in (definition.metadata or {})
+    if schema is None or not is_from_mcp or list(schema.get("properties", {})) != ["result"]:
+        return schema
+    inner = schema["properties"]["result"]
+    return {**inner, "$defs": schema["$defs"]} if "$defs" in schema else inner
 
 
 # Any: metadata is whatever its author put there.
