@@ -23,24 +23,25 @@ async def main() -> int:
     return 0
 
 
-async def run(chosen: Sequence[str] | None, path: Path = DEFAULT) -> None:
+async def run(chosen: Sequence[str] | None, path: Path | None = None) -> None:
     """The table of ours and the chosen ones; of all, if none is."""
     console = Console(width=max(Console().width, 160))
     peers = [peer for peer in LANGUAGE_PEERS if not chosen or peer in (OURS, *chosen)]
     corpus = programs()
     found = await measure(peers, corpus, Console(stderr=True, highlight=False).print)
     report.show(found, corpus, console)
-    report.write(found, corpus, path)
-    console.print(f"\nwritten to {path}", highlight=False)
+    path = path or (None if chosen else DEFAULT)  # a part of the table is no figure for the docs
+    if path:
+        report.write(found, corpus, path)
+        console.print(f"\nwritten to {path}", highlight=False)
 
 
 def _options() -> argparse.Namespace:
     words = "Which Python each code mode speaks."
     parser = argparse.ArgumentParser(prog="python -m bench.languages", description=words)
     parser.add_argument("--peer", action="append", metavar="PEER", choices=LANGUAGE_PEERS)
-    parser.add_argument(
-        "--json", type=Path, default=DEFAULT, metavar="PATH", help="default: build/bench/languages.json"
-    )
+    words = "default, if all are asked: build/bench/languages.json"
+    parser.add_argument("--json", type=Path, metavar="PATH", help=words)
     return parser.parse_args()
 
 

@@ -7,12 +7,14 @@ from pathlib import Path
 
 from rich.console import Console
 
+from bench import record
 from bench.languages import __main__ as languages
 from bench.peers import report
 from bench.peers.client import workers
-from bench.peers.environments import ROOT
 from bench.peers.measure import SPEED_CASES, measure
 from bench.peers.roster import FLOOR, OURS, SPEED_PEERS
+
+DEFAULT = record.FOLDER / "peers.json"
 
 
 async def main() -> int:
@@ -25,8 +27,11 @@ async def main() -> int:
     async with workers(peers, "bench.tools", progress.print) as opened:
         results = await measure(opened, cases, passes=passes, rounds=rounds, say=progress.print)
     report.show(results, cases, console)
-    report.write(results, cases, options.json)
-    console.print(f"\nwritten to {options.json}\n", highlight=False)
+    # A part of the table is no figure for the docs.
+    path = options.json or (None if options.only or options.peer else DEFAULT)
+    if path:
+        report.write(results, cases, path, how=f"{passes} × {rounds} rounds")
+        console.print(f"\nwritten to {path}\n", highlight=False)
     if not options.only:
         await languages.run(options.peer)
     return 0
@@ -45,8 +50,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--peer", action="append", metavar="PEER", choices=SPEED_PEERS)
     parser.add_argument("--rounds", type=int, default=5, metavar="N", help="samples of each case in each pass")
     parser.add_argument("--passes", type=int, default=2, metavar="N", help="how often to go through all cases")
-    default = ROOT / "build" / "bench" / "peers.json"
-    parser.add_argument("--json", type=Path, default=default, metavar="PATH", help="default: build/bench/peers.json")
+    parser.add_argument("--json", type=Path, metavar="PATH", help="default, if all is measured: build/bench/peers.json")
     return parser.parse_args()
 
 

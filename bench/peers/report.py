@@ -82,17 +82,14 @@ def _show_losses(results: Results, titles: dict[str, str], console: Console) -> 
         console.print(words, highlight=False, markup=False)
 
 
-def write(results: Results, cases: Sequence[Case], path: Path) -> None:
+def write(results: Results, cases: Sequence[Case], path: Path, *, how: str) -> None:
     """Every sample, and who took part."""
     names = list(next(iter(results.values())))
     record.write(
         path,
         title="The same programs on other code modes",
         command="make bench-peers",
-        notes=[
-            f"{PEERS[loss.peer].title} is ahead in {loss.case!r} by {loss.ratio:.2f} ×; {_why(loss)}"
-            for loss in losses(results)
-        ],
+        notes=[how, *map(_note, losses(results))],
         ours=OURS,
         floor=FLOOR,
         runners={
@@ -125,6 +122,10 @@ def _plain(cell: Cell) -> dict[str, Any]:
 def _judged(target: Target, results: Results) -> dict[str, Any]:
     ratio, is_met = target.judge(results)
     return record.target(target.case, ratio, target.limit, "×", is_reached=is_met, than=target.than)
+
+
+def _note(loss: Loss) -> str:
+    return f"{PEERS[loss.peer].title} is ahead in {loss.case!r} by {loss.ratio:.2f} ×; {_why(loss)}"
 
 
 def _why(loss: Loss) -> str:

@@ -33,8 +33,8 @@ TARGETS = (
 )
 
 REASONS = {
-    "empty": "Monty gives one program after another to the same worker process; here each has a process of its own, "
-    "locked down before it and thrown away after it",
+    "empty": "Monty, alone or inside a peer, builds no jail; here each program has a process of its own, locked down "
+    "before it and thrown away after it",
     "sequential": "a call here goes from a jailed process to the host's router, which checks it against schema, policy "
     "and limits and records it; Monty's client hands it to a function",
     "gather-slow": "most of it is the 50 ms that every call takes; the rest is the cost of a call",
