@@ -74,6 +74,11 @@ async def main() -> int:
     cases = [case for case in SPEED_CASES if case.name in CASES]
     passes, rounds = (1, 3) if options.quick else (2, 7)
     async with workers(AGENT_PEERS, "bench.tools", progress.print) as opened:
+        missing = {name: worker.error for name, worker in opened.items() if worker.error}
+        if missing:
+            for name, words in missing.items():
+                console.print(f"NOT RUN: {PEERS[name].title}: {words}", highlight=False, markup=False)
+            return 0
         results = await measure(opened, cases, passes=passes, rounds=rounds, say=progress.print)
     found = {name: costs(results, name) for name in (OURS, PEER)}
     _show(results, found, console)
