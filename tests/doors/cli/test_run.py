@@ -241,6 +241,19 @@ def test_where_user_namespaces_are_denied_nothing_runs_and_the_exit_code_is_3(fo
     assert done.stderr.startswith(b"toolfold: cannot isolate here: ")
 
 
+def test_where_user_namespaces_are_denied_a_server_ends_with_one_line_and_exit_code_3(folder: Path) -> None:
+    Path("toolfold.yaml").write_text("engine: process\nledger: {where: memory}\n")
+
+    done = without_namespaces("serve", "--port", "0")
+
+    *before, last = done.stderr.decode().splitlines()
+    assert (done.returncode, [line.partition(" on ")[0] for line in before]) == (
+        3,
+        ["toolfold: listening", "toolfold: no key is configured: only this machine is served"],
+    )
+    assert last.startswith("toolfold: cannot isolate here: user namespaces are refused")
+
+
 def test_where_user_namespaces_are_denied_landlock_runs_when_it_is_asked_for(folder: Path) -> None:
     Path("program.py").write_text('print("ran")')
 

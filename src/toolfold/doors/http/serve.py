@@ -23,8 +23,9 @@ async def serve(app: FastAPI, host: str, port: int, *, on_listening: Callable[[i
     """Serve until SIGINT or SIGTERM; a second signal does not wait for running programs."""
     listening = listen(host, port)
     config = uvicorn.Config(
-        app, log_level="warning", access_log=False, timeout_graceful_shutdown=DRAIN_SECONDS, server_header=False
-    )
+        app, log_level="warning", access_log=False, timeout_graceful_shutdown=DRAIN_SECONDS, server_header=False,
+        lifespan="off",
+    )  # fmt: skip
     server = Server(config)
 
     draining: list[asyncio.Task[None]] = []
@@ -40,8 +41,10 @@ async def serve(app: FastAPI, host: str, port: int, *, on_listening: Callable[[i
         on_listening(listening.getsockname()[1])
     if app.state.replicas is not None:
         app.state.replicas.listens_at(_address(host, listening.getsockname()[1]))
+    # Opened here and not by uvicorn: an engine that cannot be had must reach the caller, who says it in one line.
     with listening, on_signal(stop):
-        await server.serve(sockets=[listening])
+        async with app.router.lifespan_context(app):
+            await server.serve(sockets=[listening])
     await asyncio.gather(*draining)
     if not server.started:
         raise UsageError("the server could not start; the lines above say why")
