@@ -32,7 +32,6 @@ async def corpus() -> AsyncIterator[Corpus]:
         yield corpus
 
 
-@pytest.mark.timeout(20)
 @every_attack
 async def test_the_namespace_tier_holds(attack: Attack, corpus: Corpus, unproven: list[str]) -> None:
     seen = await _attack(corpus, attack, NAMESPACE, unproven)
@@ -40,13 +39,14 @@ async def test_the_namespace_tier_holds(attack: Attack, corpus: Corpus, unproven
     assert (seen.reaches(attack), seen.error, seen.is_alive) == (False, "", False), seen.printed[-500:]
 
 
-@pytest.mark.timeout(20)
 @every_attack
 async def test_without_what_stops_it_the_attack_reaches_its_aim(
     attack: Attack, corpus: Corpus, unproven: list[str]
 ) -> None:
     try:
         seen = await corpus.control(attack)
+        if not seen.reaches(attack) and not corpus.why_unproven(attack):
+            seen = await corpus.control(attack.slowly)
     except EngineUnavailable as error:
         unproven.append(f"{attack.name}: {error}")
         pytest.skip(str(error))
@@ -59,19 +59,22 @@ async def test_without_what_stops_it_the_attack_reaches_its_aim(
 
 @pytest.mark.long
 async def test_the_landlock_tier_stops_all_but_what_its_page_lists(corpus: Corpus, unproven: list[str]) -> None:
+    rows = re.findall(r"^\| `(\w+)` \| (.+?) \|", LANDLOCK_PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    sometimes = {name for name, when in rows if when != "always"}
+    always = {name for name, when in rows if when == "always"}
     reached = set()
     for attack in ATTACKS:
         seen = await _attack(corpus, attack, LANDLOCK, unproven)
+        if attack.name in always and not seen.reaches(attack):
+            seen = await _attack(corpus, attack.slowly, LANDLOCK, unproven)
         assert seen.error == "", attack.name
         if seen.reaches(attack):
             reached.add(attack.name)
 
-    rows = re.findall(r"^\| `(\w+)` \| (.+?) \|", LANDLOCK_PAGE.read_text(encoding="utf-8"), re.MULTILINE)
-    sometimes = {name for name, when in rows if when != "always"}
     assert reached | sometimes == {name for name, _ in rows}
 
 
-@pytest.mark.long
+@pytest.mark.timeout(600)
 async def test_all_is_held_for_an_ordinary_user_too(unproven: list[str]) -> None:
     if os.geteuid() != 0:
         return  # then every test of this file has shown it

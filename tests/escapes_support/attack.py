@@ -9,7 +9,7 @@ The runner puts `prelude.py` and the constants of `bait.py` before it.
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -48,6 +48,11 @@ class Attack:
     machine: str = ""
     """The only kind of processor that has what it uses."""
     wall_seconds: float = 1.0
+
+    @property
+    def slowly(self) -> Attack:
+        """The same with much more time, for a machine that was too busy to bring it to its end."""
+        return replace(self, wall_seconds=20 * self.wall_seconds)
 
     @property
     def kind(self) -> str:

@@ -87,11 +87,12 @@ class _NaiveHost:
     def _converse(self) -> None:
         poll = select.poll()
         poll.register(self._sock, select.POLLIN)
-        read, deadline = bytearray(), time.monotonic() + _AT_MOST_SECONDS
+        slowness = self._order.limits.wall_seconds  # of an attack that is tried again on a busy machine
+        read, deadline = bytearray(), time.monotonic() + _AT_MOST_SECONDS * slowness
         self._send()
-        patience = _FIRST_WORD_SECONDS
+        patience = _FIRST_WORD_SECONDS * slowness
         while poll.poll(patience * 1000) and time.monotonic() < deadline:
-            patience = _QUIET_SECONDS
+            patience = _QUIET_SECONDS * slowness
             data, fds, _, _ = socket.recv_fds(self._sock, 1 << 20, 250)
             self._received += fds
             if not data:

@@ -11,8 +11,8 @@ from toolfold.engines.base import Called, Died, Ended, Order, Printed, Taped, Wa
 from toolfold.engines.process import ProcessEngine
 from toolfold.models import Problem, Reply
 
-_STUCK_AFTER_SECONDS = 2.0
-_GONE_WITHIN_SECONDS = 1.0
+_STUCK_AFTER_SECONDS = 60.0
+_GONE_WITHIN_SECONDS = 30.0
 
 
 async def run_on_engine(engine: ProcessEngine, order: Order) -> Seen:

@@ -17,7 +17,7 @@ import msgspec
 USER: Final = 64_077
 """Nobody's."""
 _ROOT: Final = Path(__file__).parents[2]
-_SECONDS: Final = 100.0
+_SECONDS: Final = 500.0
 
 
 class NoInterpreter(Exception):
