@@ -217,10 +217,11 @@ class Runtime:
     async def start(
         self, text: str, *, tools: Sequence[ToolSpec] = (), files: Sequence[File] = (), limits: Limits | None = None,
         session: str = "", keep_names: bool = False, on_call: Callable[[CallRecord], None] | None = None,
-        tenant: str = "", execution_id: str = "",
+        tenant: str = "", execution_id: str = "", rerun_of: str = "",
     ) -> Paused | Outcome:  # fmt: skip
         """A program that may also call `tools`, which only the caller can answer, with `resume`.
 
+        `rerun_of` is as in `run`, up to the first pause that is resumed elsewhere.
         `execution_id` is for whoever must find the execution again without its answer; nobody else may guess it.
         """
         wish = _Wish(
@@ -232,6 +233,7 @@ class Runtime:
             can_pause=bool(tools) or ((self._asks or self._may_ask) and self._context.approve is None),
             tenant=tenant,
             execution_id=execution_id,
+            rerun_of=rerun_of,
         )
         return await self._begin(text, wish)
 

@@ -160,6 +160,31 @@ async def test_the_model_corrects_a_program_and_is_told_of_each_attempt(
     assert returns(result.all_messages())[1] == ("success", ["b-0", "b-1", "b-2"])
 
 
+@pytest.mark.parametrize(("reuse", "paid"), [(True, [1, 2]), (False, [1, 1, 2])])
+async def test_a_corrected_program_need_not_do_again_what_the_failed_one_did(
+    reuse: bool, paid: list[int], engine: Shared
+) -> None:
+    toolset: FunctionToolset[Any] = FunctionToolset()
+    done: list[int] = []
+
+    @toolset.tool
+    async def pay(amount: int) -> str:
+        done.append(amount)
+        return f"paid {amount}"
+
+    talk = Talk(
+        program("first = await pay(amount=1)\nfirst.amount"),
+        program("[await pay(amount=1), await pay(amount=2)]"),
+        "done",
+    )
+    agent = Agent(talk.model, toolsets=[CodeModeToolset(toolset, engine=engine, reuse_replies=reuse)])
+
+    result = await agent.run("go")
+
+    assert returns(result.all_messages())[1] == ("success", ["paid 1", "paid 2"])
+    assert done == paid
+
+
 async def test_every_call_is_validated_as_a_direct_call_is(run: Run) -> None:
     toolset: FunctionToolset[Any] = FunctionToolset()
 

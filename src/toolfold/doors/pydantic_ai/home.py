@@ -7,9 +7,11 @@ closes when the last run has left, so `async with agent:` keeps the engine warm 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from os import PathLike
 from typing import Any, Final, Generic, TypeVar
 
 from toolfold.doors.pydantic_ai.texts import run_code_description
@@ -20,16 +22,19 @@ from toolfold.ledger.memory import MemoryLedger
 from toolfold.ledger.observe import LogObserver
 from toolfold.ledger.open import open_ledger
 from toolfold.ledger.record import Ledger
-from toolfold.models import Limits, ToolSpec
+from toolfold.models import Limits, Outcome, ToolSpec
 from toolfold.runtime import Runtime
 from toolfold.tools.catalog import Catalog
 from toolfold.tools.policy import Policy
-from toolfold.tools.router import Wrapper
+from toolfold.tools.router import Wrapper, from_record
 from toolfold.tools.tool import Tool
 
 _T = TypeVar("_T")
 _MOST_LISTS: Final = 16
 """For as many different lists of tools the description, the check and the router are kept ready."""
+
+
+_MOST_FAILED: Final = 1000
 
 
 class _Recent(Generic[_T]):
@@ -63,22 +68,44 @@ class Home:
     """
 
     def __init__(
-        self, *, engine: str | Engine, isolation: str, limits: Limits | None, ledger: str | Ledger | None
+        self,
+        *,
+        engine: str | Engine,
+        isolation: str,
+        limits: Limits | None,
+        ledger: str | PathLike[str] | Ledger | None,
     ) -> None:
         if isinstance(engine, str):
             engine_named(engine, isolation=isolation)  # a wrong name fails here, not in the middle of a run
         self._engine = engine
         self._isolation = isolation
         self._limits = limits or Limits()
+        if isinstance(ledger, PathLike):
+            ledger = os.fspath(ledger)
         self._ledger: str | Ledger = MemoryLedger() if ledger is None or ledger == "memory" else ledger
         self._open: dict[asyncio.AbstractEventLoop, _Open] = {}
         self._descriptions: _Recent[str] = _Recent()
+        self._failed: dict[str, str] = {}
+        """The last execution of each run, where it failed."""
 
     def description(self, specs: tuple[ToolSpec, ...], budget_characters: int | None) -> str:
         """Of `run_code`; the same object as long as the tools are the same, because each step asks for it."""
         return self._descriptions.get(
             (specs, budget_characters), lambda: run_code_description(specs, budget_characters=budget_characters)
         )
+
+    def note_end(self, run_id: str, outcome: Outcome) -> None:
+        """Remember what failed, so that a corrected program need not do all of it again."""
+        if outcome.status == "finished":
+            self._failed.pop(run_id, None)
+        elif outcome.status != "rejected":
+            self._failed[run_id] = outcome.execution_id
+            while len(self._failed) > _MOST_FAILED:
+                del self._failed[next(iter(self._failed))]
+
+    def failed(self, run_id: str) -> str:
+        """The execution that the next program of this run corrects; nothing if the last one did well."""
+        return self._failed.get(run_id, "")
 
     def enter(self) -> None:
         """One more run may want to run programs."""
@@ -133,7 +160,7 @@ class Home:
             limits=self._limits,
             ledger=opened.ledger,
             policy=Policy(ask=sorted(asked)),
-            steps=(step,),
+            steps=(from_record, step),
             entry_name="run_code",
             observer=LogObserver(),  # Pydantic AI traces each call already
             may_ask=True,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from os import PathLike
 from typing import Any, Final, Self
 
 from pydantic import TypeAdapter
@@ -74,15 +75,18 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
         max_retries: How often the model may correct a program that failed or was refused.
         budget_characters: Of the signatures in the description; what does not fit is found with `search_tools`
             inside a program.
+        reuse_replies: Whether a program that corrects a failed one gets the replies that the failed one got,
+            for the same tools with the same arguments, so that nothing is done twice.
         on_outcome: Told of every program that ended, with its files and hints.
     """
 
     engine: str | Engine = "auto"
     isolation: str = "namespace"
     limits: Limits | None = None
-    ledger: str | Ledger | None = None
+    ledger: str | PathLike[str] | Ledger | None = None
     max_retries: int = 3
     budget_characters: int | None = None
+    reuse_replies: bool = False
     on_outcome: Callable[[Outcome], None] | None = None
     # A field, so that the copies that Pydantic AI makes for each run share it.
     _home: Home | None = field(default=None, repr=False, compare=False)
@@ -160,6 +164,7 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
         )
         nested.enter()
         outcome = await self._run(runtime, nested, ctx, tool_args["code"])
+        self.home.note_end(ctx.run_id or "", outcome)
         if self.on_outcome is not None:
             self.on_outcome(outcome)
         if nested.failure is not None:
@@ -181,7 +186,8 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
             if nested.answers.execution_id:
                 step = await runtime.resume(nested.answers.execution_id)
             else:
-                step = await runtime.start(code, tenant=key)
+                rerun_of = self.home.failed(ctx.run_id or "") if self.reuse_replies else ""
+                step = await runtime.start(code, tenant=key, rerun_of=rerun_of)
             while isinstance(step, Paused):
                 ready = {call.id: Decision(approved=True) for call in step.approvals if nested.has_answer(call)}
                 if not ready:
