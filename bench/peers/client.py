@@ -1,7 +1,10 @@
 """The bench's end of a worker: starts it, asks it, and starts another when it does not answer."""
 
 import asyncio
+import contextlib
 import json
+import os
+import signal
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -51,6 +54,7 @@ class Worker:
         self._process = await asyncio.create_subprocess_exec(
             str(self._python), "-m", "bench.peers.worker", self.peer, self._tools, stdin=-1, stdout=-1,
             stderr=asyncio.subprocess.DEVNULL, cwd=ROOT, env=environment(self.peer), limit=LINE_BYTES,
+            start_new_session=True,
         )  # fmt: skip
         self.error = (await self._answer(START_SECONDS)).get("error", "")
 
@@ -65,7 +69,7 @@ class Worker:
             return {"error": f"no answer in {seconds:.0f} s"}
         if not line:
             code = await self._process.wait()
-            self._process = None
+            await self._stop()
             return {"error": f"its process ended with status {code}"}
         return json.loads(line)
 
@@ -81,6 +85,9 @@ class Worker:
         except TimeoutError:
             process.kill()
             await process.wait()
+        # A peer's own processes may outlive it, and one that is in a loop takes all memory.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 @asynccontextmanager
