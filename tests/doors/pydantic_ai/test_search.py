@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from inline_snapshot import snapshot
-from pydantic_ai import Agent, DeferredToolRequests, ModelMessagesTypeAdapter, Tool, UserError
+from pydantic_ai import Agent, DeferredToolRequests, ModelMessagesTypeAdapter, Tool, ToolReturn, UserError
 
 from tests.doors.pydantic_ai.talk import Shared, Talk, calls, program, returns
 from toolfold.pydantic_ai import AllowedCallers, CodeModeToolset, FunctionToolset, NestedApprovals, ToolSearchToolset
@@ -244,3 +244,38 @@ async def test_a_found_tool_may_need_approval(engine: Shared) -> None:
     )
 
     assert returns(second.all_messages())[-1] == ("success", "paid 7")
+
+
+async def test_pydantic_ais_own_search_works_with_code_mode(engine: Shared) -> None:
+    hidden: FunctionToolset[Any] = FunctionToolset(defer_loading=True)
+
+    @hidden.tool
+    async def list_open_invoices(customer: str) -> list[int]:
+        """Invoices of one customer that are not paid yet."""
+        return [len(customer), 40]
+
+    talk = Talk(SUM, calls(("search_tools", {"queries": ["invoices"]})), SUM, "done")
+
+    result = await Agent(talk.model, toolsets=[CodeModeToolset(hidden, engine=engine)]).run("go")
+
+    found = returns(result.all_messages())
+    assert [outcome for outcome, _ in found] == ["retried", "success", "success"]
+    assert found[2][1] == 43
+
+
+async def test_a_tool_that_a_program_calls_may_reveal_others(engine: Shared) -> None:
+    door: FunctionToolset[Any] = FunctionToolset()
+
+    @door.tool
+    def open_archive() -> ToolReturn[str]:
+        return ToolReturn("open", tools=["read_archive"])
+
+    @door.tool(allowed_callers="direct", defer_loading=True)
+    def read_archive(page: int) -> str:
+        return f"page {page}"
+
+    talk = Talk(program("await open_archive()"), calls(("read_archive", {"page": 3})), "done")
+
+    result = await Agent(talk.model, toolsets=[CodeModeToolset(door, engine=engine)]).run("go")
+
+    assert returns(result.all_messages()) == [("success", "open"), ("success", "page 3")]

@@ -90,6 +90,8 @@ class Nested:
     answers: Answers = field(default_factory=Answers)
     stop: Callable[[str], Awaitable[None]]
     """Ends the program of an execution."""
+    revealed: list[str] = field(default_factory=list)
+    """Names of tools that tools made visible to the model (`ToolReturn.tools`)."""
     found_key: str
     """In the metadata of what a tool search returned."""
     found: list[Any] = field(default_factory=list)
@@ -221,6 +223,7 @@ class Nested:
                 self.content[call_id] = [content] if isinstance(content, str) else list(content)
             if isinstance(returned.metadata, dict) and self.found_key in returned.metadata:
                 self.found.append(returned.metadata[self.found_key])
+            self.revealed += returned.tools or []
             returned = returned.return_value
         return to_program(returned)
 

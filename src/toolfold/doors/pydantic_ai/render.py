@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from pydantic_ai import ModelRetry, ToolReturn
@@ -34,14 +34,16 @@ _MOST_PICTURES: Final = 10
 
 
 def to_return(
-    outcome: Outcome, content: Iterable[UserContent] = (), notes: Mapping[str, Any] | None = None
-) -> ToolReturn[Any]:
+    outcome: Outcome, content: Iterable[UserContent] = (), notes: Mapping[str, Any] | None = None,
+    revealed: Sequence[str] = (),
+) -> ToolReturn[Any]:  # fmt: skip
     """What a program that came to its end has to say; what tools had beside their values goes with it."""
     pictures = [picture(file) for file in outcome.files if file.mime.startswith("image/")][:_MOST_PICTURES]
     return ToolReturn(
         return_value=_shown(outcome),
         content=[*content, *pictures] or None,
         metadata={"toolfold": account(outcome), **(notes or {})},
+        tools=list(revealed) or None,
     )
 
 

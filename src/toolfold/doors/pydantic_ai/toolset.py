@@ -172,7 +172,8 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
         if outcome.status != "finished":
             raise to_retry(outcome, _visible(ctx))
         content = [item for _, items in sorted(nested.content.items()) for item in items]
-        return to_return(outcome, content, notes={SEVERAL: nested.found} if nested.found else {})
+        notes = {SEVERAL: nested.found} if nested.found else {}
+        return to_return(outcome, content, notes=notes, revealed=nested.revealed)
 
     async def _run(self, runtime: Runtime, nested: Nested, ctx: RunContext[AgentDepsT], code: str) -> Outcome:
         """To the end of the program, or to a question that nobody here can answer.
