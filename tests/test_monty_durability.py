@@ -56,6 +56,7 @@ class Hosts:
     sizes: list[int] = field(default_factory=list)
     policy: Policy | None = None
     on_save: Callable[[], None] = lambda: None
+    on_look: Callable[[], None] = lambda: None
 
     def runtime(self) -> Runtime:
         @tool
@@ -68,9 +69,12 @@ class Hosts:
         @tool(read_only=True)
         async def look(key: int) -> int:
             """Has none."""
+            self.on_look()
             return key * 100
 
-        return Runtime(tools=[save, look], engine="monty", ledger=self.ledger, policy=self.policy)
+        tools = [save, look]
+        # Its first question takes a runtime longer than everything here.
+        return Runtime(tools, engine="monty", ledger=self.ledger, policy=self.policy, type_check=False)
 
     async def play(self, text: str, chance: random.Random, **options: Any) -> Outcome:
         """The whole of a program; some or all of its open calls are answered at each pause."""
@@ -141,16 +145,26 @@ PARTS = [
     "from dataclasses import dataclass\n@dataclass\nclass Point:\n    x: int\np = Point({n})\nawait ask('point')\nprint(p, p.x)",
     "print({{k: await ask(k) for k in range({n})}})",
 ]
-programs = st.lists(st.tuples(st.sampled_from(PARTS), st.integers(1, 4)), min_size=1, max_size=4).map(
-    lambda parts: "\n".join(
-        ["total, kept = 0, []", *(part.format(n=number) for part, number in parts), "[total, *kept]"]
+LOOKING = [
+    "print(await asyncio.gather(*[look(k) for k in range({n})]), await ask('x'))",
+    "async def two(k):\n    first = await look(k)\n    return [first, await ask(['two', k]), await look(k + 1)]\n"
+    "print(await asyncio.gather(*[two(k) for k in range({n} + 1)]))",
+    "async def tick(k):\n    for i in range({n}):\n        await asyncio.sleep(0.0003)\n        await look(i)\n    return k\n"
+    "print(await asyncio.gather(tick(1), tick(2), ask('t')))",
+]
+
+
+def programs_of(parts: list[str]) -> st.SearchStrategy[str]:
+    return st.lists(st.tuples(st.sampled_from(parts), st.integers(1, 4)), min_size=1, max_size=4).map(
+        lambda chosen: "\n".join(
+            ["total, kept = 0, []", *(part.format(n=number) for part, number in chosen), "[total, *kept]"]
+        )
     )
-)
 
 
 @pytest.mark.long
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
-@given(text=programs, seed=st.integers(0, 99))
+@given(text=programs_of(PARTS), seed=st.integers(0, 99))
 async def test_any_program_moved_at_each_pause_does_what_it_does_in_one_place(text: str, seed: int) -> None:
     stays, moves, replays = Hosts(moves=False), Hosts(), Hosts(ledger=Unsealed())
 
@@ -163,6 +177,32 @@ async def test_any_program_moved_at_each_pause_does_what_it_does_in_one_place(te
     assert moves.saved == replays.saved == stays.saved
     assert all(moves.sizes)
     assert not any(replays.sizes)
+
+
+@pytest.mark.long
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    text=programs_of([*(part for part in PARTS if "save" not in part), *LOOKING * 4]),
+    seed=st.integers(0, 99),
+    ledger=st.sampled_from([MemoryLedger, Unsealed]),
+)
+async def test_any_program_killed_between_its_pauses_comes_to_the_same_end(
+    text: str, seed: int, ledger: type[MemoryLedger]
+) -> None:
+    chance = random.Random(seed)
+    hosts = Hosts(ledger=ledger(), moves=bool(seed % 2))
+    copies: list[MemoryLedger] = []
+    hosts.on_look = lambda: copies.append(copy.deepcopy(hosts.ledger))
+    whole = await hosts.play(text, chance)
+
+    for at_the_kill in chance.sample(copies, min(2, len(copies))):
+        async with Hosts(ledger=at_the_kill).runtime() as runtime:
+            step = await runtime.resume(whole.execution_id, [])
+            while isinstance(step, Paused):
+                replies = [answer(call.id, call.arguments["q"]) for call in step.calls]
+                step = await runtime.resume(whole.execution_id, replies)
+
+        assert facts(step) == facts(whole)
 
 
 async def test_a_small_program_with_twenty_open_calls_is_a_small_snapshot() -> None:

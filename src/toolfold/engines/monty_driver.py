@@ -289,15 +289,12 @@ class Driver:
 
     def _wait_until(self, step: _Snapshot, is_ready: Callable[[], bool], waits_for: int = 0) -> None:
         """Take replies and let timers run out until there is something to go on with."""
-        taped = self._tape.new()
-        if taped is not None:
-            self._post(taped)  # before the calls that it led to
+        self._tell_tape()  # before the calls that it led to
         for call in self._unsent:
             self._post(Called(call))
         self._unsent.clear()
         self._step, self._waits_for = step, waits_for
-        is_old = self._tape.is_playing
-        if is_old:
+        if self._tape.is_playing:
             self._wake_as_before()
         else:
             self._take_what_is_there()
@@ -306,10 +303,10 @@ class Driver:
             self._take(self._timers.next)
             self._take_what_is_there()
         self._step = None
-        self._tape.woke(is_old=is_old)
+        self._tape.woke()
 
     def _wake_as_before(self) -> None:
-        for part in self._tape.next_wake():
+        for part in self._tape.next_parts():
             timer = timer_of(part)
             if timer is not None:
                 self._arrived.setdefault(timer, _settled(self._timers.take(timer)))
@@ -364,7 +361,7 @@ class Driver:
     def _frozen(self) -> bytes | None:
         if self._step is None:
             self.clock.release()  # it is in the middle of a `time.sleep`
-        if self._step is None or self._has_news or self._tape.is_playing:
+        if self._step is None or self._has_news or self._tape.has_news or self._tape.is_playing:
             self._told_waiting = (-1, -1)  # whoever asked must hear again when it waits
             return None
         try:
@@ -396,8 +393,14 @@ class Driver:
         state = (self._seen, self._calls)
         if self._order.report_waiting and self._open and self._told_waiting != state:
             self._told_waiting = state
+            self._tell_tape()
             self._post(Waiting(self._seen))
             self._has_news = False
+
+    def _tell_tape(self) -> None:
+        taped = self._tape.new()
+        if taped is not None:
+            self._post(taped)
 
     def _post(self, event: Event) -> None:
         self._has_news = True

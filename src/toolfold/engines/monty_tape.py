@@ -1,12 +1,14 @@
 """What makes a program on Monty repeatable: when it woke, what woke it, and what its clock said. Knows no thread.
 
 One wake is a few numbers: `n` for that many replies, `-2 - id` for a timer of Monty's call `id`, and -1 at its end.
+A pause in the middle of a wake divides it: what came before the pause is on record before it.
 """
 
 from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Iterator
 from typing import Final
 
 from toolfold.engines.base import Taped
@@ -26,7 +28,7 @@ class MontyTape:
         old = tape or Taped()
         self._old_wakes, self._old_clocks = deque(old.wakes), deque(old.clocks)
         self._entries = len(old.wakes) + len(old.clocks)
-        self._wake: list[int] = []
+        self._is_muted = False
         self._new_wakes: list[int] = []
         self._new_clocks: list[float] = []
         self._is_spoilt = False
@@ -36,29 +38,40 @@ class MontyTape:
         """Whether the next wake is on record."""
         return bool(self._old_wakes)
 
-    def next_wake(self) -> list[int]:
-        """What the next wake on record is made of."""
-        wake: list[int] = []
-        while self._old_wakes and (part := self._old_wakes.popleft()) != _END:
-            wake.append(part)
-        return wake
+    @property
+    def has_news(self) -> bool:
+        """Whether something is not on record yet."""
+        return bool(self._new_wakes or self._new_clocks)
+
+    def next_parts(self) -> Iterator[int]:
+        """What the next wake on record is made of; nothing is recorded in between."""
+        self._is_muted = True
+        while self._old_wakes and self._old_wakes[0] != _END:
+            yield self._old_wakes.popleft()
+        # Without its end it is not over: the rest of it happens now.
+        self._is_muted = bool(self._old_wakes)
 
     def replied(self) -> None:
         """One more reply has come."""
-        if self._wake and self._wake[-1] > 0:
-            self._wake[-1] += 1
+        if self._is_muted or not self.is_on:
+            return
+        if self._new_wakes and self._new_wakes[-1] > 0:
+            self._new_wakes[-1] += 1
         else:
-            self._wake.append(1)
+            self._new_wakes.append(1)
 
     def timed(self, call_id: int) -> None:
         """A timer ran out."""
-        self._wake.append(_FIRST_TIMER - call_id)
+        if not self._is_muted and self.is_on:
+            self._new_wakes.append(_FIRST_TIMER - call_id)
 
-    def woke(self, *, is_old: bool) -> None:
+    def woke(self) -> None:
         """The program goes on with all that has come."""
-        if self.is_on and not is_old:
-            self._new_wakes += [*self._wake, _END]
-        self._wake.clear()
+        if self._old_wakes:
+            self._old_wakes.popleft()
+        elif self.is_on:
+            self._new_wakes.append(_END)
+        self._is_muted = False
 
     def clock(self) -> float:
         """Seconds since 1970: now, or as they were then."""
@@ -71,7 +84,7 @@ class MontyTape:
 
     def new(self) -> Taped | None:
         """What is not on record yet; `None` for nothing."""
-        if not self.is_on or self._is_spoilt or not (self._new_wakes or self._new_clocks):
+        if not self.is_on or self._is_spoilt or not self.has_news:
             return None
         self._entries += len(self._new_wakes) + len(self._new_clocks)
         self._is_spoilt = self._entries > MAX_ENTRIES
