@@ -26,7 +26,7 @@ from toolfold.errors import EngineCrashed, UsageError
 from toolfold.execution import Execution
 from toolfold.ledger.memory import MemoryLedger
 from toolfold.ledger.otel import usual_observer
-from toolfold.ledger.record import Begun, Fenced
+from toolfold.ledger.record import Begun, Fenced, LedgerFailed
 from toolfold.models import Call, Limits, Outcome, Paused, Problem, Reply
 from toolfold.program.check import Checker
 from toolfold.replay import Past, Rerun, snapshot_of
@@ -463,8 +463,8 @@ class Runtime:
 
     async def _finish(self, execution: Execution, last: Ended) -> Outcome:
         notes: tuple[str, ...] = ()
-        if isinstance(execution.failure, Fenced):
-            raise execution.failure
+        if isinstance(execution.failure, (Fenced, LedgerFailed)):
+            raise execution.failure  # its record stays open: another process has it, or it is tried again
         if execution.session is not None:
             if self._before_files is not None:
                 await self._before_files(execution.id)

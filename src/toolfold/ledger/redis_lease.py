@@ -27,6 +27,8 @@ class _Held:
     epoch: int
     until: float
     """By the monotonic clock of this process."""
+    was_paused: bool
+    """Others know of it: until then nobody has a reason to take it over."""
 
 
 class Leases:
@@ -47,14 +49,17 @@ class Leases:
 
     def wrote(self, write: Write) -> None:
         """A write was done, and held the lease of its execution; the last one let go of it."""
-        if write.job is not None and write.job.act == "finish":
+        act = "" if write.job is None else write.job.act
+        if act == "finish":
             self._held.pop(write.live.id, None)
         elif write.live.epoch is not None:
-            self.took(write.live.id, write.live.epoch, write.made_at)
+            held = self._held.get(write.live.id)
+            was_paused = act in ("park", "accept") or (held is not None and held.was_paused)
+            self._held[write.live.id] = _Held(write.live.epoch, write.made_at + self._seconds, was_paused)
 
     def took(self, execution_id: str, epoch: int, asked_at: float) -> None:
-        """It is held from now on, at this epoch."""
-        self._held[execution_id] = _Held(epoch, asked_at + self._seconds)
+        """It was another's, and is held here from now on, at this epoch."""
+        self._held[execution_id] = _Held(epoch, asked_at + self._seconds, was_paused=True)
 
     async def owner_of(self, execution_id: str) -> str | None:
         """Whoever holds an execution."""
@@ -91,7 +96,7 @@ class Leases:
             LedgerFailed: That cannot be found out.
         """
         held = self._held.get(execution_id)
-        if held is None or time.monotonic() < held.until:
+        if held is None or not held.was_paused or time.monotonic() < held.until:
             return
         if await self._renew([(execution_id, held)]):
             raise refusals.fenced(execution_id)

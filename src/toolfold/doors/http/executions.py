@@ -34,6 +34,7 @@ from toolfold.doors.http.results import replies_of
 from toolfold.doors.http.settings import Settings
 from toolfold.doors.http.tokens import Token, Tokens
 from toolfold.doors.http.wire import FileReference, ToolResult
+from toolfold.errors import UsageError
 from toolfold.ledger.record import Fenced, Given, History, Ledger, LedgerFailed
 from toolfold.ledger.refusals import fenced
 from toolfold.models import Limits, Outcome, Paused, Reply, ToolSpec
@@ -78,6 +79,10 @@ class _Held:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     task: asyncio.Task[Paused | Outcome] | None = None
     timer: asyncio.TimerHandle | None = None
+
+
+class _Gone(Exception):
+    """What was held of an execution is of the past: look again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,6 +211,8 @@ class Executions:
                     return passed
             try:
                 return await self._go_on_here(token, replies, digest)
+            except _Gone:
+                continue
             except Fenced:
                 if self._replicas is None:
                     raise
@@ -229,7 +236,7 @@ class Executions:
 
     async def _answer_once(self, held: _Held, token: Token, replies: Sequence[Reply], digest: bytes) -> Answer:
         if held.is_lost:
-            raise fenced(held.execution_id)
+            raise _Gone
         if not held.is_known:
             found = await self._recall(held, token, replies)
             if found is not None:
@@ -325,6 +332,8 @@ class Executions:
                 # The same continuation may be sent again: what was written is not written twice.
                 held.replies -= len(replies)
                 self._pause(held, True)
+                if held.execution_id not in self._runtime.executions:
+                    await self._lose(held)  # it was cut off on its way, and only the ledger knows how far it came
                 raise
             except Fenced:
                 raise
@@ -409,6 +418,11 @@ class Executions:
             raise Refusal(400, EXPIRED) from error
         except Fenced:
             held.is_lost = True
+            raise
+        except UsageError as error:
+            history = await self._ledger.load(token.execution_id)
+            if history is not None and history.state == "ended":  # by another, in the meantime
+                raise _Gone from error
             raise
         finally:
             if step is None:
