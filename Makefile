@@ -19,7 +19,7 @@ setup: $(stamp) ## make .venv with every extra, at the pinned versions
 demo: $(stamp) ## run a program that folds many tool calls into one
 	@$(python) -m examples.demo
 
-test: check tests ## everything that CI runs
+test: check tests test-librechat test-servers ## everything that CI runs; the last two need npm and PyPI, or say NOT RUN
 
 check: $(stamp) ## format, lint, types, import direction
 	@$(python) -m ruff format --check --quiet . || { echo "make: wrong format; run '$(python) -m ruff format .'" >&2; exit 1; }
@@ -107,8 +107,13 @@ test-gem: ## an episode in the real gem package, in an environment of its own
 	done; \
 	echo "NOT RUN: no Python 3.11 found, which gem-llm 0.1.0 needs; name one: make test-gem GEM_PYTHON=/path/to/python3.11"
 
-test-librechat: $(stamp) ## the real LibreChat clients against a real server; installs them once with npm
-	@$(python) -m tests.clients.librechat
+librechat = build/clients/librechat
+
+test-librechat: $(stamp) ## the real LibreChat clients against a real server; fetches them once with npm
+	@if sh tests/clients/fetch.sh $(librechat) --omit=optional agents-3.9.2@npm:@librechat/agents@3.9.2 \
+	    agents-3.0.50@npm:@librechat/agents@3.0.50 node-fetch@2.7.0; then \
+	  $(python) -m tests.clients.librechat $(librechat); \
+	fi
 
 bench-http: $(stamp) ## measure the HTTP door: rounds, many clients, paused memory, a flood
 	@$(python) -m bench.http

@@ -9,7 +9,11 @@ command -v npm >/dev/null || { echo "NOT RUN: npm not found; install Node.js 20 
 mkdir -p "$folder"
 [ -f "$folder/package.json" ] || echo '{"private": true}' > "$folder/package.json"
 echo "fetching $wanted"
-if ! npm install --prefix "$folder" --ignore-scripts --no-audit --no-fund --loglevel error "$@" > "$folder/npm.log" 2>&1; then
+# A registry that hangs is one that cannot be reached: npm itself would wait for a quarter of an hour.
+bounds="--fetch-timeout=60000 --fetch-retries=1"
+limit=$(command -v timeout) && limit="$limit 600"
+# shellcheck disable=SC2086 # both are lists of words
+if ! $limit npm install --prefix "$folder" --ignore-scripts --no-audit --no-fund --loglevel error $bounds "$@" > "$folder/npm.log" 2>&1; then
   tail -n 5 "$folder/npm.log"
   echo "NOT RUN: npm could not fetch $wanted; the lines above say why"
   exit 1

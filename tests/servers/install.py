@@ -15,6 +15,9 @@ PYPI = {
     "excel-mcp-server": "2.2.2",
 }
 _SECONDS = 600
+# A registry that does not answer is to be told soon.
+_NPM_BOUNDS = ("--fetch-timeout=60000", "--fetch-retries=1")
+_PIP_BOUNDS = ("--retries", "1", "--timeout", "60")
 
 
 class CannotInstall(Exception):
@@ -36,14 +39,14 @@ def install_npm() -> None:
     if npm is None:
         raise CannotInstall("npm is not installed")
     # No package needs its scripts to run, so none gets to run one.
-    options = ["--ignore-scripts", "--no-audit", "--no-fund", "--loglevel", "error"]
+    options = ["--ignore-scripts", "--no-audit", "--no-fund", "--loglevel", "error", *_NPM_BOUNDS]
     _once("npm", wanted, [[npm, "install", *options, "--prefix", str(FOLDER / "npm"), *wanted]])
 
 
 def install_python() -> None:
     """Raises `CannotInstall`."""
     wanted = [f"{name}=={version}" for name, version in PYPI.items()]
-    pip = [python_command("python"), "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
+    pip = [python_command("python"), "-m", "pip", "install", "-qq", "--disable-pip-version-check", *_PIP_BOUNDS]
     _once("venv", wanted, [[sys.executable, "-m", "venv", str(FOLDER / "venv")], [*pip, *wanted]])
 
 
@@ -53,8 +56,11 @@ def _once(name: str, wanted: list[str], commands: list[list[str]]) -> None:
         return
     FOLDER.mkdir(parents=True, exist_ok=True)
     for command in commands:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
+        except subprocess.TimeoutExpired as error:
+            raise CannotInstall(f"{Path(command[0]).name} did not end within {_SECONDS} seconds") from error
         if done.returncode:
-            lines = (done.stderr or done.stdout).strip().splitlines() or ["no words"]
-            raise CannotInstall(f"{Path(command[0]).name} failed: {lines[-1]}")
+            lines = [line for line in (done.stderr or done.stdout).splitlines() if line and "complete log" not in line]
+            raise CannotInstall(f"{Path(command[0]).name} failed: {(lines or ['no words'])[-1]}")
     stamp.write_text("\n".join(wanted))

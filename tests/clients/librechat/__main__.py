@@ -1,14 +1,13 @@
-"""`make test-librechat`: the real npm clients of LibreChat against a real server, as one table.
+"""The real npm clients of LibreChat against a real server: `python -m tests.clients.librechat FOLDER`.
 
-Installs both generations into `build/librechat` once, without their install scripts. Where npm or
-the registry cannot be had it says NOT RUN, loudly, and ends well.
+`make test-librechat` fetches both generations into FOLDER first, and says NOT RUN where it cannot. Prints one table.
+Exit 1: a scenario failed.
 """
 
 import contextlib
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -17,49 +16,18 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).parents[3]
-BUILD = ROOT / "build/librechat"
-CLIENTS = {"3.9.2 esm": ("c392", "3.9.2", ""), "3.9.2 cjs": ("c392", "3.9.2", "1"), "3.0.50": ("c3050", "3.0.50", "")}
+CLIENTS = {"3.9.2 esm": ("agents-3.9.2", ""), "3.9.2 cjs": ("agents-3.9.2", "1"), "3.0.50": ("agents-3.0.50", "")}
 CONFIG = "http: {{keys: {{one: test-key}}, port: 0, files: files, starts_per_minute: {starts}}}\nledger: {{where: runs.sqlite}}\n"
 
 
-def main() -> int:
-    if shutil.which("npm") is None or shutil.which("node") is None:
-        return not_run("node and npm are not installed")
-    for folder, version, _ in CLIENTS.values():
-        problem = install(BUILD / folder, version)
-        if problem:
-            return not_run(f"@librechat/agents {version} could not be installed: {problem}")
+def main(packages: Path) -> int:
     with (
         tempfile.TemporaryDirectory() as folder,
         serve(Path(folder) / "a", 6000) as base,
         serve(Path(folder) / "b", 1) as narrow,
     ):
-        tables = {name: drive(BUILD / place, cjs, base, narrow) for name, (place, _, cjs) in CLIENTS.items()}
+        tables = {name: drive(packages / client, cjs, base, narrow) for name, (client, cjs) in CLIENTS.items()}
     return show(tables)
-
-
-def not_run(reason: str) -> int:
-    print(f"NOT RUN: the LibreChat clients; {reason}")
-    return 0
-
-
-def install(folder: Path, version: str) -> str:
-    """Why it could not be done; nothing if it is there."""
-    if (folder / "node_modules/@librechat/agents/package.json").exists():
-        return ""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "package.json").write_text('{"private": true}\n', "utf-8")
-    # Without scripts: a dependency sends telemetry at its installation.
-    command = ["npm", "install", "--ignore-scripts", "--no-audit", "--no-fund", "--no-package-lock"]
-    done = subprocess.run(
-        [*command, f"@librechat/agents@{version}", "node-fetch@2.7.0"],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return "" if done.returncode == 0 else (done.stderr.strip().splitlines() or ["no reason given"])[-1]
 
 
 @contextlib.contextmanager
@@ -126,4 +94,4 @@ def show(tables: dict[str, dict[str, dict[str, object]]]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(Path(sys.argv[1]).resolve() / "node_modules"))

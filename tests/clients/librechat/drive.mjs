@@ -1,5 +1,5 @@
 // Drives the real npm package @librechat/agents against a real server, with real programs.
-//   BASE_URL=... NARROW_URL=... CLIENT_DIR=<folder with node_modules> [CJS=1] node drive.mjs
+//   BASE_URL=... NARROW_URL=... CLIENT_DIR=<package folder> [CJS=1] node drive.mjs
 // One line of JSON for each scenario on stdout: {"name", "ok", "ms", "calls", "said"}.
 import { createRequire } from 'node:module';
 import path from 'node:path';
@@ -9,11 +9,10 @@ const { BASE_URL: BASE, NARROW_URL: NARROW, CLIENT_DIR, CJS } = process.env;
 const KEY = 'test-key';
 process.env.LIBRECHAT_CODE_BASEURL = BASE; // 3.0.x reads it while it is imported
 const require = createRequire(path.join(CLIENT_DIR, 'package.json'));
-const pkg = path.join(CLIENT_DIR, 'node_modules/@librechat/agents');
 const agents = CJS
-  ? require(path.join(pkg, 'dist/cjs/main.cjs'))
-  : await import(pathToFileURL(path.join(pkg, 'dist/esm/main.mjs')));
-const isOld = require(path.join(pkg, 'package.json')).version.startsWith('3.0.');
+  ? require(path.join(CLIENT_DIR, 'dist/cjs/main.cjs'))
+  : await import(pathToFileURL(path.join(CLIENT_DIR, 'dist/esm/main.mjs')));
+const isOld = require(path.join(CLIENT_DIR, 'package.json')).version.startsWith('3.0.');
 
 // ---- tools on the client's side
 const object = (properties) => ({ type: 'object', properties, required: Object.keys(properties) });
@@ -24,10 +23,11 @@ const tools = {
   'get-forecast': [object({ city: string, days: integer }), ({ days }) => Array.from({ length: days }, (_, day) => ({ day }))],
   boom: [object({ why: string }), ({ why }) => { throw new Error(`boom: ${why}`); }],
   for: [object({ n: integer }), ({ n }) => n * 2],
+  search_mcp_srv: [object({ q: string }), ({ q }) => [[{ type: 'text', text: JSON.stringify({ q, hits: 2 }) }], undefined]],
 };
 let calls = 0;
 const toolMap = new Map(Object.entries(tools).map(([name, [, run]]) => [
-  name, { name, invoke: async (input) => { calls += 1; return run(input); } },
+  name, { name, mcp: name.includes('_mcp_'), invoke: async (input) => { calls += 1; return run(input); } },
 ]));
 const toolDefs = Object.entries(tools).map(([name, [parameters]]) => ({
   name, description: `Does ${name}.`, parameters, allowed_callers: ['code_execution'],
@@ -35,9 +35,10 @@ const toolDefs = Object.entries(tools).map(([name, [parameters]]) => ({
 
 // ---- the client under test, called as LibreChat's ToolNode calls it
 const headersOf = (key) => ({ 'X-API-Key': key });
-function programmatic(code, { key = KEY, base = BASE, args = {}, inject = {}, config = {} } = {}) {
-  const tool = agents.createProgrammaticToolCallingTool({
-    baseUrl: base, ...(isOld ? { apiKey: key } : { authHeaders: () => headersOf(key) }),
+function programmatic(code, { key = KEY, base = BASE, args = {}, inject = {}, config = {}, bash = false, ...options } = {}) {
+  const create = bash ? agents.createBashProgrammaticToolCallingTool : agents.createProgrammaticToolCallingTool;
+  const tool = create({
+    baseUrl: base, ...(isOld ? { apiKey: key } : { authHeaders: () => headersOf(key) }), ...options,
   });
   return tool.invoke({ name: tool.name, args: { code, ...args }, id: 'tc', type: 'tool_call', toolMap, toolDefs, ...inject }, config);
 }
@@ -67,6 +68,7 @@ const scenarios = {
   basic: run('w = await get_weather(city="SF")\nprint(w["temp"])', /stdout:\n61/),
   gather: run('a, b, f = await asyncio.gather(get_weather(city="SF"), get_weather(city="NY"), get_forecast(city="LA", days=2))\nprint(a["temp"] + b["temp"], len(f))', /102 2/),
   sequential: run('t = 0\nfor c in ["SF", "NY", "LA"]:\n    t += (await get_weather(city=c))["temp"]\nprint(t)', /177/),
+  mcp_result: run('r = await search_mcp_srv(q="x")\nprint(r["hits"])', /stdout:\n2/),
   reserved_name: run('print(await for_tool(n=21))', /42/),
   error_caught: run('try:\n    await boom(why="x")\nexcept Exception as e:\n    print("caught", e)', /caught boom: x/),
   error_uncaught: fails('print("before")\nawait boom(why="y")', /boom: y[^]*before/),
@@ -74,6 +76,7 @@ const scenarios = {
   syntax_error: fails('print("x"\nawait get_weather(city="SF")', /SyntaxError/),
   multiline_string: run('s = """a\nb"""\nprint(repr(s)); await get_weather(city="SF")', /'a\\nb'/),
   empty_output: run('await get_weather(city="SF")', /stdout: Empty/),
+  unknown_tool: fails('await get_wether(city="SF")', /no tool 'get_wether'; did you mean 'get_weather'/),
   too_many_rounds: fails('for i in range(25):\n    await get_weather(city="SF")', /Exceeded maximum round trips \(20\)/),
   timeout: fails('print("so far", flush=True)\nawait get_weather(city="SF")\nwhile True: pass', /so far/, { args: { timeout: 1000 } }),
   data_libraries: run('await get_weather(city="SF")\nprint(pd.DataFrame({"a": [1, 2]}).a.sum(), np.arange(4).sum())', /3 6/),
@@ -108,7 +111,7 @@ const scenarios = {
     return [await thrown(programmatic('print(1); await get_weather(city="SF")', { base: NARROW })), isOld ? /429/ : /Retry after \d+ seconds/];
   },
   seed_example: async () => {
-    // The client of seed 003, as it stands there.
+    // The client of the protocol's own description, as it stands there, its indented program too.
     const apiKey = KEY;
     const send = async (body) => (await fetch(`${BASE}/exec/programmatic`, {
       method: 'POST', headers: { 'X-API-Key': apiKey, 'Content-Type': 'application/json' }, body: JSON.stringify(body),
@@ -132,14 +135,27 @@ const scenarios = {
   },
 };
 if (!isOld) {
+  scenarios.no_tools = run('print("hi")', /hi/, { args: { tool_manifest: [] } });
+  scenarios.direct_only = fails('await get_weather(city="SF")', /requires a tool_manifest/, { inject: { disallowedToolDefs: [{ name: 'send_email' }] } });
+  scenarios.collision = fails('await a_b()', /both become "a_b"/, { inject: { toolDefs: [{ name: 'a-b' }, { name: 'a_b' }] } });
+  scenarios.longest_timeout = run('print((await get_weather(city="SF"))["temp"])', /61/, { args: { timeout: 300000 } });
+  scenarios.profile = run('print((await get_weather(city="SF"))["temp"])', /61/, { executionProfile: 'stateful', runtimeSessionHint: 'v2:user:abc' });
+  scenarios.tool_search = async () => { // its other mode sends JavaScript, and no key
+    const found = { name: 'get_expenses_mcp_fin', description: 'List expenses', parameters: object({ team: string }), defer_loading: true };
+    const tool = agents.createToolSearch({ mode: 'local', toolRegistry: new Map([[found.name, found]]) });
+    return [text(await tool.invoke({ name: tool.name, args: { query: 'expenses' }, id: 'tc', type: 'tool_call' })), /get_expenses_mcp_fin/];
+  };
+  scenarios.bash_is_refused = fails(`get_weather '{"city":"SF"}'`, /lang 'bash' cannot be run here; write Python/, { bash: true });
   scenarios.manifest = run('print((await get_weather(city="SF"))["temp"])', /61/, { args: { tool_manifest: ['get_weather'] } });
   scenarios.cancel_by_abort = async () => {
     const began = performance.now();
-    const said = await thrown(programmatic('import time\ntime.sleep(20)\nawait get_weather(city="SF")', { config: { signal: AbortSignal.timeout(400) } }));
-    await new Promise((resolve) => setTimeout(resolve, 500));
-    const metrics = await (await fetch(`${BASE}/metrics`, { headers: headersOf(KEY) })).text();
-    const running = /^toolfold_http_running (\d+)$/m.exec(metrics)[1];
-    return [`${said} running=${running} early=${performance.now() - began < 5000}`, /abort[^]*running=0 early=true/i];
+    const said = await thrown(programmatic('import time\ntime.sleep(60)\nawait get_weather(city="SF")', { config: { signal: AbortSignal.timeout(400) } }));
+    const running = async () => {
+      const metrics = await (await fetch(`${BASE}/metrics`, { headers: headersOf(KEY) })).text();
+      return Number(/^toolfold_http_running (\d+)$/m.exec(metrics)[1]);
+    };
+    while (await running() && performance.now() - began < 15000) await new Promise((resolve) => setTimeout(resolve, 50));
+    return [`${said} running=${await running()} early=${performance.now() - began < 15000}`, /abort[^]*running=0 early=true/i];
   };
 }
 
