@@ -346,8 +346,8 @@ async def test_answers_are_passed_on_as_they_are(pair: Fleet) -> None:
 
 
 async def test_what_is_left_behind_is_ended_when_its_time_is_over(fleet: Fleet) -> None:
-    a, _ = await fleet.start(2, longest="2s")
-    body = (await start(a.client, CODE, timeout=2000)).json()
+    a, _ = await fleet.start(2, longest="5s")
+    body = (await start(a.client, CODE, timeout=5000)).json()
     a.send(signal.SIGKILL)
 
     await until(lambda: fleet.fact(body["continuation_token"], "state") == "ended")

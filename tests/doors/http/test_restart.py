@@ -100,11 +100,12 @@ async def test_a_drain_lets_running_programs_end_and_paused_ones_wait(tmp_path: 
         async with client:
             await ready(client)
             paused = (await start(client, CODE, timeout=200_000)).json()
-            running = asyncio.create_task(start(client, "import time\ntime.sleep(1)\nprint('ended')"))
-            await asyncio.sleep(0.4)
+            running = asyncio.create_task(start(client, "import time\ntime.sleep(2)\nprint('ended')"))
+            while "toolfold_http_running 1" not in (await client.get("/metrics")).text:
+                await asyncio.sleep(0.02)
             process.send_signal(signal.SIGTERM)
             ended = (await running).json()
-            code = await asyncio.to_thread(process.wait, 10)
+            code = await asyncio.to_thread(process.wait, 60)
     with server(tmp_path) as (_, client):
         async with client:
             await ready(client)
