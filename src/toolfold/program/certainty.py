@@ -6,9 +6,28 @@ import ast
 from typing import Final
 
 _MUTATORS: Final = frozenset(
-    {"append", "extend", "insert", "update", "setdefault", "add", "appendleft", "extendleft", "__setitem__", "put"}
+    {
+        "append",
+        "extend",
+        "insert",
+        "update",
+        "setdefault",
+        "add",
+        "appendleft",
+        "extendleft",
+        "__setitem__",
+        "put",
+        "heappush",
+        "heapreplace",
+        "heappushpop",
+        "insort",
+        "insort_left",
+        "insort_right",
+        "setattr",
+        "setitem",
+    }
 )
-"""Methods that put something new into what is already there."""
+"""What puts something new into what is already there."""
 _DEEPEST: Final = 20
 
 
@@ -54,8 +73,11 @@ class Certainty:
                 self.asks_for_attributes = True
             case ast.Subscript(ctx=ast.Store()) | ast.Attribute(ctx=ast.Store()):
                 self._puts_things_in = True
-            case ast.Call(func=ast.Attribute(attr=name)) if name in _MUTATORS:
+            case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name)) if name in _MUTATORS:
                 self._puts_things_in = True
+            case ast.AugAssign(value=value) if not isinstance(value, ast.Constant):
+                self._puts_things_in = True  # `rows += more` changes the list that another name has, too
+                self._bind(node)
             case _:
                 self._bind(node)
 

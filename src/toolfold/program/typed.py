@@ -49,6 +49,8 @@ _NAMES: Final = sorted(
     | {"kind", "mime", "data", "uri", "name", *dir(Media)}
 )
 """Attributes that some reply has; replies are JSON values, bytes and media."""
+_LIES: Final = frozenset({"cast", "TYPE_CHECKING", "version_info", "platform"})
+"""Words by which a program tells a type checker something else than what happens."""
 _PUBLIC_NAMES: Final = [name for name in _NAMES if not name.startswith("_")]
 _REPLY: Final = "".join(
     (
@@ -161,7 +163,7 @@ def question(text: str, tools: Sequence[ToolSpec], *, known_names: Collection[st
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None  # a top-level `return`, say: valid here, and not there
-    if not named or Reader(tree).is_dynamic:
+    if not named or not words.isdisjoint(_LIES) or Reader(tree).is_dynamic:
         return None
     bound = _bound(tree).union(known_names)
     head = _NEVER_RUNS + _REPLY + "".join(_stub(number, tool) for number, tool in enumerate(named))
