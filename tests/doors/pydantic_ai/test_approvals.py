@@ -286,6 +286,36 @@ async def test_a_handler_of_the_agent_answers_without_a_pause(engine: Shared, fi
     assert done == ["list", "delete a True None", "delete c True None"]
 
 
+async def test_what_a_handler_let_run_is_not_run_again_after_a_pause(engine: Shared, files: Any) -> None:
+    toolset, done = files
+
+    async def handle(_: Any, requests: DeferredToolRequests) -> DeferredToolResults | None:
+        small = {one.tool_call_id: True for one in requests.approvals if one.args == {"name": "a"}}
+        return requests.build_results(approvals=small) if small else None
+
+    desk = Desk(engine, toolset, GATHERED, capabilities=[HandleDeferredToolCalls(handler=handle)])
+
+    requests = await desk.ask()
+    found = await desk.answer(requests.build_results(approve_all=True))
+
+    assert shown(requests.approvals) == [("delete", {"name": "b"}), ("delete", {"name": "c"})]
+    assert found == ("success", {"printed": "['a', 'b', 'c']", "result": [f"{name} deleted" for name in "abc"]})
+    assert done == ["list", *(f"delete {name} True None" for name in "abc")]
+
+
+async def test_a_call_that_nobody_saw_cannot_be_approved_beforehand(engine: Shared, files: Any) -> None:
+    toolset, done = files
+    desk = Desk(engine, toolset, "[await delete(name='a'), await delete(name='b')]")
+
+    first = await desk.ask()
+    (asked,) = first.approvals
+    unseen = asked.tool_call_id.removesuffix("::1") + "::2"
+    second = await desk.answer(DeferredToolResults(approvals={asked.tool_call_id: True, unseen: True}))
+
+    assert shown(second.approvals) == [("delete", {"name": "b"})]
+    assert done == ["delete a True None"]
+
+
 async def test_without_the_capability_the_program_is_one_request_and_a_yes_is_a_yes_to_all(
     engine: Shared, files: Any
 ) -> None:

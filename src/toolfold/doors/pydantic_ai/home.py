@@ -25,7 +25,6 @@ from toolfold.ledger.record import Ledger
 from toolfold.models import Limits, Outcome, ToolSpec
 from toolfold.runtime import Runtime
 from toolfold.tools.catalog import Catalog
-from toolfold.tools.policy import Policy
 from toolfold.tools.router import Wrapper, from_record
 from toolfold.tools.tool import Tool
 
@@ -128,10 +127,10 @@ class Home:
         found = await opened.ledger.list(limit=1, tenant=key)
         return found[0].execution_id if found and found[0].state == "paused" else ""
 
-    async def runtime(self, specs: tuple[ToolSpec, ...], asked: frozenset[str], step: Wrapper) -> Runtime:
-        """A runtime for exactly these tools; those in `asked` are not begun before the outside has answered."""
+    async def runtime(self, specs: tuple[ToolSpec, ...], step: Wrapper) -> Runtime:
+        """A runtime for exactly these tools, whose calls take this step."""
         opened = await self._opened()
-        return opened.runtimes.get((specs, asked), lambda: self._made(opened, specs, asked, step))
+        return opened.runtimes.get(specs, lambda: self._made(opened, specs, step))
 
     async def _opened(self) -> _Open:
         opened = self._open.get(asyncio.get_running_loop())
@@ -152,18 +151,17 @@ class Home:
         opened.owns_ledger = isinstance(self._ledger, str)
         opened.ledger = open_ledger(self._ledger) if isinstance(self._ledger, str) else self._ledger
 
-    def _made(self, opened: _Open, specs: Iterable[ToolSpec], asked: frozenset[str], step: Wrapper) -> Runtime:
+    def _made(self, opened: _Open, specs: Iterable[ToolSpec], step: Wrapper) -> Runtime:
         assert opened.engine is not None
         return Runtime(
             [Tool(spec=spec, call=_handed_on, prepare=_as_they_came) for spec in specs],
             engine=_Lent(opened.engine),
             limits=self._limits,
             ledger=opened.ledger,
-            policy=Policy(ask=sorted(asked)),
             steps=(from_record, step),
             entry_name="run_code",
             observer=LogObserver(),  # Pydantic AI traces each call already
-            may_ask=True,
+            may_ask=True,  # not `Policy(ask=...)`: a handler of the agent may answer on the way, and then the tool runs
         )
 
 

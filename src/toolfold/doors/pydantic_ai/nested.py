@@ -6,7 +6,7 @@ Each call goes through a `ToolManager`, as a direct call would; a program can do
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -140,6 +140,12 @@ class Nested:
             except _DEFERRED as deferral:
                 self._deferrals[call.id] = deferral
         raise ToolRefused(f"{call.tool!r} waits for an answer that nobody can give here")
+
+    def limit_answers(self, asked: Iterable[Call]) -> None:
+        """Only what was asked can be answered: no call is approved before somebody saw it."""
+        known = {call.id for call in asked}
+        results = {call_id: answer for call_id, answer in self.answers.results.items() if call_id in known}
+        self.answers = replace(self.answers, results=results)
 
     def has_answer(self, call: Call) -> bool:
         """Whether an open call can go on."""

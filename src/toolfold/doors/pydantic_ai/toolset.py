@@ -157,8 +157,7 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
             return await self.wrapped.call_tool(name, tool_args, ctx, tool)
         toolset, tools = await self._all_tools(ctx, tool.tools)
         specs = settled(spec_of(one.tool_def) for one in tools.values())
-        asked = frozenset(one.tool_def.name for one in tools.values() if one.tool_def.defer)
-        runtime = await self.home.runtime(specs, asked, through_pydantic_ai)
+        runtime = await self.home.runtime(specs, through_pydantic_ai)
         nested = Nested(
             manager=_manager(ctx, toolset, tools), outer_id=ctx.tool_call_id or "", stop=runtime.cancel, found_key=NOTE
         )
@@ -186,6 +185,7 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
             nested.answers = await self._answers(ctx, key)
             if nested.answers.execution_id:
                 step = await runtime.resume(nested.answers.execution_id)
+                nested.limit_answers(step.approvals if isinstance(step, Paused) else ())
             else:
                 rerun_of = self.home.failed(ctx.run_id or "") if self.reuse_replies else ""
                 step = await runtime.start(code, tenant=key, rerun_of=rerun_of)
