@@ -16,7 +16,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from toolfold.doors.pydantic_ai.texts import run_code_description
 from toolfold.engines.auto import engine_named
-from toolfold.engines.base import Engine, Order, Run
+from toolfold.engines.base import Engine, Order, Run, snapshot_version
 from toolfold.errors import UsageError
 from toolfold.ledger.memory import MemoryLedger
 from toolfold.ledger.observe import LogObserver
@@ -204,6 +204,10 @@ class _Lent:
     @property
     def notes(self) -> tuple[str, ...]:
         return self._engine.notes
+
+    @property
+    def snapshot_version(self) -> str:
+        return snapshot_version(self._engine)
 
     async def __aenter__(self) -> _Lent:
         return self
