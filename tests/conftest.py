@@ -4,6 +4,17 @@ from collections.abc import Iterator
 
 import pytest
 
+try:
+    from hypothesis import HealthCheck, settings
+except ModuleNotFoundError:  # in the environment of `make test-gem`
+    pass
+else:
+    # The same examples in every run, however busy the machine; `--hypothesis-profile=explore` tries others.
+    slow = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+    settings.register_profile("explore", **slow)
+    settings.register_profile("tests", derandomize=True, **slow)
+    settings.load_profile("tests")
+
 _UNPROVEN = pytest.StashKey[list[str]]()
 _STARTS_NOTHING = ("guest", "program", "protocol", "tools")
 """Folders whose tests start no interpreter, guest or server: that alone can take 10 seconds on a busy machine."""

@@ -37,7 +37,7 @@ def served(folder: Path, *arguments: str, **extra: str) -> Iterator[str]:
         yield process.stderr.readline().strip().removeprefix("toolfold: listening on ")
     finally:
         process.send_signal(signal.SIGTERM)
-        _, errors = process.communicate(timeout=20)
+        _, errors = process.communicate(timeout=60)
     assert (process.returncode, errors) == (0, "")
 
 

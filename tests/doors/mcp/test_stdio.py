@@ -121,7 +121,7 @@ def test_nothing_but_the_protocol_is_written_to_stdout_and_a_signal_leaves_no_pr
     answers = [process.stdout.readline(), process.stdout.readline()]
     children = descendants(process.pid)
     process.send_signal(signal.SIGTERM)
-    process.wait(timeout=20)  # with stdin still open
+    process.wait(timeout=60)  # with stdin still open
     _, errors = process.communicate()
 
     assert [answer.startswith('{"jsonrpc":"2.0","id":') for answer in answers] == [True, True]
