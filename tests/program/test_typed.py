@@ -172,12 +172,29 @@ async def test_a_question_moves_no_line_and_no_column() -> None:
             assert len(after) == len(before) or not after or "import" in before
 
 
-async def test_a_worker_that_dies_is_replaced(types: TypeChecker) -> None:
-    hostile = "x = " + "[" * 150 + "price" + "]" * 150
-
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        "x = " + "[" * 150 + "price" + "]" * 150,
+        "x = price" + ".a" * 3000,
+        "tools" + ".price" * 3000,
+        "x = " + "-" * 3000 + "1; price",
+        "x = " + "+".join(["1"] * 3000) + "; price(x)",
+        "\n".join(f"x{n} = (x{n - 1}, x{n - 1})" if n else "x0 = 1" for n in range(60)) + "\nawait price(x59)",
+        "price(" * 90 + ")" * 90,
+        "\x0cprice\x0c\n\x0cprice(5 - 3)",
+    ],
+    ids=range(8),
+)
+async def test_a_text_that_is_too_much_is_let_through_and_the_next_one_is_checked(
+    hostile: str, types: TypeChecker
+) -> None:
     problems = await asyncio.gather(*[types.problem(text, TOOLS) for text in (hostile, "x = 5\nawait price(x)")])
 
-    assert [problem is None for problem in problems] == [True, False]
+    assert (
+        str(problems[1]) == "line 2: 'price' argument 'ticker' must be a string, got 5\nawait price(x)\n            ^"
+    )
 
 
 async def test_a_session_may_have_bound_the_name_before(types: TypeChecker) -> None:

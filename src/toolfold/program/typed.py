@@ -226,9 +226,11 @@ def _with_short_names(text: str, tree: ast.Module, tools: Sequence[ToolSpec]) ->
                 names |= {f"{module}.{name}": f"_s{number}_", f"{module}.async_{name}": f"_t{number}_"}
     lines = [line.encode() for line in text.split("\n")]
     for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and (short := names.get(ast.unparse(node))):
+        dotted = _dotted(node)
+        if dotted and isinstance(node, ast.Attribute) and (short := names.get(dotted)):
             line, start, end = lines[node.lineno - 1], node.col_offset, node.end_col_offset or 0
-            if line[start:end].decode(errors="replace") == ast.unparse(node) and len(short) <= end - start:
+            # Up to Python 3.11 an expression in an f-string may not be where it says it is.
+            if line[start:end] == dotted.encode() and len(short) <= end - start:
                 lines[node.lineno - 1] = line[:start] + short.encode().ljust(end - start) + line[end:]
     return b"\n".join(lines).decode()
 
@@ -349,6 +351,16 @@ def _said(found: str, shapes: Sequence[str]) -> str:
         return repr(ast.literal_eval(literal[1]))
     # An `int` may also be a boolean, a `float` an integer: the first is what the program's author thinks of.
     return WORDS[shapes[0]]
+
+
+def _dotted(node: ast.AST) -> str:
+    """`tools.name` or `tools.domain.name`; empty for anything else."""
+    match node:
+        case ast.Attribute(value=ast.Name(id="tools"), attr=name):
+            return f"tools.{name}"
+        case ast.Attribute(value=ast.Attribute(value=ast.Name(id="tools"), attr=domain), attr=name):
+            return f"tools.{domain}.{name}"
+    return ""
 
 
 def _is_plain(alias: ast.alias) -> bool:
