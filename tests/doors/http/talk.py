@@ -1,5 +1,6 @@
 """Both halves of a conversation with the door, as seed 003's client has it."""
 
+import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -37,3 +38,15 @@ async def finish(
         results = [result(call, tool(call["name"], call["input"])) for call in body["tool_calls"]]
         body = (await go_on(client, body["continuation_token"], *results, headers=headers)).json()
     return body, rounds
+
+
+async def metric(client: httpx.AsyncClient, name: str) -> int:
+    """A gauge or counter of `/metrics` that has no label."""
+    lines = (await client.get("/metrics")).text.splitlines()
+    return int(next(line for line in lines if line.startswith(f"toolfold_http_{name} ")).split()[1])
+
+
+async def until(client: httpx.AsyncClient, name: str, value: int) -> None:
+    """Returns when the metric has that value."""
+    while await metric(client, name) != value:
+        await asyncio.sleep(0.01)

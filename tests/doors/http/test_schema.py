@@ -47,7 +47,7 @@ async def test_whatever_fits_the_document_gets_what_the_document_says(
             "files"
         ]
         config = CONFIG.format(
-            examples=20,
+            examples=20 if agent == "schemathesis" else 6,
             key=KEYS["one"],
             agent=agent,
             is_told=str(agent == "schemathesis").lower(),

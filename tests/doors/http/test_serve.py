@@ -1,9 +1,13 @@
-"""`toolfold serve`: what it refuses to do, in one line."""
+"""`toolfold serve`: what it refuses to do, in one line, and what it has ready."""
 
+import asyncio
 import socket
+from pathlib import Path
 
 import pytest
 
+from tests.doors.http.talk import metric, start
+from tests.doors.http.test_restart import ready, server
 from toolfold.doors.cli.app import run_command
 
 
@@ -40,3 +44,17 @@ def test_a_port_in_use_is_told(capsys) -> None:
     assert capsys.readouterr().err == (
         f"toolfold: 127.0.0.1:{port} cannot be listened on: address already in use; choose another port\n"
     )
+
+
+@pytest.mark.long
+async def test_guests_with_the_data_libraries_wait_from_the_start(tmp_path: Path) -> None:
+    config = "http: {port: 0, files: files}\nledger: {where: memory}\n"
+    with server(tmp_path, config) as (_, client):
+        async with client:
+            await ready(client)
+            # Two wait with the bare interpreter, so the third one has the libraries.
+            while await metric(client, "guests") < 3:
+                await asyncio.sleep(0.05)
+            body = (await start(client, "print(pd.Series([1, 2]).sum())")).json()
+
+    assert body["stdout"] == "3\n"

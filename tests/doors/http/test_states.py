@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from tests.doors.http.conftest import KEYS, inside
-from tests.doors.http.talk import go_on, result, start
+from tests.doors.http.talk import go_on, metric, result, start
 from toolfold.doors.http import Settings
 from toolfold.engines.process import ProcessEngine
 from toolfold.ledger.open import open_ledger
@@ -211,21 +211,17 @@ class Door(RuleBasedStateMachine):
         self.client = await self._stack.enter_async_context(door)
 
     def _metric(self, name: str) -> int:
-        return self.loop.run_until_complete(self._metric_of(name))
-
-    async def _metric_of(self, name: str) -> int:
-        lines = (await self.client.get("/metrics")).text.splitlines()
-        return int(next(line for line in lines if line.startswith(f"toolfold_http_{name} ")).split()[1])
+        return self.loop.run_until_complete(metric(self.client, name))
 
     async def _until_paused_are_counted(self) -> None:
         paused = sum(model.state == "paused" and model.is_held for model in self.models)
-        while await self._metric_of("paused") != paused:
+        while await metric(self.client, "paused") != paused:
             await asyncio.sleep(0)
 
     async def _nothing_is_left(self) -> None:
         """At the last deadline the only guests are those that wait for programs."""
         self.loop.ahead_seconds += 1000
-        while await self._metric_of("paused") or await self._metric_of("guests") > 2:
+        while await metric(self.client, "paused") or await metric(self.client, "guests") > 2:
             await asyncio.sleep(0.01)
 
 
