@@ -198,10 +198,13 @@ async def test_many_sessions_without_files_leave_nothing_behind(tmp_path: Path) 
 
 
 async def test_an_execution_expires_with_what_it_printed_or_while_it_is_paused(runtime: Runtime) -> None:
-    step = await runtime.start("print(1)\nawait ask()\nwhile True:\n    pass", tools=[ASK], tenant="t")
+    answered = asyncio.Event()
+    step = await runtime.start(
+        "print(1)\nawait ask()\nwhile True:\n    pass", tools=[ASK], tenant="t", on_call=lambda _: answered.set()
+    )
     assert isinstance(step, Paused)
     going_on = asyncio.create_task(runtime.resume(step.execution_id, [Reply(call_id=1, value=1)]))
-    await asyncio.sleep(0.2)
+    await answered.wait()
     await runtime.expire(step.execution_id)
     outcome = await going_on
     paused = await runtime.start("await ask()", tools=[ASK])
