@@ -265,6 +265,31 @@ async def test_a_restart_of_redis_loses_nothing_and_is_told_while_it_lasts(fleet
     assert sorted(fleet.charged) == [f"{at}" for at in range(8)]
 
 
+async def test_a_round_that_redis_cut_off_in_the_middle_goes_on_when_it_is_back(fleet: Fleet) -> None:
+    a, b = await fleet.start(2)
+    code = CHARGES.replace("try:", "await look(name='a')\ntry:")
+    bodies = [(await start(a.client, code, timeout=100_000)).json() for _ in range(3)]
+    running = [asyncio.create_task(go_on(a.client, body["continuation_token"], result("call_001", f"{at}")))
+               for at, body in enumerate(bodies)]  # fmt: skip
+    await until(lambda: all(fleet.fact(body["continuation_token"], "calls") == "2" for body in bodies))
+    fleet.redis.kill()
+    fleet.let_go("a")
+
+    # `charge` must be on record before it is called, and cannot be. If that record is written after all, by the
+    # one that was refused it, a replay cannot know that nothing was called, and says so.
+    refused = [await one for one in running]
+    early = fleet.charged
+    fleet.redis.start()
+    second = await asyncio.gather(*(patient((a, b)[at % 2], body, f"{at}") for at, body in enumerate(bodies)))
+    ended = await asyncio.gather(*(patient((b, a)[at % 2], body, "y") for at, body in enumerate(second)))
+
+    assert [(one.status_code, one.json()) for one in refused] == [(503, {"error": AWAY})] * 3
+    charged = fleet.charged
+    assert (early, len(set(charged))) == ([], len(charged))
+    shown = ["1" if f"{at}" in charged else UNKNOWN for at in range(3)]
+    assert [body["stdout"] for body in ended] == [f"{at} {shown[at]} y\n" for at in range(3)]
+
+
 async def test_a_drain_hands_paused_executions_over_at_once_and_lets_running_ones_end(fleet: Fleet) -> None:
     a, b = await fleet.start(2)
     paused = [(await start(a.client, CODE, timeout=100_000)).json() for _ in range(3)]

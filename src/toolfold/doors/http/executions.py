@@ -313,8 +313,9 @@ class Executions:
         for held in self._held.values():
             if held.timer is not None:
                 held.timer.cancel()
-        for task in tuple(self._tasks):
-            await task
+        if self._tasks:
+            # Not for ever: one may wait for a request that was cut off.
+            await asyncio.wait(self._tasks, timeout=_GRACE_SECONDS)
 
     # one step
 
