@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from toolfold import eager
-from toolfold.engines.base import Freezable, Order, Printed, Waiting, snapshot_version
+from toolfold.engines.base import Freezable, Nudgeable, Order, Printed, Waiting, snapshot_version
 from toolfold.errors import ToolfoldError, UsageError
 from toolfold.ledger import refusals, snapshots
 from toolfold.ledger.record import Given, Handed, LedgerFull, Made, Sealed, Tape
@@ -329,8 +329,7 @@ class Execution:
             self._undecided[call.id] = (call, future)
             if self._queued:
                 self._dispatch(self._queued.popleft())
-            self._arrived.append(Waiting(self._last_waiting))
-            self._rouse()
+            self._nudge(Waiting(self._last_waiting))
             decision = await future
         self._note(Handed(call.id, is_open=False) if is_begun else Made(call))
         self._decided.add(call.id)
@@ -340,17 +339,22 @@ class Execution:
 
     def events(self) -> AsyncIterator[Event]:
         """The run's events; where a local call may turn out to need a yes, also our own `Waiting` when it does."""
-        return self._events_and_nudges() if self._context.approve is not None else aiter(self.run)
+        is_mixed = self._context.approve is not None and not isinstance(self.run, Nudgeable)
+        return self._events_and_nudges() if is_mixed else aiter(self.run)
+
+    def _nudge(self, event: Waiting) -> None:
+        if isinstance(self.run, Nudgeable):
+            self.run.nudge(event)
+        else:
+            self._arrived.append(event)
+            self._rouse()
 
     async def _events_and_nudges(self) -> AsyncIterator[Event]:
         if self._pump is None:
             self._pump = asyncio.create_task(self._pump_events())
         while True:
             while self._arrived:
-                event = self._arrived.popleft()
-                if isinstance(event, Waiting):
-                    self._last_waiting = event.replies_seen
-                yield event
+                yield self._arrived.popleft()
             if self._pump.done():
                 self._pump.result()  # raises what the run raised
                 return
@@ -421,6 +425,7 @@ class Execution:
 
     def waits_for_the_outside(self, replies_seen: int) -> bool:
         """The guest has seen every reply and has nothing to run, and no local call is on its way."""
+        self._last_waiting = replies_seen
         if replies_seen != self._replies_sent or len(self._in_flight) > len(self._undecided) or self._queued:
             return False
         return bool(self._undecided) or bool(self.open_calls)

@@ -119,6 +119,14 @@ class Run(Protocol):
 
 
 @runtime_checkable
+class Nudgeable(Protocol):
+    """What a run also offers that takes an event of the host's own; others need a task that mixes the two."""
+
+    def nudge(self, event: Waiting) -> None:
+        """Yield this event after those that wait; ignored once the run is over."""
+
+
+@runtime_checkable
 class Freezable(Protocol):
     """What a run also offers whose engine resumes from snapshots; others replay."""
 

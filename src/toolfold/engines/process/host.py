@@ -158,6 +158,11 @@ class ProcessRun:
             return await self._explain()
         return event
 
+    def nudge(self, event: Waiting) -> None:
+        """An event of the host's own, in its turn."""
+        if not self._is_over:
+            self._push(event)
+
     def _push(self, event: Event) -> None:
         self._events.append(event)
         if isinstance(event, Ended | Died):
