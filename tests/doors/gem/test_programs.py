@@ -295,7 +295,7 @@ def test_tools_available_narrows_what_tools_offers(programs: Programs) -> None:
     assert allowed["return_value"] == "3"
     assert refused["tool_calls"] == []
     assert refused["error"]["message"].splitlines() == [
-        "line 2: no tool 'delete'; the tools are: add",
+        "line 2: no tool 'delete'; the tools are: add, search_tools",
         "tools.delete()",
         "      ^",
         "no tool was called; correct the program and send it again",
@@ -330,7 +330,7 @@ def test_a_tools_output_is_passed_on_while_it_runs(tmp_path: Path) -> None:
 
     def executor(name, args, call_id):
         yield "10 %"
-        assert half_way.wait(5)
+        assert half_way.wait(100)
         yield "90 %"
         return True, False, "done", name, call_id
 
