@@ -337,10 +337,10 @@ class Runtime:
                     case Printed() | Taped():
                         execution.keep(event)
                     case Waiting():
-                        if execution.waits_for_the_outside(event.replies_seen) and (
-                            paused := await execution.pause()
-                        ):
-                            return paused
+                        if execution.waits_for_the_outside(event.replies_seen):
+                            paused = await execution.pause()
+                            if paused is not None:
+                                return paused
                     case Ended() | Died():
                         last = event
                         break
