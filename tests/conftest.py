@@ -16,7 +16,7 @@ else:
     settings.load_profile("tests")
 
 _UNPROVEN = pytest.StashKey[list[str]]()
-_STARTS_NOTHING = ("guest", "program", "protocol", "tools")
+_STARTS_NOTHING = ("guest", "protocol", "tools")
 """Folders whose tests start no interpreter, guest or server: that alone can take 10 seconds on a busy machine."""
 
 
