@@ -27,7 +27,11 @@ def own_key() -> bytes | None:
     folder = platformdirs.user_state_path("toolfold")
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return _read(folder / _NAME) or _made(folder)
+        key = _read(folder / _NAME)
+        if key is None:
+            write_once(folder / _NAME, secrets.token_bytes(_KEY_BYTES))
+            key = _read(folder / _NAME)
+        return key
     except OSError as error:
         _log.warning("paused programs are replayed, not kept as snapshots: no key (%s)", error.strerror)
         return None
@@ -49,17 +53,16 @@ def _read(path: Path) -> bytes | None:
     return key
 
 
-def _made(folder: Path) -> bytes | None:
-    """A new key, whole or not at all; another process may be first."""
-    draft = folder / f".{_NAME}.{secrets.token_hex(8)}"
+def write_once(path: Path, data: bytes) -> None:
+    """A file with these bytes, whole or not at all; one that is there stays. Of several processes one is first."""
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(secrets.token_bytes(_KEY_BYTES))
+            file.write(data)
             file.flush()
             os.fsync(handle)
         with suppress(FileExistsError):
-            os.link(draft, folder / _NAME)
+            os.link(draft, path)
     finally:
         draft.unlink()
-    return _read(folder / _NAME)

@@ -7,6 +7,7 @@ import random
 import stat
 import string
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -71,6 +72,24 @@ def test_the_key_is_made_once_and_only_its_owner_reads_it(tmp_path: Path) -> Non
     mode = stat.S_IMODE(os.stat(tmp_path / "key").st_mode)
 
     assert (first == second, len(first), mode) == (True, 32, 0o600)
+
+
+def test_servers_that_start_at_once_have_one_key(tmp_path: Path) -> None:
+    for round_number in range(50):
+        path = tmp_path / str(round_number)
+        with ThreadPoolExecutor(8) as threads:
+            keys = set(threads.map(kept_key, [path] * 8))
+
+        assert (keys, list(tmp_path.glob(".*"))) == ({path.read_bytes()}, [])
+
+
+def test_a_damaged_key_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "key").write_bytes(b"short")
+
+    with pytest.raises(UsageError) as caught:
+        kept_key(tmp_path / "key")
+
+    assert str(caught.value) == "the key file 'key' is damaged; remove it, and open executions end"
 
 
 def test_a_short_key_is_refused() -> None:

@@ -14,6 +14,7 @@ import msgspec
 
 from toolfold.doors.http.refusals import INVALID_TOKEN, Refusal
 from toolfold.errors import UsageError
+from toolfold.ledger.keys import write_once
 
 _KEY_BYTES: Final = 32
 _LONGEST: Final = 2048
@@ -72,18 +73,13 @@ class Tokens:
 def kept_key(path: Path) -> bytes:
     """The key in a file, made at the first start: tokens outlive a restart."""
     try:
-        # O_EXCL: of two servers that start at once one makes it, the other reads it.
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
+        if not path.exists():
+            write_once(path, os.urandom(_KEY_BYTES))
         key = path.read_bytes()
-        if len(key) != _KEY_BYTES:
-            raise UsageError(f"the key file {path.name!r} is damaged; remove it, and open executions end") from None
-        return key
     except OSError as error:
         raise UsageError(f"the key for tokens cannot be kept: {(error.strerror or '').lower()}") from error
-    with os.fdopen(fd, "wb") as file:
-        key = os.urandom(_KEY_BYTES)
-        file.write(key)
+    if len(key) != _KEY_BYTES:
+        raise UsageError(f"the key file {path.name!r} is damaged; remove it, and open executions end")
     return key
 
 
