@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from toolfold import Call, Outcome, Paused, Reply, Runtime, ToolSpec, UsageError, tool
+from toolfold import Call, Limits, Outcome, Paused, Reply, Runtime, ToolSpec, UsageError, tool
 from toolfold.ledger.memory import MemoryLedger
 from toolfold.replay import ReplayDiverged
 from toolfold.tools.context import Decision
@@ -284,3 +284,40 @@ async def test_a_run_that_nobody_can_approve_is_refused_at_the_call() -> None:
         outcome = await runtime.run("await delete(0)")
 
     assert outcome.stderr.splitlines()[-1] == "ToolError: 'delete' needs approval and nobody can give it here"
+
+
+async def test_a_started_rerun_asks_the_outside_only_for_what_is_new() -> None:
+    async with Runtime(engine="process", warm=0) as runtime:
+        first = await runtime.start("a = await ask(q='a')\nprint(totl)", tools=[ASK])
+        assert isinstance(first, Paused)
+        failed = await runtime.resume(first.execution_id, answers(first))
+        assert isinstance(failed, Outcome)
+        again = await runtime.start(
+            "a = await ask(q='a')\nprint(a, await ask(q='b'))", tools=[ASK], rerun_of=failed.execution_id
+        )
+
+    assert isinstance(again, Paused)
+    assert [call.arguments for call in again.calls] == [{"q": "b"}]
+
+
+async def test_a_call_that_waits_for_its_turn_is_not_made_after_the_end() -> None:
+    begun: list[int] = []
+    is_stopped = asyncio.Event()
+
+    @tool
+    async def stubborn(key: int) -> int:
+        """Will not be cancelled."""
+        begun.append(key)
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            is_stopped.set()
+        return key
+
+    limits = Limits(wall_seconds=1, calls_in_flight=1)
+    async with Runtime([stubborn], engine="process", warm=0, limits=limits) as runtime:
+        outcome = await runtime.run("await asyncio.gather(*[stubborn(key=n) for n in range(3)])")
+        await is_stopped.wait()
+        await asyncio.sleep(0)  # for what its end would set off
+
+    assert (outcome.status, begun) == ("timeout", [0])

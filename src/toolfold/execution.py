@@ -63,6 +63,7 @@ class Execution:
         self.session = session
         self.run: Run
         self.is_paused = False
+        self._is_closed = False
         self._order = order = Order(
             program=begun.program,
             tools=begun.tools,
@@ -164,6 +165,7 @@ class Execution:
 
     async def close(self) -> None:
         """End the guest and every call that the program did not wait for."""
+        self._is_closed = True
         for task in (*self._in_flight, *((self._pump,) if self._pump else ())):
             task.cancel()
         opened, self._opened = self._opened, None
@@ -246,10 +248,12 @@ class Execution:
             if self._order.tape is not None:
                 self._note_made()  # before the tool is called: a replay must know
         recorded = self._rerun.reply_to(call) if self._rerun is not None else None
-        if recorded is not None:
-            self._recorded[call.id] = recorded
         if call.tool not in self._outside:
+            if recorded is not None:
+                self._recorded[call.id] = recorded
             self._dispatch(call)
+        elif recorded is not None:
+            self._answer(call, recorded)
         if self._unnoted is not None:
             self._note_made()
 
@@ -278,6 +282,8 @@ class Execution:
             self._answer(call, Reply(call_id=call.id, error=text))
 
     def _dispatch(self, call: Call) -> None:
+        if self._is_closed:
+            return
         if len(self._in_flight) - len(self._undecided) >= self._order.limits.calls_in_flight:
             self._queued.append(call)
             return
@@ -334,7 +340,12 @@ class Execution:
         self._note(Handed(call.id, is_open=False) if is_begun else Made(call))
         self._decided.add(call.id)
         if self._order.tape is not None:
-            await self._ledger.flush(self.id)
+            try:
+                await self._ledger.flush(self.id)
+            except ToolfoldError as error:  # not the program's to catch: nothing may go on that is not on record
+                self.failure = error
+                self.run.stop("cancelled")
+                raise
         return decision
 
     def events(self) -> AsyncIterator[Event]:
@@ -375,6 +386,8 @@ class Execution:
             self._roused.set_result(None)
 
     def _answer(self, call: Call, reply: Reply) -> None:
+        if self._is_closed:
+            return  # a tool that would not be cancelled: the outcome is out
         began = self._open.pop(call.id)[1]
         ended = time.perf_counter()
         self._replies_sent += 1
@@ -437,7 +450,7 @@ class Execution:
             frozen: bytes | None = b""
             if self._snapshot_version and isinstance(self.run, Freezable):
                 frozen = await self.run.freeze()
-            if frozen is None:
+            if frozen is None or any(not isinstance(event, Waiting) for event in self._arrived):
                 return None  # it says again when it waits; its timers stand still already
             await self._park(frozen)
             self.is_paused = True

@@ -479,8 +479,9 @@ class Runtime:
         await execution.finish(Ended(status=status))
 
     async def _close(self, execution: Execution) -> None:
-        if self._executions.pop(execution.id, None) is None:
+        if self._executions.get(execution.id) is not execution:
             return
+        del self._executions[execution.id]
         await execution.close()
         if execution.session is not None:
             if execution.session.keeps_names and not self._engine.has_session(execution.session.id):

@@ -15,6 +15,8 @@ FILENAME = "<program>"
 RETURN_NAME = "__toolfold_return__"
 
 _NEEDS_THE_WHOLE = re.compile(r"(?:elif|else|except|finally|return)\b")
+# A line that begins with a quote may close a string, or be an expression of its own.
+_MAY_BE_SEVERAL = re.compile(r"[;\r]|^[\"'\f]", re.MULTILINE)
 _BEGINS_STATEMENT = re.compile(
     # A keyword that no expression begins with, or a target and what assigns to it.
     r"(?:pass|import|from|def|class|for|while|if|try|with|async|raise|del|assert|global|nonlocal|break|continue)\b"
@@ -38,7 +40,7 @@ def compile_in_parts(text: str) -> tuple[types.CodeType, types.CodeType] | None:
     flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
     # Told apart here: the `SyntaxError` of a statement that is taken for an expression costs more than all the rest.
     mode = "exec" if _BEGINS_STATEMENT.match(tail) else "eval"
-    if _NEEDS_THE_WHOLE.match(tail) or (mode == "exec" and ";" in tail):
+    if _NEEDS_THE_WHOLE.match(tail) or (mode == "exec" and _MAY_BE_SEVERAL.search(tail)):
         return None
     try:
         # Blank lines in front keep the line numbers.

@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 from types import ModuleType
 from typing import Any, Literal, Self
 
-from toolfold.engines.base import Died, Ended, Event, Order
+from toolfold.engines.base import Died, Ended, Event, Order, Waiting
 from toolfold.engines.monty_check import TypeChecker
 from toolfold.engines.monty_driver import Driver, Freeze
 from toolfold.engines.monty_state import FORMAT
@@ -85,6 +85,8 @@ class MontyRun:
         """Set when the thread has let go of its worker."""
         self._loop = asyncio.get_running_loop()
         self._events: asyncio.Queue[Event] = asyncio.Queue()
+        self._untaken = 0
+        """Events on their way, but for those that only say that the program waits."""
         self._frozen: asyncio.Future[bytes | None] | None = None
         self._driver = Driver(monty, pool, order, self._post)
         threading.Thread(target=self._drive, name="toolfold-monty", daemon=True).start()
@@ -92,6 +94,7 @@ class MontyRun:
     async def __aiter__(self) -> AsyncIterator[Event]:
         while True:
             event = await self._events.get()
+            self._untaken -= not isinstance(event, Waiting)
             yield event
             if isinstance(event, Ended | Died):
                 return
@@ -116,7 +119,9 @@ class MontyRun:
             return None
         self._frozen = self._loop.create_future()
         self._driver.inbox.put(Freeze(lambda body: self._tell_loop(self._answer_freeze, body)))
-        return await self._frozen
+        body = await self._frozen
+        # What came before the answer and nobody has taken yet is in the program's state, and in no record.
+        return body if not self._untaken else None
 
     def _answer_freeze(self, body: bytes | None) -> None:
         if self._frozen is not None and not self._frozen.done():
@@ -137,7 +142,11 @@ class MontyRun:
         self._answer_freeze(None)
 
     def _post(self, event: Event) -> None:
-        self._tell_loop(self._events.put_nowait, event)
+        self._tell_loop(self._take_in, event)
+
+    def _take_in(self, event: Event) -> None:
+        self._untaken += not isinstance(event, Waiting)
+        self._events.put_nowait(event)
 
     def _tell_loop(self, *callback: Any) -> None:
         try:

@@ -41,7 +41,7 @@ class MontyTape:
     @property
     def has_news(self) -> bool:
         """Whether something is not on record yet."""
-        return bool(self._new_wakes or self._new_clocks)
+        return bool(self._new_wakes or self._new_clocks) and not self._is_spoilt
 
     def next_parts(self) -> Iterator[int]:
         """What the next wake on record is made of; nothing is recorded in between."""

@@ -27,8 +27,6 @@ class _Held:
     epoch: int
     until: float
     """By the monotonic clock of this process."""
-    was_paused: bool
-    """Others know of it: until then nobody has a reason to take it over."""
 
 
 class Leases:
@@ -45,6 +43,7 @@ class Leases:
         self._owner = owner
         self._seconds = seconds
         self._held: dict[str, _Held] = {}
+        self._claimed: set[str] = set()
         self._turns: dict[str, str] = {}
 
     def wrote(self, write: Write) -> None:
@@ -53,22 +52,28 @@ class Leases:
         if act == "finish":
             self._held.pop(write.live.id, None)
         elif write.live.epoch is not None:
-            held = self._held.get(write.live.id)
-            was_paused = act in ("park", "accept") or (held is not None and held.was_paused)
-            self._held[write.live.id] = _Held(write.live.epoch, write.made_at + self._seconds, was_paused)
+            self._held[write.live.id] = _Held(write.live.epoch, write.made_at + self._seconds)
 
     def took(self, execution_id: str, epoch: int, asked_at: float) -> None:
         """It was another's, and is held here from now on, at this epoch."""
-        self._held[execution_id] = _Held(epoch, asked_at + self._seconds, was_paused=True)
+        self._held[execution_id] = _Held(epoch, asked_at + self._seconds)
 
     async def owner_of(self, execution_id: str) -> str | None:
         """Whoever holds an execution."""
         answer = await self._ask(redis_scripts.OWNER, execution_id)
         return None if answer is None else answer.decode()
 
-    async def claim(self, execution_id: str) -> None:
-        """Take the lease of an execution that has not begun, unless another has it."""
-        await self._ask(redis_scripts.LEASE, execution_id, self._owner, milliseconds(self._seconds))
+    async def claim(self, execution_id: str) -> bool:
+        """Take the lease of an execution that has not begun, and renew it until `unclaim`; false if another has it."""
+        answer = await self._ask(redis_scripts.LEASE, execution_id, self._owner, milliseconds(self._seconds))
+        if answer.decode() != self._owner:
+            return False
+        self._claimed.add(execution_id)
+        return True
+
+    def unclaim(self, execution_id: str) -> None:
+        """It has begun, and its writes hold the lease; or it never will."""
+        self._claimed.discard(execution_id)
 
     async def beat(self, live: Collection[str]) -> list[str]:
         """Say that this replica is there, and renew the leases of these executions; those that another has now."""
@@ -79,6 +84,8 @@ class Leases:
         lost: list[str] = []
         for place in range(0, max(1, len(held)), _AT_ONCE):
             lost += await self._renew(held[place : place + _AT_ONCE])
+        for claimed in tuple(self._claimed):
+            await self._ask(redis_scripts.LEASE, claimed, self._owner, milliseconds(self._seconds))
         turns = [word for turn in self._turns.items() for word in turn]
         for place in range(0, len(turns), 2 * _AT_ONCE):
             await self._ask(redis_scripts.TURNS, milliseconds(self._seconds), *turns[place : place + 2 * _AT_ONCE])
@@ -96,7 +103,7 @@ class Leases:
             LedgerFailed: That cannot be found out.
         """
         held = self._held.get(execution_id)
-        if held is None or not held.was_paused or time.monotonic() < held.until:
+        if held is None or time.monotonic() < held.until:
             return
         if await self._renew([(execution_id, held)]):
             raise refusals.fenced(execution_id)

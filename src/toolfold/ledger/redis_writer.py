@@ -239,9 +239,19 @@ class RedisWriter:
                 self._refuse(live, refusals.fenced(live.id))
             case found:
                 if found == b"written" and live.doubt is not None:
-                    self._take_off(live.doubt)
+                    self._reached(live.doubt)
                 live.doubt = None
                 know(live, answer)
+
+    def _reached(self, write: Write) -> None:
+        """It is written, whether or not we were told so at once."""
+        if self._on_lease is not None:
+            self._on_lease(write)
+        if write.job is not None and write.job.act in ("park", "accept"):
+            # Another process may go on with it from here.
+            write.live.accepted, write.live.is_own = None, False
+            write.live.noted.clear()
+        self._take_off(write)
 
     def _take_off(self, write: Write) -> None:
         """It is written: nothing of it is to be sent again."""
@@ -267,13 +277,7 @@ class RedisWriter:
                 live.last, live.pieces, live.is_full = write.name, write.pieces, write.is_full
                 live.size_bytes += write.size_bytes
                 self._composer.grants.sent(write.granted)
-                if self._on_lease is not None:
-                    self._on_lease(write)
-                if write.job is not None and write.job.act in ("park", "accept"):
-                    # Another process may go on with it from here.
-                    live.accepted, live.is_own = None, False
-                    live.noted.clear()
-                self._take_off(write)
+                self._reached(write)
                 if len(self._lives) > _REMEMBERED and not (live.is_own or live.jobs or live.gathered or live.accepted):
                     self._drop(live)
             case b"grant":

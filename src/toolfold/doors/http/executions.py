@@ -170,8 +170,18 @@ class Executions:
         """The answer to a start with a fixed id, of the replica that took it first; `None` where this one did."""
         if self._replicas is None:
             return None
-        await self._replicas.claim(execution_id)
-        return await self._replicas.pass_on(execution_id, errand)
+        for _ in range(_TRIES):
+            if await self._replicas.claim(execution_id):
+                return None
+            passed = await self._replicas.pass_on(execution_id, errand)
+            if passed is not None:
+                return passed
+        raise _changes_hands()
+
+    def unclaim(self, execution_id: str) -> None:
+        """A start with a fixed id is answered, or was turned away."""
+        if self._replicas is not None:
+            self._replicas.unclaim(execution_id)
 
     async def again(self, start: Start) -> Answer | None:
         """The answer to a start that an earlier process took, by its fixed id; `None` if none is on record."""
@@ -217,7 +227,7 @@ class Executions:
                 if self._replicas is None:
                     raise
                 # Another replica has it now, or just had: look again.
-        raise Refusal(503, "the execution moves from replica to replica; try again", is_contract=False)
+        raise _changes_hands()
 
     async def _go_on_here(self, token: Token, replies: Sequence[Reply], digest: bytes) -> Answer:
         held = self._held.get(token.execution_id)
@@ -303,9 +313,12 @@ class Executions:
             return
         self._is_draining = True
         paused = [held for held in self._held.values() if held.is_paused and not held.lock.locked()]
+        handed_over: list[str] = []
         for held in paused:
-            await self._lose(held)
-        await self._replicas.let_go([held.execution_id for held in paused])
+            if held.is_paused and not held.lock.locked():  # still: each one before it took a while
+                await self._lose(held)
+                handed_over.append(held.execution_id)
+        await self._replicas.let_go(handed_over)
 
     async def close(self) -> None:
         """Stop the clocks; what is paused stays in the ledger for the next process."""
@@ -520,6 +533,10 @@ class Executions:
                 self._replicas.leave_session(key_of(held.tenant, held.session), is_lost=held.is_lost)
         if self._requests.get((held.tenant, held.request_id)) is held:
             del self._requests[held.tenant, held.request_id]
+
+
+def _changes_hands() -> Refusal:
+    return Refusal(503, "the execution moves from replica to replica; try again", is_contract=False)
 
 
 def _is_same(one: str, other: str) -> bool:

@@ -50,7 +50,9 @@ class Forwarder:
         tenant = base64.urlsafe_b64encode(errand.tenant.encode()).decode()
         signed = f"{replica}.{tenant}.{self._signature(errand, replica)}"
         # Named even where it is empty: the client has one of its own, which is not signed.
-        headers = {"user-agent": "", **errand.headers, HEADER: signed, "content-type": "application/json"}
+        named = {"user-agent": "", **errand.headers, HEADER: signed, "content-type": "application/json"}
+        # As bytes, as they came: text that is not ASCII would be refused.
+        headers = {name.encode(): value.encode("latin-1") for name, value in named.items()}
         try:
             answer = await self._client.post(address + errand.path, content=errand.body, headers=headers)
         except (httpx2.TransportError, httpx2.InvalidURL):

@@ -77,9 +77,13 @@ class Once:
             sent.answer.set_exception(error if isinstance(error, Exception) else Refusal(503, "the server stops"))
             sent.answer.exception()  # nobody has to ask for it
             raise
+        finally:
+            self._executions.unclaim(start.execution_id)
         sent.answer.set_result(answer)
         if isinstance(answer, Passed):
-            del self._sent[start.tenant, key]  # it is remembered where it was made
-        while len(self._sent) > MAX_REMEMBERED:
-            del self._sent[next(iter(self._sent))]
+            self._sent.pop((start.tenant, key), None)  # it is remembered where it was made
+        if len(self._sent) > MAX_REMEMBERED:
+            answered = next((one for one, old in self._sent.items() if old.answer.done()), None)
+            if answered is not None:
+                del self._sent[answered]
         return answer

@@ -33,6 +33,7 @@ _PATIENCE_LEASES: Final = 3
 """How long a request waits for a holder that renews its leases and cannot be reached."""
 _TELL_SECONDS: Final = 5.0
 _REAP_SECONDS: Final = 30.0
+_REAPED_AT_ONCE: Final = 10
 _REMEMBERED: Final = 4096
 _FILES: Final = "."
 """No session is called so: each has its tenant's name in front."""
@@ -160,9 +161,13 @@ class Replicas:
         except LedgerFailed:
             return True  # nobody can take it over now
 
-    async def claim(self, execution_id: str) -> None:
-        """Hold an execution before it begins, unless another replica does already."""
-        await self._leases.claim(execution_id)
+    async def claim(self, execution_id: str) -> bool:
+        """Hold an execution before it begins, until `unclaim`; false if another replica does already."""
+        return await self._leases.claim(execution_id)
+
+    def unclaim(self, execution_id: str) -> None:
+        """It has begun, or never will."""
+        self._leases.unclaim(execution_id)
 
     async def confirm(self, execution_id: str) -> None:
         """Return if no other replica can have this execution now; for `Runtime(before_files=...)`."""
@@ -216,9 +221,8 @@ class Replicas:
                     await lose(execution_id)
                 await self._tell_if_out_of_reach()
                 await self._tell_if_files_differ()
-                if time.monotonic() >= reap_at:
+                if time.monotonic() >= reap_at and not await self._reap():
                     reap_at = time.monotonic() + min(_REAP_SECONDS, self._longest_seconds)
-                    await self._reap()
             except LedgerFailed as error:
                 if not self._is_away:
                     _log.error("leases cannot be renewed: %s", error)
@@ -228,10 +232,15 @@ class Replicas:
                 _log.exception("a lease could not be looked after")
             await asyncio.sleep(self._seconds / _BEATS_PER_LEASE)
 
-    async def _reap(self) -> None:
-        """End what its replica left behind and no client can go on with any more."""
-        for execution_id in await self._leases.left_behind(self._longest_seconds + self._seconds):
+    async def _reap(self) -> bool:
+        """End what its replica left behind and no client can go on with any more; true if there is more.
+
+        A few between two beats: meanwhile no lease is renewed.
+        """
+        left = await self._leases.left_behind(self._longest_seconds + self._seconds)
+        for execution_id in left[:_REAPED_AT_ONCE]:
             await end_record(self._ledger, execution_id, "timeout")
+        return len(left) > _REAPED_AT_ONCE
 
     async def _tell_if_out_of_reach(self) -> None:
         if self._address or self._is_told or set(await self._leases.replicas()) <= {self._own}:
