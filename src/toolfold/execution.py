@@ -450,7 +450,7 @@ class Execution:
             frozen: bytes | None = b""
             if self._snapshot_version and isinstance(self.run, Freezable):
                 frozen = await self.run.freeze()
-            if frozen is None or any(not isinstance(event, Waiting) for event in self._arrived):
+            if frozen is None:
                 return None  # it says again when it waits; its timers stand still already
             await self._park(frozen)
             self.is_paused = True

@@ -116,6 +116,8 @@ class GuestLoop(asyncio.SelectorEventLoop):
     def make_wakeable(self) -> None:
         if self._ssock is None:
             super()._make_self_pipe()  # type: ignore[misc]  # a private method of asyncio's loop
+            if self._ready:  # type: ignore[attr-defined]  # a thread was quicker than the pipe: do not sleep
+                self._write_to_self()
 
     def _close_self_pipe(self) -> None:
         if self._ssock is not None:

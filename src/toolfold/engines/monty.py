@@ -85,6 +85,7 @@ class MontyRun:
         """Set when the thread has let go of its worker."""
         self._loop = asyncio.get_running_loop()
         self._events: asyncio.Queue[Event] = asyncio.Queue()
+        self._replies_seen = -1
         self._untaken = 0
         """Events on their way, but for those that only say that the program waits."""
         self._frozen: asyncio.Future[bytes | None] | None = None
@@ -121,7 +122,11 @@ class MontyRun:
         self._driver.inbox.put(Freeze(lambda body: self._tell_loop(self._answer_freeze, body)))
         body = await self._frozen
         # What came before the answer and nobody has taken yet is in the program's state, and in no record.
-        return body if not self._untaken else None
+        if body is not None and self._untaken:
+            # It stands still: asked again, it says the same.
+            self._events.put_nowait(Waiting(self._replies_seen))
+            return None
+        return body
 
     def _answer_freeze(self, body: bytes | None) -> None:
         if self._frozen is not None and not self._frozen.done():
@@ -145,7 +150,10 @@ class MontyRun:
         self._tell_loop(self._take_in, event)
 
     def _take_in(self, event: Event) -> None:
-        self._untaken += not isinstance(event, Waiting)
+        if isinstance(event, Waiting):
+            self._replies_seen = event.replies_seen
+        else:
+            self._untaken += 1
         self._events.put_nowait(event)
 
     def _tell_loop(self, *callback: Any) -> None:
