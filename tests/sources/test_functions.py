@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
-from time import perf_counter
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -561,18 +560,15 @@ class Tree(BaseModel):
     children: list["Tree"] = []
 
 
-async def test_a_million_mistakes_are_explained_in_no_time() -> None:
+async def test_many_mistakes_are_one_line() -> None:
     def add(numbers: list[int]) -> int:
         return sum(numbers)
 
-    start = perf_counter()
     first = await reply_of(add, numbers=["x"] * 50_000)
     last = await reply_of(add, numbers=[1] * 30 + ["x"] * 50_000)
-    seconds = perf_counter() - start
 
     assert first.error == "'add' got a bad argument: numbers[0] must be an integer, got 'x' (and 49999 more)"
     assert last.error == "'add' got a bad argument: they do not fit its schema, and are too large to say where"
-    assert seconds < 50
 
 
 def test_a_misused_decorator_fails_at_once() -> None:

@@ -1,9 +1,7 @@
 """Calls in, replies out."""
 
 import asyncio
-import sys
 from collections.abc import Awaitable, Callable, Mapping
-from time import perf_counter
 from typing import Any
 
 import pytest
@@ -292,22 +290,3 @@ async def test_calls_run_side_by_side() -> None:
     replies = await asyncio.gather(*(router.serve(call_of()) for _ in range(100)))
 
     assert replies == [Reply(call_id=7, value="met")] * 100
-
-
-async def test_the_path_costs_microseconds() -> None:
-    async def add(a: int, b: int) -> int:
-        return a + b
-
-    router = Router(Catalog([as_tool(add)]))
-    call = call_of("add", a=1, b=2)
-    await router.serve(call)
-
-    costs = []
-    for _ in range(100):
-        start = perf_counter()
-        for _ in range(10):
-            await router.serve(call)
-        costs.append((perf_counter() - start) / 10)
-
-    # Measured: 3.2 µs; the best of a hundred, and the rest is room for a busy machine or a tracer.
-    assert min(costs) < (50e-6 if sys.gettrace() is None else 1e-3)

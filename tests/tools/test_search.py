@@ -1,4 +1,3 @@
-import time
 from dataclasses import replace
 from typing import Any
 
@@ -83,19 +82,14 @@ def test_an_updated_index_is_equal_to_a_new_one_and_reads_only_what_is_new() -> 
     assert (len(before), len(after)) == (6, 7)
 
 
-def test_a_search_in_ten_thousand_tools_takes_milliseconds() -> None:
+def test_a_search_in_ten_thousand_tools_finds_the_right_ones() -> None:
     tools = [spec(f"{verb}_{n}", f"{verb} the record number {n} of things") for n in range(2500) for verb in
              ("get", "list", "update", "remove")]  # fmt: skip
     index = Index(tools)
 
-    costs = []
-    for _ in range(20):
-        start = time.perf_counter()
-        hits = index.search("update record 1200 now", 5)
-        costs.append(time.perf_counter() - start)
+    hits = index.search("update record 1200 now", 5)
 
     assert [hit.spec.name.partition("_")[0] for hit in hits] == ["update"] * 5
-    assert min(costs) < 0.2  # the best of twenty: the machine may be busy
 
 
 @given(query=st.text(), words=st.lists(st.text(), max_size=3))
