@@ -41,6 +41,13 @@ class Cell:
         return max(medians) if self.higher_is_better else min(medians)
 
     @property
+    def plain(self) -> dict[str, object]:
+        """For `bench.record`."""
+        if self.error:
+            return {"error": self.error}
+        return {"figure": self.figure, "spread": self.spread, "passes": self.passes}
+
+    @property
     def spread(self) -> float | None:
         """Interquartile range over all samples."""
         samples = [sample for one in self.passes for sample in one]
@@ -52,6 +59,18 @@ class Cell:
 
 Results = dict[str, dict[str, Cell]]
 """By case, then by runner."""
+
+
+def plain(results: Results, cases: Iterable[Case]) -> dict[str, object]:
+    """What `bench.record` writes of these cases."""
+    return {
+        case.name: {
+            "title": case.title,
+            "unit": case.unit,
+            "runners": {name: cell.plain for name, cell in results[case.name].items()},
+        }
+        for case in cases
+    }
 
 
 async def measure(

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from bench import record
 from bench.cases import Case
-from bench.measure import Cell, Results
+from bench.measure import Cell, Results, plain
 from bench.runners import FLOOR, OURS
 from bench.targets import TARGETS
 
@@ -67,22 +67,9 @@ def write(results: Results, cases: Iterable[Case], path: Path) -> None:
         path,
         title="The engines",
         command="make bench",
-        cases={
-            case.name: {
-                "title": case.title,
-                "unit": case.unit,
-                "runners": {name: _plain(cell) for name, cell in results[case.name].items()},
-            }
-            for case in cases
-        },
+        cases=plain(results, cases),
         targets=[_judged(target, results) for target in TARGETS if target.case in results],
     )
-
-
-def _plain(cell: Cell) -> dict[str, Any]:
-    if cell.error:
-        return {"error": cell.error}
-    return {"figure": cell.figure, "spread": cell.spread, "passes": cell.passes}
 
 
 def _judged(target: Any, results: Results) -> dict[str, Any]:

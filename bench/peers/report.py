@@ -10,7 +10,7 @@ from rich.text import Text
 
 from bench import record
 from bench.cases import Case
-from bench.measure import Cell, Results
+from bench.measure import Cell, Results, plain
 from bench.peers.client import versions
 from bench.peers.roster import FLOOR, OURS, PEERS
 from bench.peers.targets import REASONS, TARGETS, Loss, Target, losses
@@ -101,22 +101,9 @@ def write(results: Results, cases: Sequence[Case], path: Path, *, how: str) -> N
             }
             for name in names
         },
-        cases={
-            case.name: {
-                "title": case.title,
-                "unit": case.unit,
-                "runners": {name: _plain(cell) for name, cell in results[case.name].items()},
-            }
-            for case in cases
-        },
+        cases=plain(results, cases),
         targets=[_judged(target, results) for target in TARGETS if target.than in results.get(target.case, {})],
     )
-
-
-def _plain(cell: Cell) -> dict[str, Any]:
-    if cell.error:
-        return {"error": cell.error}
-    return {"figure": cell.figure, "spread": cell.spread, "passes": cell.passes}
 
 
 def _judged(target: Target, results: Results) -> dict[str, Any]:
