@@ -5,18 +5,15 @@ import gc
 import json
 import os
 import random
-import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-import toolfold
 from tests.ledger.made_up import begun, given, made, outcome
 from tests.ledger.redis_server import RedisServer, given_redis_server, given_shared_server  # noqa: F401
+from tests.ledger.several import kills, races, said, start
 from toolfold import Outcome, Paused, Reply, Runtime, ToolfoldError, ToolSpec, UsageError
 from toolfold.ledger.memory import MemoryLedger
 from toolfold.ledger.open import open_ledger
@@ -28,7 +25,6 @@ from toolfold.ledger.seal import SealBroken
 # The first one may have to fetch a server.
 pytestmark = pytest.mark.long
 
-ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(toolfold.__file__).parents[1]), os.getcwd()])}
 AWAY = "the ledger cannot be used: the server cannot be reached; check the server, then try again"
 SILENT = "the ledger cannot be used: the server does not answer; check the server, then try again"
 
@@ -549,95 +545,6 @@ async def did(ledger: MemoryLedger | RedisLedger, act: str, number: int, epoch: 
 
 # processes
 
-KILLS = """
-import asyncio, json, os, random, signal, sys, time
-from tests.ledger.made_up import begun, given, made
-from toolfold.ledger.redis import RedisLedger
-
-url, kills = sys.argv[1], int(sys.argv[2])
-chance = random.Random(5)
-
-async def write(name, acknowledge):
-    ledger = RedisLedger(url)
-    ledger.begin(begun(name))
-    number = 0
-    while True:
-        number += 1
-        ledger.note(name, made(number, padding="x" * (number % 7 * 300)))
-        if number % 2:
-            await ledger.flush(name)
-        else:
-            await ledger.park(name)
-            await ledger.accept(name, [given(number, number)])
-        acknowledge(number)
-
-async def entries_of(names):
-    ledger = RedisLedger(url)
-    found = {name: await ledger.load(name) for name in names}
-    await ledger.close()
-    return found
-
-acknowledged = {}
-for kill in range(kills):
-    name = f"e{kill}"
-    ours, theirs = os.pipe()
-    pid = os.fork()
-    if not pid:
-        try:
-            asyncio.run(write(name, lambda number: os.write(theirs, b"%d\\n" % number)))
-        finally:
-            os._exit(1)
-    os.close(theirs)
-    wanted = chance.randrange(1, 30)
-    seen = b""
-    while seen.count(b"\\n") < wanted:
-        more = os.read(ours, 4096)
-        assert more, "the worker ended by itself"
-        seen += more
-    # Somewhere in the next few writes, not always at the same step of one.
-    time.sleep(chance.random() * 0.002)
-    os.kill(pid, signal.SIGKILL)
-    while more := os.read(ours, 4096):
-        seen += more
-    os.close(ours)
-    os.waitpid(pid, 0)
-    acknowledged[name] = seen.count(b"\\n")
-
-lost = []
-for name, history in asyncio.run(entries_of(acknowledged)).items():
-    made_ids = [entry.call.id for entry in history.entries if hasattr(entry, "call")]
-    given_ids = [entry.reply.call_id for entry in history.entries if hasattr(entry, "reply")]
-    count = acknowledged[name]
-    whole = list(range(1, len(made_ids) + 1)), list(range(2, 2 * len(given_ids) + 1, 2))
-    if len(made_ids) < count or len(given_ids) < count // 2 or (made_ids, given_ids) != whole:
-        lost.append([name, count, made_ids, given_ids])
-print(json.dumps({"kills": len(acknowledged), "writes": sum(acknowledged.values()), "lost": lost}))
-"""
-
-RACE = """
-import asyncio, json, os, sys
-from tests.ledger.made_up import given
-from toolfold.ledger.record import Fenced
-from toolfold.ledger.redis import RedisLedger
-
-async def race():
-    ledger = RedisLedger(sys.argv[1])
-    epochs, accepted, fenced = [], [], 0
-    for _ in range(int(sys.argv[2])):
-        epoch = await ledger.takeover("a")
-        epochs.append(epoch)
-        await asyncio.sleep(0)
-        try:
-            await ledger.accept("a", [given(epoch, os.getpid())], epoch=epoch)
-            accepted.append(epoch)
-        except Fenced:
-            fenced += 1
-    await ledger.close()
-    return epochs, accepted, fenced
-
-print(json.dumps(asyncio.run(race())))
-"""
-
 LEASES = """
 import asyncio, json, os, sys
 from toolfold.ledger.redis import RedisLedger
@@ -653,28 +560,10 @@ print(json.dumps(asyncio.run(race())))
 """
 
 
-def start(script: str, *arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", script, *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=ENVIRONMENT,
-        text=True,
-    )
-
-
-def reports(*processes: subprocess.Popen[str]) -> list[Any]:
-    said = [process.communicate() for process in processes]
-    assert [(process.returncode, err) for process, (_, err) in zip(processes, said, strict=True)] == [(0, "")] * len(
-        said
-    )
-    return [json.loads(out) for out, _ in said]
-
-
 def test_sixty_kills_in_the_middle_of_writes_lose_nothing_that_was_acknowledged(
     redis_server: RedisServer,
 ) -> None:
-    (found,) = reports(start(KILLS, redis_server.url, "60"))
+    found = kills(redis_server.url, 60)
 
     assert (found["kills"], found["lost"]) == (60, [])
     assert found["writes"] >= 60
@@ -725,7 +614,7 @@ async def test_processes_that_race_for_one_execution_get_an_epoch_each_and_only_
     ledger.begin(begun("a"))
     await ledger.park("a")
 
-    found = reports(*(start(RACE, redis_server.url, "40") for _ in range(2)))
+    found = races(redis_server.url, racers=2, rounds=40)
 
     history = await ledger.load("a")
     assert history is not None
@@ -768,7 +657,7 @@ async def test_a_lease_that_is_not_renewed_goes_to_whoever_asks_next(ledger: Red
 async def test_processes_that_race_for_leases_agree_on_every_owner(
     ledger: RedisLedger, redis_server: RedisServer
 ) -> None:
-    found = reports(*(start(LEASES, redis_server.url, "200") for _ in range(2)))
+    found = [json.loads(one) for one in said(*(start("-c", LEASES, redis_server.url, "200") for _ in range(2)))]
 
     owners = [await ledger.owner(f"e{number}") for number in range(200)]
     assert found == [owners, owners]
