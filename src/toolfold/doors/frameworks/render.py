@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from toolfold.doors.media import described, images_in
 from toolfold.errors import EngineCrashed
-from toolfold.models import MIB, File, Media, Outcome, Reply, Value
+from toolfold.models import File, Outcome, Reply, Value
 
 TRUNCATED: Final = "\n... (truncated)"
 NOTHING_CALLED: Final = "The program was not started and no tool was called. Correct it and send it again."
 _LONGEST_VALUE_CHARACTERS: Final = 64 * 1024
-_MOST_IMAGES: Final = 10
-_LARGEST_IMAGE_BYTES: Final = 5 * MIB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,11 +42,9 @@ class Shown:
 def shown_outcome(outcome: Outcome) -> Shown:
     """What a program printed and its value; where it did not finish, why, and what that means for a next try."""
     parts = _success(outcome) if outcome.status == "finished" else _failure(outcome)
-    found = [(media.mime, media.data) for media in _media(outcome.value) if media.kind == "image"]
-    found += [(file.mime, file.data) for file in outcome.files if file.mime.startswith("image/")]
     return Shown(
         text="\n".join([*(part for part in parts if part), *map(_file_line, outcome.files)]) or "(no output)",
-        images=_images(found),
+        images=_images(images_in(outcome.value, outcome.files)),
         has_failed=outcome.status != "finished",
     )
 
@@ -56,8 +53,7 @@ def shown_reply(reply: Reply) -> Shown:
     """The reply to a direct call."""
     if reply.error is not None:
         return Shown(text=reply.error, has_failed=True)
-    found = [(media.mime, media.data) for media in _media(reply.value) if media.kind == "image"]
-    return Shown(text=_value_text(reply.value), images=_images(found))
+    return Shown(text=_value_text(reply.value), images=_images(images_in(reply.value)))
 
 
 def shown_crash(error: EngineCrashed) -> Shown:
@@ -102,35 +98,9 @@ def _file_line(file: File) -> str:
 
 
 def _value_text(value: Value) -> str:
-    text = value if isinstance(value, str) else json.dumps(_described(value), ensure_ascii=False)
+    text = value if isinstance(value, str) else json.dumps(described(value), ensure_ascii=False)
     return text if len(text) <= _LONGEST_VALUE_CHARACTERS else text[:_LONGEST_VALUE_CHARACTERS] + TRUNCATED
 
 
-def _described(value: Value) -> Value:
-    match value:
-        case Media():
-            return f"<{value.kind} {value.mime or value.uri}>"
-        case bytes():
-            return f"<{len(value)} bytes>"
-        case dict():
-            return {key: _described(item) for key, item in value.items()}
-        case list():
-            return [_described(item) for item in value]
-    return value
-
-
-def _media(value: Value) -> Iterator[Media]:
-    match value:
-        case Media():
-            yield value
-        case dict():
-            for item in value.values():
-                yield from _media(item)
-        case list():
-            for item in value:
-                yield from _media(item)
-
-
-def _images(found: list[tuple[str, bytes]]) -> tuple[Image, ...]:
-    fitting = [(mime, data) for mime, data in found if data and len(data) <= _LARGEST_IMAGE_BYTES]
-    return tuple(Image(mime=mime, base64=base64.b64encode(data).decode()) for mime, data in fitting[:_MOST_IMAGES])
+def _images(found: Iterable[tuple[str, bytes]]) -> tuple[Image, ...]:
+    return tuple(Image(mime=mime, base64=base64.b64encode(data).decode()) for mime, data in found)

@@ -16,6 +16,7 @@ import mcp_types as types
 
 from toolfold.doors.mcp.resources import Kept
 from toolfold.doors.mcp.texts import ENTRY_NAME
+from toolfold.doors.media import described, images_in
 from toolfold.errors import (
     EngineCrashed,
     EngineError,
@@ -28,15 +29,13 @@ from toolfold.errors import (
     ToolTimedOut,
     UsageError,
 )
-from toolfold.models import MIB, Media, Outcome, Value
+from toolfold.models import Outcome
 
 SUCCESS: Final = "[Script executed successfully]"
 FAILURE: Final = "[Script execution failed]"
 TRUNCATED: Final = "\n... (truncated)"
 NOTHING_CALLED: Final = "The program was not started and no tool was called. Correct it and send it again."
 
-_MOST_IMAGES: Final = 10
-_LARGEST_IMAGE_BYTES: Final = 5 * MIB
 _SHOWN_VALUE_CHARACTERS: Final = 2_000
 _REFUSED: Final = re.compile(rf"ToolError: '.*' is not available in {ENTRY_NAME}")
 
@@ -122,41 +121,13 @@ def _extra(outcome: Outcome) -> Iterator[str]:
         if outcome.stdout.strip():
             yield f"Output before the failure:\n{_output(outcome)}"
     elif not outcome.stdout.strip() and outcome.value is not None:
-        shown = json.dumps(_described(outcome.value), ensure_ascii=False)
+        shown = json.dumps(described(outcome.value), ensure_ascii=False)
         cut = f"{shown[:_SHOWN_VALUE_CHARACTERS]}{TRUNCATED}" if len(shown) > _SHOWN_VALUE_CHARACTERS else shown
         yield f"Nothing was printed. The value of the last line: {cut}"
 
 
-def _described(value: Value) -> Value:
-    match value:
-        case Media():
-            return f"<{value.kind} {value.mime}>"
-        case bytes():
-            return f"<{len(value)} bytes>"
-        case dict():
-            return {key: _described(item) for key, item in value.items()}
-        case list():
-            return [_described(item) for item in value]
-    return value
-
-
 def _images(outcome: Outcome) -> list[types.ContentBlock]:
-    found = [(media.mime, media.data) for media in _media(outcome.value) if media.kind == "image" and media.data]
-    found += [(file.mime, file.data) for file in outcome.files if file.mime.startswith("image/")]
     return [
         types.ImageContent(data=base64.b64encode(data).decode(), mime_type=mime)
-        for mime, data in found[:_MOST_IMAGES]
-        if len(data) <= _LARGEST_IMAGE_BYTES
+        for mime, data in images_in(outcome.value, outcome.files)
     ]
-
-
-def _media(value: Value) -> Iterator[Media]:
-    match value:
-        case Media():
-            yield value
-        case dict():
-            for item in value.values():
-                yield from _media(item)
-        case list():
-            for item in value:
-                yield from _media(item)
