@@ -281,7 +281,7 @@ async def test_a_crash_tells_what_may_have_run() -> None:
          "tool 'q': allowed caller 'code' is not 'direct' or 'code_execution_…'"),
         ([{"type": "web_search_20260209", "name": "web_search", "allowed_callers": ["code_execution_20260120"]}],
          "tool 'web_search' runs at Anthropic and no program here can call it; allow 'direct'"),
-        (["query"], "a block is an object of the SDK or a dict, got 'str'"),
+        (["query"], "a tool definition is an object of the SDK or a dict, got 'str'"),
     ],
 )  # fmt: skip
 async def test_a_wrong_definition_is_one_line(idle, tools, message) -> None:

@@ -16,8 +16,6 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from toolfold.doors.frameworks.anthropic_blocks import (
-    Item,
-    as_item,
     as_result,
     as_tool_use,
     definition_of,
@@ -27,6 +25,7 @@ from toolfold.doors.frameworks.anthropic_blocks import (
     reply_of,
 )
 from toolfold.doors.frameworks.entry import ENTRY_NAME, Entry, program_text
+from toolfold.doors.frameworks.items import Item, as_item
 from toolfold.doors.frameworks.render import Shown, shown_crash, shown_outcome, shown_reply
 from toolfold.errors import EngineCrashed, ToolError, UsageError
 from toolfold.models import Limits, Outcome, Paused, Reply
@@ -60,7 +59,7 @@ def anthropic_tool(
     Raises:
         UsageError: a definition is wrong, or has the name of one of the runtime's tools.
     """
-    given = [as_item(one) for one in tools]
+    given = [as_item(one, "a tool definition") for one in tools]
     specs = read_tools(given, taken=frozenset(spec.name for spec in (*runtime.tools, *runtime.direct_tools)))
     outside = [spec for spec in specs.values() if spec.allowed_callers != "direct"]
     entry = Entry(
@@ -135,7 +134,7 @@ class AnthropicTool:
         Raises:
             UsageError: the results are not those of one program.
         """
-        item, given = as_tool_use(block), [as_item(one) for one in results]
+        item, given = as_tool_use(block), [as_item(one, "a block") for one in results]
         if item["name"] != self.entry.name:
             return given
         execution_id, replies = replies_of(given)
@@ -193,7 +192,7 @@ async def _answer_direct(item: Item, call: Answer) -> Item:
     except Exception as error:  # noqa: BLE001
         return as_result(item["id"], Shown(text=error_text(item["name"], error), has_failed=True))
     if _is_result(returned):
-        return {**as_item(returned), "tool_use_id": item["id"]}
+        return {**as_item(returned, "a block"), "tool_use_id": item["id"]}
     return as_result(item["id"], shown_reply(_shaped(item["name"], returned)))
 
 
@@ -203,7 +202,9 @@ async def _reply(use: Item, call: Answer) -> Reply:
     # The same.
     except Exception as error:  # noqa: BLE001
         return Reply(call_id=0, error=error_text(use["name"], error))
-    return reply_of(as_item(returned), use["name"]) if _is_result(returned) else _shaped(use["name"], returned)
+    return (
+        reply_of(as_item(returned, "a block"), use["name"]) if _is_result(returned) else _shaped(use["name"], returned)
+    )
 
 
 # Any: see `Answer`.

@@ -6,18 +6,16 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from collections.abc import Sequence
+from typing import Any, Final
 
 import jsonschema_rs
 
+from toolfold.doors.frameworks.items import Item, as_item
 from toolfold.doors.frameworks.render import Shown
 from toolfold.errors import UsageError
 from toolfold.models import AllowedCallers, Call, Media, Reply, ToolSpec, Value
 from toolfold.tools.names import unique_names
-
-# Any: a JSON object in a shape of Anthropic's.
-Item: TypeAlias = dict[str, Any]
 
 DIRECT: Final = "direct"
 _HOSTED: Final = "code_execution_"
@@ -105,22 +103,13 @@ def _spec(given: Item, identifier: str, callers: AllowedCallers) -> ToolSpec:
 
 
 # Any: a model of the SDK, or the same as a dict.
-def as_item(given: Any) -> Item:
-    """A block or definition as a dict."""
-    if isinstance(given, Mapping):
-        return dict(given)
-    if hasattr(given, "model_dump"):
-        return dict(given.model_dump(mode="json", exclude_none=True))
-    raise UsageError(f"a block is an object of the SDK or a dict, got {type(given).__name__!r}")
-
-
 def as_tool_use(given: Any) -> Item:
     """A block that calls a tool.
 
     Raises:
         UsageError: it is another block.
     """
-    item = as_item(given)
+    item = as_item(given, "a block")
     match item:
         case {"type": "tool_use", "id": str(), "name": str(), "input": dict()}:
             return item
@@ -173,7 +162,7 @@ def replies_of(results: Sequence[Item]) -> tuple[str, list[Reply]]:
 def reply_of(result: Item, name: str = "", call_id: int = 0) -> Reply:
     """A `tool_result` as a program reads it."""
     content = result.get("content")
-    parts = [content] if isinstance(content, str) else [_part(as_item(one)) for one in content or ()]
+    parts = [content] if isinstance(content, str) else [_part(as_item(one, "a block")) for one in content or ()]
     if result.get("is_error"):
         text = "\n".join(one for one in parts if isinstance(one, str)) or "the tool failed"
         return Reply(call_id=call_id, error=f"{name!r} failed: {text}" if name else text)

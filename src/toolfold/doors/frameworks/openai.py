@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 from toolfold.doors.frameworks.entry import ENTRY_NAME, Entry
+from toolfold.doors.frameworks.items import Item, as_item
 from toolfold.doors.frameworks.render import Shown
 from toolfold.errors import UsageError
 from toolfold.models import Limits, ToolSpec
 from toolfold.runtime import Runtime
-
-# Any: a JSON object in a shape of OpenAI's.
-Item: TypeAlias = dict[str, Any]
 
 
 def openai_tool(
@@ -63,7 +60,7 @@ class OpenAITool:
         Raises:
             UsageError: it is no call of a function or of a custom tool.
         """
-        item = _as_dict(call)
+        item = as_item(call, "a tool call")
         match item:
             case {"type": "function", "id": id_, "function": {"name": name, "arguments": arguments}}:
                 return _message(id_, await self.entry.answer(name, arguments))
@@ -123,12 +120,3 @@ def _output(call: Item, kind: str, call_id: str, shown: Shown) -> Item:
     # A call that a hosted program made is answered to that program.
     caller = {"caller": call["caller"]} if call.get("caller") else {}
     return {"type": kind, "call_id": call_id, "output": output, **caller}
-
-
-# Any: see `answer`.
-def _as_dict(call: Any) -> Item:
-    if isinstance(call, Mapping):
-        return dict(call)
-    if hasattr(call, "model_dump"):
-        return dict(call.model_dump(mode="json", by_alias=True))
-    raise UsageError(f"a tool call is an object of the SDK or a dict, got {type(call).__name__!r}")
