@@ -67,6 +67,42 @@ async def get_age(*, person: str) -> int:
 ''')
 
 
+async def test_a_tool_that_changes_from_step_to_step_is_described_as_it_is(engine: Shared) -> None:
+    toolset: FunctionToolset[Any] = FunctionToolset()
+
+    async def prepare(ctx: RunContext[Any], definition: ToolDefinition) -> ToolDefinition:
+        # In place, as Pydantic AI's own documentation does it.
+        definition.parameters_json_schema["properties"]["q"]["description"] = f"of step {ctx.run_step}"
+        return definition
+
+    @toolset.tool(prepare=prepare)
+    def ask(q: str) -> str:
+        return q
+
+    not_in_the_second = toolset.filtered(lambda ctx, _: ctx.run_step != 2)
+    talk = Talk(program("1"), program("2"), "done")
+
+    await Agent(talk.model, toolsets=[CodeModeToolset(not_in_the_second, engine=engine)]).run("go")
+
+    shown = [info.function_tools[0].description.partition("```python\n")[2] for _, info in talk.requests]
+    of_step = 'async def ask(*, q: str) -> str:\n    """Parameters:\n        q: of step {}\n    """\n```'
+    assert shown == [of_step.format(1), "", of_step.format(3)]
+
+
+async def test_the_description_is_made_anew_only_where_the_tools_are_others(
+    people: FunctionToolset[Any], engine: Shared
+) -> None:
+    sometimes = people.filtered(lambda ctx, tool: ctx.run_step < 3 or tool.name == "get_age")
+    talk = Talk(program("1"), program("2"), program("3"), "done")
+
+    await Agent(talk.model, toolsets=[CodeModeToolset(sometimes, engine=engine)]).run("go")
+
+    first, second, third, fourth = (info.function_tools[0].description for _, info in talk.requests)
+    assert (first is second, third is fourth) == (True, True)
+    listed = [["list_people" in text, "get_age" in text] for text in (first, third)]
+    assert listed == [[True, True], [False, True]]
+
+
 async def test_the_sole_result_of_an_mcp_tool_is_typed_as_it_comes(engine: Shared) -> None:
     talk = Talk("done")
     schema = {"type": "object", "properties": {"result": {"type": "integer"}}, "required": ["result"]}

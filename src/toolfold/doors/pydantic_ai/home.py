@@ -7,12 +7,13 @@ closes when the last run has left, so `async with agent:` keeps the engine warm 
 from __future__ import annotations
 
 import asyncio
+import copy
 import os
 from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from os import PathLike
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from toolfold.doors.pydantic_ai.texts import run_code_description
 from toolfold.engines.auto import engine_named
@@ -28,26 +29,28 @@ from toolfold.tools.catalog import Catalog
 from toolfold.tools.router import Wrapper, from_record
 from toolfold.tools.tool import Tool
 
+_K = TypeVar("_K")
 _T = TypeVar("_T")
+_Specs: TypeAlias = tuple[ToolSpec, ...]
 _MOST_LISTS: Final = 16
 """For as many different lists of tools the description, the check and the router are kept ready."""
-
-
 _MOST_FAILED: Final = 1000
 
 
-class _Recent(Generic[_T]):
+class _Recent(Generic[_K, _T]):
     """What was made for the lists of tools that were asked for last; specs have no hash, but compare fast."""
 
     def __init__(self) -> None:
-        self._made: list[tuple[object, _T]] = []
+        self._made: list[tuple[_K, _T]] = []
 
-    def get(self, key: object, make: Callable[[], _T]) -> _T:
+    def get(self, key: _K, make: Callable[[_K], _T]) -> _T:
         for at, (known, made) in enumerate(self._made):
             if known == key:
                 self._made.insert(0, self._made.pop(at))
                 return made
-        made = make()
+        # A tool's `prepare` may change its schema in place from step to step: what is kept must not change with it.
+        key = copy.deepcopy(key)
+        made = make(key)
         self._made.insert(0, (key, made))
         del self._made[_MOST_LISTS:]  # a runtime that runs programs lives on with them
         return made
@@ -83,14 +86,14 @@ class Home:
             ledger = os.fspath(ledger)
         self._ledger: str | Ledger = MemoryLedger() if ledger is None or ledger == "memory" else ledger
         self._open: dict[asyncio.AbstractEventLoop, _Open] = {}
-        self._descriptions: _Recent[str] = _Recent()
+        self._descriptions: _Recent[tuple[_Specs, int | None], str] = _Recent()
         self._failed: dict[str, str] = {}
         """The last execution of each run, where it failed."""
 
     def description(self, specs: tuple[ToolSpec, ...], budget_characters: int | None) -> str:
         """Of `run_code`; the same object as long as the tools are the same, because each step asks for it."""
         return self._descriptions.get(
-            (specs, budget_characters), lambda: run_code_description(specs, budget_characters=budget_characters)
+            (specs, budget_characters), lambda key: run_code_description(key[0], budget_characters=key[1])
         )
 
     def note_end(self, run_id: str, outcome: Outcome) -> None:
@@ -130,7 +133,7 @@ class Home:
     async def runtime(self, specs: tuple[ToolSpec, ...], step: Wrapper) -> Runtime:
         """A runtime for exactly these tools, whose calls take this step."""
         opened = await self._opened()
-        return opened.runtimes.get(specs, lambda: self._made(opened, specs, step))
+        return opened.runtimes.get(specs, lambda key: self._made(opened, key, step))
 
     async def _opened(self) -> _Open:
         opened = self._open.get(asyncio.get_running_loop())
@@ -172,7 +175,7 @@ class _Open:
     engine: Engine | None = None
     ledger: Ledger | None = None
     owns_ledger: bool = False
-    runtimes: _Recent[Runtime] = field(default_factory=_Recent)
+    runtimes: _Recent[_Specs, Runtime] = field(default_factory=_Recent)
 
     async def close(self) -> None:
         try:
