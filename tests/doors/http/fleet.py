@@ -22,7 +22,7 @@ from tests.ledger.redis_server import RedisServer
 
 CONFIG = """
 http: {{keys: {{one: key-of-one, two: key-of-two}}, port: {port}, files: {files}, lease: {lease}, waiting: 500,
-  preload_data: false, running: 8, max_timeout: {longest}, host: {host}}}
+  preload_data: false, running: 8, max_timeout: {longest}, host: {host}, advertise: {advertise}}}
 tools: {{modules: [../tools.py]}}
 ledger: {{where: "{url}"}}
 """
@@ -59,10 +59,18 @@ class Replica:
 
     def __init__(self, folder: Path, url: str, **said: Any) -> None:
         folder.mkdir()
-        usual = {"port": 0, "files": "../files", "lease": "2s", "longest": "300s", "host": "127.0.0.1"}
+        usual = {
+            "port": 0,
+            "files": "../files",
+            "lease": "2s",
+            "longest": "300s",
+            "host": "127.0.0.1",
+            "advertise": "null",
+        }
         (folder / "toolfold.yaml").write_text(CONFIG.format(**{**usual, "url": url, **said}), "utf-8")
         environment = {**os.environ, "XDG_STATE_HOME": str(folder / "state")}
         command = [sys.executable, "-m", "toolfold", "serve", "--config", str(folder / "toolfold.yaml")]
+        self._advertised = said.get("advertise", "")
         self._log = folder / "log"
         self._folder = folder
         with self._log.open("w") as log:
@@ -78,7 +86,7 @@ class Replica:
         limits = httpx.Limits(max_connections=60)
         headers = {"X-API-Key": "key-of-one"}
         url = match[1].replace("0.0.0.0", "127.0.0.1")
-        self.address = "" if url != match[1] else url
+        self.address = self._advertised or ("" if url != match[1] else url)
         if self.client is None or self.client.is_closed:
             self.client = httpx.AsyncClient(base_url=url, headers=headers, timeout=60, limits=limits)
 
@@ -154,6 +162,12 @@ class Fleet:
     def owner(self, token: str) -> str:
         with Redis.from_url(self._url) as client:
             return (client.get(f"{{toolfold}}:l:{execution_of(token)}") or b"").decode()
+
+    @property
+    def has_records(self) -> bool:
+        """Whether the ledger knows of an execution."""
+        with Redis.from_url(self._url) as client:
+            return bool(client.keys("{toolfold}:x:*"))
 
     @property
     def charged(self) -> list[str]:

@@ -411,6 +411,17 @@ async def test_one_start_is_answered_once_wherever_it_is_sent_again(pair: Fleet)
     assert (end["stdout"], pair.charged.count("start")) == ("sun\n", 1)
 
 
+async def test_a_replica_that_advertises_the_address_of_another_says_so(fleet: Fleet) -> None:
+    await fleet.start(1, advertise="http://10.0.0.5:8000")
+    second, other = fleet.add(1, advertise="http://10.0.0.5:8000") + fleet.add(1)
+    await fleet.ready()
+
+    await until(lambda: "says that it is at" in second.log)
+
+    told = "another replica says that it is at 'http://10.0.0.5:8000', too; give each its own with --advertise"
+    assert [replica.log.count(told) for replica in (second, other)] == [1, 0]
+
+
 async def test_a_replica_that_cannot_be_reached_says_so_and_so_do_the_others(fleet: Fleet) -> None:
     a, b = await fleet.start(2, host="0.0.0.0")
     body = (await start(a.client, CODE, timeout=100_000)).json()

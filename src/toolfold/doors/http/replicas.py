@@ -74,6 +74,9 @@ class Replicas:
         self._is_told = False
         """That this replica cannot be reached by others."""
         self._has_told_of_files = False
+        self._has_seen_others = False
+        self._alone_at = 0.0
+        """When whoever had this address before has certainly gone, by the monotonic clock."""
         self._is_away = False
 
     def listens_at(self, address: str) -> None:
@@ -83,6 +86,7 @@ class Replicas:
     def open(self, runtime: Runtime, lose: Callable[[str], Awaitable[None]]) -> None:
         """Hold what is executed from now on; `lose` ends what another replica has taken."""
         _ = self._leases  # before anything is written
+        self._alone_at = time.monotonic() + self._seconds
         self._beating = asyncio.create_task(self._beat(runtime, lose), name="toolfold-replica")
 
     async def close(self) -> None:
@@ -220,6 +224,7 @@ class Replicas:
                     _log.warning("execution %s was taken over by another replica", execution_id)
                     await lose(execution_id)
                 await self._tell_if_out_of_reach()
+                await self._tell_if_address_is_shared()
                 await self._tell_if_files_differ()
                 if time.monotonic() >= reap_at and not await self._reap():
                     reap_at = time.monotonic() + min(_REAP_SECONDS, self._longest_seconds)
@@ -250,6 +255,19 @@ class Replicas:
             "another replica shares this ledger, and this one has no address where it could be reached; "
             "give each its own with --advertise, or http.advertise"
         )
+
+    async def _tell_if_address_is_shared(self) -> None:
+        # Not at once: one that was killed at this address is listed until its lease has lapsed. And only once:
+        # whoever comes later sees this one.
+        if not self._address or self._has_seen_others or time.monotonic() < self._alone_at:
+            return
+        at = self._own.partition(" ")[2]
+        others = [owner for owner in await self._leases.replicas() if owner != self._own]
+        self._has_seen_others = True
+        if any(owner.partition(" ")[2] == at for owner in others):
+            _log.warning(
+                "another replica says that it is at %r, too; give each its own with --advertise, or http.advertise", at
+            )
 
     async def _tell_if_files_differ(self) -> None:
         # As a turn that all who have the same folder share, and the others cannot get.
