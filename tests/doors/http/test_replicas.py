@@ -411,6 +411,33 @@ async def test_one_start_is_answered_once_wherever_it_is_sent_again(pair: Fleet)
     assert (end["stdout"], pair.charged.count("start")) == ("sun\n", 1)
 
 
+async def test_a_start_that_was_taken_over_on_its_way_is_answered_by_whoever_has_it_now(fleet: Fleet) -> None:
+    a, b, c = await fleet.start(3)
+    code = "await look(name='a')\nprint(await get_weather(city='a'))"
+    options: dict[str, Any] = {"headers": {"Idempotency-Key": "k1"}, "timeout": 100_000, "session_id": "s"}
+    sent = []
+    # One starts it and freezes, the next one takes it over and freezes as well.
+    for replica in (a, b):
+        sent.append(asyncio.create_task(start(replica.client, code, **options)))
+        await until(lambda: fleet.exists("a.hangs") and fleet.has_records)
+        replica.send(signal.SIGSTOP)
+        (fleet.folder / "a.hangs").unlink()
+    fleet.let_go("a")
+    last = await start(c.client, code, **options)
+    for replica in (a, b):
+        replica.send(signal.SIGCONT)
+
+    answers = [await one for one in sent]
+    waiting = asyncio.create_task(start(a.client, "1", session_id="s"))
+    early, _ = await asyncio.wait([waiting], timeout=1)
+    end = await answer(b, last.json(), "sun")
+    after = await waiting
+
+    assert [(one.status_code, one.json()) for one in answers] == [(200, last.json())] * 2
+    assert (pending(last.json()), end["stdout"]) == ([("call_002", "a")], "sun\n")
+    assert (early, after.json()["status"]) == (set(), "completed")
+
+
 async def test_a_replica_that_advertises_the_address_of_another_says_so(fleet: Fleet) -> None:
     await fleet.start(1, advertise="http://10.0.0.5:8000")
     second, other = fleet.add(1, advertise="http://10.0.0.5:8000") + fleet.add(1)

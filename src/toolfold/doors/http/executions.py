@@ -28,17 +28,16 @@ from toolfold.doors.http.errand import Errand, Passed
 from toolfold.doors.http.files import SessionFiles, key_of, reference_to
 from toolfold.doors.http.gate import Gate, SessionTurns
 from toolfold.doors.http.metrics import Metrics
-from toolfold.doors.http.records import end_record
+from toolfold.doors.http.records import end_record, ended_before, replies_from_outside
 from toolfold.doors.http.refusals import CANCELLED, EXPIRED, INVALID_TOKEN, TIMED_OUT, Refusal, too_many_rounds
 from toolfold.doors.http.results import replies_of
 from toolfold.doors.http.settings import Settings
 from toolfold.doors.http.tokens import Token, Tokens
 from toolfold.doors.http.wire import FileReference, ToolResult
 from toolfold.errors import UsageError
-from toolfold.ledger.record import Fenced, Given, History, Ledger, LedgerFailed
+from toolfold.ledger.record import Fenced, Ledger, LedgerFailed
 from toolfold.ledger.refusals import fenced
 from toolfold.models import Limits, Outcome, Paused, Reply, ToolSpec
-from toolfold.output import Output
 from toolfold.runtime import Runtime
 
 if TYPE_CHECKING:
@@ -75,7 +74,7 @@ class _Held:
     is_known: bool = True
     """False until the ledger was asked, after a restart."""
     last: tuple[int, bytes, Answer] | None = None
-    """Round, digest and answer of the last continuation."""
+    """Round, digest and answer of the last continuation; round 0 is a start that may be sent again."""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     task: asyncio.Task[Paused | Outcome] | None = None
     timer: asyncio.TimerHandle | None = None
@@ -151,6 +150,9 @@ class Executions:
                         )
                     )  # fmt: skip
                     step = await self._step(held)
+        except Fenced:
+            held.is_lost = True
+            raise
         except TimeoutError:
             self._end(held, "timeout")
             return answers.failed(TIMED_OUT, status=408, session=start.session, known_error="Time limit exceeded")
@@ -163,44 +165,65 @@ class Executions:
         held.execution_id = step.execution_id
         answer = await self._answer(held, step)
         if held.is_paused:
+            held.last = (0, b"", answer) if start.execution_id else None
             self._hold(held)
         return answer
 
-    async def elsewhere(self, execution_id: str, errand: Errand) -> Passed | None:
-        """The answer to a start with a fixed id, of the replica that took it first; `None` where this one did."""
-        if self._replicas is None:
+    async def start_once(self, start: Start, errand: Errand) -> Answer | Passed:
+        """Start an execution with a fixed id, unless it was started before: then the answer to that start."""
+        try:
+            for _ in range(_TRIES):
+                try:
+                    answer = await self._elsewhere(start.execution_id, errand)
+                    return answer or await self._again(start) or await self.start(start)
+                except _Gone:
+                    continue
+                except Fenced:
+                    if self._replicas is None:
+                        raise
+                    # Another replica has it now, or just had: look again.
+            raise _changes_hands()
+        finally:
+            if self._replicas is not None:
+                self._replicas.unclaim(start.execution_id)
+
+    async def _elsewhere(self, execution_id: str, errand: Errand) -> Passed | None:
+        """The answer of the replica that took a start first; `None` where this one did."""
+        if self._replicas is None or await self._replicas.claim(execution_id):
             return None
-        for _ in range(_TRIES):
-            if await self._replicas.claim(execution_id):
-                return None
-            passed = await self._replicas.pass_on(execution_id, errand)
-            if passed is not None:
-                return passed
-        raise _changes_hands()
+        passed = await self._replicas.pass_on(execution_id, errand)
+        if passed is None:
+            raise _Gone  # let go of in the meantime
+        return passed
 
-    def unclaim(self, execution_id: str) -> None:
-        """A start with a fixed id is answered, or was turned away."""
-        if self._replicas is not None:
-            self._replicas.unclaim(execution_id)
-
-    async def again(self, start: Start) -> Answer | None:
-        """The answer to a start that an earlier process took, by its fixed id; `None` if none is on record."""
+    async def _again(self, start: Start) -> Answer | None:
+        """The answer to a start that was taken before, by its fixed id; `None` if none is on record."""
         history = await self._ledger.load(start.execution_id)
         if history is None:
             return None
-        begun = history.begun
-        session = begun.session.removeprefix(key_of(start.tenant, ""))
-        deadline = begun.began_at + begun.limits.wall_seconds
-        held = _Held(start.tenant, session, deadline, execution_id=start.execution_id, is_known=False)
-        held.turn = start.execution_id
-        has_gone_on = bool(_replies_from_outside(history)) or start.execution_id in self._held
-        if has_gone_on and history.outcome is not None:
-            return _ended_before(history, session)
-        if has_gone_on:
+        session = history.begun.session.removeprefix(key_of(start.tenant, ""))
+        deadline = history.begun.began_at + history.begun.limits.wall_seconds
+        held = self._held.get(start.execution_id)
+        if held is not None and held.last is not None and held.last[0] == 0:
+            return held.last[2]
+        if replies_from_outside(history) or (held is not None and held.is_known):
+            if history.outcome is not None:
+                return ended_before(history, session)
             raise Refusal(409, "the execution of this Idempotency-Key has gone on; use its last continuation_token")
-        self._hold(held)
+        if held is None:
+            held = _Held(start.tenant, session, deadline, start.execution_id, turn=start.execution_id, is_known=False)
+            self._hold(held)
         async with held.lock:
-            return await self._recall(held, Token(held.execution_id, 1, 0, session, start.tenant, deadline), ())
+            if held.is_lost or held.is_known:  # while this waited for its turn
+                raise _Gone
+            token = Token(held.execution_id, 1, 0, session, start.tenant, deadline)
+            try:
+                answer = await self._recall(held, token, ())
+            except Fenced:
+                await self._lose(held)
+                raise
+            held.last = None if answer is None else (0, b"", answer)
+            return answer
 
     async def go_on(
         self, text: str, results: Sequence[ToolResult], *, tenant: str, session: str | None = None,
@@ -410,14 +433,14 @@ class Executions:
         history = await self._ledger.load(token.execution_id)
         if history is None:
             raise Refusal(400, EXPIRED)
-        taken = _replies_from_outside(history)
+        taken = replies_from_outside(history)
         is_the_same = all(taken.get(reply.call_id) == reply for reply in replies)
         is_taken = len(taken) == token.replies + len(replies) and is_the_same
         is_new = len(taken) == token.replies
         if history.state == "ended":
             if is_taken and history.outcome is not None:
                 held.is_known, held.is_over, held.round = True, True, token.round
-                return _ended_before(history, held.session)
+                return ended_before(history, held.session)
             raise Refusal(400, EXPIRED if is_new else INVALID_TOKEN)
         if not is_new and not is_taken:
             raise Refusal(400, INVALID_TOKEN)
@@ -542,27 +565,6 @@ def _changes_hands() -> Refusal:
 def _is_same(one: str, other: str) -> bool:
     # Both are signed, and so no secret of ours; compared as one all the same.
     return hmac.compare_digest(one.encode("utf-8", "surrogatepass"), other.encode("utf-8", "surrogatepass"))
-
-
-def _ended_before(history: History, session: str) -> Answer:
-    """The answer that the end of an execution had: the ledger keeps more of its output than was shown."""
-    assert history.outcome is not None
-    limit = history.begun.limits.output_bytes
-    stdout, stderr = _cut(history.outcome.stdout, limit), _cut(history.outcome.stderr, limit)
-    files = [reference_to(session, file) for file in history.outcome.files]
-    return answers.ended(replace(history.outcome, stdout=stdout, stderr=stderr), session=session, files=files)
-
-
-def _cut(text: str, limit_bytes: int) -> str:
-    output = Output(limit_bytes)
-    output.add(text)
-    return output.cut()[0]
-
-
-def _replies_from_outside(history: History) -> dict[int, Reply]:
-    outside = frozenset(history.begun.outside)
-    given = [entry for entry in history.entries if isinstance(entry, Given)]
-    return {entry.reply.call_id: entry.reply for entry in given if entry.record.name in outside}
 
 
 def _check_calls(replies: Sequence[Reply], open_calls: frozenset[int]) -> None:

@@ -66,19 +66,13 @@ class Once:
         sent = _Sent(start.execution_id, asyncio.get_running_loop().create_future())
         self._sent[start.tenant, key] = sent
         try:
-            answer = (
-                await self._executions.elsewhere(start.execution_id, errand)
-                or await self._executions.again(start)
-                or await self._executions.start(start)
-            )
+            answer = await self._executions.start_once(start, errand)
         except BaseException as error:
             # Turned away, so nothing is to be remembered: the key may be sent again.
             self._sent.pop((start.tenant, key), None)
             sent.answer.set_exception(error if isinstance(error, Exception) else Refusal(503, "the server stops"))
             sent.answer.exception()  # nobody has to ask for it
             raise
-        finally:
-            self._executions.unclaim(start.execution_id)
         sent.answer.set_result(answer)
         if isinstance(answer, Passed):
             self._sent.pop((start.tenant, key), None)  # it is remembered where it was made
