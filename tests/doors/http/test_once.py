@@ -75,6 +75,26 @@ async def test_a_request_that_was_turned_away_leaves_its_key_unused(served: Serv
     assert (away.status_code, taken.json()["status"]) == (429, "tool_call_required")
 
 
+async def test_large_answers_are_forgotten_in_turn_and_their_keys_still_start_nothing_twice(served: Served) -> None:
+    async def send(client: httpx.AsyncClient, name: str, code: str) -> httpx.Response:
+        return await start(client, code, headers={"Idempotency-Key": name}, timeout=60000)
+
+    large = ENDS + "\nprint('x' * 40_000)"
+    names = ["a", "b", "c", "d"]
+    async with served(remembered_bytes=100_000) as client:
+        paused = await send(client, "p", CODE)
+        first = [await send(client, name, large) for name in names]
+        again = [await send(client, name, large) for name in names]
+        paused_again = await send(client, "p", CODE)
+        others = [await send(client, name, "print(2)") for name in ("d", "b")]
+        body, _ = await finish(client, paused_again, lambda *_: "sun")
+
+    assert [one.json() for one in again] == [one.json() for one in first]
+    assert (paused_again.content, body["status"]) == (paused.content, "completed")
+    # The newest is held, and another body is refused; an older one made room, so its key may be used again.
+    assert [one.status_code for one in others] == [422, 200]
+
+
 @pytest.mark.parametrize("has_gone_on", [False, True])
 async def test_it_holds_across_a_restart(tmp_path: Path, has_gone_on: bool) -> None:
     settings = Settings(keys=KEYS, token_key=b"k" * 32)

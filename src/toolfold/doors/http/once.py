@@ -35,12 +35,16 @@ class _Sent:
 
 
 class Once:
-    """The starts of all tenants that had a key; the oldest make room."""
+    """The starts of all tenants that had a key; the oldest answers make room, and are in the ledger then."""
 
     def __init__(self, executions: Executions, settings: Settings) -> None:
         self._executions = executions
         self._secret = settings.token_key
+        self._max_bytes = settings.remembered_bytes
         self._sent: dict[tuple[str, str], _Sent] = {}
+        self._sizes: dict[tuple[str, str], int] = {}
+        """Bytes of those that are answered, the oldest first."""
+        self._bytes = 0
 
     async def start(self, start: Start, key: str | None, errand: Errand) -> Answer | Passed:
         """Start an execution, unless the same request did before, here or at another replica.
@@ -76,8 +80,14 @@ class Once:
         sent.answer.set_result(answer)
         if isinstance(answer, Passed):
             self._sent.pop((start.tenant, key), None)  # it is remembered where it was made
-        if len(self._sent) > MAX_REMEMBERED:
-            answered = next((one for one, old in self._sent.items() if old.answer.done()), None)
-            if answered is not None:
-                del self._sent[answered]
+        else:
+            self._remember((start.tenant, key), answer)
         return answer
+
+    def _remember(self, key: tuple[str, str], answer: Answer) -> None:
+        self._sizes[key] = len(msgspec.json.encode(answer.body))
+        self._bytes += self._sizes[key]
+        while len(self._sizes) > MAX_REMEMBERED or self._bytes > self._max_bytes:
+            oldest = next(iter(self._sizes))
+            self._bytes -= self._sizes.pop(oldest)
+            del self._sent[oldest]

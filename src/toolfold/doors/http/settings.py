@@ -50,6 +50,8 @@ class Settings:
     max_body_bytes: int = 32 * MIB
     max_upload_bytes: int = 64 * MIB
     max_tools: int = 10_000
+    remembered_bytes: int = 64 * MIB
+    """Answers to starts with an `Idempotency-Key` that are held, of all tenants; the ledger has the older ones."""
     preload_data: bool = False
     """Have guests with numpy, pandas and the like wait from the start; the first such program waits for none then."""
 
