@@ -54,6 +54,16 @@ PROGRAMS = {
         "    await asyncio.sleep(0)\n"
         "print(await get(key=turns))"
     ),
+    "pair": (
+        "first, second = [asyncio.ensure_future(get(key=n)) for n in range(2)]\nprint(await first)\nprint(await second)"
+    ),
+    "busy pair": (
+        "first, second = [asyncio.ensure_future(get(key=n)) for n in range(2)]\n"
+        "print(await first)\n"
+        "while not second.done():\n"
+        "    await asyncio.sleep(0)\n"
+        "print(second.result())"
+    ),
     "numpy": (
         "import numpy as np, pandas as pd\n"
         "print(np.random.rand(), np.random.default_rng().integers(0, 100, 3).tolist())\n"
@@ -99,7 +109,7 @@ async def drive(engine: ProcessEngine, name: str, seed: int, past: Record | None
                     record.stdout += event.text
                 case Ended():
                     assert event.status == "finished", (record, event)
-            is_time = isinstance(event, Waiting) or name == "busy" or chance.random() < 0.5
+            is_time = isinstance(event, Waiting) or name.startswith("busy") or chance.random() < 0.5
             if open_calls and is_time and not isinstance(event, Ended):
                 chance.shuffle(open_calls)
                 for call in _some(open_calls, chance):
@@ -127,3 +137,13 @@ async def test_a_replay_makes_the_same_calls_and_prints_the_same(name: str) -> N
             again = await drive(second, name, seed, once, chance)
 
             assert (again.calls, again.stdout) == (once.calls, once.stdout)
+
+
+@pytest.mark.parametrize("name", ["pair", "busy pair"])
+@pytest.mark.long
+async def test_a_reply_that_came_after_the_last_of_the_tape_is_not_slept_through(name: str) -> None:
+    past = Record(wakes=[1], replies=[Reply(call_id=1, value=7), Reply(call_id=2, value=14)])
+    async with ProcessEngine() as engine:
+        again = await drive(engine, name, 0, past, random.Random(0))
+
+    assert again.stdout == "7\n14\n"
