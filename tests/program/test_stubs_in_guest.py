@@ -46,8 +46,10 @@ def test_inspect_and_help_show_the_real_signature() -> None:
     assert str(signature) == text
     assert signature.parameters["limit"].default == 10
     shown = [line.rstrip() for line in pydoc.plain(pydoc.render_doc(get_users)).splitlines()]
-    assert shown[2:] == [
-        f"async get_users{text}",
+    words = shown.index("    People of one department.")
+    # From Python 3.13 on, a long signature has a line for each parameter.
+    assert "".join("".join(shown[2:words]).split()) == f"async get_users{text}".replace(" ", "")
+    assert shown[words:] == [
         "    People of one department.",
         "",
         "    Parameters:",
