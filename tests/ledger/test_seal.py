@@ -1,5 +1,6 @@
 import base64
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -41,7 +42,8 @@ async def test_a_listing_of_a_sealed_file_needs_no_key_for_ids_times_and_statuse
     path = tmp_path / "ledger.sqlite"
     await write(path, key=KEY)
 
-    found = sqlite3.connect(path).execute("SELECT id, state, status, began_at, calls FROM executions").fetchall()
+    with closing(sqlite3.connect(path)) as reader:
+        found = reader.execute("SELECT id, state, status, began_at, calls FROM executions").fetchall()
 
     assert found == [("a", "ended", "finished", 1000.0, 1)]
 
@@ -117,5 +119,6 @@ def test_the_name_of_a_shared_body_depends_on_the_key() -> None:
 
 
 def salt_of(path: Path) -> bytes:
-    (salt,) = sqlite3.connect(path).execute("SELECT value FROM facts WHERE name = 'salt'").fetchone()
+    with closing(sqlite3.connect(path)) as reader:
+        (salt,) = reader.execute("SELECT value FROM facts WHERE name = 'salt'").fetchone()
     return bytes.fromhex(salt)

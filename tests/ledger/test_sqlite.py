@@ -3,7 +3,9 @@ import logging
 import os
 import sqlite3
 import stat
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,6 +27,12 @@ def refusal(path: Path, **options: object) -> str:
     with pytest.raises(UsageError) as caught:
         SqliteLedger(path, **options)
     return str(caught.value)
+
+
+def rows(path: Path, statement: str, *values: object) -> list[tuple[Any, ...]]:
+    """What another reader of the file sees."""
+    with closing(sqlite3.connect(path)) as reader:
+        return reader.execute(statement, values).fetchall()
 
 
 async def test_a_new_process_reads_what_the_last_one_wrote(path: Path) -> None:
@@ -81,10 +89,10 @@ async def test_executions_with_the_same_grant_store_it_once(path: Path) -> None:
         ledger.begin(begun(f"other{number}", tools=tools[:1]))
     await ledger.flush("other4")
 
-    (grants,) = sqlite3.connect(path).execute("SELECT count(*) FROM grants").fetchone()
+    ((grants,),) = rows(path, "SELECT count(*) FROM grants")
     history = await ledger.load("equal3")
     await ledger.sweep(Retention(open_age_seconds=0.0))
-    (left,) = sqlite3.connect(path).execute("SELECT count(*) FROM grants").fetchone()
+    ((left,),) = rows(path, "SELECT count(*) FROM grants")
     ledger.begin(begun("again", tools=tools))
     again = await ledger.load("again")
     await ledger.close()
@@ -121,7 +129,7 @@ async def test_a_thread_that_fell_asleep_wakes_for_the_next_write(path: Path) ->
         await asyncio.sleep(0.05)
 
     ledger.note("a", made(1))
-    while not sqlite3.connect(path).execute("SELECT 1 FROM executions WHERE calls = 1").fetchone():
+    while not rows(path, "SELECT 1 FROM executions WHERE calls = 1"):
         await asyncio.sleep(0.02)
     await ledger.park("a")
 
@@ -249,7 +257,7 @@ async def test_a_listing_reads_only_what_it_shows_however_long_the_ledger(
 ) -> None:
     await SqliteLedger(path).close()
 
-    plan = [row[3] for row in sqlite3.connect(path).execute(f"EXPLAIN QUERY PLAN {statement}", values)]
+    plan = [row[3] for row in rows(path, f"EXPLAIN QUERY PLAN {statement}", *values)]
 
     assert (len(plan), plan[0].split()[0]) == (1, "SEARCH")
 

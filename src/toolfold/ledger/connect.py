@@ -6,6 +6,7 @@ import os
 import secrets
 import sqlite3
 import time
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Final
 
@@ -18,30 +19,26 @@ _APPLICATION: Final = 0x746F666C  # "tofl"
 _BUSY_SECONDS: Final = 30.0
 
 
-def connect(path: Path, key: bytes | str | None) -> tuple[sqlite3.Connection, Seal | NoSeal]:
-    """The connection that writes, and the seal that fits the file.
+def connect(path: Path, key: bytes | str | None) -> tuple[sqlite3.Connection, sqlite3.Connection, Seal | NoSeal]:
+    """The connection that writes, one that reads, and the seal that fits the file.
+
+    Two connections, so that a long read does not hold up the writes.
 
     Raises:
         UsageError: The file cannot be used, with the reason.
     """
     _make(path)
-    try:
-        connection = _open(path)
+    with ExitStack() as opened:
         try:
-            _prepare(connection, path)
-            return connection, _seal(connection, path, key)
-        except BaseException:
-            connection.close()
-            raise
-    except sqlite3.Error as error:
-        raise UsageError(f"ledger {str(path)!r} cannot be used: {_reason(error)}") from error
-
-
-def reading(path: Path) -> sqlite3.Connection:
-    """A second connection, so that a long read does not hold up the writes."""
-    connection = _open(path)
-    connection.execute("PRAGMA query_only = 1")
-    return connection
+            writer = _open(path, opened)
+            _prepare(writer, path)
+            seal = _seal(writer, path, key)
+            reader = _open(path, opened)
+            reader.execute("PRAGMA query_only = 1")
+        except sqlite3.Error as error:
+            raise UsageError(f"ledger {str(path)!r} cannot be used: {_reason(error)}") from error
+        opened.pop_all()
+    return writer, reader, seal
 
 
 def _make(path: Path) -> None:
@@ -55,9 +52,10 @@ def _make(path: Path) -> None:
         raise UsageError(f"ledger {str(path)!r} cannot be opened: {reason}") from error
 
 
-def _open(path: Path) -> sqlite3.Connection:
+def _open(path: Path, opened: ExitStack) -> sqlite3.Connection:
     # Its users take care of threads: the writer is one thread, readers hold a lock.
-    connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    made = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    connection = opened.enter_context(closing(made))
     connection.execute("PRAGMA synchronous = NORMAL")
     return connection
 

@@ -19,7 +19,7 @@ import msgspec
 
 from toolfold.errors import ToolfoldError
 from toolfold.ledger import codec, refusals
-from toolfold.ledger.connect import connect, reading
+from toolfold.ledger.connect import connect
 from toolfold.ledger.record import Begun, Entry, Fenced, Given, History, LedgerFailed, Sealed, Summary
 from toolfold.ledger.retention import MAX_EXECUTION_BYTES, Retention
 from toolfold.ledger.seal import Seal
@@ -50,10 +50,10 @@ class SqliteLedger:
     ) -> None:  # fmt: skip
         self._keep = keep or Retention()
         self._snapshot_seal: Seal | None = None
-        connection, seal = connect(Path(path), key)
-        self._writer = Writer(connection, Tables(connection, seal, max_execution_bytes), self._keep)
+        writer, reader, seal = connect(Path(path), key)
+        self._writer = Writer(writer, Tables(writer, seal, max_execution_bytes), self._keep)
         self._seal = seal
-        self._reader = reading(Path(path))
+        self._reader = reader
         self._read_tables = Tables(self._reader, seal, max_execution_bytes)
         self._reads = threading.Lock()
         self._is_closed = False

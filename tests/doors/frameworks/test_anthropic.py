@@ -138,8 +138,12 @@ async def test_results_may_come_one_by_one(runtime) -> None:
 
 async def test_another_process_goes_on_with_the_results(tmp_path) -> None:
     async def opened(work):
-        async with toolfold.Runtime(ledger=open_ledger(str(tmp_path / "ledger.db"))) as runtime:
-            return await work(toolfold.anthropic_tool(runtime, tools=[CODE_ONLY]))
+        ledger = open_ledger(str(tmp_path / "ledger.db"))
+        try:
+            async with toolfold.Runtime(ledger=ledger) as runtime:
+                return await work(toolfold.anthropic_tool(runtime, tools=[CODE_ONLY]))
+        finally:
+            await ledger.close()
 
     program = use("print('before')\nprint(await query(sql='1'))")
     (block,) = await opened(lambda tool: tool.start(program))

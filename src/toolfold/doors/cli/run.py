@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,10 +51,12 @@ def run_program(options: RunOptions, open_runtime: Callable[..., Runtime] = Runt
     files = read_files(options.files, limits)
     if options.out is not None:
         prepare_folder(options.out)
-    ledger = open_for_command(options.ledger)
     with stdout_to_stderr():
-        runtime = open_runtime(
-            tools=load_tools(options.tools),
+        tools = load_tools(options.tools)
+        ledger = open_for_command(options.ledger)
+        made = partial(
+            open_runtime,
+            tools=tools,
             engine=options.engine,
             isolation=options.isolation,
             accept_no_isolation=options.accept_no_isolation,
@@ -62,7 +65,7 @@ def run_program(options: RunOptions, open_runtime: Callable[..., Runtime] = Runt
             warm=1,
             ledger=ledger,
         )
-        outcome = until_stopped(_run_once(runtime, ledger, text, files, limits))
+        outcome = until_stopped(_run_once(made, ledger, text, files, limits))
     return outcome if isinstance(outcome, int) else finish(outcome, options)
 
 
@@ -80,9 +83,11 @@ def stdout_to_stderr() -> Iterator[None]:
         os.close(kept)
 
 
-async def _run_once(runtime: Runtime, ledger: Ledger, text: str, files: tuple[File, ...], limits: Limits) -> Outcome:
+async def _run_once(
+    made: Callable[[], Runtime], ledger: Ledger, text: str, files: tuple[File, ...], limits: Limits
+) -> Outcome:
     try:
-        async with runtime:
+        async with made() as runtime:
             return await runtime.run(text, files=files, limits=limits, on_call=show_call())
     finally:
         await ledger.close()
