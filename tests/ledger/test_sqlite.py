@@ -311,7 +311,7 @@ async def test_a_file_of_a_newer_toolfold_is_left_alone(path: Path) -> None:
         ("missing/ledger.sqlite", "no folder {parent!r} for the ledger; make it, or name another"),
         ("file/ledger.sqlite", "ledger {path!r} cannot be opened: not a directory"),
         ("", "ledger {path!r} cannot be opened: is a directory"),
-        ("nul\0", "ledger {path!r} cannot be opened: embedded null byte"),
+        ("nul\0", "ledger {path!r} cannot be opened: its path has a null character; name another"),
     ],
 )
 def test_a_path_that_cannot_be_is_one_clear_line(name: str, said: str, tmp_path: Path) -> None:

@@ -42,6 +42,8 @@ def connect(path: Path, key: bytes | str | None) -> tuple[sqlite3.Connection, sq
 
 
 def _make(path: Path) -> None:
+    if "\0" in str(path):
+        raise UsageError(f"ledger {str(path)!r} cannot be opened: its path has a null character; name another")
     try:
         # Before SQLite does it, for the permissions: the files beside it take them over.
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
