@@ -115,7 +115,9 @@ async def test_a_program_that_would_go_on_for_ever_ends_at_its_wall_clock(text: 
     assert outcome.problem.message == f"the program took longer than {seconds:g} s"
 
 
-@pytest.mark.parametrize("name", ["loops", "loops_in_a_coroutine", "sleeps", "sleeps_in_a_coroutine"])
+@pytest.mark.parametrize(
+    "name", ["loops", "loops_in_a_coroutine", "sleeps", "sleeps_in_a_coroutine", "blocks_all_signals"]
+)
 async def test_what_was_printed_before_the_wall_clock_needs_no_flush(name: str, runtime: Runtime) -> None:
     outcome, _ = await run_over_time(runtime, "print('begun')\n" + ENDLESS[name])
 

@@ -89,7 +89,7 @@ class Execution:
         self._may_ask = may_ask
         self._approve = context.approve
         can_ask = order.report_waiting or context.approve is not None
-        self._context = replace(
+        self._context = msgspec.structs.replace(
             context,
             execution_id=self.id,
             tenant=begun.tenant,
@@ -527,8 +527,9 @@ class Execution:
 
     async def finish(self, ended: Ended, notes: tuple[str, ...] = ()) -> Outcome:
         """What became of it all; the ledger keeps more of the output than the caller sees."""
-        outcome = self._outcome(replace(ended, notes=ended.notes + notes))
-        whole = replace(outcome, stdout=self._output["stdout"].whole(), stderr=self._output["stderr"].whole())
+        outcome = whole = self._outcome(replace(ended, notes=ended.notes + notes) if notes else ended)
+        if outcome.stdout_cut_bytes or outcome.stderr_cut_bytes:
+            whole = replace(outcome, stdout=self._output["stdout"].whole(), stderr=self._output["stderr"].whole())
         self._observer.ended(self.id, outcome)
         await self._ledger.finish(self.id, whole, epoch=self._epoch)
         if self.failure is not None:

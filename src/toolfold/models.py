@@ -24,7 +24,7 @@ ProblemKind = Literal[
     "not_awaited", "import", "too_large", "memory", "output", "calls", "cpu", "value", "wall_clock", "protocol",
     "exception",
 ]  # fmt: skip
-LibrarySet = Literal["bare", "data"]
+LibrarySet = Literal["bare", "data", "science"]
 
 MIB: Final = 1024 * 1024
 

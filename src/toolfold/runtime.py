@@ -6,8 +6,10 @@ import asyncio
 import secrets
 import time
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from toolfold.engines.auto import engine_named
 from toolfold.engines.base import (
@@ -119,6 +121,7 @@ class Runtime:
                 engine, isolation=isolation, limits=self._limits, warm=warm, accept_no_isolation=accept_no_isolation
             )
         self._engine: Engine = engine
+        self._expect = engine.expect if isinstance(engine, Stocked) else _nothing
         self._ledger: Ledger = ledger if ledger is not None else MemoryLedger()
         self._observer: Observer = observer if observer is not None else usual_observer()
         self._context = CallContext(entry_name=entry_name, approve=approve)
@@ -257,7 +260,9 @@ class Runtime:
     async def call(self, name: str, arguments: Mapping[str, Value], *, idempotency_key: str | None = None) -> Reply:
         """One direct call, through the same router as a program's; the same key twice calls once."""
         call = Call(id=0, tool=name, arguments=arguments)
-        context = self._context if idempotency_key is None else replace(self._context, idempotency_key=idempotency_key)
+        context = self._context
+        if idempotency_key is not None:
+            context = msgspec.structs.replace(context, idempotency_key=idempotency_key)
         return await self._router.serve(call, caller="direct", context=context)
 
     async def cancel(self, execution_id: str) -> None:
@@ -305,7 +310,9 @@ class Runtime:
 
     async def _begin(self, text: str, wish: _Wish) -> Paused | Outcome:
         specs = self._granted(wish.outside) if wish.outside else self._specs
-        if wish.session is not None:
+        if wish.session is None:
+            self._expect()  # a guest can wake up while the text is being checked
+        else:
             await self.sessions.enter(wish.session)
         try:
             program = await self._check(text, specs, wish)  # program text -> check
@@ -487,6 +494,10 @@ class Runtime:
             if execution.session.keeps_names and not self._engine.has_session(execution.session.id):
                 execution.session.names.clear()
             self.sessions.leave(execution.session)
+
+
+def _nothing() -> None:
+    return
 
 
 def _refuse_ended(history: History) -> None:

@@ -17,20 +17,22 @@ import itertools
 import json.encoder
 import marshal
 import os
-import select
 import socket
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 from toolfold_guest.output import Outlet, Stream
+from toolfold_guest.patience import Patience
 from toolfold_guest.tape import Tape
 from toolfold_guest.values import encode, revive
-from toolfold_guest.wire import CALLS, ENDED, HEADER, HOLD, PRINTED, RELEASE, REPLY, START
+from toolfold_guest.wire import CALLS, ENDED, HEADER, HOLD, PRINTED, RELEASE, REPLY, ROUSE, START
 
 BUFFER_BYTES = 64 * 1024
 SEND_AT_BYTES = 4 * 1024 * 1024
 QUIET_SECONDS = 0.05
+LOOKS_FOR_START = 500
 _quote = json.encoder.encode_basestring
 _threads = _thread._count  # how many threads besides the first
 _monotonic = time.monotonic  # the real one, whatever the tape puts in its place
@@ -53,6 +55,7 @@ class Channel:
         self._stdout, self._stderr = stdout, stderr
         self._gather_stdout, self._gather_stderr = streams[0].gather, streams[1].gather
         stdout.full = stderr.full = self.send_printed
+        self.roused: Callable[[], None]
         self._sending = threading.Lock()
         self._turn = threading.Condition(threading.Lock())
 
@@ -73,8 +76,7 @@ class Channel:
         self._pending: dict[int, Any] = {}
         self._unsent: list[str] = []
         self._unsent_bytes = 0
-        self._reply_poll = select.poll()
-        self._reply_poll.register(sock, select.POLLIN)
+        self._patience = Patience(sock)
         self._told_waiting = -1
         self._is_listening = False
         self._is_reading = False
@@ -110,6 +112,7 @@ class Channel:
         call_id = next(self._ids)
         self._unsent.append(f"[{call_id},{index},{text}]")
         self.send_calls(waits=True)
+        self._patience.sees()
         while True:
             own = None
             for reply in self._take_batch():
@@ -135,7 +138,7 @@ class Channel:
                 self._is_reading = True
                 self._turn.release()
                 try:
-                    if self.report_waiting and not self._rest and not self._reply_poll.poll(QUIET_SECONDS * 1000):
+                    if self.report_waiting and not self._rest and not self._patience.poll(QUIET_SECONDS * 1000):
                         self.send_calls(waits=True)
                     batch = self._take_batch()
                 finally:
@@ -217,8 +220,15 @@ class Channel:
                     return None  # the reply takes its time; the program's timers must not wait for it
             elif message[0] == START:
                 break
+            elif message[0] == ROUSE and not self._rest and not self._patience.poll(0):
+                self.roused()
             message = self._next_message()
         return message
+
+    def look_for_start(self) -> None:
+        """Stay awake a little while: the host is checking the program."""
+        self._take_output()
+        self._patience.sees(LOOKS_FOR_START)
 
     def _next_message(self) -> Any:
         """One fixed buffer: a fresh one per reply costs twice the call."""

@@ -11,12 +11,14 @@ import _signal  # type: ignore[import-not-found]  # as `_socket`: the Python aro
 import _socket
 import _thread
 import asyncio
+import functools
 import gc
 import json
 import marshal
 import os
 import random
 import select
+import signal
 import socket
 import sys
 import threading
@@ -32,7 +34,7 @@ from toolfold_guest.values import Unsendable, encode
 from toolfold_guest.wire import HEADER, REPLY, START
 
 CO_COROUTINE = 0x80
-GUEST_FD = 3  # where the zygote puts the guest's socket
+_HOST = (3,)  # where the zygote puts the guest's socket
 LOOKS_UP_NAMES = frozenset(
     {"__globals__", "__main__", "dir", "eval", "exec", "f_globals", "globals", "locals", "modules", "vars"}
 )
@@ -40,6 +42,7 @@ REHEARSALS = (
     "async def count():\n    return [x for x in range(3)]\nprint(f'{len(await count()):.2f}', await echo(value=2))",
     "print(await asyncio.gather(asyncio.sleep(0), echo(value=1)))",
 )
+_ECHO = ToolFacts("echo", "echo", (), "", "", ("value",), (), takes_object=False, doc="")
 REHEARSAL_WITH_PANDAS = (
     "import numpy as np\nimport pandas as pd\n"
     "frame = pd.DataFrame({'a': np.arange(8) % 3, 'b': np.arange(8) / 2})\n"
@@ -53,20 +56,26 @@ class _Made:
     loop: eventloop.GuestLoop
     streams: tuple[Stream, Stream]
     channel: Channel
+    start: bytes
+    """A message to try one's hand on."""
     session: types.ModuleType | None = None
     """The module in which programs run; a session's programs share it."""
 
 
 def prepare(library_set: str) -> None:
     """Load libraries and build what every guest starts with. Called in the zygote, before any fork."""
-    if library_set == "data":
-        preload.preload_data()
+    if library_set != "bare":
+        preload.preload_data(with_science=library_set == "science")
+    tape.prepare()
+    _heed_signals()
     json.loads = lenient_loads  # type: ignore[assignment]  # takes more than the original
     loop = _Made.loop = eventloop.GuestLoop()
     eventloop.install(loop)
     stdout, stderr = Outlet(), Outlet()
     _Made.streams = Stream(stdout), Stream(stderr)
     _Made.channel = loop.poll_selector.channel = Channel(loop, stdout, stderr, _Made.streams)
+    options = {"preset": ("asyncio",), "seed": 1}
+    _Made.start = marshal.dumps((START, "len('')", [tuple(_ECHO)], options))
     for text in REHEARSALS * 3:  # later passes specialise the bytecode
         said = _rehearse(text)
         assert b'"finished"' in said, said  # one that fails warms the wrong code, in silence
@@ -77,11 +86,35 @@ def prepare(library_set: str) -> None:
     gc.collect()
 
 
+def _heed_signals() -> None:
+    """The host asks for last words with SIGTERM: a program that will not hear it is heard at once instead."""
+    block, handle = signal.pthread_sigmask, signal.signal
+
+    def pthread_sigmask(how: Any, mask: Any) -> Any:
+        before = block(how, mask)
+        if signal.SIGTERM in block(signal.SIG_BLOCK, ()):
+            _print_at_once()
+        return before
+
+    def set_handler(signalnum: Any, handler: Any) -> Any:
+        before = handle(signalnum, handler)
+        if signalnum == signal.SIGTERM:
+            _print_at_once()
+        return before
+
+    signal.pthread_sigmask = functools.update_wrapper(pthread_sigmask, block)
+    signal.signal = functools.update_wrapper(set_handler, handle)
+
+
+def _print_at_once() -> None:
+    for stream in _Made.streams:
+        stream.flush()
+        stream.reconfigure(line_buffering=True)
+
+
 def rehearse() -> None:
     """Touch the pages that a program will need, unless one waits already: then it is as fast to run it."""
-    socket_to_host = select.poll()
-    socket_to_host.register(GUEST_FD, select.POLLIN)
-    if not socket_to_host.poll(0):
+    if not select.select(_HOST, (), (), 0)[0]:
         _rehearse(REHEARSALS[0])
         if "pandas" in sys.modules:
             _rehearse(REHEARSAL_WITH_PANDAS)
@@ -93,12 +126,12 @@ def _rehearse(text: str) -> bytes:
     streams = sys.stdout, sys.stderr
     reply = marshal.dumps((REPLY, 1, True, 1, False))
     host_end.send(HEADER.pack(len(reply)) + reply)
-    tool = ToolFacts("echo", "echo", (), "", "", ("value",), (), takes_object=False, doc="")
-    message = (START, text, [tool], {"preset": ("asyncio",), "max_argument_bytes": 100, "seed": None})
+    message = (START, text, [_ECHO], {"preset": ("asyncio",), "max_argument_bytes": 100, "seed": None})
     try:
         _serve(guest_end, message)
         return host_end.recv(4096)
     finally:
+        _Made.session = None
         _Made.loop.remove_reader(guest_end)
         sys.stdout, sys.stderr = streams
         guest_end.close()
@@ -112,9 +145,20 @@ def main(fd: int) -> NoReturn:
     sys.path.append(os.getcwd())  # modules that the caller gave, or that the program writes, can be imported
     sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, fd)
     _signal.signal(_signal.SIGTERM, _Made.channel.send_last_words)
+    _Made.channel.roused = _limber
     while _serve(sock, None):
         pass
     os._exit(0)
+
+
+def _limber() -> None:
+    """A program is about to come: have what it needs in the caches of this core, and stay awake for it."""
+    _, text, tools, options = marshal.loads(_Made.start)
+    _seed(options["seed"])
+    _run(_Made.channel, text, tools, options)
+    _Made.session = None
+    _add_low_level_output(_Made.streams[0])
+    _Made.channel.look_for_start()
 
 
 def _serve(sock: Any, message: Any) -> bool:

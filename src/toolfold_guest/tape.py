@@ -8,7 +8,6 @@ given the tape back and reads from it until it is used up, then goes on live.
 import ctypes
 import datetime
 import gc
-import json
 import os
 import random
 import sys
@@ -67,7 +66,7 @@ class Tape:
             return "0"
         wakes, clocks = self._new
         self._new = ([], [])
-        return json.dumps([wakes, clocks])
+        return f"[{wakes!r},{clocks!r}]"  # numbers only; `json.dumps` would dirty more pages
 
     def _note(self, line: int, entry: Any) -> None:
         self._entries += 1
@@ -75,23 +74,32 @@ class Tape:
             self._new[line].append(entry)
 
 
+_current = Tape([], [])
+_source = random.Random()  # noqa: S311  # repeatable is the point; the program guards nothing with it
+_TIME: dict[str, Callable[..., Any]] = {}
+_TYPES: list[tuple[dict[str, Any], dict[str, Any], Any, Any]] = []
+"""A type's dict, what goes into it, and the call that tells the interpreter so, with its argument."""
+
+
 def install(tape: Tape, seed: int) -> None:
     """Route clocks and randomness of this guest through a tape and a seed."""
-    for name in _TIME_FUNCTIONS:
-        setattr(time, name, _taped(tape, getattr(time, name)))
-    _tape_broken_down()
-    _tape_datetime()
+    global _current  # noqa: PLW0603  # a guest has one tape, and what reads it was made before the guest
+    _current = tape
+    vars(time).update(_TIME)
+    for namespace, methods, modified, kind in _TYPES:
+        namespace.update(methods)
+        modified(kind)
     _seed_entropy(seed)
 
 
-def _taped(tape: Tape, read: Callable[[], Any]) -> Callable[[], Any]:
+def _taped(read: Callable[[], Any]) -> Callable[[], Any]:
     is_steady = not read.__name__.startswith("time")
     last: Any = 0
     ahead: Any = 0
 
     def clock() -> Any:
         nonlocal last, ahead
-        now = tape.clock(lambda: read() + ahead)
+        now = _current.clock(lambda: read() + ahead)
         if is_steady and now < last:
             # After a replay on another machine: a steady clock goes on from where it stood.
             ahead += last - now
@@ -103,18 +111,6 @@ def _taped(tape: Tape, read: Callable[[], Any]) -> Callable[[], Any]:
     return clock
 
 
-def _tape_broken_down() -> None:
-    """`localtime`, `gmtime`, `ctime` and `strftime` read the clock themselves when given no time."""
-    for name in ("localtime", "gmtime", "ctime"):
-        setattr(time, name, _with_default_time(getattr(time, name)))
-    strftime = time.strftime
-
-    def taped_strftime(format: str, *moment: Any) -> str:
-        return strftime(format, *(moment or (time.localtime(),)))
-
-    time.strftime = taped_strftime
-
-
 def _with_default_time(function: Callable[..., Any]) -> Callable[..., Any]:
     def broken_down(seconds: float | None = None) -> Any:
         return function(time.time() if seconds is None else seconds)
@@ -123,47 +119,62 @@ def _with_default_time(function: Callable[..., Any]) -> Callable[..., Any]:
     return broken_down
 
 
-def _tape_datetime() -> None:
-    """Patched in the types themselves: a subclass of `datetime` makes pandas crash."""
+_strftime = time.strftime
 
-    def now(cls: Any, tz: Any = None) -> Any:
-        return cls.fromtimestamp(time.time(), tz)
 
-    def utcnow(cls: Any) -> Any:
-        return cls.fromtimestamp(time.time(), _UTC).replace(tzinfo=None)
+def _taped_strftime(format: str, *moment: Any) -> str:
+    return _strftime(format, *(moment or (time.localtime(),)))
 
-    def today(cls: Any) -> Any:
-        return cls.fromtimestamp(time.time())
 
-    _patch_type(datetime.datetime, {"now": classmethod(now), "utcnow": classmethod(utcnow)})
-    _patch_type(datetime.date, {"today": classmethod(today)})
+# Patched in the types themselves: a subclass of `datetime` makes pandas crash.
+
+
+def _now(cls: Any, tz: Any = None) -> Any:
+    return cls.fromtimestamp(time.time(), tz)
+
+
+def _utcnow(cls: Any) -> Any:
+    return cls.fromtimestamp(time.time(), _UTC).replace(tzinfo=None)
+
+
+def _today(cls: Any) -> Any:
+    return cls.fromtimestamp(time.time())
+
+
+def prepare() -> None:
+    """Make in the zygote what `install` puts in place: made in each guest, it would take a guest's memory."""
+    for name in _TIME_FUNCTIONS:
+        _TIME[name] = _taped(getattr(time, name))
+    for name in ("localtime", "gmtime", "ctime"):  # they read the clock themselves when given no time
+        _TIME[name] = _with_default_time(getattr(time, name))
+    _TIME["strftime"] = _taped_strftime
+    _TYPES.append(_patch(datetime.datetime, {"now": classmethod(_now), "utcnow": classmethod(_utcnow)}))
+    _TYPES.append(_patch(datetime.date, {"today": classmethod(_today)}))
     pandas = sys.modules.get("pandas")
     if pandas is not None:
-        _patch_type(pandas.Timestamp, {"now": classmethod(now), "today": classmethod(now)})
+        _TYPES.append(_patch(pandas.Timestamp, {"now": classmethod(_now), "today": classmethod(_now)}))
 
 
-def _patch_type(kind: type, methods: dict[str, Any]) -> None:
-    namespace = gc.get_referents(kind.__dict__)[0]
-    namespace.update(methods)
-    ctypes.pythonapi.PyType_Modified(ctypes.py_object(kind))
+def _patch(kind: type, methods: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], Any, Any]:
+    return gc.get_referents(kind.__dict__)[0], methods, ctypes.pythonapi.PyType_Modified, ctypes.py_object(kind)
 
 
 def _seed_entropy(seed: int) -> None:
-    source = random.Random(seed)  # noqa: S311  # repeatable is the point; the program guards nothing with it
-    os.urandom = source.randbytes
-    random._urandom = source.randbytes  # type: ignore[attr-defined]  # where `SystemRandom` and `secrets` get theirs
+    _source.seed(seed)
+    os.urandom = _source.randbytes
+    random._urandom = _source.randbytes  # type: ignore[attr-defined]  # where `SystemRandom` and `secrets` get theirs
     random.seed(seed)
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         numpy.random.seed(seed & 0xFFFFFFFF)
-        _seed_numpy_generators(numpy, source)
+        _seed_numpy_generators(numpy)
 
 
-def _seed_numpy_generators(numpy: Any, source: random.Random) -> None:
+def _seed_numpy_generators(numpy: Any) -> None:
     """`default_rng()` without a seed asks the system; here it asks the seeded source."""
     default_rng = numpy.random.default_rng
 
     def seeded_rng(seed: Any = None) -> Any:
-        return default_rng(source.getrandbits(128) if seed is None else seed)
+        return default_rng(_source.getrandbits(128) if seed is None else seed)
 
     numpy.random.default_rng = seeded_rng

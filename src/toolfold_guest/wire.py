@@ -11,6 +11,7 @@ Host to guest, `marshal`, because the host is trusted and nothing decodes faster
     (REPLY, call id, ok, value or message, has media)
     (HOLD,)      stand still: the execution is paused, and its timers with it
     (RELEASE,)   go on
+    (ROUSE,)     a start is about to come
 """
 
 import struct
@@ -24,6 +25,7 @@ START: Final = 4
 REPLY: Final = 5
 HOLD: Final = 6
 RELEASE: Final = 7
+ROUSE: Final = 8
 
 HEADER: Final = struct.Struct("<I")
 

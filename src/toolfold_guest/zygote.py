@@ -6,6 +6,8 @@ Rules:
 3. The end of the control socket is the end: the host may be gone without a word.
 """
 
+import _signal  # type: ignore[import-not-found]  # as `_socket`: the Python around them dirties pages
+import _socket
 import array
 import contextlib
 import gc
@@ -33,6 +35,7 @@ DATA: Final = b"D"
 READY: Final = b"R"
 FAILED: Final = b"F"
 _FEW_FILES: Final = 32
+_DATA_RIGHTS: Final = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, array.array("i", [DATA_FD]))]
 # The C library's 8 MiB per thread would use up a guest's memory limit with a few dozen threads.
 _THREAD_STACK_BYTES: Final = 2 * 1024 * 1024
 
@@ -147,7 +150,7 @@ class _Server:
         try:
             os.dup2(fd, CONTROL_FD)  # the control socket ends here
             kernel.close_from(self._lockdown.first_free_fd)  # and so do the sockets of siblings
-            signal.pthread_sigmask(signal.SIG_SETMASK, ())
+            _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
             self._lockdown.separate(limits, folder)
             _hand_over_data()
             self._loop.rehearse()
@@ -228,8 +231,8 @@ def _is_small(folder: str) -> bool:
 def _hand_over_data() -> None:
     # Before the limits: the kernel counts descriptors in flight per user, over all guests, and
     # compares with the limit of who sends. A guest that hoards them must not stop the others.
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, CONTROL_FD)
-    sock.sendmsg([DATA], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [DATA_FD]))])
+    sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, CONTROL_FD)
+    sock.sendmsg([DATA], _DATA_RIGHTS)
     sock.detach()
     os.close(DATA_FD)
 

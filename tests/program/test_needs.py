@@ -22,9 +22,10 @@ from toolfold.program import Checker, check
         ("def f() -> pd.DataFrame: ...", "data", ("pd",)),
         ("pd = 3\nprint(pd)", "bare", ()),
         ("import numpy as np\nprint(np.pi)", "data", ()),
-        ("from sklearn.linear_model import Ridge", "data", ()),
+        ("from sklearn.linear_model import Ridge", "science", ()),
         ("def f():\n    import pandas", "data", ()),
-        ("try:\n    import seaborn\nexcept ImportError:\n    pass", "data", ()),
+        ("try:\n    import seaborn\nexcept ImportError:\n    pass", "science", ()),
+        ("print(scipy.__version__)", "science", ("scipy",)),
         ("x.np = 3", "bare", ()),
         ("print(string.digits)", "bare", ()),  # a tool has this name, and wins
     ],

@@ -109,6 +109,11 @@ class AutoEngine:
         if isinstance(self._chosen, Stocked):
             await self._chosen.preload(library_set)
 
+    def expect(self) -> None:
+        """Have a guest awake for the program that is being checked, where the chosen engine has guests that wait."""
+        if isinstance(self._chosen, Stocked):
+            self._chosen.expect()
+
     async def guests(self) -> Guests:
         """Of the chosen engine."""
         return await self._chosen.guests() if isinstance(self._chosen, Stocked) else Guests()

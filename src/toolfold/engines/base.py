@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, Protocol, Self, TypeAlias, runtime_checkable
 
 import msgspec
@@ -74,14 +74,13 @@ class Died:
 Event: TypeAlias = Printed | Called | Waiting | Taped | Ended | Died
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class Order(msgspec.Struct, frozen=True, kw_only=True):
     """What an engine is asked to run: a checked program and all that it may touch."""
 
     program: Program
     tools: Sequence[ToolSpec] = ()
     """The grant: a call of any other tool is a breach of the protocol."""
-    limits: Limits = field(default_factory=Limits)
+    limits: Limits = msgspec.field(default_factory=Limits)
     files: Sequence[File] = ()
     session: str = ""
     """Keep the guest, with its names and files, for the next order of the same session."""
@@ -180,6 +179,9 @@ class Stocked(Protocol):
 
     async def preload(self, library_set: LibrarySet) -> None:
         """Have guests with these libraries wait, before the first program asks for them."""
+
+    def expect(self) -> None:
+        """A program is about to come; it is still being checked."""
 
     async def guests(self) -> Guests:
         """Counted and measured now."""

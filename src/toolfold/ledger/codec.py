@@ -128,7 +128,7 @@ def decode_tools(body: bytes) -> tuple[ToolSpec, ...]:
 def encode_outcome(outcome: Outcome, noted: Mapping[int, CallRecord]) -> bytes:
     """An outcome; its calls are left out where they are the ones that the entries hold already."""
     is_noted = len(outcome.calls) == len(noted) and all(noted.get(call.id) is call for call in outcome.calls)
-    return encode((replace(outcome, calls=()) if is_noted else outcome, not is_noted))
+    return encode((replace(outcome, calls=()) if is_noted and noted else outcome, not is_noted))
 
 
 def encode_cut_down(outcome: Outcome, max_bytes: int) -> bytes:

@@ -17,7 +17,7 @@ from toolfold.program.arguments import Fault
 from toolfold.program.calls import Calls
 from toolfold.program.imports import import_faults
 from toolfold.program.index import ToolIndex
-from toolfold.program.names import DATA_MODULES, DATA_NAMES, PRESET_NAMES
+from toolfold.program.names import DATA_MODULES, DATA_NAMES, PRESET_NAMES, SCIENCE_MODULES, SCIENCE_NAMES
 from toolfold.program.parse import late_error, parse, without_margin
 from toolfold.program.places import problem_at_byte
 from toolfold.program.reader import Reader
@@ -119,6 +119,8 @@ class Checker:
 
 
 def _library_set(reader: Reader, preset_names: tuple[str, ...]) -> LibrarySet:
+    if not SCIENCE_MODULES.isdisjoint(reader.modules) or not SCIENCE_NAMES.isdisjoint(preset_names):
+        return "science"
     needs_data = not DATA_MODULES.isdisjoint(reader.modules) or not DATA_NAMES.isdisjoint(preset_names)
     return "data" if needs_data else "bare"
 

@@ -12,13 +12,17 @@ PRESET_NAMES: Final = (
 )  # fmt: skip
 """Modules that the guest has ready without an import."""
 
-DATA_NAMES: Final = frozenset({"np", "pd", "plt", "numpy", "pandas", "matplotlib", "scipy", "sklearn"})
+DATA_NAMES: Final = frozenset({"np", "pd", "plt", "numpy", "pandas", "matplotlib"})
 """Presets that only the library set `data` has loaded."""
 
-DATA_MODULES: Final = frozenset(
-    {"numpy", "pandas", "matplotlib", "scipy", "sklearn", "seaborn", "statsmodels", "plotly"}
-)  # fmt: skip
-"""Importing one of these is quick in the library set `data` only."""
+SCIENCE_NAMES: Final = frozenset({"scipy", "sklearn"})
+"""Presets that only the library set `science` has loaded, on top of those of `data`."""
+
+DATA_MODULES: Final = frozenset({"numpy", "pandas", "matplotlib", "plotly"})
+"""Importing one of these is quick where the library set `data` is loaded."""
+
+SCIENCE_MODULES: Final = frozenset({"scipy", "sklearn", "seaborn", "statsmodels"})
+"""Importing one of these is quick in the library set `science` only."""
 
 GUEST_NAMES: Final = frozenset({"ToolError", "search_tools", "tools"})
 """What the guest adds to every program."""

@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from toolfold.models import Media, Reply, ToolSpec, Value
-from toolfold_guest.wire import BYTES_KEY, CALLS, ENDED, HEADER, HOLD, MEDIA_KEY, PRINTED, RELEASE, REPLY, START
+from toolfold_guest.wire import BYTES_KEY, CALLS, ENDED, HEADER, HOLD, MEDIA_KEY, PRINTED, RELEASE, REPLY, ROUSE, START
 
 MAX_DEPTH: Final = 256
 _MARK: Final = b"\\u0000"
@@ -168,6 +168,7 @@ def framed(message: tuple[Any, ...]) -> bytes:
 
 HOLD_FRAME: Final = framed((HOLD,))
 RELEASE_FRAME: Final = framed((RELEASE,))
+ROUSE_FRAME: Final = framed((ROUSE,))
 
 
 def encode_start(text: str, facts: Sequence[tuple[Any, ...]], options: Mapping[str, Any]) -> bytes:

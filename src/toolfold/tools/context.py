@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+import msgspec
+
 from toolfold.models import Call, Limits, ToolSpec, Value
 
 
@@ -35,9 +37,8 @@ class Spent:
     """By the tool's name."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallContext:
-    """One per execution; `dataclasses.replace` gives a call its own idempotency key."""
+class CallContext(msgspec.Struct, frozen=True, kw_only=True):
+    """One per execution; `msgspec.structs.replace` gives a call its own idempotency key."""
 
     execution_id: str = ""
     tenant: str = ""
@@ -45,7 +46,7 @@ class CallContext:
     entry_name: str = ""
     """What the door calls its way in, for messages: `execute_program`."""
     approve: Approve | None = None
-    spent: Spent = field(default_factory=Spent)
+    spent: Spent = msgspec.field(default_factory=Spent)
     idempotency_key: str | None = None
     outside: tuple[ToolSpec, ...] = ()
     """Tools of this execution's caller; no catalog has them, and a search must find them."""

@@ -43,6 +43,7 @@ _READ_ONLY_NOSUID: Final = 3
 _NODEV: Final = 4
 _MNT_DETACH: Final = 2
 _MADV_COLLAPSE: Final = 25
+_MOST_FDS: Final = 0x7FFFFFFF
 
 
 class JailError(Exception):
@@ -143,7 +144,7 @@ def pivot_here() -> None:
 
 def close_from(fd: int) -> None:
     """Close that descriptor and every higher one."""
-    call("close_range", ctypes.c_uint(fd), ctypes.c_uint(0xFFFFFFFF), 0)
+    os.closerange(fd, _MOST_FDS)
 
 
 def signal_fd(signal_number: int) -> int:

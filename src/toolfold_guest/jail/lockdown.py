@@ -41,6 +41,7 @@ class Lockdown:
             assert kernel.MACHINE is not None
             process = 1 if self._has_own_ids else _ANY_PROCESS
             self._filter = seccomp.compile_guest(kernel.MACHINE, process, attributes=self.has_tree)
+            self._loadable = seccomp.Filter(self._filter)
         self._user, self._group = os.getuid(), os.getgid()
         self._hard_limits = {limit: resource.getrlimit(limit)[1] for limit in _LIMITS}
 
@@ -89,7 +90,8 @@ class Lockdown:
         kernel.close_from(DATA_FD)
         kernel.die_with_parent()
         if "seccomp" in self._layers:
-            seccomp.load_filter(self._filter if self._has_own_ids else _for_process(self._filter, os.getpid()))
+            own = self._loadable if self._has_own_ids else seccomp.Filter(_for_process(self._filter, os.getpid()))
+            own.load()
 
     def _prepare_landlock(self, readable: Sequence[str], files: Sequence[str]) -> None:
         # Opened before anything else, so that a guest keeps these and closes all above them.

@@ -67,11 +67,21 @@ def compile_guest(machine: Machine, process_id: int, *, attributes: bool) -> byt
     return _assemble([*program, *_one_of(tuple(refused), then=_ERRNO | errno.EPERM, otherwise=_ALLOW)])
 
 
+class Filter:
+    """A compiled filter as the kernel takes it; made before the fork, so that a guest only hands it over."""
+
+    def __init__(self, program: bytes) -> None:
+        self._code = ctypes.create_string_buffer(program, len(program))
+        self._head = ctypes.create_string_buffer(struct.pack("@HP", len(program) // 8, ctypes.addressof(self._code)))
+
+    def load(self) -> None:
+        """Put the calling thread under the filter, for good."""
+        kernel.call("seccomp", 1, 0, self._head)
+
+
 def load_filter(program: bytes) -> None:
     """Put the calling thread under the filter, for good."""
-    code = ctypes.create_string_buffer(program, len(program))
-    head = ctypes.create_string_buffer(struct.pack("@HP", len(program) // 8, ctypes.addressof(code)))
-    kernel.call("seccomp", 1, 0, head)
+    Filter(program).load()
 
 
 def _rules(process_id: int) -> dict[str, list[Instruction]]:

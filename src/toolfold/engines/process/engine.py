@@ -41,6 +41,7 @@ class ProcessEngine:
         self._warm = warm
         self._pools: dict[LibrarySet, Pool] = {}
         self._starting: dict[LibrarySet, asyncio.Lock] = {}
+        self._last_set: LibrarySet = "bare"
         self._is_open = False
         self._kept = KeptGuests()
         self.notes: tuple[str, ...] = ()
@@ -78,12 +79,19 @@ class ProcessEngine:
         """Have guests with these libraries wait, before the first program asks for them."""
         await self._pool(library_set)
 
+    def expect(self) -> None:
+        """Wake the guest that the next program gets, if it needs the libraries of the last one."""
+        pool = self._pools.get(self._last_set)
+        if pool is not None:
+            pool.rouse()
+
     async def guests(self) -> Guests:
         """Of all library sets, parked ones too; the zygotes that they were forked from are not among them."""
         pidfds = [fd for pool in self._pools.values() for fd in pool.zygote.guest_pidfds]
         return Guests(len(pidfds), await asyncio.to_thread(held_bytes, pidfds))
 
     async def _pool(self, library_set: LibrarySet) -> Pool:
+        self._last_set = library_set
         pool = self._pools.get(library_set)
         if pool is not None and not pool.zygote.closed:
             return pool

@@ -31,6 +31,7 @@ from toolfold.protocol.codec import (
     tool_facts,
 )
 from toolfold.protocol.machine import Conversation, LimitReached
+from toolfold_guest.patience import Patience
 from toolfold_guest.wire import HEADER
 
 if TYPE_CHECKING:
@@ -46,6 +47,10 @@ LAST_WORDS_SECONDS: Final = 0.1
 """How long a program that is stopped has to hand over what it printed."""
 HANG_UP_SECONDS: Final = 0.5
 """How long a guest may take to end after its connection did."""
+LOOKS_FOR_FIRST: Final = 256
+"""Some 200 microseconds: most programs have ended by then, or made their first call."""
+CALLS_AT_A_TIME: Final = 16
+"""Then others have their turn of the loop."""
 _buffer = memoryview(bytearray(256 * 1024))
 
 _ENDS: Final[dict[str, tuple[Status, ProblemKind]]] = {
@@ -74,11 +79,14 @@ class ProcessRun:
         self._guest: Guest
         self._partial = bytearray()
         self._open_calls = 0
+        self._is_answered = False
+        """All open calls were, in this turn of the loop: the guest may be as quick with its next."""
         self._batch: list[bytes] = []
         """Replies of this turn of the loop."""
         self._unsent: deque[bytes | memoryview] = deque()
         self._unsent_bytes = 0
         self._is_listening = False
+        self._is_new = True
         self._is_over = False
         self._failure: Exception | None = None
         self._stopping: Ended | None = None
@@ -91,8 +99,10 @@ class ProcessRun:
             self._pool, self._guest = kept
         else:
             self._guest = self._pool.take(self._limits())
-        self._recv_into, self._send = self._guest.sock.recv_into, self._guest.sock.send
+        sock = self._guest.sock
+        self._recv_into, self._send, self._patience = sock.recv_into, sock.send, Patience(sock)
         self._conversation.start()
+        self._guest.set_free()
         # At once: a guest that finds its program waiting when it is born loses no time with a rehearsal.
         self._write(self._start_frame(has_files=kept is not None))
         if kept is None:
@@ -144,6 +154,9 @@ class ProcessRun:
         return self
 
     async def __anext__(self) -> Event:
+        if self._is_new:
+            self._is_new = False
+            self._look_for_first()
         while not self._events:
             if self._is_over:
                 raise StopAsyncIteration
@@ -157,6 +170,11 @@ class ProcessRun:
                 raise self._failure
             return await self._explain()
         return event
+
+    def _look_for_first(self) -> None:
+        is_near = self._guest.is_roused and not self._pool.is_shared and not self._events and not self._is_over
+        if is_near and self._patience.sees(LOOKS_FOR_FIRST):
+            self._readable()
 
     def nudge(self, event: Waiting) -> None:
         """An event of the host's own, in its turn."""
@@ -182,6 +200,13 @@ class ProcessRun:
     # from the guest
 
     def _readable(self) -> None:
+        for _ in range(CALLS_AT_A_TIME):
+            self._is_answered = False
+            self._read()
+            if not self._is_answered or self._is_over or self._pool.is_shared or not self._patience.sees():
+                return
+
+    def _read(self) -> None:
         try:
             size = self._recv_into(_buffer)
         except (BlockingIOError, InterruptedError):
@@ -284,6 +309,7 @@ class ProcessRun:
             frame = encode_reply(Reply(call_id=reply.call_id, error=text))
         self._open_calls -= 1
         self._batch.append(frame)
+        self._is_answered = self._open_calls == 0
         if self._open_calls <= 0:  # less than none: a replay gives its replies first
             self._send_batch()
         elif len(self._batch) == 1:
@@ -293,7 +319,11 @@ class ProcessRun:
     def _send_batch(self) -> None:
         if self._batch and not self._is_over:
             batch, self._batch = self._batch, []
-            self._write(b"".join(batch))
+            if self._patience.is_retry and not self._pool.is_shared:
+                with self._guest.elsewhere():
+                    self._write(b"".join(batch))
+            else:
+                self._write(b"".join(batch))
 
     def hold(self) -> None:
         """The execution pauses: the program's timers stand still until `release`."""

@@ -18,12 +18,19 @@ def held_bytes(pidfds: Iterable[int]) -> int:
     return sum(map(_held, pidfds))
 
 
+def pid_of(pidfd: int) -> int:
+    """Its number as this process sees it; 0 if it is gone."""
+    try:
+        with open(f"/proc/self/fdinfo/{pidfd}", encoding="ascii") as file:
+            found = _PID.search(file.read())
+    except OSError:
+        return 0
+    return int(found[1]) if found else 0
+
+
 def _held(pidfd: int) -> int:
     try:
-        found = _PID.search(Path(f"/proc/self/fdinfo/{pidfd}").read_text("ascii"))
-        if found is None:  # closed meanwhile
-            return 0
-        folder = Path("/proc", found[1])
+        folder = Path("/proc", str(pid_of(pidfd)))
         try:
             share = _SHARE.search((folder / "smaps_rollup").read_text("ascii"))
             return int(share[1]) * 1024 if share else 0

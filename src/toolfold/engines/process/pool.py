@@ -48,6 +48,17 @@ class Pool:
         self._taken.add(guest)
         return guest
 
+    def rouse(self) -> None:
+        """A program is being checked: its guest wakes up meanwhile, if there is a core with nothing else to do."""
+        is_quiet = not self._taken and self._top_up_timer is None
+        if is_quiet and self._parked and self._parked[-1].ready.done():
+            self._parked[0].rouse()
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether more than one program has a guest: then nothing is done for one that others have to wait for."""
+        return len(self._taken) > 1
+
     async def until_ready(self, guest: Guest) -> None:
         """Returns when a guest that was taken is locked down; one that cannot be is given back."""
         self._waiting += 1

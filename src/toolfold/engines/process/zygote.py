@@ -22,12 +22,15 @@ import subprocess
 import sys
 import tempfile
 from collections import deque
+from collections.abc import Iterator
 from typing import Any, Final
 
-from toolfold.engines.process import layout
+from toolfold.engines.process import cores, layout
+from toolfold.engines.process.memory import pid_of
 from toolfold.engines.process.tiers import Tier
 from toolfold.errors import EngineCrashed, EngineError, EngineUnavailable
 from toolfold.models import LibrarySet, Limits
+from toolfold.protocol.codec import ROUSE_FRAME
 from toolfold_guest.jail.folders import remove_tree
 
 MAX_MESSAGE_BYTES: Final = 1 << 20
@@ -53,6 +56,11 @@ class Guest:
         self._identity = identity
         self._loop = loop
         self._pidfd = -1
+        self._pid = 0
+        self._allowed: set[int] = set()
+        self._is_free = False
+        self.is_roused = False
+        """It is awake, on another core than ours, and waits for its program."""
         self._is_parked = False
         self._is_closed = False
         self._reason = bytearray()
@@ -69,6 +77,25 @@ class Guest:
         if self._pidfd >= 0:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._pidfd, signal.SIGTERM)
+
+    def rouse(self) -> None:
+        """Have it wake up for a program that is about to come. Harmless when none does."""
+        if self._is_parked and not self._is_closed:
+            with contextlib.suppress(OSError):
+                self.sock.send(ROUSE_FRAME)
+                self.is_roused = True
+
+    @contextlib.contextmanager
+    def elsewhere(self) -> Iterator[None]:
+        """What it is sent in this block wakes it on another core than ours."""
+        allowed = cores.keep_off_ours(self._pid)
+        yield
+        cores.free(self._pid, allowed)
+
+    def set_free(self) -> None:
+        """Its program comes now: it may run on every core."""
+        self._is_free = True
+        cores.free(self._pid, self._allowed)
 
     async def wait(self) -> int:
         """Its exit status, negative for a signal; -9 if the zygote went first and took it along."""
@@ -129,6 +156,9 @@ class Guest:
     def _settle(self) -> None:
         if self._is_parked and self._pidfd >= 0 and not self.ready.done():
             self.ready.set_result(None)
+            self._pid = pid_of(self._pidfd)
+            if not self._is_free:
+                self._allowed = cores.keep_off_ours(self._pid)
 
     def _end(self, status: int) -> None:
         if not self._ended.done():

@@ -1,0 +1,45 @@
+"""Whether to stay awake for a message that is near.
+
+To sleep and be woken costs each side more than most tools take. So after a message that the other side answers
+quickly, look for its answer a little while before sleeping; whoever looks in vain looks less and less often,
+so that a machine with no core to spare, and a program with slow tools, lose next to nothing.
+"""
+
+import select
+from typing import Any
+
+LOOKS = 128
+FEWEST_SKIPS = 2
+MOST_SKIPS = 4096
+
+
+class Patience:
+    """One end of a socket, and how well it paid of late to look at it."""
+
+    __slots__ = ("_penalty", "_skips", "is_retry", "poll")
+
+    def __init__(self, sock: Any) -> None:
+        poll = select.poll()
+        poll.register(sock, select.POLLIN)
+        self.poll = poll.poll
+        self._skips = 0
+        self._penalty = FEWEST_SKIPS
+        self.is_retry = False
+        """The last look was in vain, and the next message is looked for again."""
+
+    def sees(self, looks: int = LOOKS) -> bool:
+        """True as soon as there is something to read; false at once where looking did not pay."""
+        if self._skips:
+            self._skips -= 1
+            self.is_retry = not self._skips
+            return False
+        poll = self.poll
+        for _ in range(looks):
+            if poll(0):
+                self._penalty = FEWEST_SKIPS
+                self.is_retry = False
+                return True
+        self._skips = self._penalty
+        self._penalty = min(2 * self._penalty, MOST_SKIPS)
+        self.is_retry = False
+        return False
