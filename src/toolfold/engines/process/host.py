@@ -31,7 +31,7 @@ from toolfold.protocol.codec import (
     tool_facts,
 )
 from toolfold.protocol.machine import Conversation, LimitReached
-from toolfold_guest.patience import Patience
+from toolfold_guest.patience import LOOKS, Patience
 from toolfold_guest.wire import HEADER
 
 if TYPE_CHECKING:
@@ -87,6 +87,7 @@ class ProcessRun:
         self._unsent_bytes = 0
         self._is_listening = False
         self._is_new = True
+        self._taken_in_a_row = 0
         self._is_over = False
         self._failure: Exception | None = None
         self._stopping: Ended | None = None
@@ -154,12 +155,12 @@ class ProcessRun:
         return self
 
     async def __anext__(self) -> Event:
-        if self._is_new:
-            self._is_new = False
-            self._look_for_first()
         while not self._events:
             if self._is_over:
                 raise StopAsyncIteration
+            if self._is_near():
+                self._readable()
+                continue
             self._wake = self._loop.create_future()
             await self._wake
         event = self._events.popleft()
@@ -171,10 +172,14 @@ class ProcessRun:
             return await self._explain()
         return event
 
-    def _look_for_first(self) -> None:
-        is_near = self._guest.is_roused and not self._pool.is_shared and not self._events and not self._is_over
-        if is_near and self._patience.sees(LOOKS_FOR_FIRST):
-            self._readable()
+    def _is_near(self) -> bool:
+        """Whether the next frame comes while we look for it: the first, or one after a quick reply."""
+        is_first, self._is_new = self._is_new and self._guest.is_roused, False
+        is_next, self._is_answered = self._is_answered, False
+        if not (is_first or is_next) or self._pool.is_shared:
+            return False
+        self._taken_in_a_row = (self._taken_in_a_row + 1) % CALLS_AT_A_TIME
+        return self._taken_in_a_row != 0 and self._patience.sees(LOOKS_FOR_FIRST if is_first else LOOKS)
 
     def nudge(self, event: Waiting) -> None:
         """An event of the host's own, in its turn."""
