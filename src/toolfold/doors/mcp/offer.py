@@ -20,8 +20,8 @@ from toolfold.tools.search import Detail, Index, describe, search_tool
 from toolfold.tools.tool import Tool
 
 _log: Final = logging.getLogger(__name__)
-MENTIONED_WAIT_SECONDS: Final = 10.0
-"""How long a program waits for a server that it mentions and that is not connected yet."""
+MENTIONED_WAIT_SECONDS: Final = 30.0
+"""How long a program waits for a server that it mentions and that is not connected yet: `npx` may be installing it."""
 
 
 class Status(Protocol):
