@@ -26,6 +26,17 @@ def keep_off_ours(pid: int) -> set[int]:
     return set()
 
 
+def keep_to_ours(pid: int) -> set[int]:
+    """From now on that process wakes up on our core, as soon as we sleep. Returns what to `free` it to, if anything."""
+    if not pid or not hasattr(os, "sched_setaffinity"):
+        return set()
+    allowed = os.sched_getaffinity(0)
+    with suppress(OSError):
+        os.sched_setaffinity(pid, allowed & {_current()} or allowed)
+        return allowed
+    return set()
+
+
 def free(pid: int, allowed: set[int]) -> None:
     """These cores for it again. It stays where it runs."""
     if allowed:

@@ -103,9 +103,8 @@ class ProcessRun:
         sock = self._guest.sock
         self._recv_into, self._send, self._patience = sock.recv_into, sock.send, Patience(sock)
         self._conversation.start()
-        self._guest.set_free()
         # At once: a guest that finds its program waiting when it is born loses no time with a rehearsal.
-        self._write(self._start_frame(has_files=kept is not None))
+        self._start(self._start_frame(has_files=kept is not None))
         if kept is None:
             try:
                 await self._pool.until_ready(self._guest)
@@ -115,6 +114,14 @@ class ProcessRun:
         self._loop.add_reader(self._guest.sock.fileno(), self._readable)
         self._is_listening = True
         return self
+
+    def _start(self, frame: bytes) -> None:
+        if self._guest.is_roused or self._pool.is_shared:
+            self._guest.set_free()
+            self._write(frame)
+        else:
+            with self._guest.here():  # on other cores, guests of the programs before are still dying
+                self._write(frame)
 
     def _start_frame(self, *, has_files: bool) -> bytes:
         order = self._order

@@ -104,9 +104,17 @@ class Pool:
         if missing <= 0 or self._is_closed or self.zygote.closed:
             return
         if not self._waiting:
-            self._parked.extend(self.zygote.spawn_many(missing))
+            guests = self.zygote.spawn_many(missing)
+            self._parked.extend(guests)
+            guests[-1].ready.add_done_callback(self._settle)
         if len(self._parked) < self._warm:
             self._top_up_timer = self._loop.call_later(TOP_UP_AFTER_SECONDS, self._top_up)
+
+    def _settle(self, _: asyncio.Future[None]) -> None:
+        """The guests wait. With all quiet, the next program shall find them on another core than the host's."""
+        if not self._taken:
+            for guest in self._parked:
+                guest.stay_away()
 
 
 def _of_process(limits: Limits) -> Limits:

@@ -58,7 +58,6 @@ class Guest:
         self._pidfd = -1
         self._pid = 0
         self._allowed: set[int] = set()
-        self._is_free = False
         self.is_roused = False
         """It is awake, on another core than ours, and waits for its program."""
         self._is_parked = False
@@ -80,22 +79,39 @@ class Guest:
 
     def rouse(self) -> None:
         """Have it wake up for a program that is about to come. Harmless when none does."""
-        if self._is_parked and not self._is_closed:
+        if self.ready.done() and not self._is_closed:
+            self.stay_away()
             with contextlib.suppress(OSError):
                 self.sock.send(ROUSE_FRAME)
                 self.is_roused = True
 
+    def stay_away(self) -> None:
+        """Wait for the program on another core than ours. Harmless when repeated."""
+        if not self._allowed and self._pidfd >= 0:
+            self._allowed = cores.keep_off_ours(self._process_id())
+
     @contextlib.contextmanager
     def elsewhere(self) -> Iterator[None]:
         """What it is sent in this block wakes it on another core than ours."""
-        allowed = cores.keep_off_ours(self._pid)
+        allowed = cores.keep_off_ours(self._process_id())
+        yield
+        cores.free(self._pid, allowed)
+
+    @contextlib.contextmanager
+    def here(self) -> Iterator[None]:
+        """What it is sent in this block wakes it on our core, and it runs as soon as we sleep."""
+        allowed = cores.keep_to_ours(self._process_id())
         yield
         cores.free(self._pid, allowed)
 
     def set_free(self) -> None:
         """Its program comes now: it may run on every core."""
-        self._is_free = True
         cores.free(self._pid, self._allowed)
+
+    def _process_id(self) -> int:
+        if not self._pid and self._pidfd >= 0:
+            self._pid = pid_of(self._pidfd)
+        return self._pid
 
     async def wait(self) -> int:
         """Its exit status, negative for a signal; -9 if the zygote went first and took it along."""
@@ -156,9 +172,6 @@ class Guest:
     def _settle(self) -> None:
         if self._is_parked and self._pidfd >= 0 and not self.ready.done():
             self.ready.set_result(None)
-            self._pid = pid_of(self._pidfd)
-            if not self._is_free:
-                self._allowed = cores.keep_off_ours(self._pid)
 
     def _end(self, status: int) -> None:
         if not self._ended.done():
