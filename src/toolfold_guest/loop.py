@@ -139,7 +139,7 @@ def _rehearse(text: str) -> bytes:
 
 
 def main(fd: int) -> NoReturn:
-    """Serve the programs of that socket, one or a session's, then leave without a look back."""
+    """Serve the programs of that socket, one or a session's, then leave when the host has done with it."""
     gc.freeze()
     gc.enable()
     sys.path.append(os.getcwd())  # modules that the caller gave, or that the program writes, can be imported
@@ -148,6 +148,8 @@ def main(fd: int) -> NoReturn:
     _Made.channel.roused = _limber
     while _serve(sock, None):
         pass
+    # To end takes the kernel milliseconds, and the host, which this has just woken, may have to wait for this core.
+    sock.recv(1)
     os._exit(0)
 
 

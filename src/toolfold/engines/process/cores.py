@@ -12,29 +12,14 @@ from collections.abc import Callable
 from contextlib import suppress
 
 
-def keep_off_ours(pid: int) -> set[int]:
-    """From now on that process wakes up on another core than ours. Returns what to `free` it to, if anything."""
-    if not pid or not hasattr(os, "sched_setaffinity"):
-        return set()
-    allowed = os.sched_getaffinity(0)
-    others = allowed - {_current()}
-    if not others or others == allowed:
-        return set()
-    with suppress(OSError):  # it may be gone, or not ours to move
-        os.sched_setaffinity(pid, others)
-        return allowed
-    return set()
+def keep_off(core: int, pid: int) -> set[int]:
+    """From now on that process wakes up on another core. Returns what to `free` it to, if anything."""
+    return _restrict(pid, lambda allowed: allowed - {core})
 
 
-def keep_to_ours(pid: int) -> set[int]:
-    """From now on that process wakes up on our core, as soon as we sleep. Returns what to `free` it to, if anything."""
-    if not pid or not hasattr(os, "sched_setaffinity"):
-        return set()
-    allowed = os.sched_getaffinity(0)
-    with suppress(OSError):
-        os.sched_setaffinity(pid, allowed & {_current()} or allowed)
-        return allowed
-    return set()
+def keep_to(core: int, pid: int) -> set[int]:
+    """From now on that process wakes up on this core. Returns what to `free` it to, if anything."""
+    return _restrict(pid, lambda allowed: allowed & {core})
 
 
 def free(pid: int, allowed: set[int]) -> None:
@@ -42,6 +27,19 @@ def free(pid: int, allowed: set[int]) -> None:
     if allowed:
         with suppress(OSError):
             os.sched_setaffinity(pid, allowed)
+
+
+def _restrict(pid: int, choose: Callable[[set[int]], set[int]]) -> set[int]:
+    if not pid or not hasattr(os, "sched_setaffinity"):
+        return set()
+    allowed = os.sched_getaffinity(0)
+    chosen = choose(allowed)
+    if not chosen or chosen == allowed:
+        return set()
+    with suppress(OSError):  # it may be gone, or not ours to move
+        os.sched_setaffinity(pid, chosen)
+        return allowed
+    return set()
 
 
 def _find() -> Callable[[], int]:
@@ -52,4 +50,5 @@ def _find() -> Callable[[], int]:
     return found
 
 
-_current = _find()
+ours = _find()
+"""The core that we run on now; the kernel may move us at any time."""

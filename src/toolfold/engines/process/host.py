@@ -47,8 +47,8 @@ LAST_WORDS_SECONDS: Final = 0.1
 """How long a program that is stopped has to hand over what it printed."""
 HANG_UP_SECONDS: Final = 0.5
 """How long a guest may take to end after its connection did."""
-LOOKS_FOR_FIRST: Final = 256
-"""Some 200 microseconds: most programs have ended by then, or made their first call."""
+LOOKS_FOR_FIRST: Final = 512
+"""Some 400 microseconds: most programs have ended by then, or made their first call."""
 CALLS_AT_A_TIME: Final = 16
 """Then others have their turn of the loop."""
 _buffer = memoryview(bytearray(256 * 1024))

@@ -58,6 +58,8 @@ class Guest:
         self._pidfd = -1
         self._pid = 0
         self._allowed: set[int] = set()
+        self._off = -1
+        """The core that it is not to wake up on."""
         self.is_roused = False
         """It is awake, on another core than ours, and waits for its program."""
         self._is_parked = False
@@ -86,21 +88,22 @@ class Guest:
                 self.is_roused = True
 
     def stay_away(self) -> None:
-        """Wait for the program on another core than ours. Harmless when repeated."""
-        if not self._allowed and self._pidfd >= 0:
-            self._allowed = cores.keep_off_ours(self._process_id())
+        """Wait for the program on another core than ours. To be repeated: the kernel may have moved us meanwhile."""
+        ours = cores.ours()
+        if ours != self._off and self._pidfd >= 0:
+            self._allowed, self._off = cores.keep_off(ours, self._process_id()) or self._allowed, ours
 
     @contextlib.contextmanager
     def elsewhere(self) -> Iterator[None]:
         """What it is sent in this block wakes it on another core than ours."""
-        allowed = cores.keep_off_ours(self._process_id())
+        allowed = cores.keep_off(cores.ours(), self._process_id())
         yield
         cores.free(self._pid, allowed)
 
     @contextlib.contextmanager
     def here(self) -> Iterator[None]:
         """What it is sent in this block wakes it on our core, and it runs as soon as we sleep."""
-        allowed = cores.keep_to_ours(self._process_id())
+        allowed = cores.keep_to(cores.ours(), self._process_id())
         yield
         cores.free(self._pid, allowed)
 
