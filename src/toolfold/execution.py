@@ -133,10 +133,10 @@ class Execution:
 
     async def open(self) -> None:
         """Give the program to the engine; one with a past also gets the replies it had."""
-        self._observer.began(self.begun)
         opened = self._engine.open(self._order)
         self.run = await opened.__aenter__()
         self._opened = opened
+        self._observer.began(self.begun)
         if self._past is None:
             self._ledger.begin(self.begun)
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
 import time
 from contextlib import nullcontext
@@ -397,14 +398,15 @@ class Runtime:
     def _begun(self, program: Program, specs: tuple[ToolSpec, ...], wish: _Wish) -> Begun:
         files = {file.name: file for file in self.sessions.files(wish.session.id)} if wish.session else {}
         files.update({file.name: file for file in wish.files})
+        drawn = os.urandom(12)
         return Begun(
-            execution_id=wish.execution_id or secrets.token_hex(8),
+            execution_id=wish.execution_id or drawn[:8].hex(),
             program=program,
             tools=specs,
             outside=tuple(spec.name for spec in wish.outside),
             limits=wish.limits,
             files=tuple(files.values()),
-            seed=secrets.randbits(32),
+            seed=int.from_bytes(drawn[8:]),
             engine=self._engine.name,
             isolation=self._engine.isolation,
             tenant=wish.tenant,

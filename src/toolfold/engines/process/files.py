@@ -5,7 +5,7 @@ from __future__ import annotations
 import mimetypes
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from toolfold.errors import UsageError
@@ -61,7 +61,7 @@ def mime_of(name: str, data: bytes) -> str:
     return "application/octet-stream" if b"\0" in data[:1024] else "text/plain"
 
 
-def checked_names(files: tuple[File, ...] | list[File]) -> None:
+def checked_names(files: Iterable[File]) -> None:
     """Refuse names that would leave the data folder, before a guest sees them."""
     for file in files:
         parts = file.name.split("/")

@@ -67,7 +67,7 @@ class ProcessRun:
     def __init__(
         self, pool_of: Callable[[LibrarySet], Coroutine[Any, Any, Pool]], order: Order, kept: KeptGuests
     ) -> None:
-        checked_names(list(order.files))
+        checked_names(order.files)
         self._pool_of = pool_of
         self._kept = kept
         self._said_its_end = False
@@ -111,8 +111,6 @@ class ProcessRun:
             except BaseException:
                 self._loop.remove_writer(self._guest.sock.fileno())
                 raise
-        self._loop.add_reader(self._guest.sock.fileno(), self._readable)
-        self._is_listening = True
         return self
 
     def _start(self, frame: bytes) -> None:
@@ -168,6 +166,9 @@ class ProcessRun:
             if self._is_near():
                 self._readable()
                 continue
+            if not self._is_listening:  # not before: most programs are quick, and neither this nor its undoing is free
+                self._is_listening = True
+                self._loop.add_reader(self._guest.sock.fileno(), self._readable)
             self._wake = self._loop.create_future()
             await self._wake
         event = self._events.popleft()
@@ -207,6 +208,7 @@ class ProcessRun:
         if fd >= 0 and self._is_listening:
             self._is_listening = False
             self._loop.remove_reader(fd)
+        if fd >= 0 and self._unsent:
             self._loop.remove_writer(fd)
 
     # from the guest
