@@ -5,12 +5,15 @@ quickly, look for its answer a little while before sleeping; whoever looks in va
 so that a machine with no core to spare, and a program with slow tools, lose next to nothing.
 """
 
+import os
 import select
 from typing import Any
 
 LOOKS = 128
 FEWEST_SKIPS = 2
 MOST_SKIPS = 4096
+HAS_OTHER_CORE = hasattr(os, "sched_getaffinity") and len(os.sched_getaffinity(0)) > 1
+"""Without one, the other side cannot send anything while this one looks."""
 
 
 class Patience:
@@ -22,7 +25,7 @@ class Patience:
         poll = select.poll()
         poll.register(sock, select.POLLIN)
         self.poll = poll.poll
-        self._skips = 0
+        self._skips = 0 if HAS_OTHER_CORE else 1 << 62
         self._penalty = FEWEST_SKIPS
         self.is_retry = False
         """The last look was in vain, and the next message is looked for again."""

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from toolfold_guest import patience
 from toolfold_guest.patience import FEWEST_SKIPS, LOOKS, MOST_SKIPS, Patience
 
 
@@ -30,6 +31,11 @@ class Counted:
             self.patience.sees()
             taken.append(self.looks - before)
         return taken
+
+
+@pytest.fixture(autouse=True)
+def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patience, "HAS_OTHER_CORE", True)
 
 
 @pytest.fixture
@@ -67,3 +73,11 @@ def test_a_message_in_time_makes_it_worth_looking_again(ends: tuple[socket.socke
 
     assert counted.looks_of(3) == [1, 1, 1]
     assert not counted.patience.is_retry
+
+
+def test_nobody_looks_where_there_is_one_core(
+    ends: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patience, "HAS_OTHER_CORE", False)
+
+    assert Counted(ends[0]).looks_of(1000) == [0] * 1000
