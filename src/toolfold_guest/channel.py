@@ -1,7 +1,7 @@
 """The guest's half of the conversation: calls out, replies in.
 
 Rules:
-1. All calls made before the event loop sleeps leave in one frame; that frame is one pause.
+1. Calls made before the event loop sleeps leave together; many leave in parts, which are still one pause.
 2. While nothing else in the guest can run, a call blocks in place: no future, no loop turn.
 3. Whoever waits reads for all. The event loop reads when it sleeps; a thread that waits for
    its reply reads if nobody else does, and hands what it reads to those it is for.
@@ -31,6 +31,7 @@ from toolfold_guest.wire import CALLS, ENDED, HEADER, HOLD, PRINTED, RELEASE, RE
 
 BUFFER_BYTES = 64 * 1024
 SEND_AT_BYTES = 4 * 1024 * 1024
+SEND_AT_CALLS = 64  # the host serves them while the program makes the next
 QUIET_SECONDS = 0.05
 LOOKS_FOR_START = 500
 _quote = json.encoder.encode_basestring
@@ -155,7 +156,7 @@ class Channel:
         self._pending[call_id] = waiter
         self._unsent.append(f"[{call_id},{index},{text}]")
         self._unsent_bytes += len(text)
-        if self._unsent_bytes > SEND_AT_BYTES:
+        if self._unsent_bytes > SEND_AT_BYTES or len(self._unsent) >= SEND_AT_CALLS:
             self.send_calls(waits=False)
         return call_id
 
