@@ -30,8 +30,19 @@ from toolfold_guest.channel import Channel
 from toolfold_guest.names import Namespace, ToolFacts, lenient_loads
 from toolfold_guest.output import Outlet, Stream
 from toolfold_guest.rewrite import RETURN_NAME, compile_in_parts, compile_program
+from toolfold_guest.tape import Tape, install
 from toolfold_guest.values import Unsendable, encode
 from toolfold_guest.wire import HEADER, REPLY, START
+
+# Rule 4 of `toolfold_guest.zygote`.
+_enable, _freeze = gc.enable, gc.freeze
+_exit, _getcwd, _lseek, _SEEK_END = os._exit, os.getcwd, os.lseek, os.SEEK_END
+_modules, _path = sys.modules, sys.path
+_Socket, _AF_UNIX, _SOCK_STREAM = _socket.socket, _socket.AF_UNIX, _socket.SOCK_STREAM
+_set_handler, _SIGTERM = _signal.signal, int(_signal.SIGTERM)
+_threads = _thread._count
+_ModuleType, _CodeType = types.ModuleType, types.CodeType
+_seed_random = random.seed
 
 CO_COROUTINE = 0x80
 _HOST = (3,)  # where the zygote puts the guest's socket
@@ -76,7 +87,7 @@ def prepare(library_set: str) -> None:
     _Made.channel = loop.poll_selector.channel = Channel(loop, stdout, stderr, _Made.streams)
     options = {"preset": ("asyncio",), "seed": 1}
     _Made.start = marshal.dumps((START, "len('')", [tuple(_ECHO)], options))
-    for text in REHEARSALS * 3:  # later passes specialise the bytecode
+    for text in REHEARSALS * 8:  # later passes specialise the bytecode
         said = _rehearse(text)
         assert b'"finished"' in said, said  # one that fails warms the wrong code, in silence
     try:
@@ -140,17 +151,17 @@ def _rehearse(text: str) -> bytes:
 
 def main(fd: int) -> NoReturn:
     """Serve the programs of that socket, one or a session's, then leave when the host has done with it."""
-    gc.freeze()
-    gc.enable()
-    sys.path.append(os.getcwd())  # modules that the caller gave, or that the program writes, can be imported
-    sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, fd)
-    _signal.signal(_signal.SIGTERM, _Made.channel.send_last_words)
+    _freeze()
+    _enable()
+    _path.append(_getcwd())  # modules that the caller gave, or that the program writes, can be imported
+    sock = _Socket(_AF_UNIX, _SOCK_STREAM, 0, fd)
+    _set_handler(_SIGTERM, _Made.channel.send_last_words)
     _Made.channel.roused = _limber
     while _serve(sock, None):
         pass
     # To end takes the kernel milliseconds, and the host, which this has just woken, may have to wait for this core.
     sock.recv(1)
-    os._exit(0)
+    _exit(0)
 
 
 def _limber() -> None:
@@ -173,8 +184,8 @@ def _serve(sock: Any, message: Any) -> bool:
     channel.report_waiting = options.get("report_waiting", False)
     channel.max_argument_bytes = options["max_argument_bytes"]
     if "tape" in options:
-        channel.tape = tape.Tape(*options["tape"])
-        tape.install(channel.tape, options["seed"])
+        channel.tape = Tape(*options["tape"])
+        install(channel.tape, options["seed"])
     else:
         _seed(options["seed"])
     for name, data in options.get("files", ()):
@@ -183,7 +194,7 @@ def _serve(sock: Any, message: Any) -> bool:
     is_session = bool(options.get("session"))
     if message is None:
         _add_low_level_output(_Made.streams[0])
-        if _thread._count() and not is_session:
+        if _threads() and not is_session:
             threading._shutdown()  # type: ignore[attr-defined]  # waits for the program's threads, as an exit does
     channel.send_end(status, value, error)
     return is_session
@@ -191,8 +202,8 @@ def _serve(sock: Any, message: Any) -> bool:
 
 def _run(channel: Channel, text: str, tools: list[Any], options: dict[str, Any]) -> tuple[str, str, str]:
     if _Made.session is None or not options.get("session"):
-        _Made.session = types.ModuleType("__main__")
-    sys.modules["__main__"] = _Made.session
+        _Made.session = _ModuleType("__main__")
+    _modules["__main__"] = _Made.session
     names = _Made.session.__dict__
     names.pop("result", None)  # of an earlier program
     try:
@@ -276,7 +287,7 @@ def _mentioned(codes: tuple[types.CodeType | None, ...]) -> set[str] | None:
     while open_codes:
         code = open_codes.pop()
         names.update(code.co_names)
-        open_codes.extend(constant for constant in code.co_consts if isinstance(constant, types.CodeType))
+        open_codes.extend(constant for constant in code.co_consts if isinstance(constant, _CodeType))
     return names if names.isdisjoint(LOOKS_UP_NAMES) else None
 
 
@@ -289,8 +300,8 @@ def _place(name: str, data: bytes) -> None:
 
 def _seed(seed: int | None) -> None:
     # A fork without Python's own hooks: each guest would draw the zygote's numbers.
-    random.seed(seed)
-    numpy = sys.modules.get("numpy")
+    _seed_random(seed)
+    numpy = _modules.get("numpy")
     if numpy is not None:
         numpy.random.seed(random.getrandbits(32) if seed is None else seed & 0xFFFFFFFF)
 
@@ -298,7 +309,7 @@ def _seed(seed: int | None) -> None:
 def _add_low_level_output(stdout: Any) -> None:
     """What C code or `os.write(1, ...)` wrote lies in the file behind descriptors 1 and 2."""
     try:
-        size = os.lseek(1, 0, os.SEEK_END)
+        size = _lseek(1, 0, _SEEK_END)
         if size > 0:
             stdout.buffer.write(os.pread(1, size, 0))
             os.ftruncate(1, 0)

@@ -221,7 +221,8 @@ def _no_tool(name: str, members: dict[str, str]) -> str:
 
 
 def _import_preset(name: str) -> Any:
-    return importlib.import_module(_PRESET.get(name, name))
+    full_name = _PRESET.get(name, name)
+    return sys.modules.get(full_name) or importlib.import_module(full_name)
 
 
 _json_loads = json.loads

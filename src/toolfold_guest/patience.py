@@ -9,6 +9,8 @@ import os
 import select
 from typing import Any
 
+# Rule 4 of `toolfold_guest.zygote`.
+_poll, _POLLIN = select.poll, select.POLLIN
 LOOKS = 128
 FEWEST_SKIPS = 2
 MOST_SKIPS = 4096
@@ -22,8 +24,8 @@ class Patience:
     __slots__ = ("_penalty", "_skips", "is_retry", "poll")
 
     def __init__(self, sock: Any) -> None:
-        poll = select.poll()
-        poll.register(sock, select.POLLIN)
+        poll = _poll()
+        poll.register(sock, _POLLIN)
         self.poll = poll.poll
         self._skips = 0 if HAS_OTHER_CORE else 1 << 62
         self._penalty = FEWEST_SKIPS

@@ -76,6 +76,9 @@ class Tape:
 
 _current = Tape([], [])
 _source = random.Random()  # noqa: S311  # repeatable is the point; the program guards nothing with it
+# Rule 4 of `toolfold_guest.zygote`.
+_clocks, _modules = vars(time), sys.modules
+_seed_source, _randbytes, _seed_random = _source.seed, _source.randbytes, random.seed
 _TIME: dict[str, Callable[..., Any]] = {}
 _TYPES: list[tuple[dict[str, Any], dict[str, Any], Any, Any]] = []
 """A type's dict, what goes into it, and the call that tells the interpreter so, with its argument."""
@@ -85,7 +88,7 @@ def install(tape: Tape, seed: int) -> None:
     """Route clocks and randomness of this guest through a tape and a seed."""
     global _current  # noqa: PLW0603  # a guest has one tape, and what reads it was made before the guest
     _current = tape
-    vars(time).update(_TIME)
+    _clocks.update(_TIME)
     for namespace, methods, modified, kind in _TYPES:
         namespace.update(methods)
         modified(kind)
@@ -160,11 +163,11 @@ def _patch(kind: type, methods: dict[str, Any]) -> tuple[dict[str, Any], dict[st
 
 
 def _seed_entropy(seed: int) -> None:
-    _source.seed(seed)
-    os.urandom = _source.randbytes
-    random._urandom = _source.randbytes  # type: ignore[attr-defined]  # where `SystemRandom` and `secrets` get theirs
-    random.seed(seed)
-    numpy = sys.modules.get("numpy")
+    _seed_source(seed)
+    vars(os)["urandom"] = _randbytes
+    vars(random)["_urandom"] = _randbytes  # where `SystemRandom` and `secrets` get theirs
+    _seed_random(seed)
+    numpy = _modules.get("numpy")
     if numpy is not None:
         numpy.random.seed(seed & 0xFFFFFFFF)
         _seed_numpy_generators(numpy)

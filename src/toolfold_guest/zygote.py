@@ -4,6 +4,8 @@ Rules:
 1. No program ever runs here. Descriptors 3 (control) and 4 (/proc) are this process's alone.
 2. A guest is the first process of a pid namespace of its own, so its end is the end of all in it.
 3. The end of the control socket is the end: the host may be gone without a word.
+4. What a guest uses once it finds among its module's own names. To look `os.dup2` up in `os` writes to four pages (the
+   module, the name, the type's cache, and the name that is driven out of it), and each is then a copy of its own.
 """
 
 import _signal  # type: ignore[import-not-found]  # as `_socket`: the Python around them dirties pages
@@ -36,6 +38,10 @@ READY: Final = b"R"
 FAILED: Final = b"F"
 _FEW_FILES: Final = 32
 _DATA_RIGHTS: Final = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, array.array("i", [DATA_FD]))]
+# Rule 4.
+_close, _dup2, _write, _close_from = os.close, os.dup2, os.write, kernel.close_from
+_set_mask, _SIG_SETMASK = _signal.pthread_sigmask, int(_signal.SIG_SETMASK)
+_Socket, _AF_UNIX, _SOCK_STREAM = _socket.socket, _socket.AF_UNIX, _socket.SOCK_STREAM
 # The C library's 8 MiB per thread would use up a guest's memory limit with a few dozen threads.
 _THREAD_STACK_BYTES: Final = 2 * 1024 * 1024
 
@@ -148,14 +154,14 @@ class _Server:
 
     def _become_guest(self, fd: int, limits: dict[str, Any], folder: str) -> NoReturn:
         try:
-            os.dup2(fd, CONTROL_FD)  # the control socket ends here
-            kernel.close_from(self._lockdown.first_free_fd)  # and so do the sockets of siblings
-            _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
+            _dup2(fd, CONTROL_FD)  # the control socket ends here
+            _close_from(self._lockdown.first_free_fd)  # and so do the sockets of siblings
+            _set_mask(_SIG_SETMASK, ())
             self._lockdown.separate(limits, folder)
             _hand_over_data()
             self._loop.rehearse()
             self._lockdown.seal(limits, self._vm_bytes, folder)
-            os.write(CONTROL_FD, READY)
+            _write(CONTROL_FD, READY)
             self._loop.main(CONTROL_FD)
         # The parent's code must never go on in the child, whatever happens.
         except BaseException as error:  # noqa: BLE001
@@ -231,10 +237,10 @@ def _is_small(folder: str) -> bool:
 def _hand_over_data() -> None:
     # Before the limits: the kernel counts descriptors in flight per user, over all guests, and
     # compares with the limit of who sends. A guest that hoards them must not stop the others.
-    sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, CONTROL_FD)
+    sock = _Socket(_AF_UNIX, _SOCK_STREAM, 0, CONTROL_FD)
     sock.sendmsg([DATA], _DATA_RIGHTS)
     sock.detach()
-    os.close(DATA_FD)
+    _close(DATA_FD)
 
 
 def _clean_interpreter(sys_path: list[str]) -> None:

@@ -8,6 +8,9 @@ from toolfold_guest.jail import kernel
 PROC_FD: Final = 4
 """The host's /proc, opened before the pivot. Guests close it before they are anything."""
 
+# Rule 4 of `toolfold_guest.zygote`.
+_close, _open, _write, _O_WRONLY = os.close, os.open, os.write, os.O_WRONLY
+
 # Unlikely to be anyone; the last one is nobody.
 _USERS: Final = (1_979_711_323, 64_323, 65_534)
 
@@ -32,9 +35,9 @@ def map_ids(user: int, group: int, *, inside: int) -> None:
         ("uid_map", b"%d %d 1" % (inside, user)),
         ("gid_map", b"%d %d 1" % (inside, group)),
     ):
-        fd = os.open(f"self/{name}", os.O_WRONLY, dir_fd=PROC_FD)
-        os.write(fd, text)
-        os.close(fd)
+        fd = _open(f"self/{name}", _O_WRONLY, dir_fd=PROC_FD)
+        _write(fd, text)
+        _close(fd)
 
 
 def pick_user() -> int | None:

@@ -63,6 +63,9 @@ _umount2 = _libc.umount2
 _capset = _libc.capset
 _signalfd = _libc.signalfd
 _madvise = _libc.madvise
+# Rule 4 of `toolfold_guest.zygote`.
+_closerange, _c_ulong = os.closerange, ctypes.c_ulong
+_NUMBERS = MACHINE.own if MACHINE is not None else {}
 
 
 def _pick_fork() -> Any:
@@ -89,7 +92,7 @@ def call(name: str, *arguments: Any) -> int:
     """A system call by name, for those that the C library may not know."""
     if MACHINE is None:
         raise JailError(f"cannot isolate here: no system-call table for {os.uname().machine!r} processors")
-    return check(_syscall(MACHINE.own[name], *arguments), name)
+    return check(_syscall(_NUMBERS[name], *arguments), name)
 
 
 def unshare(flags: int) -> None:
@@ -101,7 +104,7 @@ def setns(fd: int, flags: int) -> None:
 
 
 def mount(source: bytes | None, target: bytes, kind: bytes | None, flags: int, options: bytes | None) -> None:
-    check(_mount(source, target, kind, ctypes.c_ulong(flags), options), "mount")
+    check(_mount(source, target, kind, _c_ulong(flags), options), "mount")
 
 
 def detach(target: bytes) -> None:
@@ -144,7 +147,7 @@ def pivot_here() -> None:
 
 def close_from(fd: int) -> None:
     """Close that descriptor and every higher one."""
-    os.closerange(fd, _MOST_FDS)
+    _closerange(fd, _MOST_FDS)
 
 
 def signal_fd(signal_number: int) -> int:

@@ -40,6 +40,11 @@ _NET_BIND_AND_CONNECT: Final = 3
 _SCOPE_ABSTRACT_SOCKETS_AND_SIGNALS: Final = 3
 
 
+# Rule 4 of `toolfold_guest.zygote`.
+_call, _open, _close = kernel.call, os.open, os.close
+_PATH_ONLY: Final = os.O_PATH | os.O_CLOEXEC
+
+
 def version() -> int:
     """The newest interface that this kernel and we both know; raises `JailError` if it has none."""
     try:
@@ -61,6 +66,7 @@ class Ruleset:
         # An older kernel refuses fields it does not know, so they are left out, not zero.
         fields = 3 if interface >= 6 else 2 if interface >= 4 else 1
         self._attributes = _buffer(struct.pack("=QQQ", self._handled, net, scoped)[: 8 * fields])
+        self._size = ctypes.c_size_t(len(self._attributes))
         self._rules: list[_Buffer] = []
 
     def allow_read(self, fds: Iterable[int], *, files: bool = False) -> None:
@@ -73,16 +79,15 @@ class Ruleset:
 
     def impose(self, writable: Iterable[str]) -> None:
         """Bind the calling thread to it, and to `writable` folders. Needs `no_new_privileges`."""
-        size = ctypes.c_size_t(len(self._attributes))
-        ruleset = kernel.call("landlock_create_ruleset", self._attributes, size, 0)
+        ruleset = _call("landlock_create_ruleset", self._attributes, self._size, 0)
         for rule in self._rules:
-            kernel.call("landlock_add_rule", ruleset, _RULE_PATH_BENEATH, rule, 0)
+            _call("landlock_add_rule", ruleset, _RULE_PATH_BENEATH, rule, 0)
         for path in writable:
-            fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
-            kernel.call("landlock_add_rule", ruleset, _RULE_PATH_BENEATH, self._rule(fd, _READ_WRITE), 0)
-            os.close(fd)
-        kernel.call("landlock_restrict_self", ruleset, 0)
-        os.close(ruleset)
+            fd = _open(path, _PATH_ONLY)
+            _call("landlock_add_rule", ruleset, _RULE_PATH_BENEATH, self._rule(fd, _READ_WRITE), 0)
+            _close(fd)
+        _call("landlock_restrict_self", ruleset, 0)
+        _close(ruleset)
 
     def _rule(self, fd: int, rights: int) -> _Buffer:
         return _buffer(struct.pack("=Qi", rights & self._handled, fd))

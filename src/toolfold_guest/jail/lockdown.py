@@ -13,6 +13,14 @@ USER_INSIDE: Final = 1000
 DATA_FD: Final = identity.PROC_FD
 """The guest's open data folder, until it has been handed to the host; takes the place of /proc."""
 
+# Rule 4 of `toolfold_guest.zygote`.
+_chdir, _close, _dup2, _open_file, _unlink = os.chdir, os.close, os.dup2, os.open, os.unlink
+_unshare, _drop_capabilities, _close_from = kernel.unshare, kernel.drop_capabilities, kernel.close_from
+_die_with_parent, _NEWUSER = kernel.die_with_parent, kernel.NEWUSER
+_mount_temp, _TEMP, _DATA = tree.mount_temp, tree.TEMP, tree.DATA
+_map_ids, _setrlimit = identity.map_ids, resource.setrlimit
+_NEW_FILE: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY
 _STACK_BYTES: Final = 8 * 1024 * 1024
 _SIGNALS_PENDING: Final = 128
 # The builder of the jail has set RLIMIT_CORE for all.
@@ -20,6 +28,7 @@ _LIMITS: Final = (
     resource.RLIMIT_AS, resource.RLIMIT_CPU, resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE, resource.RLIMIT_STACK,
     resource.RLIMIT_MEMLOCK, resource.RLIMIT_MSGQUEUE, resource.RLIMIT_SIGPENDING, resource.RLIMIT_NPROC,
 )  # fmt: skip
+_NPROC, _INFINITY = resource.RLIMIT_NPROC, resource.RLIM_INFINITY
 # Stands for the guest's process id in a filter made before the id is known.
 _ANY_PROCESS: Final = 0x7E571D01
 
@@ -43,7 +52,7 @@ class Lockdown:
             self._filter = seccomp.compile_guest(kernel.MACHINE, process, attributes=self.has_tree)
             self._loadable = seccomp.Filter(self._filter)
         self._user, self._group = os.getuid(), os.getgid()
-        self._hard_limits = {limit: resource.getrlimit(limit)[1] for limit in _LIMITS}
+        self._hard_limits = [(limit, resource.getrlimit(limit)[1]) for limit in _LIMITS]
 
     def confine_zygote(self) -> None:
         """The part of the lock-down that guests inherit: what they would all pay for, done once."""
@@ -58,37 +67,37 @@ class Lockdown:
     def separate(self, limits: Mapping[str, Any], folder: str) -> None:
         """Own namespaces and folders; afterwards 1 and 2 are a file and `DATA_FD` is the data folder."""
         if self._namespaces:
-            kernel.unshare(self._namespaces)
-            if self._namespaces & kernel.NEWUSER:
-                identity.map_ids(self._user, self._group, inside=USER_INSIDE)
+            _unshare(self._namespaces)
+            if self._namespaces & _NEWUSER:
+                _map_ids(self._user, self._group, inside=USER_INSIDE)
         temp, data = self._folders_of(folder)
         if self.has_tree:
-            tree.mount_temp(temp, size_bytes=limits["temp_bytes"], files=limits["data_files"])
-            tree.mount_temp(data, size_bytes=limits["data_bytes"], files=limits["data_files"])
+            _mount_temp(temp, size_bytes=limits["temp_bytes"], files=limits["data_files"])
+            _mount_temp(data, size_bytes=limits["data_bytes"], files=limits["data_files"])
         else:
             os.mkdir(temp, 0o700)
             os.mkdir(data, 0o700)
             _use_temp(temp)
-        os.chdir(data)
-        output = os.open(f"{temp}/.output", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-        os.unlink(f"{temp}/.output")
-        os.dup2(output, 1)
-        os.dup2(output, 2)
-        os.close(output)
-        opened = os.open(data, os.O_RDONLY | os.O_DIRECTORY)
-        os.dup2(opened, DATA_FD)
-        os.close(opened)
+        _chdir(data)
+        output = _open_file(f"{temp}/.output", _NEW_FILE, 0o600)
+        _unlink(f"{temp}/.output")
+        _dup2(output, 1)
+        _dup2(output, 2)
+        _close(output)
+        opened = _open_file(data, _FOLDER)
+        _dup2(opened, DATA_FD)
+        _close(opened)
 
     def seal(self, limits: Mapping[str, Any], vm_bytes: int, folder: str) -> None:
         """Give up every right that a program must not have. There is no way back."""
         if "rlimits" in self._layers:
             self._limit(limits, vm_bytes)
         if "caps" in self._layers:
-            kernel.drop_capabilities()
+            _drop_capabilities()
         if "landlock" in self._layers:
             self._ruleset.impose(self._folders_of(folder))
-        kernel.close_from(DATA_FD)
-        kernel.die_with_parent()
+        _close_from(DATA_FD)
+        _die_with_parent()
         if "seccomp" in self._layers:
             own = self._loadable if self._has_own_ids else seccomp.Filter(_for_process(self._filter, os.getpid()))
             own.load()
@@ -106,26 +115,20 @@ class Lockdown:
         self._ruleset.allow_devices(device_fds)
 
     def _folders_of(self, folder: str) -> tuple[str, str]:
-        return (tree.TEMP, tree.DATA) if self.has_tree else (f"{folder}/temp", f"{folder}/data")
+        return (_TEMP, _DATA) if self.has_tree else (f"{folder}/temp", f"{folder}/data")
 
     def _limit(self, limits: Mapping[str, Any], vm_bytes: int) -> None:
-        wanted = {
-            resource.RLIMIT_AS: vm_bytes + limits["memory_bytes"],
-            # The first process of a pid namespace ignores SIGXCPU; the hard limit is a SIGKILL.
-            resource.RLIMIT_CPU: limits["cpu_seconds"],
-            resource.RLIMIT_NOFILE: limits["open_files"],
-            resource.RLIMIT_FSIZE: max(limits["data_bytes"], limits["temp_bytes"]),
-            resource.RLIMIT_STACK: _STACK_BYTES,
-            resource.RLIMIT_MEMLOCK: 0,
-            resource.RLIMIT_MSGQUEUE: 0,
-            resource.RLIMIT_SIGPENDING: _SIGNALS_PENDING,
-        }
-        if "user" in self._layers:  # counted per user: only in a user namespace of its own is that the guest's alone
-            wanted[resource.RLIMIT_NPROC] = limits["threads"] + 1
-        for limit, value in wanted.items():
-            hard = self._hard_limits[limit]
-            lower = value if hard == resource.RLIM_INFINITY else min(value, hard)
-            resource.setrlimit(limit, (lower, lower))
+        # In the order of `_LIMITS`. The first process of a pid namespace ignores SIGXCPU; the hard limit is a SIGKILL.
+        # Processes are counted per user: only in a user namespace of its own is that the guest's alone.
+        values = (
+            vm_bytes + limits["memory_bytes"], limits["cpu_seconds"], limits["open_files"],
+            max(limits["data_bytes"], limits["temp_bytes"]), _STACK_BYTES, 0, 0, _SIGNALS_PENDING,
+            limits["threads"] + 1,
+        )  # fmt: skip
+        for (limit, hard), value in zip(self._hard_limits, values, strict=True):
+            if limit != _NPROC or "user" in self._layers:
+                lower = value if hard == _INFINITY else min(value, hard)
+                _setrlimit(limit, (lower, lower))
 
 
 def _open(path: str) -> int:

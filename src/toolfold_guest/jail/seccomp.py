@@ -67,6 +67,10 @@ def compile_guest(machine: Machine, process_id: int, *, attributes: bool) -> byt
     return _assemble([*program, *_one_of(tuple(refused), then=_ERRNO | errno.EPERM, otherwise=_ALLOW)])
 
 
+# Rule 4 of `toolfold_guest.zygote`.
+_call = kernel.call
+
+
 class Filter:
     """A compiled filter as the kernel takes it; made before the fork, so that a guest only hands it over."""
 
@@ -76,7 +80,7 @@ class Filter:
 
     def load(self) -> None:
         """Put the calling thread under the filter, for good."""
-        kernel.call("seccomp", 1, 0, self._head)
+        _call("seccomp", 1, 0, self._head)
 
 
 def load_filter(program: bytes) -> None:

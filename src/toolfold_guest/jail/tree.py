@@ -13,6 +13,9 @@ DATA: Final = "/mnt/data"
 TEMP: Final = "/tmp"
 DEVICES: Final = ("null", "zero", "full", "random", "urandom")
 
+# Rule 4 of `toolfold_guest.zygote`.
+_mount: Final = kernel.mount
+_NO_RIGHTS: Final = kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC
 # Any directory that every machine has: the new root is built over it, in a private mount namespace.
 _BASE: Final = "/usr"
 _ETC: Final = {
@@ -50,7 +53,7 @@ def build(binds: Sequence[Sequence[str]], hidden: Sequence[str], links: Sequence
 def mount_temp(path: str, *, size_bytes: int, files: int, mode: int = 0o700) -> None:
     """A folder in memory with a limit on bytes and on files; nothing in it can be executed."""
     options = f"size={size_bytes},nr_inodes={files + 1},mode={mode:o}".encode()
-    kernel.mount(b"tmpfs", path.encode(), b"tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC, options)
+    _mount(b"tmpfs", path.encode(), b"tmpfs", _NO_RIGHTS, options)
 
 
 def _make_place(path: str, *, is_directory: bool) -> None:
