@@ -7,7 +7,7 @@ import time
 from collections import deque
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -63,6 +63,7 @@ class Execution:
         self.session = session
         self.run: Run
         self.is_paused = False
+        self._stopped_early: tuple[Literal["timeout", "cancelled", "limit"], Problem | None] | None = None
         self._is_closed = False
         self._order = order = Order(
             program=begun.program,
@@ -137,6 +138,8 @@ class Execution:
         self.run = await opened.__aenter__()
         self._opened = opened
         self._observer.began(self.begun)
+        if self._stopped_early is not None:
+            self.run.stop(*self._stopped_early)
         if self._past is None:
             self._ledger.begin(self.begun)
             return
@@ -211,7 +214,14 @@ class Execution:
     def time_out(self) -> None:
         """End the program for the clock's sake, with what it has printed."""
         seconds = f"{self._order.limits.wall_seconds:g}"
-        self.run.stop("timeout", Problem(kind="wall_clock", message=f"the program took longer than {seconds} s"))
+        self.stop("timeout", Problem(kind="wall_clock", message=f"the program took longer than {seconds} s"))
+
+    def stop(self, status: Literal["timeout", "cancelled", "limit"], problem: Problem | None = None) -> None:
+        """End the program now, or as soon as it is there: a first guest may take seconds to load its libraries."""
+        if hasattr(self, "run"):
+            self.run.stop(status, problem)
+        else:
+            self._stopped_early = status, problem
 
     def lose(self) -> None:
         """Another process goes on with this execution: stop, and write nothing more."""

@@ -18,6 +18,7 @@ from toolfold.engines.base import (
     Died,
     Ended,
     Engine,
+    Forewarned,
     Guests,
     Printed,
     Stocked,
@@ -122,7 +123,7 @@ class Runtime:
                 engine, isolation=isolation, limits=self._limits, warm=warm, accept_no_isolation=accept_no_isolation
             )
         self._engine: Engine = engine
-        self._expect = engine.expect if isinstance(engine, Stocked) else _nothing
+        self._expect = engine.expect if isinstance(engine, Forewarned) else _nothing
         self._ledger: Ledger = ledger if ledger is not None else MemoryLedger()
         self._observer: Observer = observer if observer is not None else usual_observer()
         self._context = CallContext(entry_name=entry_name, approve=approve)
@@ -274,7 +275,7 @@ class Runtime:
         if execution.is_paused:
             await self._give_up(execution)
         else:
-            execution.run.stop("cancelled")
+            execution.stop("cancelled")
 
     async def release(self, execution_id: str) -> None:
         """Let go of the guest of a paused execution; the ledger has all of it, and `resume` replays it."""

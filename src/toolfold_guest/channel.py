@@ -62,6 +62,7 @@ class Channel:
         self.roused: Callable[[], None]
         self._sending = threading.Lock()
         self._turn = threading.Condition(threading.Lock())
+        self._sock: Any = None
 
     def attach(self, sock: socket.socket) -> None:
         """Begin a conversation. Apart from making one: that happens in the zygote, and guests share its pages."""
@@ -73,8 +74,9 @@ class Channel:
         self._stdout.reset()
         self._stderr.reset()
         self.fd = sock.fileno()
+        if self._sock is not sock:  # else it is the next program of a session: half a late reply may wait here
+            self._rest = b""
         self._sock, self._recv_into, self._send = sock, sock.recv_into, sock.send
-        self._rest = b""
         self._ids = _count_from(1)
         self._main_thread = _ident()
         self._pending: dict[int, Any] = {}
@@ -210,6 +212,13 @@ class Channel:
                 _resolve(waiter, reply)
             else:
                 self.loop.call_soon_threadsafe(_resolve, waiter, reply)
+
+    def receive_start(self) -> Any:
+        """The next program; a late reply to the last one of the session is nobody's."""
+        message = self.receive()
+        while message is None or message[0] != START:
+            message = self.receive()
+        return message
 
     def receive(self) -> Any:
         """The next reply or start; a hold is sat out here, with the loop's clock stopped, and gives none."""

@@ -2,7 +2,7 @@
 
 Rules:
 1. `prepare` runs once in the zygote, `rehearse` in each fork before the lock-down, `main` after it.
-2. A guest serves one program and exits.
+2. A guest serves one program, or those of one session, and waits for its end.
 3. Nothing here is a security boundary: the program shares this process and can change all of it.
    The jail and the host's half of the protocol hold it.
 """
@@ -179,7 +179,7 @@ def _serve(sock: Any, message: Any) -> bool:
     channel = _Made.channel
     channel.attach(sock)
     _Made.loop.poll_selector.busy_turns = 0  # a replay counts them too, and may have had no rehearsal
-    _, text, tools, options = message or channel.receive()
+    _, text, tools, options = message or channel.receive_start()
     sys.stdout, sys.stderr = _Made.streams
     channel.report_waiting = options.get("report_waiting", False)
     channel.max_argument_bytes = options["max_argument_bytes"]

@@ -6,7 +6,7 @@ import importlib.util
 import sys
 from typing import TYPE_CHECKING
 
-from toolfold.engines.base import Engine, Guests, Stocked, snapshot_version
+from toolfold.engines.base import Engine, Forewarned, Guests, Stocked, snapshot_version
 from toolfold.errors import EngineUnavailable, UsageError
 from toolfold.models import LibrarySet, Limits
 
@@ -111,7 +111,7 @@ class AutoEngine:
 
     def expect(self) -> None:
         """Have a guest awake for the program that is being checked, where the chosen engine has guests that wait."""
-        if isinstance(self._chosen, Stocked):
+        if isinstance(self._chosen, Forewarned):
             self._chosen.expect()
 
     async def guests(self) -> Guests:

@@ -180,8 +180,13 @@ class Stocked(Protocol):
     async def preload(self, library_set: LibrarySet) -> None:
         """Have guests with these libraries wait, before the first program asks for them."""
 
-    def expect(self) -> None:
-        """A program is about to come; it is still being checked."""
-
     async def guests(self) -> Guests:
         """Counted and measured now."""
+
+
+@runtime_checkable
+class Forewarned(Protocol):
+    """An engine that can use the time in which a program is checked; one that cannot need not know this."""
+
+    def expect(self) -> None:
+        """A program is about to come."""

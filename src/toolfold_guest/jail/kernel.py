@@ -43,7 +43,6 @@ _READ_ONLY_NOSUID: Final = 3
 _NODEV: Final = 4
 _MNT_DETACH: Final = 2
 _MADV_COLLAPSE: Final = 25
-_MOST_FDS: Final = 0x7FFFFFFF
 
 
 class JailError(Exception):
@@ -64,7 +63,7 @@ _capset = _libc.capset
 _signalfd = _libc.signalfd
 _madvise = _libc.madvise
 # Rule 4 of `toolfold_guest.zygote`.
-_closerange, _c_ulong = os.closerange, ctypes.c_ulong
+_c_uint, _c_ulong, _LAST_FD = ctypes.c_uint, ctypes.c_ulong, ctypes.c_uint(0xFFFFFFFF)
 _NUMBERS = MACHINE.own if MACHINE is not None else {}
 
 
@@ -147,7 +146,7 @@ def pivot_here() -> None:
 
 def close_from(fd: int) -> None:
     """Close that descriptor and every higher one."""
-    _closerange(fd, _MOST_FDS)
+    call("close_range", _c_uint(fd), _LAST_FD, 0)  # not `os.closerange`: where that was built without, it tries each
 
 
 def signal_fd(signal_number: int) -> int:

@@ -9,43 +9,29 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Callable
-from contextlib import suppress
 
 
-def keep_off(core: int, pid: int) -> set[int]:
-    """From now on that process wakes up on another core. Returns what to `free` it to, if anything."""
-    return _restrict(pid, lambda allowed: allowed - {core})
-
-
-def keep_to(core: int, pid: int) -> set[int]:
-    """From now on that process wakes up on this core. Returns what to `free` it to, if anything."""
-    return _restrict(pid, lambda allowed: allowed & {core})
-
-
-def free(pid: int, allowed: set[int]) -> None:
-    """These cores for it again. It stays where it runs."""
-    if allowed:
-        with suppress(OSError):
-            os.sched_setaffinity(pid, allowed)
-
-
-def _restrict(pid: int, choose: Callable[[set[int]], set[int]]) -> set[int]:
-    if not pid or not hasattr(os, "sched_setaffinity"):
+def allowed(pid: int) -> set[int]:
+    """Where that process may run; nothing if it cannot be told, and then it is left alone."""
+    try:
+        return os.sched_getaffinity(pid) if pid else set()
+    except (AttributeError, OSError):  # not Linux; or it is gone, or not ours to ask
         return set()
-    allowed = os.sched_getaffinity(0)
-    chosen = choose(allowed)
-    if not chosen or chosen == allowed:
-        return set()
-    with suppress(OSError):  # it may be gone, or not ours to move
-        os.sched_setaffinity(pid, chosen)
-        return allowed
-    return set()
+
+
+def put(pid: int, chosen: set[int]) -> None:
+    """It wakes up on one of these from now on, and stays where it runs if it may."""
+    try:
+        if pid and chosen:
+            os.sched_setaffinity(pid, chosen)
+    except OSError:
+        return
 
 
 def _find() -> Callable[[], int]:
     try:
         found: Callable[[], int] = ctypes.CDLL(None).sched_getcpu
-    except (AttributeError, OSError):  # a C library without it
+    except (AttributeError, OSError, TypeError):  # a C library without it
         return lambda: -1
     return found
 

@@ -51,7 +51,6 @@ LOOKS_FOR_FIRST: Final = 512
 """Some 400 microseconds: most programs have ended by then, or made their first call."""
 CALLS_AT_A_TIME: Final = 16
 """Then others have their turn of the loop."""
-_buffer = memoryview(bytearray(256 * 1024))
 
 _ENDS: Final[dict[str, tuple[Status, ProblemKind]]] = {
     "failed": ("failed", "exception"),
@@ -102,6 +101,7 @@ class ProcessRun:
             self._guest = self._pool.take(self._limits())
         sock = self._guest.sock
         self._recv_into, self._send, self._patience = sock.recv_into, sock.send, Patience(sock)
+        self._buffer = self._pool.buffer
         self._conversation.start()
         # At once: a guest that finds its program waiting when it is born loses no time with a rehearsal.
         self._start(self._start_frame(has_files=kept is not None))
@@ -144,7 +144,7 @@ class ProcessRun:
             self._last_words_timer.cancel()
         if not self._is_over:  # left while someone may still wait for the next event
             self._push(Ended(status="cancelled"))
-        if self._order.session and self._said_its_end:
+        if self._order.session and self._said_its_end and not self._unsent:
             self._kept.keep(self._order.session, self._pool, self._guest)
         else:
             self._pool.give_back(self._guest)
@@ -219,10 +219,11 @@ class ProcessRun:
             self._read()
             if not self._is_answered or self._is_over or self._pool.is_shared or not self._patience.sees():
                 return
+        self._is_answered = False  # enough of it: `__anext__` sleeps now
 
     def _read(self) -> None:
         try:
-            size = self._recv_into(_buffer)
+            size = self._recv_into(self._buffer)
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
@@ -242,10 +243,10 @@ class ProcessRun:
     def _take(self, size: int) -> None:
         partial = self._partial
         if partial:
-            partial += _buffer[:size]
+            partial += self._buffer[:size]
             view, size = memoryview(partial), len(partial)
         else:
-            view = _buffer
+            view = self._buffer
         position = 0
         try:
             while size - position >= HEADER.size and not self._is_over:
@@ -257,10 +258,10 @@ class ProcessRun:
                 self._handle(view[position + HEADER.size : end])
                 position = end
         finally:
-            if view is not _buffer:
+            if view is not self._buffer:
                 view.release()
-        if view is _buffer:
-            partial += _buffer[position:size]
+        if view is self._buffer:
+            partial += self._buffer[position:size]
         else:
             del partial[:position]  # nothing to move while one large frame grows
 
@@ -431,12 +432,13 @@ class ProcessRun:
 
 def _facts(tools: Sequence[ToolSpec], words: Mapping[str, tuple[str, str]]) -> list[tuple[Any, ...]]:
     """What the guest is told of its tools. Most programs have the grant of the one before."""
-    global _last_grant  # noqa: PLW0603  # a cache of one; a lost race costs the work once more
+    global _last_grant  # noqa: PLW0603  # a cache of one; a lost race with another thread costs the work once more
     if words:
         return [tool_facts(spec, words.get(spec.name)) for spec in tools]
-    if _last_grant[0] is not tools:
-        _last_grant = tools, [tool_facts(spec) for spec in tools]
-    return _last_grant[1]
+    grant = _last_grant
+    if grant[0] is not tools:
+        grant = _last_grant = tools, [tool_facts(spec) for spec in tools]
+    return grant[1]
 
 
 _last_grant: tuple[Sequence[ToolSpec], list[tuple[Any, ...]]] = ((), [])

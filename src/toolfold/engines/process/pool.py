@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 TOP_UP_AFTER_SECONDS: Final = 0.002
 AT_A_TIME: Final = 2
+BUFFER_BYTES: Final = 256 * 1024
 
 
 class Pool:
@@ -34,6 +35,9 @@ class Pool:
         self._loop = asyncio.get_running_loop()
         self._parked: deque[Guest] = deque()
         self._taken: set[Guest] = set()
+        self.buffer = memoryview(bytearray(BUFFER_BYTES))
+        """What is read goes here first. One program of the pool reads at a time; those of other pools may be in the
+        middle of it: a tool may run a program of another runtime, and another thread may have a loop of its own."""
         self._waiting = 0
         """Programs whose guest is still on its way."""
         self._top_up_timer: asyncio.TimerHandle | None = None
@@ -56,7 +60,7 @@ class Pool:
 
     @property
     def is_shared(self) -> bool:
-        """Whether more than one program has a guest: then nothing is done for one that others have to wait for."""
+        """Whether more than one guest is taken, if only by a paused program: none of them is favoured then."""
         return len(self._taken) > 1
 
     async def until_ready(self, guest: Guest) -> None:

@@ -41,6 +41,8 @@ _GUESTS_PER_MESSAGE: Final = 64
 _DATA: Final = b"D"
 _READY: Final = b"R"
 _MAX_REASON_BYTES: Final = 1000
+MAX_ROUSES: Final = 1000
+"""Each takes a tenth of a millisecond of the processor time that the guest's program may use."""
 _KILLED: Final = -int(signal.SIGKILL)
 
 
@@ -60,8 +62,7 @@ class Guest:
         self._allowed: set[int] = set()
         self._off = -1
         """The core that it is not to wake up on."""
-        self.is_roused = False
-        """It is awake, on another core than ours, and waits for its program."""
+        self._rouses = 0
         self._is_parked = False
         self._is_closed = False
         self._reason = bytearray()
@@ -80,38 +81,55 @@ class Guest:
                 signal.pidfd_send_signal(self._pidfd, signal.SIGTERM)
 
     def rouse(self) -> None:
-        """Have it wake up for a program that is about to come. Harmless when none does."""
-        if self.ready.done() and not self._is_closed:
+        """Have it wake up for a program that is about to come. Harmless when none does, but not for ever."""
+        if self.ready.done() and not self._is_closed and self._rouses < MAX_ROUSES:
             self.stay_away()
             with contextlib.suppress(OSError):
                 self.sock.send(ROUSE_FRAME)
-                self.is_roused = True
+                self._rouses += 1
+
+    @property
+    def is_roused(self) -> bool:
+        """It is awake, on another core than ours, and waits for its program."""
+        return self._rouses > 0
 
     def stay_away(self) -> None:
         """Wait for the program on another core than ours. To be repeated: the kernel may have moved us meanwhile."""
         ours = cores.ours()
-        if ours != self._off and self._pidfd >= 0:
-            self._allowed, self._off = cores.keep_off(ours, self._process_id()) or self._allowed, ours
+        if ours != self._off and self.ready.done():
+            self._off = ours
+            cores.put(self._process_id(), self._cores() - {ours})
 
     @contextlib.contextmanager
     def elsewhere(self) -> Iterator[None]:
         """What it is sent in this block wakes it on another core than ours."""
-        allowed = cores.keep_off(cores.ours(), self._process_id())
-        yield
-        cores.free(self._pid, allowed)
+        cores.put(self._process_id(), self._cores() - {cores.ours()})
+        try:
+            yield
+        finally:
+            self.set_free()
 
     @contextlib.contextmanager
     def here(self) -> Iterator[None]:
         """What it is sent in this block wakes it on our core, and it runs as soon as we sleep."""
-        allowed = cores.keep_to(cores.ours(), self._process_id())
-        yield
-        cores.free(self._pid, allowed)
+        cores.put(self._process_id(), self._cores() & {cores.ours()})
+        try:
+            yield
+        finally:
+            self.set_free()
 
     def set_free(self) -> None:
-        """Its program comes now: it may run on every core."""
-        cores.free(self._pid, self._allowed)
+        """It may run on every core that it had."""
+        cores.put(self._process_id(), self._allowed)
+
+    def _cores(self) -> set[int]:
+        if not self._allowed:
+            self._allowed = cores.allowed(self._process_id())
+        return self._allowed
 
     def _process_id(self) -> int:
+        if self._ended.done():
+            return 0  # another process may have its number
         if not self._pid and self._pidfd >= 0:
             self._pid = pid_of(self._pidfd)
         return self._pid

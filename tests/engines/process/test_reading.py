@@ -1,0 +1,100 @@
+"""Frames of one guest, while frames of another are read: in a tool of its program, in another thread, in its session."""
+
+import asyncio
+import itertools
+import threading
+
+import toolfold
+from toolfold import Outcome, Runtime
+
+
+@toolfold.tool
+async def echo(value: int) -> int:
+    """The same again."""
+    return value
+
+
+@toolfold.tool
+async def wait(milliseconds: int) -> int:
+    """Answers late."""
+    await asyncio.sleep(milliseconds / 1000)
+    return milliseconds
+
+
+async def test_a_tool_may_run_a_program_of_another_runtime_while_calls_wait_to_be_read() -> None:
+    inner = Runtime(engine="process", warm=1)
+
+    @toolfold.tool
+    async def nested() -> int:
+        """Runs another program, whose last frame is large."""
+        return len((await inner.run("'x' * 6000")).value or "")
+
+    text = (
+        "sum(await asyncio.gather(*[echo(value=1) for _ in range(64)], nested(), *[echo(value=1) for _ in range(70)]))"
+    )
+    async with inner, Runtime(tools=[echo, nested], engine="process", warm=1) as runtime:
+        outcomes = [await runtime.run(text) for _ in range(20)]
+
+    assert [(outcome.status, outcome.value, outcome.problem) for outcome in outcomes] == [("finished", 6134, None)] * 20
+
+
+def test_runtimes_in_two_threads_do_not_read_each_others_frames() -> None:
+    async def many(found: list[Outcome]) -> None:
+        async with Runtime(tools=[echo], engine="process", warm=1) as runtime:
+            for _ in range(10):
+                found.append(await runtime.run("[await echo(value=i) for i in range(100)]"))
+
+    found: tuple[list[Outcome], list[Outcome]] = ([], [])
+    threads = [threading.Thread(target=lambda one=one: asyncio.run(many(one))) for one in found]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert [(one.status, one.value) for one in (*found[0], *found[1])] == [("finished", list(range(100)))] * 20
+
+
+async def test_a_reply_that_comes_after_its_program_does_not_break_the_next_of_the_session() -> None:
+    async with Runtime(tools=[wait], engine="process") as runtime:
+        for late in (5, 15, 30, 50, 80):
+            # The value takes a while to encode: the reply comes when nobody waits for it any more.
+            left = f"task = asyncio.create_task(wait(milliseconds={late}))\nawait asyncio.sleep(0.001)\nx = 1\n"
+            first = await runtime.run(f"{left}list(range(1_000_000))", session=f"s{late}", keep_names=True)
+            second = await runtime.run("x + 1", session=f"s{late}", keep_names=True)
+            assert (first.status, second.status, second.value, second.problem) == ("finished", "finished", 2, None)
+
+
+async def test_calls_in_a_row_leave_others_their_turn() -> None:
+    turns: list[int] = []
+    calls: list[int] = []
+
+    @toolfold.tool
+    async def count() -> int:
+        """How many calls there were."""
+        calls.append(len(calls))
+        return len(calls)
+
+    async def others() -> None:
+        while True:
+            turns.append(len(calls))
+            await asyncio.sleep(0)
+
+    async with Runtime(tools=[count], engine="process") as runtime:
+        await runtime.run("await count()")
+        task = asyncio.create_task(others())
+        await runtime.run("for _ in range(500):\n    await count()")
+        task.cancel()
+
+    assert max(after - before for before, after in itertools.pairwise(turns)) <= 32
+
+
+async def test_a_cancel_while_the_guest_is_being_made_ends_the_program() -> None:
+    async with Runtime(engine="process") as runtime:
+        running = asyncio.create_task(runtime.start("import pandas\nwhile True:\n    pass", execution_id="first"))
+        while "first" not in runtime.executions:
+            await asyncio.sleep(0)
+        await runtime.cancel("first")
+        outcome = await running
+
+    assert isinstance(outcome, Outcome)
+    assert outcome.status == "cancelled"
