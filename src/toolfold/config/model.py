@@ -347,7 +347,7 @@ class HttpConfig(Section):
     max_upload_bytes: Size | None = None
     """Of an upload."""
     preload_data: bool = True
-    """Have guests with numpy, pandas and the like wait from the start; takes memory that others can do without."""
+    """Have guests with numpy, pandas and matplotlib wait from the start; takes memory that others can do without."""
 
 
 class Config(Section):
