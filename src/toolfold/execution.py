@@ -448,8 +448,12 @@ class Execution:
 
     def waits_for_the_outside(self, replies_seen: int) -> bool:
         """The guest has seen every reply and has nothing to run, and no local call is on its way."""
-        self._last_waiting = replies_seen
-        if replies_seen != self._replies_sent or len(self._in_flight) > len(self._undecided) or self._queued:
+        self._last_waiting = max(
+            self._last_waiting, replies_seen
+        )  # our own nudge may be older than what waits before it
+        # One that has answered counts no more, although its end is told to us only in the next turn of the loop.
+        busy = sum(not task.done() for task in self._in_flight)
+        if self._last_waiting != self._replies_sent or busy > len(self._undecided) or self._queued:
             return False
         return bool(self._undecided) or bool(self.open_calls)
 
