@@ -190,7 +190,7 @@ class Channel:
             batch = [self.receive() for _ in range(tape.next_wake())]
         else:
             batch = [self.receive()]
-            while self._rest and self._has_whole_message():
+            while self._rest and self.has_whole_message():
                 batch.append(self.receive())
             batch = [reply for reply in batch if reply is not None]
             if tape is not None:
@@ -198,7 +198,7 @@ class Channel:
         self.seen += len(batch)
         return batch
 
-    def _has_whole_message(self) -> bool:
+    def has_whole_message(self) -> bool:
         """The socket will not say that there is more: it was read already."""
         size = len(self._rest) - HEADER.size
         return size >= 0 and size >= _unpack(self._rest)[0]
@@ -229,7 +229,7 @@ class Channel:
                 while self._next_message()[0] != RELEASE:
                     pass
                 self.loop.held_seconds += _monotonic() - held_at
-                if not self._has_whole_message():
+                if not self.has_whole_message():
                     return None  # the reply takes its time; the program's timers must not wait for it
             elif message[0] == START:
                 break
@@ -240,7 +240,7 @@ class Channel:
 
     def look_for_start(self) -> None:
         """Stay awake a little while: the host is checking the program."""
-        self._take_output()
+        self._take_output()  # nothing: it only brings the code of a program's end near
         self._patience.sees(LOOKS_FOR_START)
 
     def _next_message(self) -> Any:

@@ -69,7 +69,7 @@ class GuestSelector(selectors.PollSelector):
 
     def _read_already(self) -> list[tuple[selectors.SelectorKey, int]]:
         """A replay gets its replies at once; those past the end of its tape are here, and the socket is silent."""
-        if not self.channel._has_whole_message():
+        if not self.channel.has_whole_message():
             return []
         key = self.get_map().get(self.channel.fd)
         return [] if key is None else [(key, selectors.EVENT_READ)]

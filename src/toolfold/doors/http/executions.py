@@ -15,7 +15,7 @@ import hashlib
 import hmac
 import secrets
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
@@ -171,18 +171,13 @@ class Executions:
 
     async def start_once(self, start: Start, errand: Errand) -> Answer | Passed:
         """Start an execution with a fixed id, unless it was started before: then the answer to that start."""
+
+        async def attempt() -> Answer | Passed:
+            answer = await self._elsewhere(start.execution_id, errand)
+            return answer or await self._again(start) or await self.start(start)
+
         try:
-            for _ in range(_TRIES):
-                try:
-                    answer = await self._elsewhere(start.execution_id, errand)
-                    return answer or await self._again(start) or await self.start(start)
-                except _Gone:
-                    continue
-                except Fenced:
-                    if self._replicas is None:
-                        raise
-                    # Another replica has it now, or just had: look again.
-            raise _changes_hands()
+            return await self._while_it_changes_hands(attempt)
         finally:
             if self._replicas is not None:
                 self._replicas.unclaim(start.execution_id)
@@ -235,21 +230,28 @@ class Executions:
             _refuse_large(results, self._limits.reply_bytes)
         replies = replies_of(results)
         digest = hashlib.sha256(msgspec.json.encode([result.model_dump() for result in results])).digest()
-        for _ in range(_TRIES):
+
+        async def attempt() -> Answer | Passed:
             held = self._held.get(token.execution_id)
             if self._replicas is not None and errand is not None and (held is None or not held.is_known):
                 passed = await self._replicas.pass_on(token.execution_id, errand)
                 if passed is not None:
                     self._metrics.add("forwarded")
                     return passed
+            return await self._go_on_here(token, replies, digest)
+
+        return await self._while_it_changes_hands(attempt)
+
+    async def _while_it_changes_hands(self, attempt: Callable[[], Awaitable[Answer | Passed]]) -> Answer | Passed:
+        """Try again while another replica has the execution now, or just had it."""
+        for _ in range(_TRIES):
             try:
-                return await self._go_on_here(token, replies, digest)
+                return await attempt()
             except _Gone:
                 continue
             except Fenced:
                 if self._replicas is None:
                     raise
-                # Another replica has it now, or just had: look again.
         raise _changes_hands()
 
     async def _go_on_here(self, token: Token, replies: Sequence[Reply], digest: bytes) -> Answer:

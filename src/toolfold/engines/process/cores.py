@@ -25,7 +25,7 @@ def put(pid: int, chosen: set[int]) -> None:
         if pid and chosen:
             os.sched_setaffinity(pid, chosen)
     except OSError:
-        return
+        return  # gone, or not ours to move: then it wakes where the kernel wants
 
 
 def _find() -> Callable[[], int]:

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-_PID: Final = re.compile(r"^Pid:\s*(\d+)$", re.MULTILINE)
+from toolfold.engines.process.pidfd import pid_of
+
 _SHARE: Final = re.compile(r"^Pss:\s*(\d+) kB$", re.MULTILINE)
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
@@ -16,16 +17,6 @@ _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 def held_bytes(pidfds: Iterable[int]) -> int:
     """Memory of these processes; of pages that several share each has its part."""
     return sum(map(_held, pidfds))
-
-
-def pid_of(pidfd: int) -> int:
-    """Its number as this process sees it; 0 if it is gone."""
-    try:
-        with open(f"/proc/self/fdinfo/{pidfd}", encoding="ascii") as file:
-            found = _PID.search(file.read())
-    except OSError:
-        return 0
-    return int(found[1]) if found else 0
 
 
 def _held(pidfd: int) -> int:

@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from toolfold.engines.process import cores, layout
-from toolfold.engines.process.memory import pid_of
+from toolfold.engines.process.pidfd import pid_of
 from toolfold.engines.process.tiers import Tier
 from toolfold.errors import EngineCrashed, EngineError, EngineUnavailable
 from toolfold.models import LibrarySet, Limits
