@@ -123,7 +123,7 @@ class Runtime:
                 engine, isolation=isolation, limits=self._limits, warm=warm, accept_no_isolation=accept_no_isolation
             )
         self._engine: Engine = engine
-        self._expect = engine.expect if isinstance(engine, Forewarned) else _nothing
+        self._forewarned = engine if isinstance(engine, Forewarned) else None
         self._ledger: Ledger = ledger if ledger is not None else MemoryLedger()
         self._observer: Observer = observer if observer is not None else usual_observer()
         self._context = CallContext(entry_name=entry_name, approve=approve)
@@ -313,7 +313,8 @@ class Runtime:
     async def _begin(self, text: str, wish: _Wish) -> Paused | Outcome:
         specs = self._granted(wish.outside) if wish.outside else self._specs
         if wish.session is None:
-            self._expect()  # a guest can wake up while the text is being checked
+            if self._forewarned is not None:  # a guest can make the program ready while it is being checked
+                self._forewarned.expect(text, specs, wish.limits)
         else:
             await self.sessions.enter(wish.session)
         try:
@@ -322,6 +323,8 @@ class Runtime:
                 program = await self._type_problem(program, specs, wish) or program
             if isinstance(program, Problem):
                 outcome = self._rejected(program, text)
+                if self._forewarned is not None:
+                    self._forewarned.forget()
                 if wish.session is not None:
                     self.sessions.leave(wish.session)
                 return outcome
@@ -497,10 +500,6 @@ class Runtime:
             if execution.session.keeps_names and not self._engine.has_session(execution.session.id):
                 execution.session.names.clear()
             self.sessions.leave(execution.session)
-
-
-def _nothing() -> None:
-    return
 
 
 def _refuse_ended(history: History) -> None:

@@ -20,14 +20,13 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 from toolfold_guest.output import Outlet, Stream
 from toolfold_guest.patience import Patience
 from toolfold_guest.tape import Tape
 from toolfold_guest.values import encode, revive
-from toolfold_guest.wire import CALLS, ENDED, HEADER, HOLD, PRINTED, RELEASE, REPLY, ROUSE, START
+from toolfold_guest.wire import CALLS, ENDED, HEADER, HOLD, PRINTED, PROGRAM, RELEASE, REPLY, START
 
 BUFFER_BYTES = 64 * 1024
 SEND_AT_BYTES = 4 * 1024 * 1024
@@ -59,7 +58,6 @@ class Channel:
         self._stdout, self._stderr = stdout, stderr
         self._gather_stdout, self._gather_stderr = streams[0].gather, streams[1].gather
         stdout.full = stderr.full = self.send_printed
-        self.roused: Callable[[], None]
         self._sending = threading.Lock()
         self._turn = threading.Condition(threading.Lock())
         self._sock: Any = None
@@ -213,15 +211,20 @@ class Channel:
             else:
                 self.loop.call_soon_threadsafe(_resolve, waiter, reply)
 
-    def receive_start(self) -> Any:
-        """The next program; a late reply to the last one of the session is nobody's."""
+    def receive_program(self) -> tuple[str, list[Any]]:
+        """The next program and its tools; a late reply to the last one of the session is nobody's."""
         message = self.receive()
-        while message is None or message[0] != START:
+        while message is None or message[0] != PROGRAM:
             message = self.receive()
-        return message
+        return message[1], message[2]
+
+    def receive_start(self) -> dict[str, Any]:
+        """What the program is to be run with."""
+        options: dict[str, Any] = self.receive()[1]
+        return options
 
     def receive(self) -> Any:
-        """The next reply or start; a hold is sat out here, with the loop's clock stopped, and gives none."""
+        """The next message but a hold, which is sat out here, with the loop's clock stopped, and gives none."""
         message = self._next_message()
         while message[0] != REPLY:
             if message[0] == HOLD:
@@ -231,16 +234,18 @@ class Channel:
                 self.loop.held_seconds += _monotonic() - held_at
                 if not self.has_whole_message():
                     return None  # the reply takes its time; the program's timers must not wait for it
-            elif message[0] == START:
+            elif message[0] in (PROGRAM, START):
                 break
-            elif message[0] == ROUSE and not self._rest and not self._patience.poll(0):
-                self.roused()
             message = self._next_message()
         return message
 
+    @property
+    def has_more(self) -> bool:
+        """Whether the next message has come, or begun to."""
+        return bool(self._rest) or bool(self._patience.poll(0))
+
     def look_for_start(self) -> None:
         """Stay awake a little while: the host is checking the program."""
-        self._take_output()  # nothing: it only brings the code of a program's end near
         self._patience.sees(LOOKS_FOR_START)
 
     def _next_message(self) -> Any:

@@ -27,7 +27,7 @@ from typing import Any, NoReturn
 
 from toolfold_guest import eventloop, preload, tape, tracebacks
 from toolfold_guest.channel import Channel
-from toolfold_guest.names import Namespace, ToolFacts, lenient_loads
+from toolfold_guest.names import Namespace, ToolFacts, lenient_loads, preset
 from toolfold_guest.output import Outlet, Stream
 from toolfold_guest.rewrite import RETURN_NAME, compile_in_parts, compile_program
 from toolfold_guest.tape import Tape, install
@@ -43,6 +43,9 @@ _set_handler, _SIGTERM = _signal.signal, int(_signal.SIGTERM)
 _threads = _thread._count
 _ModuleType, _CodeType = types.ModuleType, types.CodeType
 _seed_random = random.seed
+
+_Codes = tuple[types.CodeType, types.CodeType | None]
+"""The body of a program, and its last expression."""
 
 CO_COROUTINE = 0x80
 _HOST = (3,)  # where the zygote puts the guest's socket
@@ -69,6 +72,8 @@ class _Made:
     channel: Channel
     start: bytes
     """A message to try one's hand on."""
+    codes: tuple[types.CodeType, types.CodeType | None]
+    """A program to try one's hand on."""
     session: types.ModuleType | None = None
     """The module in which programs run; a session's programs share it."""
 
@@ -85,8 +90,8 @@ def prepare(library_set: str) -> None:
     stdout, stderr = Outlet(), Outlet()
     _Made.streams = Stream(stdout), Stream(stderr)
     _Made.channel = loop.poll_selector.channel = Channel(loop, stdout, stderr, _Made.streams)
-    options = {"preset": ("asyncio",), "seed": 1}
-    _Made.start = marshal.dumps((START, "len('')", [tuple(_ECHO)], options))
+    _Made.start = marshal.dumps((START, {"preset": (), "seed": 1, "files": []}))
+    _Made.codes = compile_program("len('')")
     for text in REHEARSALS * 8:  # later passes specialise the bytecode
         said = _rehearse(text)
         assert b'"finished"' in said, said  # one that fails warms the wrong code, in silence
@@ -137,9 +142,9 @@ def _rehearse(text: str) -> bytes:
     streams = sys.stdout, sys.stderr
     reply = marshal.dumps((REPLY, 1, True, 1, False))
     host_end.send(HEADER.pack(len(reply)) + reply)
-    message = (START, text, [_ECHO], {"preset": ("asyncio",), "max_argument_bytes": 100, "seed": None})
+    options = {"preset": ("asyncio",), "max_argument_bytes": 100, "seed": None}
     try:
-        _serve(guest_end, message)
+        _serve(guest_end, (text, [_ECHO], options))
         return host_end.recv(4096)
     finally:
         _Made.session = None
@@ -156,8 +161,7 @@ def main(fd: int) -> NoReturn:
     _path.append(_getcwd())  # modules that the caller gave, or that the program writes, can be imported
     sock = _Socket(_AF_UNIX, _SOCK_STREAM, 0, fd)
     _set_handler(_SIGTERM, _Made.channel.send_last_words)
-    _Made.channel.roused = _limber
-    while _serve(sock, None):
+    while _serve(sock):
         pass
     # To end takes the kernel milliseconds, and the host, which this has just woken, may have to wait for this core.
     sock.recv(1)
@@ -165,22 +169,25 @@ def main(fd: int) -> NoReturn:
 
 
 def _limber() -> None:
-    """A program is about to come: have what it needs in the caches of this core, and stay awake for it."""
-    _, text, tools, options = marshal.loads(_Made.start)
+    """The start is about to come: have what it needs in the caches of this core, and stay awake for it."""
+    _, options = marshal.loads(_Made.start)
     _seed(options["seed"])
-    _run(_Made.channel, text, tools, options)
-    _Made.session = None
+    encode(_execute(_Made.codes, {}, ""), "value")
     _add_low_level_output(_Made.streams[0])
     _Made.channel.look_for_start()
 
 
-def _serve(sock: Any, message: Any) -> bool:
+def _serve(sock: Any, rehearsal: tuple[str, list[Any], dict[str, Any]] | None = None) -> bool:
     """Run one program; true if its session goes on."""
     channel = _Made.channel
     channel.attach(sock)
     _Made.loop.poll_selector.busy_turns = 0  # a replay counts them too, and may have had no rehearsal
-    _, text, tools, options = message or channel.receive_start()
     sys.stdout, sys.stderr = _Made.streams
+    text, tools = rehearsal[:2] if rehearsal else channel.receive_program()
+    codes = _make_ready(channel, text, tools)
+    if rehearsal is None and not channel.has_more:
+        _limber()  # the host is still checking the text
+    options = rehearsal[2] if rehearsal else channel.receive_start()
     channel.report_waiting = options.get("report_waiting", False)
     channel.max_argument_bytes = options["max_argument_bytes"]
     if "tape" in options:
@@ -190,9 +197,9 @@ def _serve(sock: Any, message: Any) -> bool:
         _seed(options["seed"])
     for name, data in options.get("files", ()):
         _place(name, data)
-    status, value, error = _run(channel, text, tools, options)
+    status, value, error = _run(codes, text, options)
     is_session = bool(options.get("session"))
-    if message is None:
+    if rehearsal is None:
         _add_low_level_output(_Made.streams[0])
         if _threads() and not is_session:
             threading._shutdown()  # type: ignore[attr-defined]  # waits for the program's threads, as an exit does
@@ -200,8 +207,9 @@ def _serve(sock: Any, message: Any) -> bool:
     return is_session
 
 
-def _run(channel: Channel, text: str, tools: list[Any], options: dict[str, Any]) -> tuple[str, str, str]:
-    if _Made.session is None or not options.get("session"):
+def _make_ready(channel: Channel, text: str, tools: list[Any]) -> _Codes | BaseException:
+    """All that needs no start: the text may yet be refused, so nothing of the program runs here."""
+    if _Made.session is None:
         _Made.session = _ModuleType("__main__")
     _modules["__main__"] = _Made.session
     names = _Made.session.__dict__
@@ -209,7 +217,20 @@ def _run(channel: Channel, text: str, tools: list[Any], options: dict[str, Any])
     try:
         codes = compile_in_parts(text) or compile_program(text)
         names[RETURN_NAME] = _Returned
-        Namespace(channel, tools).fill(names, _mentioned(codes), options["preset"])
+        Namespace(channel, tools).fill(names, _mentioned(codes))
+    except BaseException as error:  # noqa: BLE001  # whatever it is, it is the program's outcome once that is started
+        return error
+    return codes
+
+
+def _run(codes: _Codes | BaseException, text: str, options: dict[str, Any]) -> tuple[str, str, str]:
+    assert _Made.session is not None
+    names = _Made.session.__dict__
+    try:
+        if isinstance(codes, BaseException):
+            raise codes
+        for name in options["preset"]:
+            names[name] = preset(name)
         value = _execute(codes, names, text)
         if value is None:
             value = names.get("result")
@@ -238,7 +259,7 @@ class _Returned(BaseException):
         self.value = value
 
 
-def _execute(codes: tuple[types.CodeType, types.CodeType | None], names: dict[str, Any], text: str) -> Any:
+def _execute(codes: _Codes, names: dict[str, Any], text: str) -> Any:
     try:
         # A program that never mentions asyncio and awaits nothing needs no running loop.
         if any(code.co_flags & CO_COROUTINE for code in codes if code) or "asyncio" in text:
@@ -250,7 +271,7 @@ def _execute(codes: tuple[types.CodeType, types.CodeType | None], names: dict[st
     return value
 
 
-async def _drive(codes: tuple[types.CodeType, types.CodeType | None], names: dict[str, Any]) -> Any:
+async def _drive(codes: _Codes, names: dict[str, Any]) -> Any:
     try:
         value = None
         for code in codes:

@@ -58,14 +58,12 @@ class Namespace:
             for alias in aliases:
                 self._index[alias] = index
 
-    def fill(self, names: dict[str, Any], mentioned: set[str] | None, preset: tuple[str, ...]) -> None:
+    def fill(self, names: dict[str, Any], mentioned: set[str] | None) -> None:
         """Put into the program's globals what it may use without an import.
 
         Of the tools only those that it mentions, for each one costs; `None` mentions them all.
         """
         wanted = self._index.keys() if mentioned is None else self._index.keys() & mentioned
-        for name in preset:
-            names[name] = _import_preset(name)
         for name in wanted - PROTECTED:
             names[name] = self.awaitable(name)
         names["ToolError"] = ToolError
@@ -220,7 +218,8 @@ def _no_tool(name: str, members: dict[str, str]) -> str:
     return f"no tool {name!r}" + (f"; did you mean {near[0]!r}?" if near else "")
 
 
-def _import_preset(name: str) -> Any:
+def preset(name: str) -> Any:
+    """What a program may use without an import although it is no tool: `asyncio`, `json`, `pd`, ..."""
     full_name = _PRESET.get(name, name)
     return sys.modules.get(full_name) or importlib.import_module(full_name)
 

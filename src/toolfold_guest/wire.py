@@ -7,11 +7,11 @@ Guest to host, JSON arrays, because the host trusts nothing here and JSON can be
     [PRINTED, stdout, stderr]
     [ENDED,   stdout, stderr, status, value, error, [stdout bytes cut, stderr bytes cut]]
 Host to guest, `marshal`, because the host is trusted and nothing decodes faster:
-    (START, text, tools, options)
+    (PROGRAM, text, tools)   a program to make ready
+    (START, options)         run it
     (REPLY, call id, ok, value or message, has media)
     (HOLD,)      stand still: the execution is paused, and its timers with it
     (RELEASE,)   go on
-    (ROUSE,)     a start is about to come
 """
 
 import struct
@@ -21,11 +21,11 @@ CALLS: Final = 1
 PRINTED: Final = 2
 ENDED: Final = 3
 
-START: Final = 4
-REPLY: Final = 5
-HOLD: Final = 6
-RELEASE: Final = 7
-ROUSE: Final = 8
+PROGRAM: Final = 4
+START: Final = 5
+REPLY: Final = 6
+HOLD: Final = 7
+RELEASE: Final = 8
 
 HEADER: Final = struct.Struct("<I")
 

@@ -11,9 +11,11 @@ from toolfold.errors import EngineUnavailable, UsageError
 from toolfold.models import LibrarySet, Limits
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from contextlib import AbstractAsyncContextManager
 
     from toolfold.engines.base import Order, Run
+    from toolfold.models import ToolSpec
 
 NAMES = ("auto", "process", "monty")
 
@@ -109,10 +111,15 @@ class AutoEngine:
         if isinstance(self._chosen, Stocked):
             await self._chosen.preload(library_set)
 
-    def expect(self) -> None:
-        """Have a guest awake for the program that is being checked, where the chosen engine has guests that wait."""
+    def expect(self, text: str, tools: Sequence[ToolSpec], limits: Limits) -> None:
+        """Have the program that is being checked made ready, where the chosen engine can."""
         if isinstance(self._chosen, Forewarned):
-            self._chosen.expect()
+            self._chosen.expect(text, tools, limits)
+
+    def forget(self) -> None:
+        """The program that was expected does not come."""
+        if isinstance(self._chosen, Forewarned):
+            self._chosen.forget()
 
     async def guests(self) -> Guests:
         """Of the chosen engine."""

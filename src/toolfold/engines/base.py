@@ -188,5 +188,8 @@ class Stocked(Protocol):
 class Forewarned(Protocol):
     """An engine that can use the time in which a program is checked; one that cannot need not know this."""
 
-    def expect(self) -> None:
-        """A program is about to come."""
+    def expect(self, text: str, tools: Sequence[ToolSpec], limits: Limits) -> None:
+        """A program is about to come, if its check finds nothing: make it ready, but run nothing of it."""
+
+    def forget(self) -> None:
+        """It does not come."""

@@ -16,7 +16,19 @@ from typing import Any, Final
 import msgspec
 
 from toolfold.models import Media, Reply, ToolSpec, Value
-from toolfold_guest.wire import BYTES_KEY, CALLS, ENDED, HEADER, HOLD, MEDIA_KEY, PRINTED, RELEASE, REPLY, ROUSE, START
+from toolfold_guest.wire import (
+    BYTES_KEY,
+    CALLS,
+    ENDED,
+    HEADER,
+    HOLD,
+    MEDIA_KEY,
+    PRINTED,
+    PROGRAM,
+    RELEASE,
+    REPLY,
+    START,
+)
 
 MAX_DEPTH: Final = 256
 _MARK: Final = b"\\u0000"
@@ -168,12 +180,16 @@ def framed(message: tuple[Any, ...]) -> bytes:
 
 HOLD_FRAME: Final = framed((HOLD,))
 RELEASE_FRAME: Final = framed((RELEASE,))
-ROUSE_FRAME: Final = framed((ROUSE,))
 
 
-def encode_start(text: str, facts: Sequence[tuple[Any, ...]], options: Mapping[str, Any]) -> bytes:
-    """The message that makes a parked guest run a program."""
-    return framed((START, text, facts, dict(options)))
+def encode_program(text: str, facts: Sequence[tuple[Any, ...]]) -> bytes:
+    """The message with which a guest makes a program ready; nothing of it runs yet."""
+    return framed((PROGRAM, text, facts))
+
+
+def encode_start(options: Mapping[str, Any]) -> bytes:
+    """The message that makes it run the program."""
+    return framed((START, dict(options)))
 
 
 def encode_reply(reply: Reply) -> bytes:

@@ -31,7 +31,7 @@ async def wait(milliseconds: int) -> int:
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """The host looks for the next frame until it comes, as it does where nothing else keeps the cores busy."""
     monkeypatch.setattr(Patience, "sees", lambda self, looks=0: bool(self.poll(1000)))
-    monkeypatch.setattr(Guest, "is_roused", True)
+    monkeypatch.setattr(Guest, "is_awake", True)
 
 
 async def test_a_tool_may_run_a_program_of_another_runtime_while_calls_wait_to_be_read() -> None:

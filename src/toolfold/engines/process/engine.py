@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from toolfold.engines.base import Guests
 from toolfold.engines.process.host import ProcessRun
@@ -16,7 +16,13 @@ from toolfold.errors import EngineUnavailable, UsageError
 from toolfold.models import LibrarySet, Limits
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from toolfold.engines.base import Order
+    from toolfold.models import ToolSpec
+
+MOST_EXPECTED: Final = 16 * 1024
+"""Characters. A longer text is checked for so long that there is nothing to gain."""
 
 
 class ProcessEngine:
@@ -79,11 +85,16 @@ class ProcessEngine:
         """Have guests with these libraries wait, before the first program asks for them."""
         await self._pool(library_set)
 
-    def expect(self) -> None:
-        """Wake the guest that the next program gets, if it needs the libraries of the last one."""
+    def expect(self, text: str, tools: Sequence[ToolSpec], limits: Limits) -> None:
+        """Let the guest that the program gets make it ready, if it needs the libraries of the one before."""
         pool = self._pools.get(self._last_set)
-        if pool is not None:
-            pool.rouse()
+        if pool is not None and len(text) <= MOST_EXPECTED:
+            pool.expect(text, tools, limits)
+
+    def forget(self) -> None:
+        """The program that was expected does not come."""
+        for pool in self._pools.values():
+            pool.forget()
 
     async def guests(self) -> Guests:
         """Of all library sets, parked ones too; the zygotes that they were forked from are not among them."""

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from toolfold.engines.base import Called, Died, Ended, Event, Order, Printed, Taped, Waiting
 from toolfold.engines.process.files import checked_names, collect
-from toolfold.models import Call, LibrarySet, Limits, Problem, ProblemKind, Reply, Status, ToolSpec
-from toolfold.program.stubs import words_for
+from toolfold.engines.process.frames import program_frame, start_frame
+from toolfold.models import Call, LibrarySet, Limits, Problem, ProblemKind, Reply, Status
 from toolfold.protocol.codec import (
     HOLD_FRAME,
     RELEASE_FRAME,
@@ -27,15 +27,13 @@ from toolfold.protocol.codec import (
     EndedFrame,
     Violation,
     encode_reply,
-    encode_start,
-    tool_facts,
 )
 from toolfold.protocol.machine import Conversation, LimitReached
 from toolfold_guest.patience import LOOKS, Patience
 from toolfold_guest.wire import HEADER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping, Sequence
+    from collections.abc import Callable, Coroutine
     from types import TracebackType
 
     from toolfold.engines.process.kept import KeptGuests
@@ -98,13 +96,13 @@ class ProcessRun:
         if kept is not None:
             self._pool, self._guest = kept
         else:
-            self._guest = self._pool.take(self._limits())
+            self._guest = self._pool.take(self._limits(), self._order.program.text, self._order.tools)
         sock = self._guest.sock
         self._recv_into, self._send, self._patience = sock.recv_into, sock.send, Patience(sock)
         self._buffer = self._pool.buffer
         self._conversation.start()
         # At once: a guest that finds its program waiting when it is born loses no time with a rehearsal.
-        self._start(self._start_frame(has_files=kept is not None))
+        self._start(has_files=kept is not None)
         if kept is None:
             try:
                 await self._pool.until_ready(self._guest)
@@ -113,29 +111,19 @@ class ProcessRun:
                 raise
         return self
 
-    def _start(self, frame: bytes) -> None:
-        if self._guest.is_roused or self._pool.is_shared:
+    def _start(self, *, has_files: bool) -> None:
+        order = self._order
+        frame = start_frame(order, has_files=has_files)
+        if self._guest.is_awake:  # and has the program
+            self._write(frame)
+            return
+        frame = program_frame(order.program.text, order.tools) + frame
+        if self._pool.is_shared:
             self._guest.set_free()
             self._write(frame)
         else:
             with self._guest.here():  # on other cores, guests of the programs before are still dying
                 self._write(frame)
-
-    def _start_frame(self, *, has_files: bool) -> bytes:
-        order = self._order
-        options: dict[str, Any] = {
-            "preset": order.program.preset_names,
-            "seed": order.seed,
-            "report_waiting": order.report_waiting,
-            "max_argument_bytes": order.limits.value_bytes,
-            "max_value_bytes": order.limits.value_bytes,
-            "files": [] if has_files else [(file.name, file.data) for file in order.files],
-            "session": bool(order.session),
-        }
-        if order.tape is not None:
-            options["tape"] = (list(order.tape.wakes), list(order.tape.clocks))
-        words = words_for(order.program.text, order.tools)
-        return encode_start(order.program.text, _facts(order.tools, words), options)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -182,7 +170,7 @@ class ProcessRun:
 
     def _is_near(self) -> bool:
         """Whether the next frame comes while we look for it: the first, or one after a quick reply."""
-        is_first, self._is_new = self._is_new and self._guest.is_roused, False
+        is_first, self._is_new = self._is_new and self._guest.is_awake, False
         is_next, self._is_answered = self._is_answered, False
         if not (is_first or is_next) or self._pool.is_shared:
             return False
@@ -428,20 +416,6 @@ class ProcessRun:
         if self._pool.zygote.closed:  # it took the guest along: no limit of the program's had a part in it
             return Died("the zygote is gone and took the guest along")
         return await self._with_files(ended_from_exit(status, self._order))
-
-
-def _facts(tools: Sequence[ToolSpec], words: Mapping[str, tuple[str, str]]) -> list[tuple[Any, ...]]:
-    """What the guest is told of its tools. Most programs have the grant of the one before."""
-    global _last_grant  # noqa: PLW0603  # a cache of one; a lost race with another thread costs the work once more
-    if words:
-        return [tool_facts(spec, words.get(spec.name)) for spec in tools]
-    grant = _last_grant
-    if grant[0] is not tools:
-        grant = _last_grant = tools, [tool_facts(spec) for spec in tools]
-    return grant[1]
-
-
-_last_grant: tuple[Sequence[ToolSpec], list[tuple[Any, ...]]] = ((), [])
 
 
 def _taped(tape: tuple[list[int], list[int | float]] | int) -> Taped:

@@ -1,7 +1,7 @@
 """Guests made before they are needed.
 
 Rules:
-1. A guest serves one program, then it is closed; nothing is ever used twice.
+1. A guest is told of one program, then it is closed, also if the program was refused; nothing is ever used twice.
 2. The pool is topped up after a program is over, two at a time, and not while a program waits
    for its guest, so that forking ahead does not compete with what is wanted now.
 3. Only guests with the engine's own limits wait here; other limits get a guest of their own.
@@ -18,7 +18,10 @@ from toolfold.errors import EngineUnavailable
 from toolfold.models import Limits
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from toolfold.engines.process.zygote import Guest, Zygote
+    from toolfold.models import ToolSpec
 
 TOP_UP_AFTER_SECONDS: Final = 0.002
 AT_A_TIME: Final = 2
@@ -44,19 +47,27 @@ class Pool:
         self._is_closed = False
         self._top_up()
 
-    def take(self, limits: Limits) -> Guest:
+    def take(self, limits: Limits, text: str, tools: Sequence[ToolSpec]) -> Guest:
         """A guest for one program. It may still be on its way: see `until_ready`."""
         if self._is_closed:
             raise EngineUnavailable("the engine is closed")
-        guest = self._next(limits)
+        guest = self._next(limits, text, tools)
         self._taken.add(guest)
         return guest
 
-    def rouse(self) -> None:
-        """A program is being checked: its guest wakes up meanwhile, if there is a core with nothing else to do."""
+    def expect(self, text: str, tools: Sequence[ToolSpec], limits: Limits) -> None:
+        """A program is being checked: a guest makes it ready meanwhile, if there is a core with nothing else to do."""
         is_quiet = not self._taken and self._top_up_timer is None
-        if is_quiet and self._parked and self._parked[-1].ready.done():
-            self._parked[0].rouse()
+        if not is_quiet or not self._parked or not self._parked[-1].ready.done() or not self._is_usual(limits):
+            return
+        guest = self._parked[0]
+        if not guest.is_awake:
+            guest.expect(text, tools)
+
+    def forget(self) -> None:
+        """The program that was expected does not come."""
+        if self._parked and self._parked[0].is_awake:
+            self.give_back(self._parked.popleft())
 
     @property
     def is_shared(self) -> bool:
@@ -97,10 +108,15 @@ class Pool:
         self._taken.clear()
         await self.zygote.close()
 
-    def _next(self, limits: Limits) -> Guest:
-        if limits is not self._limits and _of_process(limits) != _of_process(self._limits):
+    def _next(self, limits: Limits, text: str, tools: Sequence[ToolSpec]) -> Guest:
+        if not self._is_usual(limits):
             return self.zygote.spawn(limits)
+        if self._parked and not self._parked[0].is_for(text, tools):
+            self.forget()
         return self._parked.popleft() if self._parked else self.zygote.spawn()
+
+    def _is_usual(self, limits: Limits) -> bool:
+        return limits is self._limits or _of_process(limits) == _of_process(self._limits)
 
     def _top_up(self) -> None:
         self._top_up_timer = None

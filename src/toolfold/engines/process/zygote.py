@@ -22,15 +22,15 @@ import subprocess
 import sys
 import tempfile
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from toolfold.engines.process import cores, layout
+from toolfold.engines.process.frames import program_frame
 from toolfold.engines.process.pidfd import pid_of
 from toolfold.engines.process.tiers import Tier
 from toolfold.errors import EngineCrashed, EngineError, EngineUnavailable
-from toolfold.models import LibrarySet, Limits
-from toolfold.protocol.codec import ROUSE_FRAME
+from toolfold.models import LibrarySet, Limits, ToolSpec
 from toolfold_guest.jail.folders import remove_tree
 
 MAX_MESSAGE_BYTES: Final = 1 << 20
@@ -41,8 +41,6 @@ _GUESTS_PER_MESSAGE: Final = 64
 _DATA: Final = b"D"
 _READY: Final = b"R"
 _MAX_REASON_BYTES: Final = 1000
-MAX_ROUSES: Final = 1000
-"""Each takes a tenth of a millisecond of the processor time that the guest's program may use."""
 _KILLED: Final = -int(signal.SIGKILL)
 
 
@@ -62,7 +60,7 @@ class Guest:
         self._allowed: set[int] = set()
         self._off = -1
         """The core that it is not to wake up on."""
-        self._rouses = 0
+        self._expected: tuple[str, Sequence[ToolSpec]] | None = None
         self._is_parked = False
         self._is_closed = False
         self._reason = bytearray()
@@ -80,18 +78,27 @@ class Guest:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._pidfd, signal.SIGTERM)
 
-    def rouse(self) -> None:
-        """Have it wake up for a program that is about to come. Harmless when none does, but not for ever."""
-        if self.ready.done() and not self._is_closed and self._rouses < MAX_ROUSES:
-            self.stay_away()
-            with contextlib.suppress(OSError):
-                self.sock.send(ROUSE_FRAME)
-                self._rouses += 1
+    def expect(self, text: str, tools: Sequence[ToolSpec]) -> None:
+        """Have it wake up and make ready a program that is about to come. It is for no other from then on."""
+        self._expected = text, tools
+        self.stay_away()
+        frame = program_frame(text, tools)
+        try:
+            is_sent = self.sock.send(frame) == len(frame)
+        except OSError:
+            is_sent = False
+        if not is_sent:
+            self.kill()  # whoever takes it sees its end
+        self.set_free()  # the kernel has chosen its core
 
     @property
-    def is_roused(self) -> bool:
-        """It is awake, on another core than ours, and waits for its program."""
-        return self._rouses > 0
+    def is_awake(self) -> bool:
+        """It is, on another core than ours, makes its program ready and then waits for the start."""
+        return self._expected is not None
+
+    def is_for(self, text: str, tools: Sequence[ToolSpec]) -> bool:
+        """Whether it may be given that program: it knows of no other."""
+        return self._expected is None or (self._expected[1] is tools and self._expected[0] == text)
 
     def stay_away(self) -> None:
         """Wait for the program on another core than ours. To be repeated: the kernel may have moved us meanwhile."""
