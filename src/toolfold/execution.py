@@ -7,14 +7,15 @@ import time
 from collections import deque
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from toolfold import eager
-from toolfold.engines.base import Freezable, Nudgeable, Order, Printed, Waiting, snapshot_version
+from toolfold.engines.base import Ended, Freezable, Nudgeable, Order, Printed, Waiting, snapshot_version
 from toolfold.errors import ToolfoldError, UsageError
-from toolfold.ledger import refusals, snapshots
+from toolfold.ledger import codec, refusals, snapshots
 from toolfold.ledger.record import Given, Handed, LedgerFull, Made, Sealed, Tape
 from toolfold.ledger.snapshots import Snapshot
 from toolfold.models import CallRecord, Outcome, Paused, Problem, Reply
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
 
-    from toolfold.engines.base import Ended, Engine, Event, Run, Taped
+    from toolfold.engines.base import Engine, Event, Run, Taped
     from toolfold.ledger.observe import Observer
     from toolfold.ledger.record import Begun, Ledger
     from toolfold.models import Call, ContextSaved, Limits, ToolSpec
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 LARGE_BYTES = 128 * 1024
 """Packing a larger snapshot could hold up every other execution."""
+_PLAIN_END = Ended(status="finished")
 
 
 class Execution:
@@ -77,6 +79,7 @@ class Execution:
             report_waiting=can_pause,
             # What comes before a call on the tape must be on record before the call.
             serve=self.serve if tape is None and not can_pause else None,
+            meanwhile=self._rehearse_end,
         )
         self._engine = engine
         self._router = router
@@ -88,17 +91,9 @@ class Execution:
         self._outside = frozenset(begun.outside)
         self._asked = asked
         self._may_ask = may_ask
+        self._of_runtime = context
         self._approve = context.approve
-        can_ask = order.report_waiting or context.approve is not None
-        self._context = msgspec.structs.replace(
-            context,
-            execution_id=self.id,
-            tenant=begun.tenant,
-            approve=self._ask if (asked or may_ask) and can_ask else None,
-            spent=Spent(),
-            outside=tuple(spec for spec in begun.tools if spec.name in self._outside) if self._outside else (),
-            limits_left=self._limits_left,
-        )
+        self._can_ask = bool(asked or may_ask) and (can_pause or context.approve is not None)
         self._undecided: dict[int, tuple[Call, asyncio.Future[Decision]]] = {}
         self._decided: set[int] = set()
         """Calls on record as begun after a yes; their tool may yet leave the answer to the outside."""
@@ -106,7 +101,6 @@ class Execution:
         self._pump: asyncio.Task[None] | None = None
         self._roused: asyncio.Future[None] | None = None
         self._last_waiting = -1
-        self._safe = frozenset(spec.name for spec in order.tools if spec.read_only or spec.idempotent)
         self._on_call = on_call
         self._past = past
         self._rerun = rerun
@@ -126,11 +120,29 @@ class Execution:
         self._queued: deque[Call] = deque()
         self._replies_sent = 0
         self._began = time.perf_counter()
-        self._entered = self._began
+        self._entered: float | None = None
         self._left_seconds = order.limits.wall_seconds
         self._is_counted = False
         self._asking = 0
         self._timer: asyncio.TimerHandle | None = None
+
+    @cached_property
+    def _context(self) -> CallContext:
+        """With the first call: until then it is not needed, and the program need not wait for it."""
+        return msgspec.structs.replace(
+            self._of_runtime,
+            execution_id=self.id,
+            tenant=self.begun.tenant,
+            approve=self._ask if self._can_ask else None,
+            spent=Spent(),
+            outside=tuple(spec for spec in self._order.tools if spec.name in self._outside) if self._outside else (),
+            limits_left=self._limits_left,
+        )
+
+    @cached_property
+    def _safe(self) -> frozenset[str]:
+        """Tools that may be called again where it is not known whether a call reached them."""
+        return frozenset(spec.name for spec in self._order.tools if spec.read_only or spec.idempotent)
 
     async def open(self) -> None:
         """Give the program to the engine; one with a past also gets the replies it had."""
@@ -175,16 +187,14 @@ class Execution:
         if opened is not None:
             await opened.__aexit__(None, None, None)
 
-    @contextmanager
-    def clock(self) -> Iterator[None]:
-        """Counts towards the wall clock while it is entered: paused time does not."""
+    def start_clock(self) -> None:
+        """Time counts towards the wall clock from now on, until it is stopped: paused time does not."""
         self._is_counted = True
         self._count()
-        try:
-            yield
-        finally:
-            self._is_counted = False
-            self._count()
+
+    def stop_clock(self) -> None:
+        self._is_counted = False
+        self._count()
 
     @contextmanager
     def standing_clock(self) -> Iterator[None]:
@@ -200,16 +210,23 @@ class Execution:
     def _count(self) -> None:
         """Have the timer run or not, as it should by now."""
         should_run = self._is_counted and not self._asking
-        if should_run and self._timer is None:
+        if should_run and self._entered is None:
             self._entered = time.perf_counter()
-            self._timer = asyncio.get_running_loop().call_later(self._left_seconds, self.time_out)
-        elif not should_run and self._timer is not None:
+            # Not before the loop has its next turn: many programs have ended by then, and a timer costs twice as much.
+            asyncio.get_running_loop().call_soon(self._arm)
+        elif not should_run and self._entered is not None:
             self._left_seconds = self._seconds_left()
-            self._timer.cancel()
-            self._timer = None
+            self._entered = None
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+
+    def _arm(self) -> None:
+        if self._entered is not None and self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(self._seconds_left(), self.time_out)
 
     def _seconds_left(self) -> float:
-        return self._left_seconds - (time.perf_counter() - self._entered if self._timer is not None else 0.0)
+        return self._left_seconds - (time.perf_counter() - self._entered if self._entered is not None else 0.0)
 
     def time_out(self) -> None:
         """End the program for the clock's sake, with what it has printed."""
@@ -360,7 +377,7 @@ class Execution:
 
     def events(self) -> AsyncIterator[Event]:
         """The run's events; where a local call may turn out to need a yes, also our own `Waiting` when it does."""
-        is_mixed = self._context.approve is not None and not isinstance(self.run, Nudgeable)
+        is_mixed = self._can_ask and not isinstance(self.run, Nudgeable)
         return self._events_and_nudges() if is_mixed else aiter(self.run)
 
     def _nudge(self, event: Waiting) -> None:
@@ -549,6 +566,10 @@ class Execution:
         if self.failure is not None:
             raise self.failure
         return outcome
+
+    def _rehearse_end(self) -> None:
+        """For nothing but speed: code and data that were not used for a while take ten times as long."""
+        codec.encode_outcome(self._outcome(_PLAIN_END), {})
 
     def _outcome(self, ended: Ended) -> Outcome:
         stdout, stdout_cut_bytes = self._output["stdout"].cut()

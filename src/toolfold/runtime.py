@@ -7,7 +7,6 @@ import os
 import secrets
 import time
 from contextlib import nullcontext
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -62,8 +61,7 @@ LARGE_TEXT_CHARACTERS = 32 * 1024
 """Parsing more than this could hold up every other execution."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Wish:
+class _Wish(msgspec.Struct, frozen=True, kw_only=True):
     """What a caller wants of one execution."""
 
     outside: Sequence[ToolSpec] = ()
@@ -341,7 +339,8 @@ class Runtime:
 
     async def _advance(self, execution: Execution) -> Paused | Outcome:
         """Events of the guest, calls to the router, replies back, outcome."""
-        with execution.clock():
+        execution.start_clock()
+        try:
             async for event in execution.events():  # engine
                 match event:
                     case Called():  # tool call -> router -> reply -> program
@@ -358,6 +357,8 @@ class Runtime:
                         break
             else:
                 last = Died("the guest ended without a last event")
+        finally:
+            execution.stop_clock()
         if isinstance(last, Died):
             await self._close(execution)
             raise EngineCrashed(last.detail, started=execution.started)
@@ -400,8 +401,10 @@ class Runtime:
         )
 
     def _begun(self, program: Program, specs: tuple[ToolSpec, ...], wish: _Wish) -> Begun:
-        files = {file.name: file for file in self.sessions.files(wish.session.id)} if wish.session else {}
-        files.update({file.name: file for file in wish.files})
+        files: tuple[File, ...] = ()
+        if wish.session is not None or wish.files:
+            kept = self.sessions.files(wish.session.id) if wish.session is not None else ()
+            files = tuple({file.name: file for file in (*kept, *wish.files)}.values())
         drawn = os.urandom(12)
         return Begun(
             execution_id=wish.execution_id or drawn[:8].hex(),
@@ -409,7 +412,7 @@ class Runtime:
             tools=specs,
             outside=tuple(spec.name for spec in wish.outside),
             limits=wish.limits,
-            files=tuple(files.values()),
+            files=files,
             seed=int.from_bytes(drawn[8:]),
             engine=self._engine.name,
             isolation=self._engine.isolation,

@@ -216,7 +216,7 @@ class Channel:
         message = self.receive()
         while message is None or message[0] != PROGRAM:
             message = self.receive()
-        return message[1], message[2]
+        return message[1], _loads(message[2])
 
     def receive_start(self) -> dict[str, Any]:
         """What the program is to be run with."""
@@ -239,7 +239,6 @@ class Channel:
             message = self._next_message()
         return message
 
-    @property
     def has_more(self) -> bool:
         """Whether the next message has come, or begun to."""
         return bool(self._rest) or bool(self._patience.poll(0))

@@ -32,7 +32,7 @@ from toolfold_guest.output import Outlet, Stream
 from toolfold_guest.rewrite import RETURN_NAME, compile_in_parts, compile_program
 from toolfold_guest.tape import Tape, install
 from toolfold_guest.values import Unsendable, encode
-from toolfold_guest.wire import HEADER, REPLY, START
+from toolfold_guest.wire import HEADER, PROGRAM, REPLY, START
 
 # Rule 4 of `toolfold_guest.zygote`.
 _enable, _freeze = gc.enable, gc.freeze
@@ -74,7 +74,7 @@ class _Made:
     """A message to try one's hand on."""
     codes: tuple[types.CodeType, types.CodeType | None]
     """A program to try one's hand on."""
-    session: types.ModuleType | None = None
+    session: types.ModuleType
     """The module in which programs run; a session's programs share it."""
 
 
@@ -90,7 +90,7 @@ def prepare(library_set: str) -> None:
     stdout, stderr = Outlet(), Outlet()
     _Made.streams = Stream(stdout), Stream(stderr)
     _Made.channel = loop.poll_selector.channel = Channel(loop, stdout, stderr, _Made.streams)
-    _Made.start = marshal.dumps((START, {"preset": (), "seed": 1, "files": []}))
+    _Made.start = marshal.dumps((START, {"preset": (), "seed": 1, "files": []}), 2)
     _Made.codes = compile_program("len('')")
     for text in REHEARSALS * 8:  # later passes specialise the bytecode
         said = _rehearse(text)
@@ -131,6 +131,7 @@ def _print_at_once() -> None:
 def rehearse() -> None:
     """Touch the pages that a program will need, unless one waits already: then it is as fast to run it."""
     if not select.select(_HOST, (), (), 0)[0]:
+        compile_in_parts("pass")  # what ends in a statement
         _rehearse(REHEARSALS[0])
         if "pandas" in sys.modules:
             _rehearse(REHEARSAL_WITH_PANDAS)
@@ -138,20 +139,25 @@ def rehearse() -> None:
 
 def _rehearse(text: str) -> bytes:
     """Run a program against a socket pair; what the host would have been sent."""
-    guest_end, host_end = socket.socketpair()
+    # A message at a time: the reply must not be read along with the program, for nothing would wake the loop for it.
+    guest_end, host_end = socket.socketpair(type=socket.SOCK_SEQPACKET)
     streams = sys.stdout, sys.stderr
-    reply = marshal.dumps((REPLY, 1, True, 1, False))
-    host_end.send(HEADER.pack(len(reply)) + reply)
-    options = {"preset": ("asyncio",), "max_argument_bytes": 100, "seed": None}
+    _Made.session = _ModuleType("__main__")
+    options = {"preset": ("asyncio",), "max_argument_bytes": 100, "seed": None, "files": [], "session": False}
+    messages: list[tuple[Any, ...]] = [(PROGRAM, text, marshal.dumps([tuple(_ECHO)], 2)), (START, options)]
+    if "echo" in text:
+        messages.append((REPLY, 1, True, 1, False))
+    for message in messages:
+        body = marshal.dumps(message, 2)
+        host_end.send(HEADER.pack(len(body)) + body)
     try:
-        _serve(guest_end, (text, [_ECHO], options))
-        return host_end.recv(4096)
+        _serve(guest_end)
     finally:
-        _Made.session = None
         _Made.loop.remove_reader(guest_end)
         sys.stdout, sys.stderr = streams
         guest_end.close()
-        host_end.close()
+    with host_end:
+        return b"".join(iter(lambda: host_end.recv(4096), b""))
 
 
 def main(fd: int) -> NoReturn:
@@ -161,6 +167,7 @@ def main(fd: int) -> NoReturn:
     _path.append(_getcwd())  # modules that the caller gave, or that the program writes, can be imported
     sock = _Socket(_AF_UNIX, _SOCK_STREAM, 0, fd)
     _set_handler(_SIGTERM, _Made.channel.send_last_words)
+    _Made.session = _ModuleType("__main__")
     while _serve(sock):
         pass
     # To end takes the kernel milliseconds, and the host, which this has just woken, may have to wait for this core.
@@ -169,25 +176,28 @@ def main(fd: int) -> NoReturn:
 
 
 def _limber() -> None:
-    """The start is about to come: have what it needs in the caches of this core, and stay awake for it."""
-    _, options = marshal.loads(_Made.start)
-    _seed(options["seed"])
+    """Until the start comes, have what it needs in the caches of this core, and stay awake for it."""
+    has_more = _Made.channel.has_more
+    if has_more():
+        return
+    _seed(marshal.loads(_Made.start)[1]["seed"])
+    if has_more():
+        return
     encode(_execute(_Made.codes, {}, ""), "value")
     _add_low_level_output(_Made.streams[0])
     _Made.channel.look_for_start()
 
 
-def _serve(sock: Any, rehearsal: tuple[str, list[Any], dict[str, Any]] | None = None) -> bool:
+def _serve(sock: Any) -> bool:
     """Run one program; true if its session goes on."""
     channel = _Made.channel
     channel.attach(sock)
     _Made.loop.poll_selector.busy_turns = 0  # a replay counts them too, and may have had no rehearsal
     sys.stdout, sys.stderr = _Made.streams
-    text, tools = rehearsal[:2] if rehearsal else channel.receive_program()
+    text, tools = channel.receive_program()
     codes = _make_ready(channel, text, tools)
-    if rehearsal is None and not channel.has_more:
-        _limber()  # the host is still checking the text
-    options = rehearsal[2] if rehearsal else channel.receive_start()
+    _limber()  # the host may still be checking the text
+    options = channel.receive_start()
     channel.report_waiting = options.get("report_waiting", False)
     channel.max_argument_bytes = options["max_argument_bytes"]
     if "tape" in options:
@@ -199,24 +209,21 @@ def _serve(sock: Any, rehearsal: tuple[str, list[Any], dict[str, Any]] | None = 
         _place(name, data)
     status, value, error = _run(codes, text, options)
     is_session = bool(options.get("session"))
-    if rehearsal is None:
-        _add_low_level_output(_Made.streams[0])
-        if _threads() and not is_session:
-            threading._shutdown()  # type: ignore[attr-defined]  # waits for the program's threads, as an exit does
+    _add_low_level_output(_Made.streams[0])
+    if _threads() and not is_session:
+        threading._shutdown()  # type: ignore[attr-defined]  # waits for the program's threads, as an exit does
     channel.send_end(status, value, error)
     return is_session
 
 
 def _make_ready(channel: Channel, text: str, tools: list[Any]) -> _Codes | BaseException:
     """All that needs no start: the text may yet be refused, so nothing of the program runs here."""
-    if _Made.session is None:
-        _Made.session = _ModuleType("__main__")
     _modules["__main__"] = _Made.session
     names = _Made.session.__dict__
+    names[RETURN_NAME] = _Returned
     names.pop("result", None)  # of an earlier program
     try:
         codes = compile_in_parts(text) or compile_program(text)
-        names[RETURN_NAME] = _Returned
         Namespace(channel, tools).fill(names, _mentioned(codes))
     except BaseException as error:  # noqa: BLE001  # whatever it is, it is the program's outcome once that is started
         return error
@@ -224,7 +231,6 @@ def _make_ready(channel: Channel, text: str, tools: list[Any]) -> _Codes | BaseE
 
 
 def _run(codes: _Codes | BaseException, text: str, options: dict[str, Any]) -> tuple[str, str, str]:
-    assert _Made.session is not None
     names = _Made.session.__dict__
     try:
         if isinstance(codes, BaseException):

@@ -45,10 +45,10 @@ def compile_in_parts(text: str) -> tuple[types.CodeType, types.CodeType] | None:
     try:
         # Blank lines in front keep the line numbers.
         last = compile("\n" * head.count("\n") + tail, FILENAME, mode, flags, dont_inherit=True)
-        body = compile(head, FILENAME, "exec", flags, dont_inherit=True)
+        body = _named(compile(head, FILENAME, "exec", flags, dont_inherit=True)) if head else _NO_BODY
     except SyntaxError:
         return None  # the last line at the margin is in the middle of something
-    return _named(body), _named(last)
+    return body, _named(last)
 
 
 def _last_line_at_margin(text: str) -> int:
@@ -82,6 +82,9 @@ def compile_program(text: str) -> tuple[types.CodeType, types.CodeType | None]:
 
 def _named(code: types.CodeType) -> types.CodeType:
     return code.replace(co_name="__main__", co_qualname="__main__")
+
+
+_NO_BODY = _named(compile("", FILENAME, "exec", dont_inherit=True))
 
 
 def _futures(code: types.CodeType) -> int:

@@ -7,7 +7,7 @@ Guest to host, JSON arrays, because the host trusts nothing here and JSON can be
     [PRINTED, stdout, stderr]
     [ENDED,   stdout, stderr, status, value, error, [stdout bytes cut, stderr bytes cut]]
 Host to guest, `marshal`, because the host is trusted and nothing decodes faster:
-    (PROGRAM, text, tools)   a program to make ready
+    (PROGRAM, text, tools)   a program to make ready; `tools` are a message of their own, which the host keeps
     (START, options)         run it
     (REPLY, call id, ok, value or message, has media)
     (HOLD,)      stand still: the execution is paused, and its timers with it

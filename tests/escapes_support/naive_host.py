@@ -24,7 +24,7 @@ from toolfold.engines.base import Order
 from toolfold.engines.process.tiers import Tier
 from toolfold.engines.process.zygote import Guest, Zygote
 from toolfold.models import Limits, Media, Reply
-from toolfold.protocol.codec import encode_program, encode_reply, encode_start, tool_facts
+from toolfold.protocol.codec import encode_facts, encode_program, encode_reply, encode_start, tool_facts
 from toolfold_guest.wire import BYTES_KEY, CALLS, ENDED, HEADER, MEDIA_KEY
 
 _FIRST_WORD_SECONDS = 1.0
@@ -68,7 +68,7 @@ class _NaiveHost:
 
     def run(self) -> Seen:
         options = {"preset": (), "seed": None, "max_argument_bytes": 1 << 40, "max_value_bytes": 1 << 40}
-        self._unsent += encode_program(self._order.program.text, [tool_facts(tool) for tool in self._order.tools])
+        self._unsent += encode_program(self._order.program.text, encode_facts(map(tool_facts, self._order.tools)))
         self._unsent += encode_start(options)
         try:
             self._converse()

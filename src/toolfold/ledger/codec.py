@@ -107,12 +107,12 @@ def _entry(one: _Made | _Given | _Tape | _Handed | _Parked) -> Entry:
 
 def encode_begun(begun: Begun) -> bytes:
     """All but the grant, which many executions share: that is `encode_tools`."""
-    return encode(replace(begun, tools=()))
+    return encode(msgspec.structs.replace(begun, tools=()))
 
 
 def decode_begun(body: bytes, tools: tuple[ToolSpec, ...]) -> Begun:
     """The start of an execution, with its grant."""
-    return replace(_begun.decode(body), tools=tools)
+    return msgspec.structs.replace(_begun.decode(body), tools=tools)
 
 
 def encode_tools(tools: tuple[ToolSpec, ...]) -> bytes:

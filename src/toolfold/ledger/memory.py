@@ -5,8 +5,10 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec.structs import replace
 
 from toolfold.ledger import codec, refusals
 from toolfold.ledger.record import Begun, Entry, Given, History, Parked, Sealed, State, Summary, Tape, first_line

@@ -42,6 +42,9 @@ class OtelObserver:
         except ImportError as error:
             raise UsageError("OpenTelemetry needs the package 'opentelemetry-api'; install it") from error
         self._trace = trace
+        self._find_tracers = trace.get_tracer_provider if tracers is None else lambda: tracers
+        self._find_meters = metrics.get_meter_provider if meters is None else lambda: meters
+        self._is_heard = True
         self._tracer = trace.get_tracer(_NAME, tracer_provider=tracers)
         meter = metrics.get_meter(_NAME, meter_provider=meters)
         self._programs = meter.create_counter("toolfold.programs", unit="{program}", description="Programs ended")
@@ -58,6 +61,10 @@ class OtelObserver:
         self._open: dict[str, _OpenProgram] = {}
 
     def began(self, begun: Begun) -> None:
+        # Once for each program: an application may set its SDK up at any time.
+        self._is_heard = _records(self._find_tracers()) or _records(self._find_meters())
+        if not self._is_heard:
+            return
         span = self._tracer.start_span("toolfold.program")
         if not span.is_recording():
             return
@@ -86,6 +93,8 @@ class OtelObserver:
         )
 
     def replied(self, execution_id: str, record: CallRecord) -> None:
+        if not self._is_heard:
+            return
         labels: dict[str, str | bool] = {"toolfold.tool": record.name, "toolfold.failed": record.error is not None}
         self._calls.add(1, labels)
         self._call_seconds.record(record.seconds, labels)
@@ -108,6 +117,8 @@ class OtelObserver:
         span.end()
 
     def ended(self, execution_id: str, outcome: Outcome) -> None:
+        if not self._is_heard:
+            return
         labels = {"toolfold.status": outcome.status, "toolfold.engine": outcome.engine}
         output_bytes = len(outcome.stdout.encode(errors="replace")) + len(outcome.stderr.encode(errors="replace"))
         self._programs.add(1, labels)
@@ -136,6 +147,11 @@ class OtelObserver:
     def _mark(self, span: Span, text: str) -> None:
         description = text if self._with_arguments else None
         span.set_status(self._trace.Status(self._trace.StatusCode.ERROR, description))
+
+
+def _records(provider: object) -> bool:
+    """Those of the API itself only stand in for one that is yet to come."""
+    return not type(provider).__module__.startswith(("opentelemetry.trace", "opentelemetry.metrics"))
 
 
 class _OpenProgram:

@@ -19,8 +19,7 @@ from toolfold.models import Call, CallRecord, File, Limits, Outcome, Program, Re
 State: TypeAlias = Literal["running", "paused", "ended"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Begun:
+class Begun(msgspec.Struct, frozen=True, kw_only=True):
     """The start of an execution, with all that a replay begins from."""
 
     execution_id: str

@@ -7,8 +7,10 @@ import math
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
+
+from msgspec.structs import replace
 
 from toolfold.errors import ToolfoldError
 from toolfold.ledger import codec, refusals

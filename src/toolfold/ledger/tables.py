@@ -11,8 +11,9 @@ import sqlite3
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final, NamedTuple
+
+from msgspec.structs import replace
 
 from toolfold.ledger import codec, refusals
 from toolfold.ledger.record import Begun, Entry, History, Parked, Sealed, State, Summary, Tape, first_line

@@ -24,6 +24,7 @@ from toolfold.program.reader import Reader
 
 _LIMITS: Final = Limits()
 _NOTHING: Final[frozenset[str]] = frozenset()
+_PRESETS: Final = frozenset(PRESET_NAMES)
 
 
 def check(
@@ -108,6 +109,8 @@ class Checker:
 
     def _preset_names(self, reader: Reader, known_names: Container[str]) -> tuple[str, ...]:
         """Presets that the program uses and neither it, nor a tool, nor its session defines."""
+        if _PRESETS.isdisjoint(reader.loads):
+            return ()
         return tuple(
             name
             for name in PRESET_NAMES

@@ -17,7 +17,8 @@ Body: TypeAlias = Callable[[Stub], str]
 """The statements of a stub's body, not indented. For arguments left out it gets `NOT_GIVEN`."""
 
 WRITTEN_BY: Final = "# Written by toolfold; changes are lost when it is written again."
-_ASKS_FOR_WORDS: Final = re.compile(r"\b(?:help|inspect|pydoc|signature|getdoc|__doc__|__signature__)\b")
+_WORDS_ASKED_FOR: Final = ("help", "inspect", "pydoc", "signature", "getdoc", "__doc__")
+_ASKS_FOR_WORDS: Final = re.compile(rf"\b(?:{'|'.join(_WORDS_ASKED_FOR)}|__signature__)\b")
 
 
 def signature(spec: ToolSpec) -> str:
@@ -106,7 +107,7 @@ def words_for(text: str, specs: Iterable[ToolSpec]) -> dict[str, tuple[str, str]
     Only tools that it names, and only where it mentions `help`, `inspect` or the like: no other
     program can tell the difference, and reading schemas costs more than a run.
     """
-    if _ASKS_FOR_WORDS.search(text) is None:
+    if not any(map(text.__contains__, _WORDS_ASKED_FOR)) or _ASKS_FOR_WORDS.search(text) is None:
         return {}
     return {
         spec.name: _words(spec) for spec in specs if any(name in text for name in (spec.python_name, *spec.aliases))

@@ -10,7 +10,7 @@ import base64
 import binascii
 import json
 import marshal
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -32,6 +32,9 @@ from toolfold_guest.wire import (
 
 MAX_DEPTH: Final = 256
 _MARK: Final = b"\\u0000"
+_PLAIN: Final = 2
+"""The version of `marshal` whose strings are not interned. The guest has a large table of interned strings that it
+shares with its zygote, and would copy three pages of it for each new one."""
 
 
 class Violation(Exception):
@@ -172,9 +175,9 @@ def _media(parts: Any) -> Media:
     return Media(kind=kind, mime=mime, data=_bytes(data), uri=uri, name=name)
 
 
-def framed(message: tuple[Any, ...]) -> bytes:
+def framed(message: tuple[Any, ...], version: int = marshal.version) -> bytes:
     """A message for the guest, with its length in front."""
-    body = marshal.dumps(message)
+    body = marshal.dumps(message, version)
     return HEADER.pack(len(body)) + body
 
 
@@ -182,14 +185,19 @@ HOLD_FRAME: Final = framed((HOLD,))
 RELEASE_FRAME: Final = framed((RELEASE,))
 
 
-def encode_program(text: str, facts: Sequence[tuple[Any, ...]]) -> bytes:
+def encode_facts(facts: Iterable[tuple[Any, ...]]) -> bytes:
+    """What `tool_facts` says of some tools. Apart from the message: many programs have the same tools."""
+    return marshal.dumps(list(facts), _PLAIN)
+
+
+def encode_program(text: str, facts: bytes) -> bytes:
     """The message with which a guest makes a program ready; nothing of it runs yet."""
-    return framed((PROGRAM, text, facts))
+    return framed((PROGRAM, text, facts), _PLAIN)
 
 
 def encode_start(options: Mapping[str, Any]) -> bytes:
     """The message that makes it run the program."""
-    return framed((START, dict(options)))
+    return framed((START, dict(options)), _PLAIN)
 
 
 def encode_reply(reply: Reply) -> bytes:

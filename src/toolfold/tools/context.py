@@ -5,9 +5,9 @@ Plain data and callables; made by the execution or a door, read by the wrappers.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import msgspec
@@ -29,11 +29,10 @@ class Decision:
 Approve: TypeAlias = Callable[[Call, ToolSpec], Awaitable[Decision]]
 
 
-@dataclass(slots=True)
-class Spent:
+class Spent(msgspec.Struct):
     """What an execution has used of its budgets so far."""
 
-    calls: Counter[str] = field(default_factory=Counter)
+    calls: dict[str, int] = msgspec.field(default_factory=lambda: defaultdict(int))
     """By the tool's name."""
 
 

@@ -8,7 +8,6 @@ import pytest
 
 import toolfold
 from toolfold import Outcome, Paused, Runtime
-from toolfold.engines.process.zygote import Guest
 from toolfold.tools.context import Decision
 from toolfold.tools.policy import Policy
 from toolfold_guest.patience import Patience
@@ -28,10 +27,9 @@ async def wait(milliseconds: int) -> int:
 
 
 @pytest.fixture
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+def patient(monkeypatch: pytest.MonkeyPatch, told: list[str]) -> None:
     """The host looks for the next frame until it comes, as it does where nothing else keeps the cores busy."""
     monkeypatch.setattr(Patience, "sees", lambda self, looks=0: bool(self.poll(1000)))
-    monkeypatch.setattr(Guest, "is_awake", True)
 
 
 async def test_a_tool_may_run_a_program_of_another_runtime_while_calls_wait_to_be_read() -> None:

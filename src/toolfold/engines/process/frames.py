@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from toolfold.program.stubs import words_for
-from toolfold.protocol.codec import encode_program, encode_start, tool_facts
+from toolfold.protocol.codec import encode_facts, encode_program, encode_start, tool_facts
 
 if TYPE_CHECKING:
     from toolfold.engines.base import Order
@@ -34,15 +34,15 @@ def start_frame(order: Order, *, has_files: bool) -> bytes:
     return encode_start(options)
 
 
-def _facts(tools: Sequence[ToolSpec], words: Mapping[str, tuple[str, str]]) -> list[tuple[Any, ...]]:
+def _facts(tools: Sequence[ToolSpec], words: Mapping[str, tuple[str, str]]) -> bytes:
     """Most programs have the grant of the one before."""
     global _last_grant  # noqa: PLW0603  # a cache of one; a lost race with another thread costs the work once more
     if words:
-        return [tool_facts(spec, words.get(spec.name)) for spec in tools]
+        return encode_facts(tool_facts(spec, words.get(spec.name)) for spec in tools)
     grant = _last_grant
     if grant[0] is not tools:
-        grant = _last_grant = tools, [tool_facts(spec) for spec in tools]
+        grant = _last_grant = tools, encode_facts(tool_facts(spec) for spec in tools)
     return grant[1]
 
 
-_last_grant: tuple[Sequence[ToolSpec], list[tuple[Any, ...]]] = ((), [])
+_last_grant: tuple[Sequence[ToolSpec], bytes] = ((), encode_facts(()))

@@ -26,11 +26,12 @@ from toolfold.protocol.codec import (
     CallsFrame,
     EndedFrame,
     Violation,
+    decode_frame,
     encode_reply,
 )
 from toolfold.protocol.machine import Conversation, LimitReached
 from toolfold_guest.patience import LOOKS, Patience
-from toolfold_guest.wire import HEADER
+from toolfold_guest.wire import ENDED, HEADER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -50,6 +51,7 @@ LOOKS_FOR_FIRST: Final = 512
 CALLS_AT_A_TIME: Final = 16
 """Then others have their turn of the loop."""
 
+_PLAIN_END: Final = b'[%d,"","","finished",null,"",[0,0]]' % ENDED
 _ENDS: Final[dict[str, tuple[Status, ProblemKind]]] = {
     "failed": ("failed", "exception"),
     "value": ("failed", "value"),
@@ -98,11 +100,12 @@ class ProcessRun:
         else:
             self._guest = self._pool.take(self._limits(), self._order.program.text, self._order.tools)
         sock = self._guest.sock
-        self._recv_into, self._send, self._patience = sock.recv_into, sock.send, Patience(sock)
+        self._recv_into, self._send = sock.recv_into, sock.send
         self._buffer = self._pool.buffer
         self._conversation.start()
         # At once: a guest that finds its program waiting when it is born loses no time with a rehearsal.
         self._start(has_files=kept is not None)
+        self._patience = Patience(sock)
         if kept is None:
             try:
                 await self._pool.until_ready(self._guest)
@@ -116,6 +119,7 @@ class ProcessRun:
         frame = start_frame(order, has_files=has_files)
         if self._guest.is_awake:  # and has the program
             self._write(frame)
+            self._guest.set_free()
             return
         frame = program_frame(order.program.text, order.tools) + frame
         if self._pool.is_shared:
@@ -174,8 +178,16 @@ class ProcessRun:
         is_next, self._is_answered = self._is_answered, False
         if not (is_first or is_next) or self._pool.is_shared:
             return False
+        if is_first:
+            self._limber()
         self._taken_in_a_row = (self._taken_in_a_row + 1) % CALLS_AT_A_TIME
         return self._taken_in_a_row != 0 and self._patience.sees(LOOKS_FOR_FIRST if is_first else LOOKS)
+
+    def _limber(self) -> None:
+        """The guest has just begun: what we need when it ends can come into the caches of this core meanwhile."""
+        decode_frame(_PLAIN_END)
+        if self._order.meanwhile is not None:
+            self._order.meanwhile()
 
     def nudge(self, event: Waiting) -> None:
         """An event of the host's own, in its turn."""

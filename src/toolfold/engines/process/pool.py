@@ -90,12 +90,12 @@ class Pool:
     def give_back(self, guest: Guest) -> None:
         """The program is over: end its guest and see that another one waits."""
         self._loop.call_soon(self._retire, guest)  # the outcome waits neither for the kill nor for the closing
-        if self._warm and self._top_up_timer is None and not self._is_closed:
-            self._top_up_timer = self._loop.call_later(TOP_UP_AFTER_SECONDS, self._top_up)
 
     def _retire(self, guest: Guest) -> None:
         self._taken.discard(guest)
         guest.close()
+        if self._warm and self._top_up_timer is None and not self._is_closed:
+            self._top_up_timer = self._loop.call_later(TOP_UP_AFTER_SECONDS, self._top_up)
 
     async def close(self) -> None:
         """End every guest, parked or taken, and the zygote."""

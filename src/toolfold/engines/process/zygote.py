@@ -89,7 +89,6 @@ class Guest:
             is_sent = False
         if not is_sent:
             self.kill()  # whoever takes it sees its end
-        self.set_free()  # the kernel has chosen its core
 
     @property
     def is_awake(self) -> bool:

@@ -1,0 +1,98 @@
+"""A guest makes a program ready while the host checks it, and is kept off the host's core until it starts."""
+
+import asyncio
+import os
+
+import pytest
+
+import toolfold
+from toolfold import Limits, Outcome, Runtime
+from toolfold.engines.process.zygote import Guest
+
+
+@toolfold.tool
+async def echo(value: int) -> int:
+    """The same again."""
+    return value
+
+
+async def test_programs_run_on_every_core_that_the_host_may_use() -> None:
+    cores = sorted(os.sched_getaffinity(0))
+    text = "import os\nfor i in range(200):\n    await echo(value=i)\nsorted(os.sched_getaffinity(0))"
+    async with Runtime(tools=[echo], engine="process") as runtime:
+        values = [(await runtime.run(text)).value for _ in range(5)]
+
+    assert values == [cores] * 5
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1 is 1\nawait echo(value=2)",  # Python warns of this when it compiles it
+        "    a = 1\n    a + 1",  # the check moves it to the margin
+        "return await echo(value=3)",
+        "import json\njson.dumps([tools.echo(value=1)])",
+        "x = [1]\nprint(x[5])",
+        "try:\n    pass\nfinally:\n    pass\nnp.arange(3).sum()",
+        "help(echo)",
+        "",
+    ],
+)
+async def test_a_program_that_was_made_ready_ends_as_any_other(text: str, told: list[str]) -> None:
+    def whole(outcome: Outcome) -> tuple[object, ...]:
+        return outcome.status, outcome.value, outcome.stdout, outcome.stderr, outcome.problem
+
+    async with Runtime(tools=[echo], engine="process", warm=0) as runtime:
+        usual = whole(await runtime.run(text))
+    assert told == []
+    async with Runtime(tools=[echo], engine="process") as runtime:
+        foretold = whole(await runtime.run(text))
+
+    assert told == [text]
+    assert foretold == usual
+    assert usual[0] in ("finished", "failed")
+
+
+async def test_nothing_of_a_refused_program_reaches_the_next(told: list[str]) -> None:
+    refused = "1 is 1\nech(value=1)"
+    text = "print(sorted(name for name in globals() if not name.startswith('__')), dir(tools))\nech = 3\n1 is 2"
+    async with Runtime(tools=[echo], engine="process") as runtime:
+        alone = await runtime.run(text)
+        outcomes = [await runtime.run(one) for one in (refused, "1 +", text)]
+
+    assert told[:2] == [text, refused]
+    assert [outcome.status for outcome in outcomes] == ["rejected", "rejected", "finished"]
+    assert (outcomes[-1].stdout, outcomes[-1].stderr) == (alone.stdout, alone.stderr)
+
+
+async def test_nothing_of_a_refused_program_runs_and_its_guest_ends_at_once(
+    told: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guests: list[Guest] = []
+    expect = Guest.expect
+    monkeypatch.setattr(Guest, "expect", lambda self, *program: guests.append(self) or expect(self, *program))
+    nested = "".join(f"{' ' * depth}try:\n{' ' * depth} pass\n{' ' * depth}finally:\n" for depth in range(19))
+    text = f"await echo(value=1)\n{nested}{' ' * 19}pass\nech(value=1)"  # Python copies the last line 2**19 times
+    async with Runtime(tools=[echo], engine="process") as runtime:
+        outcome = await runtime.run(text)
+        ended = await asyncio.wait_for(guests[0].wait(), 5)
+
+    assert (outcome.status, outcome.calls, ended) == ("rejected", (), -9)
+
+
+async def test_a_program_that_comes_instead_of_the_expected_one_is_the_one_that_runs(told: list[str]) -> None:
+    async with Runtime(tools=[echo], engine="process") as runtime:
+        bare, data, again = [await runtime.run(text) for text in ("1", "np.arange(4).sum()", "2")]
+        limits = Limits(memory_bytes=300 << 20)
+        together = await asyncio.gather(
+            runtime.run("3"), runtime.run("4"), runtime.run("5", limits=limits), runtime.run("6", session="s")
+        )
+
+    assert [outcome.value for outcome in (bare, data, again, *together)] == [1, 6, 2, 3, 4, 5, 6]
+
+
+async def test_a_seeded_guest_draws_its_own_numbers_after_it_was_woken(told: list[str]) -> None:
+    async with Runtime(engine="process") as runtime:
+        drawn = [(await runtime.run("import random\nrandom.random()")).value for _ in range(4)]
+
+    assert len(set(map(str, drawn))) == 4
