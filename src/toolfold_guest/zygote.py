@@ -94,6 +94,7 @@ class _Server:
         gc.freeze()
         gc.disable()
         pages.collapse()
+        kernel.give_back_free_memory()
         self._vm_bytes = _vm_bytes()
         self._lockdown.confine_zygote()
 

@@ -26,6 +26,7 @@ _START: Final = "from toolfold_guest.zygote import main; main()"
 _ENVIRONMENT: Final = {
     "HOME": "/tmp",
     "LC_ALL": "C.UTF-8",
+    "LD_BIND_NOW": "1",  # else each guest finds the functions of the C library anew, and copies pages to note where
     "MALLOC_ARENA_MAX": "2",  # an arena reserves 64 MiB of a guest's address space per thread
     "MKL_NUM_THREADS": "1",
     "MPLBACKEND": "Agg",
