@@ -321,16 +321,12 @@ class Runtime:
                 program = await self._type_problem(program, specs, wish) or program
             if isinstance(program, Problem):
                 outcome = self._rejected(program, text)
-                if self._forewarned is not None:
-                    self._forewarned.forget()
-                if wish.session is not None:
-                    self.sessions.leave(wish.session)
+                self._drop(wish)
                 return outcome
             rerun = Rerun(await self._history(wish.rerun_of)) if wish.rerun_of else None
             begun = self._begun(program, specs, wish)
         except BaseException:
-            if wish.session is not None:
-                self.sessions.leave(wish.session)
+            self._drop(wish)
             raise
         # Names that live in a guest are gone with it, so a session that keeps them cannot be replayed.
         tape = Taped() if wish.can_pause and not (wish.session and wish.session.keeps_names) else None
@@ -389,6 +385,13 @@ class Runtime:
             self._types = type_checker()
         known = frozenset(wish.session.names) if wish.session is not None else frozenset()
         return await self._types.problem(program.text, specs, known_names=known)
+
+    def _drop(self, wish: _Wish) -> None:
+        """The program will not run."""
+        if wish.session is not None:
+            self.sessions.leave(wish.session)
+        elif self._forewarned is not None:
+            self._forewarned.forget()
 
     def _rejected(self, problem: Problem, text: str) -> Outcome:
         return Outcome(

@@ -32,7 +32,7 @@ from toolfold_guest.output import Outlet, Stream
 from toolfold_guest.rewrite import RETURN_NAME, compile_in_parts, compile_program
 from toolfold_guest.tape import Tape, install
 from toolfold_guest.values import Unsendable, encode
-from toolfold_guest.wire import HEADER, PROGRAM, REPLY, START
+from toolfold_guest.wire import HEADER, PLAIN, PROGRAM, REPLY, START
 
 # Rule 4 of `toolfold_guest.zygote`.
 _enable, _freeze = gc.enable, gc.freeze
@@ -72,7 +72,7 @@ class _Made:
     channel: Channel
     start: bytes
     """A message to try one's hand on."""
-    codes: tuple[types.CodeType, types.CodeType | None]
+    codes: _Codes
     """A program to try one's hand on."""
     session: types.ModuleType
     """The module in which programs run; a session's programs share it."""
@@ -90,7 +90,7 @@ def prepare(library_set: str) -> None:
     stdout, stderr = Outlet(), Outlet()
     _Made.streams = Stream(stdout), Stream(stderr)
     _Made.channel = loop.poll_selector.channel = Channel(loop, stdout, stderr, _Made.streams)
-    _Made.start = marshal.dumps((START, {"preset": (), "seed": 1, "files": []}), 2)
+    _Made.start = marshal.dumps((START, {"preset": (), "seed": 1, "files": []}), PLAIN)
     _Made.codes = compile_program("len('')")
     for text in REHEARSALS * 8:  # later passes specialise the bytecode
         said = _rehearse(text)
@@ -144,11 +144,11 @@ def _rehearse(text: str) -> bytes:
     streams = sys.stdout, sys.stderr
     _Made.session = _ModuleType("__main__")
     options = {"preset": ("asyncio",), "max_argument_bytes": 100, "seed": None, "files": [], "session": False}
-    messages: list[tuple[Any, ...]] = [(PROGRAM, text, marshal.dumps([tuple(_ECHO)], 2)), (START, options)]
+    messages: list[tuple[Any, ...]] = [(PROGRAM, text, marshal.dumps([tuple(_ECHO)], PLAIN)), (START, options)]
     if "echo" in text:
         messages.append((REPLY, 1, True, 1, False))
     for message in messages:
-        body = marshal.dumps(message, 2)
+        body = marshal.dumps(message, PLAIN)
         host_end.send(HEADER.pack(len(body)) + body)
     try:
         _serve(guest_end)

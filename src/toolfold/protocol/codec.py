@@ -23,6 +23,7 @@ from toolfold_guest.wire import (
     HEADER,
     HOLD,
     MEDIA_KEY,
+    PLAIN,
     PRINTED,
     PROGRAM,
     RELEASE,
@@ -32,9 +33,6 @@ from toolfold_guest.wire import (
 
 MAX_DEPTH: Final = 256
 _MARK: Final = b"\\u0000"
-_PLAIN: Final = 2
-"""The version of `marshal` whose strings are not interned. The guest has a large table of interned strings that it
-shares with its zygote, and would copy three pages of it for each new one."""
 
 
 class Violation(Exception):
@@ -187,17 +185,17 @@ RELEASE_FRAME: Final = framed((RELEASE,))
 
 def encode_facts(facts: Iterable[tuple[Any, ...]]) -> bytes:
     """What `tool_facts` says of some tools. Apart from the message: many programs have the same tools."""
-    return marshal.dumps(list(facts), _PLAIN)
+    return marshal.dumps(list(facts), PLAIN)
 
 
 def encode_program(text: str, facts: bytes) -> bytes:
     """The message with which a guest makes a program ready; nothing of it runs yet."""
-    return framed((PROGRAM, text, facts), _PLAIN)
+    return framed((PROGRAM, text, facts), PLAIN)
 
 
 def encode_start(options: Mapping[str, Any]) -> bytes:
     """The message that makes it run the program."""
-    return framed((START, dict(options)), _PLAIN)
+    return framed((START, dict(options)), PLAIN)
 
 
 def encode_reply(reply: Reply) -> bytes:

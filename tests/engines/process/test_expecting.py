@@ -75,9 +75,9 @@ async def test_nothing_of_a_refused_program_runs_and_its_guest_ends_at_once(
     text = f"await echo(value=1)\n{nested}{' ' * 19}pass\nech(value=1)"  # Python copies the last line 2**19 times
     async with Runtime(tools=[echo], engine="process") as runtime:
         outcome = await runtime.run(text)
-        ended = await asyncio.wait_for(guests[0].wait(), 5)
+        await asyncio.wait_for(guests[0].wait(), 5)
 
-    assert (outcome.status, outcome.calls, ended) == ("rejected", (), -9)
+    assert (outcome.status, outcome.calls) == ("rejected", ())
 
 
 async def test_a_program_that_comes_instead_of_the_expected_one_is_the_one_that_runs(told: list[str]) -> None:
@@ -96,3 +96,17 @@ async def test_a_seeded_guest_draws_its_own_numbers_after_it_was_woken(told: lis
         drawn = [(await runtime.run("import random\nrandom.random()")).value for _ in range(4)]
 
     assert len(set(map(str, drawn))) == 4
+
+
+async def test_a_grant_that_is_too_large_to_be_told_ahead_is_told_with_the_start(told: list[str]) -> None:
+    tools = [
+        toolfold.ToolSpec(
+            name=f"tool_{number}", python_name=f"tool_{number}", input_schema={"type": "object"}, source="caller"
+        )
+        for number in range(5000)
+    ]
+    async with Runtime(engine="process") as runtime:
+        step = await runtime.start("len(dir(tools))", tools=tools)
+
+    assert isinstance(step, Outcome)
+    assert (step.status, step.value, step.problem) == ("finished", 5001, None)

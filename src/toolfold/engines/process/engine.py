@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from toolfold.engines.base import Guests
 from toolfold.engines.process.host import ProcessRun
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
     from toolfold.engines.base import Order
     from toolfold.models import ToolSpec
-
-MOST_EXPECTED: Final = 16 * 1024
-"""Characters. A longer text is checked for so long that there is nothing to gain."""
 
 
 class ProcessEngine:
@@ -71,6 +68,9 @@ class ProcessEngine:
 
     def open(self, order: Order) -> ProcessRun:
         """Start a program. Leaving the context kills the guest and frees all it held."""
+        for library_set, pool in self._pools.items():
+            if library_set != order.program.library_set:
+                pool.forget()  # which may have been told of this program
         return ProcessRun(self._pool, order, self._kept)
 
     def has_session(self, session: str) -> bool:
@@ -88,7 +88,7 @@ class ProcessEngine:
     def expect(self, text: str, tools: Sequence[ToolSpec], limits: Limits) -> None:
         """Let the guest that the program gets make it ready, if it needs the libraries of the one before."""
         pool = self._pools.get(self._last_set)
-        if pool is not None and len(text) <= MOST_EXPECTED:
+        if pool is not None:
             pool.expect(text, tools, limits)
 
     def forget(self) -> None:

@@ -41,6 +41,8 @@ _GUESTS_PER_MESSAGE: Final = 64
 _DATA: Final = b"D"
 _READY: Final = b"R"
 _MAX_REASON_BYTES: Final = 1000
+MOST_EXPECTED_BYTES: Final = 64 * 1024
+"""Fits into the buffer of an idle socket; and what takes longer to check gains little from it."""
 _KILLED: Final = -int(signal.SIGKILL)
 
 
@@ -80,15 +82,15 @@ class Guest:
 
     def expect(self, text: str, tools: Sequence[ToolSpec]) -> None:
         """Have it wake up and make ready a program that is about to come. It is for no other from then on."""
-        self._expected = text, tools
-        self.stay_away()
         frame = program_frame(text, tools)
+        if len(frame) > MOST_EXPECTED_BYTES:
+            return
+        self.stay_away()
         try:
             is_sent = self.sock.send(frame) == len(frame)
         except OSError:
             is_sent = False
-        if not is_sent:
-            self.kill()  # whoever takes it sees its end
+        self._expected = (text, tools) if is_sent else (text, [])  # a grant that no program has
 
     @property
     def is_awake(self) -> bool:
