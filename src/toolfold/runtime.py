@@ -442,6 +442,8 @@ class Runtime:
             await execution.open()
         except BaseException:
             await self._close(execution)  # nothing ran, so there is nothing to put on record
+            if self._forewarned is not None:
+                self._forewarned.forget()
             raise
         return await self._guarded(execution)
 

@@ -220,7 +220,10 @@ class Channel:
 
     def receive_start(self) -> dict[str, Any]:
         """What the program is to be run with."""
-        options: dict[str, Any] = self.receive()[1]
+        message = self.receive()
+        while message is None or message[0] != START:
+            message = self.receive()
+        options: dict[str, Any] = message[1]
         return options
 
     def receive(self) -> Any:

@@ -23,6 +23,7 @@ import socket
 import sys
 import threading
 import types
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 from toolfold_guest import eventloop, preload, tape, tracebacks
@@ -90,7 +91,7 @@ def prepare(library_set: str) -> None:
     stdout, stderr = Outlet(), Outlet()
     _Made.streams = Stream(stdout), Stream(stderr)
     _Made.channel = loop.poll_selector.channel = Channel(loop, stdout, stderr, _Made.streams)
-    _Made.start = marshal.dumps((START, {"preset": (), "seed": 1, "files": []}), PLAIN)
+    _Made.start = marshal.dumps((START, {"seed": 1}), PLAIN)
     _Made.codes = compile_program("len('')")
     for text in REHEARSALS * 8:  # later passes specialise the bytecode
         said = _rehearse(text)
@@ -168,15 +169,19 @@ def main(fd: int) -> NoReturn:
     sock = _Socket(_AF_UNIX, _SOCK_STREAM, 0, fd)
     _set_handler(_SIGTERM, _Made.channel.send_last_words)
     _Made.session = _ModuleType("__main__")
-    while _serve(sock):
-        pass
+    goes_on = _serve(sock, _limber)
+    while goes_on:
+        goes_on = _serve(sock)
     # To end takes the kernel milliseconds, and the host, which this has just woken, may have to wait for this core.
     sock.recv(1)
     _exit(0)
 
 
 def _limber() -> None:
-    """Until the start comes, have what it needs in the caches of this core, and stay awake for it."""
+    """Until the start comes, have what it needs in the caches of this core, and stay awake for it.
+
+    Before a guest's first program only: what a session's later ones would call here may be the session's own by then.
+    """
     has_more = _Made.channel.has_more
     if has_more():
         return
@@ -188,15 +193,16 @@ def _limber() -> None:
     _Made.channel.look_for_start()
 
 
-def _serve(sock: Any) -> bool:
-    """Run one program; true if its session goes on."""
+def _serve(sock: Any, meanwhile: Callable[[], None] | None = None) -> bool:
+    """Run one program; true if its session goes on. `meanwhile` is for the time until its start comes."""
     channel = _Made.channel
     channel.attach(sock)
     _Made.loop.poll_selector.busy_turns = 0  # a replay counts them too, and may have had no rehearsal
     sys.stdout, sys.stderr = _Made.streams
     text, tools = channel.receive_program()
     codes = _make_ready(channel, text, tools)
-    _limber()  # the host may still be checking the text
+    if meanwhile is not None:
+        meanwhile()
     options = channel.receive_start()
     channel.report_waiting = options.get("report_waiting", False)
     channel.max_argument_bytes = options["max_argument_bytes"]

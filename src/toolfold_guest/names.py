@@ -29,7 +29,7 @@ _PRESET = {"np": "numpy", "pd": "pandas", "plt": "matplotlib.pyplot"}
 
 
 class ToolFacts(NamedTuple):
-    """What the host tells of a tool, in the order in which the start message has it."""
+    """What the host tells of a tool, in the order in which the message has it."""
 
     name: str
     python_name: str

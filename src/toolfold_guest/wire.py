@@ -29,8 +29,8 @@ RELEASE: Final = 8
 
 HEADER: Final = struct.Struct("<I")
 PLAIN: Final = 2
-"""The version of `marshal` for a program and its start: its strings are not interned. A guest has a large table of
-interned strings that it shares with its zygote, and would copy three pages of it for each new one."""
+"""The version of `marshal` for a program, its tools and its start: strings are not interned. A guest has a large
+table of interned strings that it shares with its zygote, and would copy three pages of it for each new one."""
 
 # A JSON object whose only key starts with NUL is ours: bytes and media have no JSON form.
 # A program's own key that starts with NUL gets one more NUL in front.

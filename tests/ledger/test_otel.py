@@ -12,11 +12,12 @@ from toolfold.ledger.otel import OtelObserver
 from toolfold.models import Call, CallRecord
 
 sdk_metrics = pytest.importorskip("opentelemetry.sdk.metrics")
+from opentelemetry.metrics import NoOpMeterProvider  # noqa: E402
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader  # noqa: E402
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider  # noqa: E402
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor  # noqa: E402
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter  # noqa: E402
-from opentelemetry.trace import StatusCode  # noqa: E402
+from opentelemetry.trace import ProxyTracerProvider, StatusCode  # noqa: E402
 
 
 class Rig:
@@ -53,6 +54,19 @@ def rig() -> Iterator[Rig]:
     yield rig
     rig.meters.shutdown()
     rig.tracers.shutdown()
+
+
+def test_a_program_that_runs_when_the_application_sets_its_meters_up_is_counted(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    observer = OtelObserver(tracers=rig.tracers, meters=rig.meters)
+    monkeypatch.setattr(observer, "_find_tracers", ProxyTracerProvider)
+    monkeypatch.setattr(observer, "_find_meters", NoOpMeterProvider)
+    observer.began(begun("e1"))
+    monkeypatch.setattr(observer, "_find_meters", lambda: rig.meters)
+    observer.ended("e1", outcome("e1"))
+
+    assert rig.metrics()["toolfold.programs"] == [({"toolfold.status": "finished", "toolfold.engine": ""}, 1)]
 
 
 def run_ten_calls(observer: OtelObserver, *, failing: int = 0) -> None:

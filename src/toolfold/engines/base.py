@@ -194,4 +194,4 @@ class Forewarned(Protocol):
         """A program is about to come, if its check finds nothing: make it ready, but run nothing of it."""
 
     def forget(self) -> None:
-        """It does not come."""
+        """It does not come. Another that is being checked may be forgotten along with it, and only loses time."""

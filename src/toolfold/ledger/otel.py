@@ -61,8 +61,7 @@ class OtelObserver:
         self._open: dict[str, _OpenProgram] = {}
 
     def began(self, begun: Begun) -> None:
-        # Once for each program: an application may set its SDK up at any time.
-        self._is_heard = _records(self._find_tracers()) or _records(self._find_meters())
+        self._is_heard = _records(self._find_tracers()) or self._is_counting()
         if not self._is_heard:
             return
         span = self._tracer.start_span("toolfold.program")
@@ -93,7 +92,7 @@ class OtelObserver:
         )
 
     def replied(self, execution_id: str, record: CallRecord) -> None:
-        if not self._is_heard:
+        if not self._is_heard and not self._is_counting():
             return
         labels: dict[str, str | bool] = {"toolfold.tool": record.name, "toolfold.failed": record.error is not None}
         self._calls.add(1, labels)
@@ -117,7 +116,7 @@ class OtelObserver:
         span.end()
 
     def ended(self, execution_id: str, outcome: Outcome) -> None:
-        if not self._is_heard:
+        if not self._is_heard and not self._is_counting():
             return
         labels = {"toolfold.status": outcome.status, "toolfold.engine": outcome.engine}
         output_bytes = len(outcome.stdout.encode(errors="replace")) + len(outcome.stderr.encode(errors="replace"))
@@ -143,6 +142,10 @@ class OtelObserver:
             if outcome.problem is not None:
                 program.span.set_attribute("toolfold.problem", outcome.problem.kind)
         program.span.end()
+
+    def _is_counting(self) -> bool:
+        # Asked again each time: an application may set its SDK up while programs run.
+        return _records(self._find_meters())
 
     def _mark(self, span: Span, text: str) -> None:
         description = text if self._with_arguments else None

@@ -69,8 +69,8 @@ async def test_nothing_of_a_refused_program_runs_and_its_guest_ends_at_once(
     told: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     guests: list[Guest] = []
-    expect = Guest.expect
-    monkeypatch.setattr(Guest, "expect", lambda self, *program: guests.append(self) or expect(self, *program))
+    tell = Guest.tell
+    monkeypatch.setattr(Guest, "tell", lambda self, *program: guests.append(self) or tell(self, *program))
     nested = "".join(f"{' ' * depth}try:\n{' ' * depth} pass\n{' ' * depth}finally:\n" for depth in range(19))
     text = f"await echo(value=1)\n{nested}{' ' * 19}pass\nech(value=1)"  # Python copies the last line 2**19 times
     async with Runtime(tools=[echo], engine="process") as runtime:
@@ -110,3 +110,45 @@ async def test_a_grant_that_is_too_large_to_be_told_ahead_is_told_with_the_start
 
     assert isinstance(step, Outcome)
     assert (step.status, step.value, step.problem) == ("finished", 5001, None)
+
+
+async def test_a_guest_that_was_told_of_a_program_serves_a_whole_session(told: list[str]) -> None:
+    limits = Limits(cpu_seconds=30)
+    async with Runtime(engine="process", limits=limits) as runtime:
+        pool = await runtime._engine._pool("bare")  # type: ignore[attr-defined]
+        pool._parked[0].tell("a = 1\na", runtime.tools)
+        a_tenth = Limits(cpu_seconds=3)  # a session's guest has ten times as much, and so this is the usual guest
+        outcomes = [
+            await runtime.run(text, session="s", keep_names=True, limits=a_tenth) for text in ("a = 1\na", "a + 1")
+        ]
+
+    assert [(outcome.status, outcome.value) for outcome in outcomes] == [("finished", 1), ("finished", 2)]
+
+
+async def test_a_guest_ends_whose_program_cannot_be_opened(told: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    guests: list[Guest] = []
+    tell = Guest.tell
+    monkeypatch.setattr(Guest, "tell", lambda self, *program: guests.append(self) or tell(self, *program))
+    async with Runtime(engine="process") as runtime:
+        with pytest.raises(toolfold.UsageError, match="outside"):
+            await runtime.run("1", files=[toolfold.File(name="../outside", data=b"")])
+        await asyncio.wait_for(guests[0].wait(), 5)
+        assert (await runtime.run("2")).value == 2
+
+
+async def test_a_program_is_told_ahead_when_all_is_quiet_and_its_guest_is_the_usual_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    texts: list[str] = []
+    tell = Guest.tell
+    monkeypatch.setattr(Guest, "tell", lambda self, *program: texts.append(program[0]) or tell(self, *program))
+    async with Runtime(engine="process") as runtime:
+        pool = await runtime._engine._pool("bare")  # type: ignore[attr-defined]
+        for text, limits in (("1", None), ("2", Limits(memory_bytes=300 << 20)), ("3", Limits(wall_seconds=7))):
+            async with asyncio.timeout(20):
+                while not pool._is_quiet:
+                    await asyncio.sleep(0.001)
+            await runtime.run(text, limits=limits)
+        await runtime.run("4")  # the next guests are on their way
+
+    assert texts == ["1", "3"]

@@ -92,7 +92,7 @@ class ProcessEngine:
             pool.expect(text, tools, limits)
 
     def forget(self) -> None:
-        """The program that was expected does not come."""
+        """The program that was expected does not come; one that is expected besides it loses time."""
         for pool in self._pools.values():
             pool.forget()
 

@@ -86,6 +86,8 @@ class ProcessRun:
         self._unsent_bytes = 0
         self._is_listening = False
         self._is_new = True
+        self._is_expected = False
+        """The guest has made the program ready, and waits for its start."""
         self._taken_in_a_row = 0
         self._is_over = False
         self._failure: Exception | None = None
@@ -104,7 +106,8 @@ class ProcessRun:
         self._buffer = self._pool.buffer
         self._conversation.start()
         # At once: a guest that finds its program waiting when it is born loses no time with a rehearsal.
-        self._start(has_files=kept is not None)
+        self._is_expected = kept is None and self._guest.was_told
+        self._start(is_kept=kept is not None)
         self._patience = Patience(sock)
         if kept is None:
             try:
@@ -114,10 +117,10 @@ class ProcessRun:
                 raise
         return self
 
-    def _start(self, *, has_files: bool) -> None:
+    def _start(self, *, is_kept: bool) -> None:
         order = self._order
-        frame = start_frame(order, has_files=has_files)
-        if self._guest.is_awake:  # and has the program
+        frame = start_frame(order, has_files=is_kept)
+        if self._is_expected:
             self._write(frame)
             self._guest.set_free()
             return
@@ -174,7 +177,7 @@ class ProcessRun:
 
     def _is_near(self) -> bool:
         """Whether the next frame comes while we look for it: the first, or one after a quick reply."""
-        is_first, self._is_new = self._is_new and self._guest.is_awake, False
+        is_first, self._is_new = self._is_new and self._is_expected, False
         is_next, self._is_answered = self._is_answered, False
         if not (is_first or is_next) or self._pool.is_shared:
             return False

@@ -14,6 +14,7 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from toolfold.engines.process.zygote import MOST_TOLD_BYTES
 from toolfold.errors import EngineUnavailable
 from toolfold.models import Limits
 
@@ -34,6 +35,7 @@ class Pool:
     def __init__(self, zygote: Zygote, limits: Limits, warm: int) -> None:
         self.zygote = zygote
         self._limits = limits
+        self._usual = _of_process(limits)
         self._warm = warm
         self._loop = asyncio.get_running_loop()
         self._parked: deque[Guest] = deque()
@@ -57,17 +59,21 @@ class Pool:
 
     def expect(self, text: str, tools: Sequence[ToolSpec], limits: Limits) -> None:
         """A program is being checked: a guest makes it ready meanwhile, if there is a core with nothing else to do."""
-        is_quiet = not self._taken and self._top_up_timer is None
-        if not is_quiet or not self._parked or not self._parked[-1].ready.done() or not self._is_usual(limits):
-            return
-        guest = self._parked[0]
-        if not guest.is_awake:
-            guest.expect(text, tools)
+        if self._is_quiet and len(text) <= MOST_TOLD_BYTES and self._is_usual(limits):
+            guest = self._parked[0]
+            if not guest.was_told:
+                guest.tell(text, tools)
 
     def forget(self) -> None:
-        """The program that was expected does not come."""
-        if self._parked and self._parked[0].is_awake:
+        """Let go of a guest that was told of a program; one that is being checked gets another guest then."""
+        if self._parked and self._parked[0].was_told:
             self.give_back(self._parked.popleft())
+
+    @property
+    def _is_quiet(self) -> bool:
+        """Whether guests wait and there is nothing else to do."""
+        is_idle = not self._taken and self._top_up_timer is None
+        return is_idle and bool(self._parked) and self._parked[-1].ready.done()
 
     @property
     def is_shared(self) -> bool:
@@ -116,7 +122,7 @@ class Pool:
         return self._parked.popleft() if self._parked else self.zygote.spawn()
 
     def _is_usual(self, limits: Limits) -> bool:
-        return limits is self._limits or _of_process(limits) == _of_process(self._limits)
+        return limits is self._limits or _of_process(limits) == self._usual
 
     def _top_up(self) -> None:
         self._top_up_timer = None

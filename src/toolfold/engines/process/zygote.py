@@ -41,7 +41,7 @@ _GUESTS_PER_MESSAGE: Final = 64
 _DATA: Final = b"D"
 _READY: Final = b"R"
 _MAX_REASON_BYTES: Final = 1000
-MOST_EXPECTED_BYTES: Final = 64 * 1024
+MOST_TOLD_BYTES: Final = 64 * 1024
 """Fits into the buffer of an idle socket; and what takes longer to check gains little from it."""
 _KILLED: Final = -int(signal.SIGKILL)
 
@@ -62,7 +62,8 @@ class Guest:
         self._allowed: set[int] = set()
         self._off = -1
         """The core that it is not to wake up on."""
-        self._expected: tuple[str, Sequence[ToolSpec]] | None = None
+        self._told: tuple[str, Sequence[ToolSpec]] | None = None
+        self._was_told_all = False
         self._is_parked = False
         self._is_closed = False
         self._reason = bytearray()
@@ -80,26 +81,28 @@ class Guest:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._pidfd, signal.SIGTERM)
 
-    def expect(self, text: str, tools: Sequence[ToolSpec]) -> None:
+    def tell(self, text: str, tools: Sequence[ToolSpec]) -> None:
         """Have it wake up and make ready a program that is about to come. It is for no other from then on."""
         frame = program_frame(text, tools)
-        if len(frame) > MOST_EXPECTED_BYTES:
+        if len(frame) > MOST_TOLD_BYTES:
             return
         self.stay_away()
+        self._told = text, tools
         try:
-            is_sent = self.sock.send(frame) == len(frame)
+            self._was_told_all = self.sock.send(frame) == len(frame)
         except OSError:
-            is_sent = False
-        self._expected = (text, tools) if is_sent else (text, [])  # a grant that no program has
+            self._was_told_all = False
 
     @property
-    def is_awake(self) -> bool:
-        """It is, on another core than ours, makes its program ready and then waits for the start."""
-        return self._expected is not None
+    def was_told(self) -> bool:
+        """Whether it has seen a program, and so woke up on another core than ours to make it ready."""
+        return self._told is not None
 
     def is_for(self, text: str, tools: Sequence[ToolSpec]) -> bool:
         """Whether it may be given that program: it knows of no other."""
-        return self._expected is None or (self._expected[1] is tools and self._expected[0] == text)
+        if self._told is None:
+            return True
+        return self._was_told_all and self._told[1] is tools and self._told[0] == text
 
     def stay_away(self) -> None:
         """Wait for the program on another core than ours. To be repeated: the kernel may have moved us meanwhile."""
