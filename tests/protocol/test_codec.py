@@ -17,11 +17,13 @@ from toolfold.protocol.codec import (
     Violation,
     WireCall,
     decode_frame,
+    encode_facts,
+    encode_program,
     encode_reply,
     tool_facts,
 )
 from toolfold_guest import values
-from toolfold_guest.wire import HEADER
+from toolfold_guest.wire import HEADER, PROGRAM, REPLY
 
 json_values: st.SearchStrategy[Any] = st.recursive(
     st.none()
@@ -109,7 +111,7 @@ def test_media_cross_both_ways() -> None:
 def test_a_reply_with_an_error_carries_only_its_text() -> None:
     frame = encode_reply(Reply(call_id=2, error="'x' failed: no"))
 
-    assert marshal.loads(frame[HEADER.size :]) == (5, 2, False, "'x' failed: no", False)
+    assert marshal.loads(frame[HEADER.size :]) == (REPLY, 2, False, "'x' failed: no", False)
 
 
 @pytest.mark.parametrize(
@@ -134,3 +136,12 @@ def test_the_guest_writes_plain_json_for_plain_values() -> None:
     rows = [{"id": 1, "name": "ä", "score": 1.5, "tags": ["x"], "none": None}]
 
     assert json.loads(values.encode(rows, "value")) == rows
+
+
+@given(st.text(st.characters(codec=None)), st.lists(st.tuples(st.text(), st.lists(st.text()), st.booleans())))
+def test_a_program_and_the_facts_of_its_tools_arrive_as_they_were(text: str, facts: list[tuple[Any, ...]]) -> None:
+    frame = encode_program(text, encode_facts(facts))
+
+    kind, arrived, tools = marshal.loads(frame[HEADER.size :])
+    assert (kind, arrived, marshal.loads(tools)) == (PROGRAM, text, facts)
+    assert int.from_bytes(frame[: HEADER.size], "little") == len(frame) - HEADER.size
