@@ -30,6 +30,8 @@ from toolfold_guest import eventloop, preload, tape, tracebacks
 from toolfold_guest.channel import Channel
 from toolfold_guest.names import Namespace, ToolFacts, lenient_loads, preset
 from toolfold_guest.output import Outlet, Stream
+from toolfold_guest.patience import Patience
+from toolfold_guest.recall import recall
 from toolfold_guest.rewrite import RETURN_NAME, compile_in_parts, compile_program
 from toolfold_guest.tape import Tape, install
 from toolfold_guest.values import Unsendable, encode
@@ -79,6 +81,9 @@ class _Made:
     """The module in which programs run; a session's programs share it."""
 
 
+_made = _Made()  # not the class: a type that is changed must be looked up anew
+
+
 def prepare(library_set: str) -> None:
     """Load libraries and build what every guest starts with. Called in the zygote, before any fork."""
     if library_set != "bare":
@@ -86,13 +91,13 @@ def prepare(library_set: str) -> None:
     tape.prepare()
     _heed_signals()
     json.loads = lenient_loads  # type: ignore[assignment]  # takes more than the original
-    loop = _Made.loop = eventloop.GuestLoop()
+    loop = _made.loop = eventloop.GuestLoop()
     eventloop.install(loop)
     stdout, stderr = Outlet(), Outlet()
-    _Made.streams = Stream(stdout), Stream(stderr)
-    _Made.channel = loop.poll_selector.channel = Channel(loop, stdout, stderr, _Made.streams)
-    _Made.start = marshal.dumps((START, {"seed": 1}), PLAIN)
-    _Made.codes = compile_program("len('')")
+    _made.streams = Stream(stdout), Stream(stderr)
+    _made.channel = loop.poll_selector.channel = Channel(loop, stdout, stderr, _made.streams)
+    _made.start = marshal.dumps((START, {"seed": 1}), PLAIN)
+    _made.codes = compile_program("len('')")
     for text in REHEARSALS * 8:  # later passes specialise the bytecode
         said = _rehearse(text)
         assert b'"finished"' in said, said  # one that fails warms the wrong code, in silence
@@ -101,6 +106,16 @@ def prepare(library_set: str) -> None:
     except ValueError as error:
         tracebacks.describe(error, "")
     gc.collect()
+    recall(Channel, "send_last_words _rest has_more tape")
+    recall(Outlet, "_chunks")
+    recall(Tape, "__init__ take is_replaying")
+    recall(eventloop.GuestSelector, "_select_on_tape")
+    recall(eventloop.GuestLoop, "after_select")
+    recall(Patience, "__init__")
+    recall(random.Random, "gauss_next")
+    recall(dict, "update")
+    recall(_Socket, "fileno recv_into send sendmsg")
+    recall(type(threading.Lock()), "__enter__")
 
 
 def _heed_signals() -> None:
@@ -124,7 +139,7 @@ def _heed_signals() -> None:
 
 
 def _print_at_once() -> None:
-    for stream in _Made.streams:
+    for stream in _made.streams:
         stream.flush()
         stream.reconfigure(line_buffering=True)
 
@@ -143,7 +158,7 @@ def _rehearse(text: str) -> bytes:
     # A message at a time: the reply must not be read along with the program, for nothing would wake the loop for it.
     guest_end, host_end = socket.socketpair(type=socket.SOCK_SEQPACKET)
     streams = sys.stdout, sys.stderr
-    _Made.session = _ModuleType("__main__")
+    _made.session = _ModuleType("__main__")
     options = {"preset": ("asyncio",), "max_argument_bytes": 100, "seed": None, "files": [], "session": False}
     messages: list[tuple[Any, ...]] = [(PROGRAM, text, marshal.dumps([tuple(_ECHO)], PLAIN)), (START, options)]
     if "echo" in text:
@@ -154,7 +169,7 @@ def _rehearse(text: str) -> bytes:
     try:
         _serve(guest_end)
     finally:
-        _Made.loop.remove_reader(guest_end)
+        _made.loop.remove_reader(guest_end)
         sys.stdout, sys.stderr = streams
         guest_end.close()
     with host_end:
@@ -167,8 +182,8 @@ def main(fd: int) -> NoReturn:
     _enable()
     _path.append(_getcwd())  # modules that the caller gave, or that the program writes, can be imported
     sock = _Socket(_AF_UNIX, _SOCK_STREAM, 0, fd)
-    _set_handler(_SIGTERM, _Made.channel.send_last_words)
-    _Made.session = _ModuleType("__main__")
+    _set_handler(_SIGTERM, _made.channel.send_last_words)
+    _made.session = _ModuleType("__main__")
     goes_on = _serve(sock, _limber)
     while goes_on:
         goes_on = _serve(sock)
@@ -182,23 +197,23 @@ def _limber() -> None:
 
     Before a guest's first program only: what a session's later ones would call here may be the session's own by then.
     """
-    has_more = _Made.channel.has_more
+    has_more = _made.channel.has_more
     if has_more():
         return
-    _seed(marshal.loads(_Made.start)[1]["seed"])
+    _seed(marshal.loads(_made.start)[1]["seed"])
     if has_more():
         return
-    encode(_execute(_Made.codes, {}, ""), "value")
-    _add_low_level_output(_Made.streams[0])
-    _Made.channel.look_for_start()
+    encode(_execute(_made.codes, {}, ""), "value")
+    _add_low_level_output(_made.streams[0])
+    _made.channel.look_for_start()
 
 
 def _serve(sock: Any, meanwhile: Callable[[], None] | None = None) -> bool:
     """Run one program; true if its session goes on. `meanwhile` is for the time until its start comes."""
-    channel = _Made.channel
+    channel = _made.channel
     channel.attach(sock)
-    _Made.loop.poll_selector.busy_turns = 0  # a replay counts them too, and may have had no rehearsal
-    sys.stdout, sys.stderr = _Made.streams
+    _made.loop.poll_selector.busy_turns = 0  # a replay counts them too, and may have had no rehearsal
+    sys.stdout, sys.stderr = _made.streams
     text, tools = channel.receive_program()
     codes = _make_ready(channel, text, tools)
     if meanwhile is not None:
@@ -215,7 +230,7 @@ def _serve(sock: Any, meanwhile: Callable[[], None] | None = None) -> bool:
         _place(name, data)
     status, value, error = _run(codes, text, options)
     is_session = bool(options.get("session"))
-    _add_low_level_output(_Made.streams[0])
+    _add_low_level_output(_made.streams[0])
     if _threads() and not is_session:
         threading._shutdown()  # type: ignore[attr-defined]  # waits for the program's threads, as an exit does
     channel.send_end(status, value, error)
@@ -224,8 +239,8 @@ def _serve(sock: Any, meanwhile: Callable[[], None] | None = None) -> bool:
 
 def _make_ready(channel: Channel, text: str, tools: list[Any]) -> _Codes | BaseException:
     """All that needs no start: the text may yet be refused, so nothing of the program runs here."""
-    _modules["__main__"] = _Made.session
-    names = _Made.session.__dict__
+    _modules["__main__"] = _made.session
+    names = _made.session.__dict__
     names[RETURN_NAME] = _Returned
     names.pop("result", None)  # of an earlier program
     try:
@@ -237,7 +252,7 @@ def _make_ready(channel: Channel, text: str, tools: list[Any]) -> _Codes | BaseE
 
 
 def _run(codes: _Codes | BaseException, text: str, options: dict[str, Any]) -> tuple[str, str, str]:
-    names = _Made.session.__dict__
+    names = _made.session.__dict__
     try:
         if isinstance(codes, BaseException):
             raise codes
@@ -275,7 +290,7 @@ def _execute(codes: _Codes, names: dict[str, Any], text: str) -> Any:
     try:
         # A program that never mentions asyncio and awaits nothing needs no running loop.
         if any(code.co_flags & CO_COROUTINE for code in codes if code) or "asyncio" in text:
-            return _Made.loop.run_until_complete(_drive(codes, names))
+            return _made.loop.run_until_complete(_drive(codes, names))
         exec(codes[0], names)  # noqa: S102  # running the program is what this is for
         value = eval(codes[1], names) if codes[1] else None
     except _Returned as returned:

@@ -22,13 +22,16 @@ import site
 import socket
 import sys
 import threading
+from types import ModuleType
 from typing import Any, Final, NoReturn
 
 from toolfold_guest import preload
 from toolfold_guest.jail import kernel, pages
 from toolfold_guest.jail.folders import remove_tree
 from toolfold_guest.jail.identity import PROC_FD
+from toolfold_guest.jail.landlock import Ruleset
 from toolfold_guest.jail.lockdown import DATA_FD, Lockdown
+from toolfold_guest.recall import recall
 
 CONTROL_FD: Final = 3
 MAX_MESSAGE_BYTES: Final = 1 << 20
@@ -97,6 +100,11 @@ class _Server:
         kernel.give_back_free_memory()
         self._vm_bytes = _vm_bytes()
         self._lockdown.confine_zygote()
+        recall(_Server, "_become_guest")
+        recall(Lockdown, "first_free_fd separate _namespaces _group _folders_of seal _limit _hard_limits _ruleset")
+        recall(Lockdown, "_has_own_ids")
+        recall(Ruleset, "impose")
+        recall(ModuleType, "rehearse main")
 
     def serve(self) -> NoReturn:
         poll = select.poll()
