@@ -10,6 +10,15 @@ from toolfold import Limits, Outcome, Runtime
 from toolfold.engines.process.zygote import Guest
 
 
+@pytest.fixture
+def told_guests(told: list[str], monkeypatch: pytest.MonkeyPatch) -> list[Guest]:
+    """As `told`, with the guests instead of the texts."""
+    guests: list[Guest] = []
+    tell = Guest.tell
+    monkeypatch.setattr(Guest, "tell", lambda self, *program: guests.append(self) or tell(self, *program))
+    return guests
+
+
 @toolfold.tool
 async def echo(value: int) -> int:
     """The same again."""
@@ -65,17 +74,12 @@ async def test_nothing_of_a_refused_program_reaches_the_next(told: list[str]) ->
     assert (outcomes[-1].stdout, outcomes[-1].stderr) == (alone.stdout, alone.stderr)
 
 
-async def test_nothing_of_a_refused_program_runs_and_its_guest_ends_at_once(
-    told: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    guests: list[Guest] = []
-    tell = Guest.tell
-    monkeypatch.setattr(Guest, "tell", lambda self, *program: guests.append(self) or tell(self, *program))
+async def test_nothing_of_a_refused_program_runs_and_its_guest_ends_at_once(told_guests: list[Guest]) -> None:
     nested = "".join(f"{' ' * depth}try:\n{' ' * depth} pass\n{' ' * depth}finally:\n" for depth in range(19))
     text = f"await echo(value=1)\n{nested}{' ' * 19}pass\nech(value=1)"  # Python copies the last line 2**19 times
     async with Runtime(tools=[echo], engine="process") as runtime:
         outcome = await runtime.run(text)
-        await asyncio.wait_for(guests[0].wait(), 5)
+        await asyncio.wait_for(told_guests[0].wait(), 5)
 
     assert (outcome.status, outcome.calls) == ("rejected", ())
 
@@ -125,14 +129,11 @@ async def test_a_guest_that_was_told_of_a_program_serves_a_whole_session(told: l
     assert [(outcome.status, outcome.value) for outcome in outcomes] == [("finished", 1), ("finished", 2)]
 
 
-async def test_a_guest_ends_whose_program_cannot_be_opened(told: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    guests: list[Guest] = []
-    tell = Guest.tell
-    monkeypatch.setattr(Guest, "tell", lambda self, *program: guests.append(self) or tell(self, *program))
+async def test_a_guest_ends_whose_program_cannot_be_opened(told_guests: list[Guest]) -> None:
     async with Runtime(engine="process") as runtime:
         with pytest.raises(toolfold.UsageError, match="outside"):
             await runtime.run("1", files=[toolfold.File(name="../outside", data=b"")])
-        await asyncio.wait_for(guests[0].wait(), 5)
+        await asyncio.wait_for(told_guests[0].wait(), 5)
         assert (await runtime.run("2")).value == 2
 
 
@@ -152,3 +153,11 @@ async def test_a_program_is_told_ahead_when_all_is_quiet_and_its_guest_is_the_us
         await runtime.run("4")  # the next guests are on their way
 
     assert texts == ["1", "3"]
+
+
+async def test_a_guest_ends_whose_program_needs_other_libraries(told_guests: list[Guest]) -> None:
+    async with Runtime(engine="process") as runtime:
+        outcome = await runtime.run("int(np.arange(4).sum())")
+        await asyncio.wait_for(told_guests[0].wait(), 5)
+
+    assert outcome.value == 6
