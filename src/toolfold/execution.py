@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from toolfold import eager
+from toolfold.clock import Clock
 from toolfold.engines.base import Ended, Freezable, Nudgeable, Order, Printed, Waiting, snapshot_version
 from toolfold.errors import ToolfoldError, UsageError
 from toolfold.ledger import codec, refusals, snapshots
@@ -120,11 +120,7 @@ class Execution:
         self._queued: deque[Call] = deque()
         self._replies_sent = 0
         self._began = time.perf_counter()
-        self._entered: float | None = None
-        self._left_seconds = order.limits.wall_seconds
-        self._is_counted = False
-        self._asking = 0
-        self._timer: asyncio.TimerHandle | None = None
+        self.clock = Clock(order.limits.wall_seconds, self.time_out)
 
     @cached_property
     def _context(self) -> CallContext:
@@ -165,7 +161,7 @@ class Execution:
         """The program stands where it paused: be where its host was then."""
         self._output["stdout"].add(snapshot.stdout, snapshot.stdout_cut_bytes)
         self._output["stderr"].add(snapshot.stderr, snapshot.stderr_cut_bytes)
-        self._left_seconds = max(0.001, snapshot.seconds_left)
+        self.clock.put_back(snapshot.seconds_left)
         were_open = {call.id for call in snapshot.open_calls}
         assert self._past is not None
         for given in self._past.given:
@@ -186,47 +182,6 @@ class Execution:
         opened, self._opened = self._opened, None
         if opened is not None:
             await opened.__aexit__(None, None, None)
-
-    def start_clock(self) -> None:
-        """Time counts towards the wall clock from now on, until it is stopped: paused time does not."""
-        self._is_counted = True
-        self._count()
-
-    def stop_clock(self) -> None:
-        self._is_counted = False
-        self._count()
-
-    @contextmanager
-    def standing_clock(self) -> Iterator[None]:
-        """The wall clock stands still while anybody has this entered: a person is asked in the course of a call."""
-        self._asking += 1
-        self._count()
-        try:
-            yield
-        finally:
-            self._asking -= 1
-            self._count()
-
-    def _count(self) -> None:
-        """Have the timer run or not, as it should by now."""
-        should_run = self._is_counted and not self._asking
-        if should_run and self._entered is None:
-            self._entered = time.perf_counter()
-            # Not before the loop has its next turn: many programs have ended by then, and a timer costs twice as much.
-            asyncio.get_running_loop().call_soon(self._arm)
-        elif not should_run and self._entered is not None:
-            self._left_seconds = self._seconds_left()
-            self._entered = None
-            if self._timer is not None:
-                self._timer.cancel()
-                self._timer = None
-
-    def _arm(self) -> None:
-        if self._entered is not None and self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(self._seconds_left(), self.time_out)
-
-    def _seconds_left(self) -> float:
-        return self._left_seconds - (time.perf_counter() - self._entered if self._entered is not None else 0.0)
 
     def time_out(self) -> None:
         """End the program for the clock's sake, with what it has printed."""
@@ -342,7 +297,7 @@ class Execution:
 
     def _limits_left(self) -> Limits:
         limits = self._order.limits
-        seconds = self._seconds_left()
+        seconds = self.clock.seconds_left
         calls = limits.calls - len(self._records) - len(self._open)
         return replace(limits, wall_seconds=max(0.001, seconds), calls=max(1, calls))
 
@@ -504,7 +459,7 @@ class Execution:
             stderr=stderr,
             stdout_cut_bytes=stdout_cut_bytes,
             stderr_cut_bytes=stderr_cut_bytes,
-            seconds_left=self._seconds_left(),
+            seconds_left=self.clock.seconds_left,
         )
         pause = pause_of(self.begun, self._rounds + 1, self._snapshot_version)
         if len(frozen) + len(stdout) + len(stderr) < LARGE_BYTES:

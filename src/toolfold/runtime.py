@@ -304,7 +304,7 @@ class Runtime:
     def standing_clock(self, execution_id: str) -> AbstractContextManager[None]:
         """The execution's wall clock stands still while this is entered: a person is asked in the course of a call."""
         execution = self._executions.get(execution_id)
-        return nullcontext() if execution is None else execution.standing_clock()
+        return nullcontext() if execution is None else execution.clock.standing()
 
     # the flow
 
@@ -335,7 +335,7 @@ class Runtime:
 
     async def _advance(self, execution: Execution) -> Paused | Outcome:
         """Events of the guest, calls to the router, replies back, outcome."""
-        execution.start_clock()
+        execution.clock.start()
         try:
             async for event in execution.events():  # engine
                 match event:
@@ -354,7 +354,7 @@ class Runtime:
             else:
                 last = Died("the guest ended without a last event")
         finally:
-            execution.stop_clock()
+            execution.clock.stop()
         if isinstance(last, Died):
             await self._close(execution)
             raise EngineCrashed(last.detail, started=execution.started)
