@@ -7,6 +7,7 @@ A program ends in comments that say what it does:
     # expect value: [1, 2]            a Python literal, or `Media(...)`; left out, it is `None`
     # expect calls: 3                 left out, it is 0
     # expect error:                   the traceback, lines after `# | `
+    # expect message:                 the problem's, if it is not the traceback's last line
     # expect problem: value: ...      the kind and message of a problem that has no traceback
     # expect files: notes.txt         names of the produced files
     # limits: monty                   engines that cannot run it; `docs/limitations/` must name the program
@@ -101,7 +102,7 @@ def read(path: Path) -> tuple[str, dict[str, Any]]:
         "stdout": stdout,
         "stderr": stderr,
         "calls": int(said.get("calls", "0")),
-        "problem": _problem(error, text) or said.get("problem"),
+        "problem": _problem(error, said.get("message", ""), text) or said.get("problem"),
         "files": said.get("files", "").split(),
         "limits": said.get("limits", "").split(),
     }
@@ -126,13 +127,14 @@ def _value(text: str) -> Any:
     return eval(text, {"__builtins__": {}, "PICTURE": PICTURE})
 
 
-def _problem(error: str, text: str) -> str | None:
+def _problem(error: str, message: str, text: str) -> str | None:
     if not error:
         return None
     lines = re.findall(r'File "<program>", line (\d+), in ', error)
     line = int(lines[-1]) if lines else None
     source = text.splitlines()[line - 1].strip() if line else ""
-    return str(Problem(kind="exception", message=error.splitlines()[-1], line=line, source=source))
+    message = message.removesuffix("\n") or error.splitlines()[-1]
+    return str(Problem(kind="exception", message=message, line=line, source=source))
 
 
 def facts(outcome: Outcome) -> dict[str, Any]:

@@ -132,7 +132,7 @@ class Problem:
 
     kind: ProblemKind
     message: str
-    """One line: what happened, the value, the next step."""
+    """One line: what happened, the value, the next step. An exception's type and text, which may have more lines."""
     line: int | None = None
     column: int | None = None
     source: str = ""

@@ -338,10 +338,11 @@ class Channel:
             pass  # in the middle of a print; the lines before it have gathered
         self.send_printed()
 
-    def send_end(self, status: str, value_text: str, error: str) -> None:
+    def send_end(self, status: str, value_text: str, error: str, message: str = "") -> None:
         output = self._take_output()
         cut = f"[{self._stdout.cut_bytes},{self._stderr.cut_bytes}]"
-        self._emit(f"[{ENDED},{output},{_quote(status)},{value_text},{_quote(error)},{cut}]")
+        said = f",{_quote(message)}" if message else ""
+        self._emit(f"[{ENDED},{output},{_quote(status)},{value_text},{_quote(error)},{cut}{said}]")
 
     def _take_output(self) -> str:
         self._gather_stdout()

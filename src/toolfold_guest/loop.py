@@ -228,12 +228,12 @@ def _serve(sock: Any, meanwhile: Callable[[], None] | None = None) -> bool:
         _seed(options["seed"])
     for name, data in options.get("files", ()):
         _place(name, data)
-    status, value, error = _run(codes, text, options)
+    status, value, error, message = _run(codes, text, options)
     is_session = bool(options.get("session"))
     _add_low_level_output(_made.streams[0])
     if _threads() and not is_session:
         threading._shutdown()  # type: ignore[attr-defined]  # waits for the program's threads, as an exit does
-    channel.send_end(status, value, error)
+    channel.send_end(status, value, error, message)
     return is_session
 
 
@@ -251,7 +251,8 @@ def _make_ready(channel: Channel, text: str, tools: list[Any]) -> _Codes | BaseE
     return codes
 
 
-def _run(codes: _Codes | BaseException, text: str, options: dict[str, Any]) -> tuple[str, str, str]:
+def _run(codes: _Codes | BaseException, text: str, options: dict[str, Any]) -> tuple[str, str, str, str]:
+    """How it ended: status, value, the whole report, and the report's message where that is only a part of it."""
     names = _made.session.__dict__
     try:
         if isinstance(codes, BaseException):
@@ -264,19 +265,19 @@ def _run(codes: _Codes | BaseException, text: str, options: dict[str, Any]) -> t
         try:
             encoded = encode(value, "value")
         except Unsendable as error:
-            return "value", "null", str(error)
+            return "value", "null", str(error), ""
         if len(encoded) > options.get("max_value_bytes", len(encoded)):
             limit = options["max_value_bytes"]
-            return "limit", "null", f"the program's value takes {len(encoded)} bytes; the limit is {limit}"
-        return "finished", encoded, ""
+            return "limit", "null", f"the program's value takes {len(encoded)} bytes; the limit is {limit}", ""
+        return "finished", encoded, "", ""
     except SystemExit as leaving:
         return _leave(leaving)
     except MemoryError as error:
         if not options.get("session"):
             names.clear()  # room to say so
-        return "memory", "null", tracebacks.describe(error, text)
+        return "memory", "null", *tracebacks.describe(error, text)
     except BaseException as error:  # noqa: BLE001  # whatever the program raised is its outcome
-        return "failed", "null", tracebacks.describe(error, text)
+        return "failed", "null", *tracebacks.describe(error, text)
 
 
 class _Returned(BaseException):
@@ -322,10 +323,10 @@ async def _cancel(tasks: Any) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _leave(leaving: SystemExit) -> tuple[str, str, str]:
+def _leave(leaving: SystemExit) -> tuple[str, str, str, str]:
     if leaving.code is None or leaving.code == 0:
-        return "finished", "null", ""
-    return "failed", "null", f"SystemExit: {leaving.code}"
+        return "finished", "null", "", ""
+    return "failed", "null", f"SystemExit: {leaving.code}", ""
 
 
 def _mentioned(codes: tuple[types.CodeType | None, ...]) -> set[str] | None:

@@ -10,12 +10,23 @@ from toolfold_guest.rewrite import FILENAME
 _OURS = os.path.dirname(os.path.dirname(__file__))
 
 
-def describe(error: BaseException, text: str) -> str:
-    """The traceback text; also leaves the program's lines where `linecache` finds them."""
+def describe(error: BaseException, text: str) -> tuple[str, str]:
+    """The traceback, and what it says without the frames: type and message, however many lines they have.
+
+    Also leaves the program's lines where `linecache` finds them.
+    """
     remember_source(text)
     whole = traceback.TracebackException.from_exception(error, compact=True)
     _clean(whole, set())
-    return _neutral("".join(whole.format())).rstrip("\n")
+    return _neutral("".join(whole.format())).rstrip("\n"), _neutral(_message(whole)).rstrip("\n")
+
+
+def _message(whole: traceback.TracebackException) -> str:
+    parts = list(whole.format_exception_only())
+    # A syntax error in text that the program evaluated begins with the place in that text.
+    while len(parts) > 1 and parts[0].startswith(" "):
+        del parts[0]
+    return "".join(parts)
 
 
 def remember_source(text: str) -> None:

@@ -10,4 +10,5 @@ raise ExceptionGroup("several", [ValueError("one"), KeyError("two")])
 # |     +---------------- 2 ----------------
 # |     | KeyError: 'two'
 # |     +------------------------------------
+# expect message: ExceptionGroup: several (2 sub-exceptions)
 # limits: monty

@@ -73,7 +73,10 @@ class EndedFrame(msgspec.Struct, array_like=True, forbid_unknown_fields=True, ta
     status: str
     value: Any
     error: str
+    """The whole report: a traceback, or the reason why there is no value."""
     cut_bytes: tuple[int, int]
+    message: str = ""
+    """The exception's type and message, which are only the end of the report or in its middle."""
 
 
 Frame = CallsFrame | PrintedFrame | EndedFrame

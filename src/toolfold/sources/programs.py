@@ -133,7 +133,4 @@ def _literal(tool: str, value: Value) -> str:
 def _value(outcome: Outcome) -> Value:
     if outcome.status == "finished":
         return outcome.stdout if outcome.value is None and outcome.stdout else outcome.value
-    last_line = outcome.stderr.strip().rpartition("\n")[2]
-    if outcome.status == "failed" and last_line:
-        raise ToolError(last_line)
     raise ToolError(outcome.problem.message if outcome.problem is not None else f"it ended as {outcome.status}")

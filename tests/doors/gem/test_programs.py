@@ -169,6 +169,14 @@ def test_a_message_of_several_lines_stays_whole(programs: Programs) -> None:
     [
         ("result = '\\ud800'", "ValueError", "value is text with a lone surrogate, which cannot be sent"),
         ("raise KeyError('a: b')", "KeyError", "'a: b'"),
+        ("raise ValueError('first line\\nsecond: line')", "ValueError", "first line\nsecond: line"),
+        ("raise RuntimeError", "RuntimeError", ""),
+        ("e = OSError()\ne.add_note('a: b')\nraise e", "OSError", "a: b"),
+        (
+            "async def f(): raise ValueError('x')\nasync with asyncio.TaskGroup() as g: g.create_task(f())",
+            "ExceptionGroup",
+            "unhandled errors in a TaskGroup (1 sub-exception)",
+        ),
         ("while True: tools.x()", "LimitExceeded", "the program made more than 1000 tool calls"),
     ],
 )

@@ -103,6 +103,20 @@ async def test_errors_have_the_statuses_of_the_seed_and_200_for_librechat(client
     assert (told.status_code, told.json()) == (200, invalid)
 
 
+async def test_an_error_of_several_lines_is_whole(client: httpx.AsyncClient) -> None:
+    raised = (await start(client, "raise ValueError('first line\\nsecond line')")).json()
+    grouped = (
+        await start(
+            client, "async def f(): raise KeyError('x')\nasync with asyncio.TaskGroup() as g: g.create_task(f())"
+        )
+    ).json()
+
+    assert raised["error"] == "ValueError: first line\nsecond line"
+    assert raised["stderr"].endswith("\nValueError: first line\nsecond line\n")
+    assert raised["stderr"].startswith("Traceback")
+    assert grouped["error"] == "ExceptionGroup: unhandled errors in a TaskGroup (1 sub-exception)"
+
+
 async def test_paused_time_counts_and_the_token_expires(client: httpx.AsyncClient) -> None:
     first = (await start(client, 'await get_weather(city="a")', timeout=3000)).json()
     await until(client, "paused", 0)

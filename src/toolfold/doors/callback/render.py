@@ -51,7 +51,7 @@ def to_json(outcome: Outcome, answered: Sequence[Answered], frame: Frame) -> str
         tool_calls=[_call(one) for one in answered],
         tool_results=[_result(one) for one in answered],
         return_value=plain(outcome.value),
-        error=_error(outcome, stderr, raised),
+        error=_error(outcome, stderr),
     )
 
 
@@ -106,7 +106,7 @@ def _result(one: Answered) -> Json:
     }
 
 
-def _error(outcome: Outcome, stderr: str, raised: Answered | None) -> Json:
+def _error(outcome: Outcome, stderr: str) -> Json:
     problem = outcome.problem
     if outcome.status == "finished":
         return None
@@ -117,12 +117,19 @@ def _error(outcome: Outcome, stderr: str, raised: Answered | None) -> Json:
     if outcome.status in _TYPE_OF_STATUS:
         return {"type": _TYPE_OF_STATUS[outcome.status], "message": message, "traceback": ""}
     place = stderr.find(_TRACEBACK)
-    kind, _, rest = message.partition(": ")
+    kind, rest = _parts(message)
     if problem is None or problem.kind != "exception":
         kind, rest = _TYPE_OF_KIND.get(problem.kind if problem is not None else "", "ProgramFailed"), message
-    if raised is not None:  # a problem has one line, and what a tool says may have more
-        kind, rest = "ToolError", raised.error or ""
     return {"type": kind, "message": rest, "traceback": stderr[place:] if place >= 0 else ""}
+
+
+def _parts(message: str) -> tuple[str, str]:
+    """An exception's type and its text; without a text, notes may follow on further lines."""
+    first, _, more = message.partition("\n")
+    if ": " not in first:
+        return first, more
+    kind, _, text = message.partition(": ")
+    return kind, text
 
 
 def _raised(outcome: Outcome, answered: Sequence[Answered]) -> Answered | None:

@@ -48,6 +48,8 @@ HANG_UP_SECONDS: Final = 0.5
 """How long a guest may take to end after its connection did."""
 LOOKS_FOR_FIRST: Final = 512
 """Some 400 microseconds: most programs have ended by then, or made their first call."""
+MESSAGE_CHARACTERS: Final = 10_000
+"""Of a problem; an exception's text may be a whole file, and stderr has all of it."""
 CALLS_AT_A_TIME: Final = 16
 """Then others have their turn of the loop."""
 
@@ -310,7 +312,7 @@ class ProcessRun:
         status, kind = _ENDS[frame.status]
         if frame.status in ("failed", "memory"):
             self._push(Printed(frame.error + "\n", "stderr"))
-        self._end(status, problem_from(frame.error, kind, self._order))
+        self._end(status, problem_from(frame.error, frame.message, kind, self._order))
 
     def _end(self, status: Status, problem: Problem) -> None:
         self._push(Ended(status=status, problem=problem))
@@ -451,10 +453,10 @@ def ended_from_exit(exit_status: int, order: Order) -> Ended:
     return Ended(status="failed", problem=Problem(kind="exception", message=message))
 
 
-def problem_from(error: str, kind: ProblemKind, order: Order) -> Problem:
-    """A problem from a traceback text: its last line, and the last line number of the program in it."""
+def problem_from(error: str, message: str, kind: ProblemKind, order: Order) -> Problem:
+    """A problem from a report: its message, or all of it if it has no other, and the program's last line in it."""
     text = error.strip()
-    message = text.rsplit("\n", 1)[-1][:2000]
+    message = (message or text)[:MESSAGE_CHARACTERS]
     line = _last_program_line(text)
     lines = order.program.text.splitlines()
     source = lines[line - 1].strip() if line is not None and 0 < line <= len(lines) else ""
