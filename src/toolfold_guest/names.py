@@ -24,6 +24,9 @@ PROTECTED = frozenset(
 )  # fmt: skip
 """No program can do without these: a tool of that name is called as `tools.<name>`."""
 
+ANY_TOOL = "__any__"
+"""The tool behind every attribute of `tools` that has none of its own, where the caller alone knows its tools."""
+
 _KEYWORDS = frozenset(keyword.kwlist)
 _PRESET = {"np": "numpy", "pd": "pandas", "plt": "matplotlib.pyplot"}
 
@@ -89,6 +92,17 @@ class Namespace:
 
         return _dressed(tool, name, facts)
 
+    def by_any_name(self, name: str) -> Callable[..., Any]:
+        """A tool of which only the name is known; whoever answers the call knows whether there is one."""
+        tool_name = name.removeprefix("async_")
+        facts = ToolFacts(tool_name, tool_name, (), "", "", (), (), False, "")
+        call = self.blocking(ANY_TOOL) if tool_name == name else self.awaitable(ANY_TOOL)
+
+        def tool(*args: Any, **kwargs: Any) -> Any:
+            return call(tool_name=tool_name, arguments=bind(facts, args, kwargs))
+
+        return _dressed(tool, name, facts)
+
     def _facts(self, name: str) -> tuple[int, ToolFacts]:
         index = self._index[name]
         return index, ToolFacts(*self._tools[index])
@@ -133,13 +147,15 @@ class ToolsModule(types.ModuleType):
             made = self.__dict__[name[6:]]  # `from tools import hr`: a domain, not a tool
         elif name in ("ToolError", "async_ToolError"):
             made = ToolError
+        elif ANY_TOOL in members and not name.startswith("__"):
+            made = namespace.by_any_name(name)
         else:
             raise AttributeError(_no_tool(name.removeprefix("async_"), members)) from None
         self.__dict__[name] = made
         return made
 
     def __dir__(self) -> list[str]:
-        return sorted(self.__dict__["_members"])
+        return sorted(self.__dict__["_members"].keys() - {ANY_TOOL})
 
 
 def bind(facts: ToolFacts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:

@@ -27,6 +27,9 @@ SCIENCE_MODULES: Final = frozenset({"scipy", "sklearn", "seaborn", "statsmodels"
 GUEST_NAMES: Final = frozenset({"ToolError", "search_tools", "tools"})
 """What the guest adds to every program."""
 
+ANY_TOOL: Final = "__any__"
+"""A tool of this name stands behind every attribute of `tools` that has none of its own; the guest knows it, too."""
+
 READY_NAMES: Final = (
     frozenset(dir(builtins))
     | frozenset({"exit", "quit", "copyright", "credits", "license", "__annotations__", "__builtins__", "__file__"})

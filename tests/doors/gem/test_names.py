@@ -3,6 +3,7 @@
 import pytest
 
 from toolfold.doors.callback.names import ListedTool, granted, meant, mentioned
+from toolfold_guest.names import ANY_TOOL
 
 
 @pytest.mark.parametrize(
@@ -42,8 +43,15 @@ def test_tools_of_the_child_keep_their_names() -> None:
 
 
 def test_call_tool_means_the_tool_that_it_names() -> None:
-    (generic,) = granted("tools.call_tool('x')", None, ())
+    generic, _ = granted("tools.call_tool('x')", None, ())
     (own,) = granted("", ["call_tool"], ())
 
     assert meant(generic, {"tool_name": "a-b", "name": "n"}) == ("a-b", {"name": "n"})
     assert meant(own, {"tool_name": "a-b"}) == ("call_tool", {"tool_name": "a-b"})
+
+
+def test_one_tool_stands_for_every_name_that_the_text_does_not_spell_out() -> None:
+    (any_tool,) = granted("", None, ())
+
+    assert any_tool.python_name == ANY_TOOL
+    assert meant(any_tool, {"tool_name": "a", "arguments": {"tool_name": 1}}) == ("a", {"tool_name": 1})

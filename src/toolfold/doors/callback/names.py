@@ -1,7 +1,8 @@
 """Which of the parent's tools a program is granted.
 
 The child does not know the parent's tools unless the parent lists them. Then the program is granted
-those. Else it is granted what its text names, whatever that is: the parent's executor knows best.
+those. Else it is granted what its text names, so that this is checked and can be imported, and one tool
+that stands for every other name: the parent's executor knows best.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, Final
 from pydantic import BaseModel, Field
 
 from toolfold.models import Limits, Problem, ToolSpec
-from toolfold.program.names import GUEST_NAMES, READY_NAMES
+from toolfold.program.names import ANY_TOOL, GUEST_NAMES, READY_NAMES
 from toolfold.program.parse import parse
 from toolfold.program.reader import Reader
 from toolfold.tools.names import unique_names
@@ -21,6 +22,30 @@ from toolfold.tools.names import unique_names
 CALL_TOOL: Final = "call_tool"
 """`call_tool("any name", **arguments)`: for names that only the running program knows."""
 _NAME_ARGUMENT: Final = "tool_name"
+_CALL_TOOL: Final = ToolSpec(
+    name=CALL_TOOL,
+    python_name=CALL_TOOL,
+    description="Calls a tool by its name.",
+    input_schema={
+        "type": "object",
+        "properties": {_NAME_ARGUMENT: {"type": "string"}},
+        "required": [_NAME_ARGUMENT],
+        "additionalProperties": True,
+    },
+    source="parent",
+)
+_ANY_TOOL: Final = ToolSpec(
+    name=ANY_TOOL,
+    python_name=ANY_TOOL,
+    description="Stands for every tool that the text of a program does not name.",
+    # The arguments lie deeper: a tool may have a parameter of any name.
+    input_schema={
+        "type": "object",
+        "properties": {_NAME_ARGUMENT: {"type": "string"}, "arguments": {"type": "object"}},
+        "required": [_NAME_ARGUMENT, "arguments"],
+    },
+    source="parent",
+)
 _ASYNC: Final = "async_"
 _LIMITS: Final = Limits()
 _AWAITERS: Final = frozenset({"gather", "create_task", "ensure_future", "wait_for", "as_completed", "wait", "shield"})
@@ -47,7 +72,8 @@ def granted(
     """
     if listed is None:
         names = sorted(mentioned(text, limits) - set(taken))
-        return tuple(_call_tool() if name == CALL_TOOL else _spec(ListedTool(name=name), name) for name in names)
+        named = (_CALL_TOOL if name == CALL_TOOL else _spec(ListedTool(name=name), name) for name in names)
+        return (*named, _ANY_TOOL)
     tools = {one.name: one for one in (ListedTool(name=one) if isinstance(one, str) else one for one in listed)}
     identifiers = unique_names(tools)
     return tuple(_spec(tool, identifiers[name]) for name, tool in tools.items() if identifiers[name] not in taken)
@@ -64,24 +90,12 @@ def _spec(tool: ListedTool, identifier: str) -> ToolSpec:
     )
 
 
-def _call_tool() -> ToolSpec:
-    return ToolSpec(
-        name=CALL_TOOL,
-        python_name=CALL_TOOL,
-        description="Calls a tool by its name.",
-        input_schema={
-            "type": "object",
-            "properties": {_NAME_ARGUMENT: {"type": "string"}},
-            "required": [_NAME_ARGUMENT],
-            "additionalProperties": True,
-        },
-        source="parent",
-    )
-
-
+# Any: arguments are JSON.
 def meant(spec: ToolSpec, arguments: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """The tool and the arguments that a call is for: `call_tool` names another."""
-    if spec.name != CALL_TOOL or _NAME_ARGUMENT not in spec.parameters or spec.source != "parent":
+    """The tool and the arguments that a call is for: two of ours name another."""
+    if spec is _ANY_TOOL:
+        return str(arguments[_NAME_ARGUMENT]), arguments["arguments"]
+    if spec is not _CALL_TOOL:
         return spec.name, arguments
     rest = {key: value for key, value in arguments.items() if key != _NAME_ARGUMENT}
     return str(arguments.get(_NAME_ARGUMENT, "")), rest
@@ -91,7 +105,7 @@ def mentioned(text: str, limits: Limits = _LIMITS) -> set[str]:
     """Names that a program takes from `tools`, or awaits without binding them.
 
     A program that reads an attribute of `tools` by a computed name may mean any identifier that
-    stands in it as a string.
+    stands in it as a string: Monty needs every name before it starts.
     """
     tree = parse(text, limits)
     if isinstance(tree, Problem):

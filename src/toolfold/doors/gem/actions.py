@@ -11,9 +11,9 @@ from typing import Any, Final
 from toolfold.models import ToolSpec
 from toolfold.program.stubs import prompt_text
 
-_CALL: Final = re.compile(
-    r"<tool_call>\s*<tool_name>([^<]+)</tool_name>\s*<arguments>(.*?)</arguments>\s*</tool_call>", re.DOTALL
-)
+_BEGIN: Final = re.compile(r"<tool_call>\s*<tool_name>([^<]+)</tool_name>\s*<arguments>\s*")
+_END: Final = re.compile(r"\s*</arguments>\s*</tool_call>")
+_JSON: Final = json.JSONDecoder()
 _BUDGET_CHARACTERS: Final = 20_000
 
 
@@ -30,14 +30,29 @@ class Action:
 
 def parse_action(action: str) -> Action | None:
     """The first tool call in an action, if there is one."""
-    match = _CALL.search(action)
-    if match is None:
+    begin = _BEGIN.search(action)
+    if begin is None:
         return None
+    arguments, end = _arguments(action, begin.end())
+    if end is None:
+        return None
+    return Action(action[begin.start() : end.end()], begin[1].strip(), arguments)
+
+
+# Any: arguments are JSON.
+def _arguments(action: str, at: int) -> tuple[dict[str, Any] | None, re.Match[str] | None]:
+    """The arguments, and where the call ends: the marks may also stand in a text within the JSON."""
+    empty = _END.match(action, at)
+    if empty is not None:
+        return {}, empty
     try:
-        arguments = json.loads(match[2].strip() or "{}")
-    except ValueError:
-        arguments = None
-    return Action(match[0], match[1].strip(), arguments if isinstance(arguments, dict) else None)
+        arguments, after = _JSON.raw_decode(action, at)
+    except (ValueError, RecursionError):
+        return None, _END.search(action, at)
+    end = _END.match(action, after)
+    if end is None:
+        return None, _END.search(action, after)
+    return arguments if isinstance(arguments, dict) else None, end
 
 
 def respond(observation: str) -> str:
