@@ -49,6 +49,19 @@ async def test_files_are_kept_without_names(runtime: Runtime) -> None:
     assert [(file.name, file.data) for file in runtime.sessions.files("s")] == [("a.txt", b"one more")]
 
 
+@pytest.mark.parametrize("engine", ["process", "monty"])
+async def test_files_that_a_program_leaves_alone_stay_and_those_it_removes_are_named(engine: str) -> None:
+    async with Runtime(engine=engine) as runtime:
+        runtime.sessions.put("a", [File(name="kept.txt", data=b"1"), File(name="gone.txt", data=b"2")])
+
+        read = await runtime.run("from pathlib import Path\nPath('/mnt/data/kept.txt').read_text()", session="a")
+        removed = await runtime.run("from pathlib import Path\nPath('/mnt/data/gone.txt').unlink()", session="a")
+
+    assert (read.status, read.value, read.deleted_files) == ("finished", "1", ())
+    assert (removed.status, removed.deleted_files) == ("finished", ("gone.txt",))
+    assert runtime.sessions.files("a") == (File(name="kept.txt", data=b"1"),)
+
+
 async def test_files_are_kept_along_with_names(runtime: Runtime) -> None:
     await runtime.run("open('a.txt', 'w').write('one')", session="s", keep_names=True)
 

@@ -511,9 +511,11 @@ class Execution:
 
     # the end
 
-    async def finish(self, ended: Ended, notes: tuple[str, ...] = ()) -> Outcome:
+    async def finish(self, ended: Ended, notes: tuple[str, ...] = (), deleted: tuple[str, ...] = ()) -> Outcome:
         """What became of it all; the ledger keeps more of the output than the caller sees."""
         outcome = whole = self._outcome(replace(ended, notes=ended.notes + notes) if notes else ended)
+        if deleted:
+            outcome = whole = replace(outcome, deleted_files=deleted)
         if outcome.stdout_cut_bytes or outcome.stderr_cut_bytes:
             whole = replace(outcome, stdout=self._output["stdout"].whole(), stderr=self._output["stderr"].whole())
         self._observer.ended(self.id, outcome)

@@ -236,6 +236,8 @@ class Outcome:
     problem: Problem | None = None
     calls: tuple[CallRecord, ...] = ()
     files: tuple[File, ...] = ()
+    deleted_files: tuple[str, ...] = ()
+    """Names of the files that the program found in its session's data folder and removed there."""
     engine: str = ""
     isolation: str = ""
     seconds: float = 0.0

@@ -484,16 +484,19 @@ class Runtime:
 
     async def _finish(self, execution: Execution, last: Ended) -> Outcome:
         notes: tuple[str, ...] = ()
+        deleted: tuple[str, ...] = ()
         if isinstance(execution.failure, (Fenced, LedgerFailed)):
             raise execution.failure  # its record stays open: another process has it, or it is tried again
         if execution.session is not None:
             if self._before_files is not None:
                 await self._before_files(execution.id)
             notes = self.sessions.update(execution.session.id, execution.begun.files, last)
+            if not notes:  # else the session is as it was
+                deleted = tuple(file.name for file in execution.begun.files if file.name not in last.names)
             if execution.session.keeps_names:
                 execution.session.names |= bound_names(execution.begun.program.text)
         await self._close(execution)
-        return await execution.finish(last, notes)
+        return await execution.finish(last, notes, deleted)
 
     async def _give_up(self, execution: Execution, status: Status = "cancelled") -> None:
         await self._close(execution)

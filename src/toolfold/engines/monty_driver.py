@@ -133,7 +133,9 @@ class Driver:
         with self._lock:
             self._is_over = True
         last = self._stopped or last
-        return replace(last, files=self._files.produced()) if isinstance(last, Ended) else last
+        if isinstance(last, Died):
+            return last
+        return replace(last, files=self._files.produced(), names=self._files.names())
 
     def _settings(self) -> dict[str, Any]:
         limits = self._order.limits

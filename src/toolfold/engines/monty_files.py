@@ -66,6 +66,10 @@ class DataFolder:
         made = {name: data for name, data in self._now().items() if self._given.get(name) != data}
         return tuple(File(name=name, data=data, mime=_mime(name)) for name, data in sorted(made.items()))
 
+    def names(self) -> frozenset[str]:
+        """Of all files, the unchanged ones too."""
+        return frozenset(self._now())
+
     def dump(self) -> tuple[list[Stored], list[str]]:
         """All files and folders, for a snapshot."""
         contents = [(str(file.path), file.read_content()) for file in self._folder.files if not file.deleted]

@@ -1,15 +1,18 @@
 """Files in and out of sessions, and nobody else's."""
 
 import io
+from pathlib import Path
 
 import httpx
 import numpy as np
 import pytest
 from PIL import Image
 
-from tests.doors.http.conftest import KEYS
+from tests.doors.http.conftest import KEYS, serve
 from tests.doors.http.talk import LIBRECHAT, go_on, result, start
+from toolfold.doors.http import Settings
 from toolfold.doors.http.files import safe_name, unused
+from toolfold.sessions import SessionLimits
 
 OTHER = {"X-API-Key": KEYS["two"]}
 
@@ -163,3 +166,41 @@ async def test_a_form_without_a_file_and_a_reference_to_none_are_told(client: ht
     assert empty.json()["error"] == "the form has no file; send one in the field 'file'"
     assert (wrong.status_code, missing.status_code) == (400, 200)
     assert missing.json()["error"] == "no file 'nope' in this session; it may have expired, upload it again"
+
+
+async def test_what_a_program_removed_is_named_and_gone(client: httpx.AsyncClient) -> None:
+    files = [("file", ("a.txt", b"1")), ("file", ("b.txt", b"2"))]
+    session = (await client.post("/upload/batch", files=files)).json()["session_id"]
+    code = "import os\nawait get_weather(city='a')\nos.remove('a.txt')\nopen('c.txt', 'w').write('3')"
+    first = (await start(client, code, session_id=session)).json()
+
+    body = (await go_on(client, first["continuation_token"], result("call_001", 1))).json()
+    plain = (await client.post("/exec", json={"code": "os.remove('b.txt')", "session_id": session})).json()
+    after = (await start(client, "print(sorted(os.listdir()))", session_id=session)).json()
+
+    assert (body["deleted_files"], [file["name"] for file in body["files"]]) == (["a.txt"], ["c.txt"])
+    assert plain["deleted_files"] == ["b.txt"]
+    assert (after["stdout"], "deleted_files" in after) == ("['c.txt']\n", False)
+
+
+async def test_a_removed_file_of_another_session_is_named_and_stays_there(client: httpx.AsyncClient) -> None:
+    uploaded = (await client.post("/upload", files={"file": ("a.txt", b"1")})).json()
+    (file,), session = uploaded["files"], uploaded["session_id"]
+    reference = {"id": file["fileId"], "name": "a.txt", "storage_session_id": session}
+
+    body = (await start(client, "import os\nos.remove('a.txt')", files=[reference])).json()
+
+    assert body["deleted_files"] == ["a.txt"]
+    assert (await client.get(f"/download/{session}/{file['fileId']}")).content == b"1"
+
+
+async def test_a_session_that_could_not_be_kept_has_lost_nothing(tmp_path: Path) -> None:
+    limits = SessionLimits(max_bytes=10)
+    async with serve(Settings(keys=KEYS), tmp_path, session_limits=limits) as client:
+        session = (await client.post("/upload", files={"file": ("a.txt", b"1")})).json()["session_id"]
+        code = "import os\nos.remove('a.txt')\nopen('b.txt', 'w').write('2' * 11)"
+
+        body = (await start(client, code, session_id=session)).json()
+        listed = (await client.get(f"/files/{session}")).json()
+
+    assert ("deleted_files" in body, [one["filename"] for one in listed]) == (False, ["a.txt"])

@@ -54,12 +54,15 @@ def call_name(call_id: int) -> str:
 
 def ended(outcome: Outcome, *, session: str, files: list[dict[str, Any]]) -> Answer:
     """How a program ended."""
+    stdout = _marked(outcome.stdout, outcome.stdout_cut_bytes)
+    stderr = _marked(outcome.stderr, outcome.stderr_cut_bytes)
     if outcome.status == "finished":
-        body = {"status": "completed", "session_id": session, "stdout": outcome.stdout, "stderr": outcome.stderr}
-        return Answer(body={**body, "files": files})
+        body = {"status": "completed", "session_id": session, "stdout": stdout, "stderr": stderr, "files": files}
+        # Not where there are none: other clients know answers without it.
+        deleted = {"deleted_files": list(outcome.deleted_files)} if outcome.deleted_files else {}
+        return Answer(body={**body, **deleted})
     problem = outcome.problem
     text, status, known = f"program {outcome.status}", 200, "Sandbox exited with code 1"
-    stderr = outcome.stderr
     if problem is not None:
         text = problem.message
         known = {"memory": "Out of memory", "cpu": "Time limit exceeded"}.get(problem.kind, known)
@@ -71,7 +74,14 @@ def ended(outcome: Outcome, *, session: str, files: list[dict[str, Any]]) -> Ans
         case "rejected" if problem is not None:
             stderr = f"SyntaxError: {problem}\n" if problem.kind == "syntax" else f"{problem}\n"
             text = stderr.partition("\n")[0]
-    return failed(text, status=status, session=session, stdout=outcome.stdout, stderr=stderr, known_error=known)
+    return failed(text, status=status, session=session, stdout=stdout, stderr=stderr, known_error=known)
+
+
+def _marked(text: str, cut_bytes: int) -> str:
+    """Output, and how much of it is missing."""
+    if not cut_bytes:
+        return text
+    return f"{text}\n... (truncated) {cut_bytes} more bytes; write long output to a file in /mnt/data"
 
 
 def failed(

@@ -53,6 +53,8 @@ class Completed(Shape):
     stderr: str
     files: list[FileNamed]
     """Made or changed."""
+    deleted_files: list[str] | None = None
+    """Names of files that were given and that the program removed; not there where it removed none."""
 
 
 class Failed(Shape):
@@ -71,6 +73,8 @@ class Ran(Shape):
     stdout: str
     stderr: str
     files: list[FileNamed]
+    deleted_files: list[str] | None = None
+    """As above."""
     session_id: str | None = None
     """Not there where LibreChat's request went no further."""
 
