@@ -80,7 +80,12 @@ class _Server:
         self._control = control
         self._limits: dict[str, Any] = order["limits"]
         self._folder: str = order["folder"]
-        self._lockdown = Lockdown(order["layers"], order["readable_folders"], order["readable_files"])
+        self._lockdown = Lockdown(
+            order["layers"],
+            order["readable_folders"],
+            order["readable_files"],
+            most_processes=order["most_processes"],
+        )
         self._has_pid_namespaces = "pid" in order["layers"]
         self._pid_namespace = os.open("self/ns/pid", os.O_RDONLY | os.O_CLOEXEC, dir_fd=PROC_FD)
         self._ids: dict[int, int] = {}
@@ -102,7 +107,7 @@ class _Server:
         self._lockdown.confine_zygote()
         recall(_Server, "_become_guest")
         recall(Lockdown, "first_free_fd separate _namespaces _group _folders_of seal _limit _hard_limits _ruleset")
-        recall(Lockdown, "_has_own_ids")
+        recall(Lockdown, "_has_own_ids _process_limit _most_processes")
         recall(Ruleset, "impose")
         recall(ModuleType, "rehearse main")
 

@@ -18,7 +18,7 @@ from toolfold.engines.process.tiers import LAYERS, NAMESPACE, Tier
 FOLDER: Final = Path(__file__).parents[1] / "escapes"
 HOST_SIDE: Final = frozenset({"protocol", "collector"})
 """Not a layer around the guest but what the host does with what comes out of it."""
-LINEAGE: Final = frozenset({"own process", "fresh seed"})
+LINEAGE: Final = frozenset({"own process", "own descriptors", "fresh seed"})
 """What a guest does not share with the host and with other guests."""
 _PRINTS_REACHED: Final = "'REACHED' in printed.split()"
 _HEADER: Final = frozenset(

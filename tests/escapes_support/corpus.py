@@ -76,5 +76,6 @@ class Corpus:
     def _share_a_process(self, attack: Attack) -> Seen:
         prelude = self.bait.prelude(is_control=True)
         texts = [prelude + text for text in (attack.before, attack.text) if text]
-        printed = run_in_shared_process(texts, fork="fresh seed" in attack.stopped_by, folder=self.bait.folder)
+        fork = bool(attack.stopped_by & {"fresh seed", "own descriptors"})
+        printed = run_in_shared_process(texts, fork=fork, folder=self.bait.folder)
         return Seen(printed=printed[-1], printed_before=printed[0] if attack.before else "", status="finished")

@@ -40,6 +40,16 @@ def map_ids(user: int, group: int, *, inside: int) -> None:
         _close(fd)
 
 
+def offer_to_oom_killer(score: int) -> None:
+    """Where memory runs out, end this process before others: 1000 is first of all. Best effort."""
+    try:
+        fd = _open("self/oom_score_adj", _O_WRONLY, dir_fd=PROC_FD)
+        _write(fd, b"%d" % score)
+        _close(fd)
+    except OSError:
+        return  # a /proc that is read-only, or a score that was higher already
+
+
 def pick_user() -> int | None:
     """An unprivileged user to become; `None` where root is the only one mapped, as in a rootless container."""
     users, groups = _mapped("uid_map"), _mapped("gid_map")

@@ -177,6 +177,11 @@ def adopt_orphans() -> None:
     check(_prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "subreaper")
 
 
+def hide_from_debuggers() -> None:
+    """No process of the same user can look into this one. Its own /proc is root's from then on."""
+    check(_prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0), "dumpable")
+
+
 def no_new_privileges() -> None:
     check(_prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
 

@@ -17,10 +17,11 @@ DATA_FD: Final = identity.PROC_FD
 _chdir, _close, _dup2, _open_file, _unlink = os.chdir, os.close, os.dup2, os.open, os.unlink
 _unshare, _drop_capabilities, _close_from = kernel.unshare, kernel.drop_capabilities, kernel.close_from
 _die_with_parent, _NEWUSER = kernel.die_with_parent, kernel.NEWUSER
+_hide_from_debuggers, _offer_to_oom_killer = kernel.hide_from_debuggers, identity.offer_to_oom_killer
 _mount_temp, _TEMP, _DATA = tree.mount_temp, tree.TEMP, tree.DATA
 _map_ids, _setrlimit = identity.map_ids, resource.setrlimit
 _NEW_FILE: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL
-_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY
+_READ, _FOLDER = os.O_RDONLY, os.O_RDONLY | os.O_DIRECTORY
 _STACK_BYTES: Final = 8 * 1024 * 1024
 _SIGNALS_PENDING: Final = 128
 # The builder of the jail has set RLIMIT_CORE for all.
@@ -29,6 +30,7 @@ _LIMITS: Final = (
     resource.RLIMIT_MEMLOCK, resource.RLIMIT_MSGQUEUE, resource.RLIMIT_SIGPENDING, resource.RLIMIT_NPROC,
 )  # fmt: skip
 _NPROC, _INFINITY = resource.RLIMIT_NPROC, resource.RLIM_INFINITY
+_ZYGOTE_OOM_SCORE, _GUEST_OOM_SCORE = 500, 1000
 # Stands for the guest's process id in a filter made before the id is known.
 _ANY_PROCESS: Final = 0x7E571D01
 
@@ -36,7 +38,9 @@ _ANY_PROCESS: Final = 0x7E571D01
 class Lockdown:
     """What the zygote can prepare for all its guests; a guest calls `separate`, then `seal`."""
 
-    def __init__(self, layers: Sequence[str], readable: Sequence[str], files: Sequence[str]) -> None:
+    def __init__(
+        self, layers: Sequence[str], readable: Sequence[str], files: Sequence[str], *, most_processes: int
+    ) -> None:
         self._layers = frozenset(layers)
         self.has_tree = "mount" in self._layers
         self._has_own_ids = "pid" in self._layers
@@ -53,9 +57,13 @@ class Lockdown:
             self._loadable = seccomp.Filter(self._filter)
         self._user, self._group = os.getuid(), os.getgid()
         self._hard_limits = [(limit, resource.getrlimit(limit)[1]) for limit in _LIMITS]
+        hard = resource.getrlimit(_NPROC)[1]
+        self._most_processes = most_processes if hard == _INFINITY else min(most_processes, hard)
+        self._process_limit = (self._most_processes, hard)
 
     def confine_zygote(self) -> None:
         """The part of the lock-down that guests inherit: what they would all pay for, done once."""
+        identity.offer_to_oom_killer(_ZYGOTE_OOM_SCORE)
         kernel.no_new_privileges()
         if "caps" in self._layers and "user" not in self._layers:
             kernel.drop_bounding_set()
@@ -65,8 +73,15 @@ class Lockdown:
             seccomp.load_filter(seccomp.compile_base(kernel.MACHINE))
 
     def separate(self, limits: Mapping[str, Any], folder: str) -> None:
-        """Own namespaces and folders; afterwards 1 and 2 are a file and `DATA_FD` is the data folder."""
+        """Own namespaces and files; afterwards 1 and 2 are a file and `DATA_FD` is the data folder."""
+        _offer_to_oom_killer(_GUEST_OOM_SCORE)
+        # An open file of the zygote's would be shared: its flags and locks would tell the next guest what this one did.
+        _close(0)
+        _open_file("/dev/null", _READ)
         if self._namespaces:
+            if self._namespaces & _NEWUSER:
+                # The kernel keeps it as what all users of such namespaces may have together; the zygote may have more.
+                _setrlimit(_NPROC, self._process_limit)
             _unshare(self._namespaces)
             if self._namespaces & _NEWUSER:
                 _map_ids(self._user, self._group, inside=USER_INSIDE)
@@ -94,6 +109,7 @@ class Lockdown:
             self._limit(limits, vm_bytes)
         if "caps" in self._layers:
             _drop_capabilities()
+            _hide_from_debuggers()
         if "landlock" in self._layers:
             self._ruleset.impose(self._folders_of(folder))
         _close_from(DATA_FD)
@@ -119,16 +135,16 @@ class Lockdown:
 
     def _limit(self, limits: Mapping[str, Any], vm_bytes: int) -> None:
         # In the order of `_LIMITS`. The first process of a pid namespace ignores SIGXCPU; the hard limit is a SIGKILL.
-        # Processes are counted per user: only in a user namespace of its own is that the guest's alone.
+        # Processes are counted per user: only in a user namespace of its own is that the guest's alone. Elsewhere the
+        # limit is that of all guests together, below the zygote's, so that it can always fork.
         values = (
             vm_bytes + limits["memory_bytes"], limits["cpu_seconds"], limits["open_files"],
             max(limits["data_bytes"], limits["temp_bytes"]), _STACK_BYTES, 0, 0, _SIGNALS_PENDING,
-            limits["threads"] + 1,
+            limits["threads"] + 1 if "user" in self._layers else self._most_processes,
         )  # fmt: skip
         for (limit, hard), value in zip(self._hard_limits, values, strict=True):
-            if limit != _NPROC or "user" in self._layers:
-                lower = value if hard == _INFINITY else min(value, hard)
-                _setrlimit(limit, (lower, lower))
+            lower = value if hard == _INFINITY else min(value, hard)
+            _setrlimit(limit, (lower, lower))
 
 
 def _open(path: str) -> int:

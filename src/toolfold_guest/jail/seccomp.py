@@ -29,8 +29,16 @@ _STREAMS: Final = (0x1, 0x801, 0x80001, 0x80801)
 _IOCTLS: Final = (0x5401, 0x541B, 0x5421, 0x5450, 0x5451, 0x5413)
 # what only reads the process's own state, and its names: of the thread, of a mapping
 _PRCTLS: Final = (2, 3, 15, 16, 21, 23, 27, 39, 0x53564D41)
-# signals on input and output, leases, directory notes, larger pipes (memory that nobody counts)
-_REFUSED_FCNTLS: Final = (8, 10, 15, 1024, 1026, 1031)
+# copies of descriptors, their flags, what is locked, the size of a pipe, seals. Not there, among others: signals on
+# input and output, leases, larger pipes (memory that nobody counts), hints (which stay with the host's file).
+_FCNTLS: Final = (0, 1, 2, 3, 4, 5, 1027, 1030, 1032, 1034, 1035, 1037)
+# Locks of a process. A guest is alone with the files that it may write, so it would never wait for one; granted
+# without taking them, they work for its databases and do not touch the host's files, which it may read.
+_PROCESS_LOCKS: Final = (6, 7)
+# Locks of an open file. These do exclude each other within a process, so they are refused instead.
+_FILE_LOCKS: Final = (36, 37, 38)
+# The kernel's code for it in unix sockets has let programs out of other sandboxes.
+_MSG_OOB: Final = 1
 
 
 class Instruction(NamedTuple):
@@ -89,21 +97,30 @@ def load_filter(program: bytes) -> None:
 
 
 def _rules(process_id: int) -> dict[str, list[Instruction]]:
-    refuse, allow = _return(_ERRNO | errno.EPERM), _return(_ALLOW)
+    allow = _return(_ALLOW)
     to_self = [_argument(0), *_unless(_EQUAL, process_id, _ERRNO | errno.EPERM), allow]
+    in_band = [*_if(_HAS_BITS, _MSG_OOB, _ERRNO | errno.EPERM), allow]
     return {
+        # First, because a guest uses it most.
+        "sendto": [_argument(3), *in_band],
+        "sendmsg": [_argument(2), *in_band],
         # Its flags lie in memory, which a filter cannot read; without it the C library uses `clone`.
         "clone3": [_return(_ERRNO | errno.ENOSYS)],
         "clone": [
             _argument(0),
-            Instruction(_HAS_BITS, 0, 1, _CLONE_NAMESPACES),
-            refuse,
+            *_if(_HAS_BITS, _CLONE_NAMESPACES, _ERRNO | errno.EPERM),
             *_unless(_HAS_BITS, _CLONE_THREAD, _ERRNO | errno.EPERM),
             allow,
         ],
         "ioctl": [_argument(1), *_one_of(_IOCTLS, then=_ALLOW, otherwise=_ERRNO | errno.ENOTTY)],
         "prctl": [_argument(0), *_one_of(_PRCTLS, then=_ALLOW, otherwise=_ERRNO | errno.EPERM)],
-        "fcntl": [_argument(1), *_one_of(_REFUSED_FCNTLS, then=_ERRNO | errno.EPERM, otherwise=_ALLOW)],
+        "fcntl": [
+            _argument(1),
+            *_if_one_of(_PROCESS_LOCKS, _ERRNO),  # error 0 is success
+            *_if_one_of(_FILE_LOCKS, _ERRNO | errno.ENOLCK),
+            *_one_of(_FCNTLS, then=_ALLOW, otherwise=_ERRNO | errno.EPERM),
+        ],
+        "flock": [_return(_ERRNO | errno.ENOLCK)],
         "socketpair": [
             _argument(0),
             *_unless(_EQUAL, _AF_UNIX, _ERRNO | errno.EPERM),
@@ -145,6 +162,14 @@ def _return(action: int) -> Instruction:
 
 def _unless(test: int, operand: int, action: int) -> list[Instruction]:
     return [Instruction(test, 1, 0, operand), _return(action)]
+
+
+def _if(test: int, operand: int, action: int) -> list[Instruction]:
+    return [Instruction(test, 0, 1, operand), _return(action)]
+
+
+def _if_one_of(values: tuple[int, ...], action: int) -> list[Instruction]:
+    return [step for value in values for step in _if(_EQUAL, value, action)]
 
 
 def _one_of(values: tuple[int, ...], *, then: int, otherwise: int) -> list[Instruction]:

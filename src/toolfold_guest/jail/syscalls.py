@@ -37,8 +37,8 @@ _X86_64: Final = Machine(
     read=0 write=1 open=2 close=3 stat=4 fstat=5 lstat=6 poll=7 lseek=8 mmap=9 mprotect=10 munmap=11 brk=12
     rt_sigaction=13 rt_sigprocmask=14 rt_sigreturn=15 pread64=17 pwrite64=18 readv=19 writev=20 access=21
     pipe=22 select=23 sched_yield=24 mremap=25 msync=26 madvise=28 dup=32 dup2=33 pause=34 nanosleep=35
-    getitimer=36 alarm=37 setitimer=38 getpid=39 sendfile=40 sendto=44 recvfrom=45 sendmsg=46 recvmsg=47
-    shutdown=48 getsockname=51 getpeername=52 getsockopt=55 exit=60 wait4=61 uname=63 flock=73 fsync=74
+    getitimer=36 alarm=37 setitimer=38 getpid=39 sendfile=40 recvfrom=45 recvmsg=47
+    shutdown=48 getsockname=51 getpeername=52 getsockopt=55 exit=60 wait4=61 uname=63 fsync=74
     fdatasync=75 truncate=76 ftruncate=77 getdents=78 getcwd=79 chdir=80 fchdir=81 rename=82 mkdir=83 rmdir=84
     creat=85 link=86 unlink=87 symlink=88 readlink=89 umask=95 gettimeofday=96 getrlimit=97 getrusage=98
     sysinfo=99 times=100 getuid=102 getgid=104 geteuid=107 getegid=108 getppid=110 getpgrp=111 getgroups=115
@@ -59,7 +59,8 @@ _X86_64: Final = Machine(
     chmod=90 fchmod=91 utime=132 utimes=235 futimesat=261 fchmodat=268 utimensat=280 fchmodat2=452
     """),
     checked=_numbers("""
-    ioctl=16 socketpair=53 clone=56 kill=62 fcntl=72 prctl=157 tkill=200 tgkill=234 prlimit64=302 clone3=435
+    ioctl=16 sendto=44 sendmsg=46 socketpair=53 clone=56 kill=62 fcntl=72 flock=73 prctl=157 tkill=200
+    tgkill=234 prlimit64=302 clone3=435
     """),
     setup=_numbers("""
     capset=126 setrlimit=160 mount=165 unshare=272 setns=308 seccomp=317 pidfd_open=434
@@ -76,7 +77,7 @@ _AARCH64: Final = Machine(
     audit_arch=0xC00000B7,
     allowed=_numbers("""
     getxattr=8 lgetxattr=9 fgetxattr=10 listxattr=11 llistxattr=12 flistxattr=13 getcwd=17 eventfd2=19
-    epoll_create1=20 epoll_ctl=21 epoll_pwait=22 dup=23 dup3=24 flock=32 mkdirat=34 unlinkat=35 symlinkat=36
+    epoll_create1=20 epoll_ctl=21 epoll_pwait=22 dup=23 dup3=24 mkdirat=34 unlinkat=35 symlinkat=36
     linkat=37 renameat=38 statfs=43 fstatfs=44 truncate=45 ftruncate=46 fallocate=47 faccessat=48 chdir=49
     fchdir=50 openat=56 close=57 pipe2=59 getdents64=61 lseek=62 read=63 write=64 readv=65 writev=66
     pread64=67 pwrite64=68 preadv=69 pwritev=70 sendfile=71 pselect6=72 ppoll=73 signalfd4=74 readlinkat=78
@@ -88,8 +89,8 @@ _AARCH64: Final = Machine(
     rt_sigprocmask=135 rt_sigpending=136 rt_sigtimedwait=137 rt_sigreturn=139 getpriority=141 getresuid=148
     getresgid=150 times=153 getpgid=155 getsid=156 getgroups=158 uname=160 getrlimit=163 getrusage=165
     umask=166 getcpu=168 gettimeofday=169 getpid=172 getppid=173 getuid=174 geteuid=175 getgid=176 getegid=177
-    gettid=178 sysinfo=179 getsockname=204 getpeername=205 sendto=206 recvfrom=207 getsockopt=209 shutdown=210
-    sendmsg=211 recvmsg=212 brk=214 munmap=215 mremap=216 mmap=222 fadvise64=223 mprotect=226 msync=227
+    gettid=178 sysinfo=179 getsockname=204 getpeername=205 recvfrom=207 getsockopt=209 shutdown=210
+    recvmsg=212 brk=214 munmap=215 mremap=216 mmap=222 fadvise64=223 mprotect=226 msync=227
     madvise=233 wait4=260 renameat2=276 getrandom=278 membarrier=283 copy_file_range=285 preadv2=286
     pwritev2=287 statx=291 rseq=293 close_range=436 faccessat2=439 epoll_pwait2=441
     """),
@@ -97,8 +98,8 @@ _AARCH64: Final = Machine(
     fchmod=52 fchmodat=53 utimensat=88 fchmodat2=452
     """),
     checked=_numbers("""
-    fcntl=25 ioctl=29 kill=129 tkill=130 tgkill=131 prctl=167 socketpair=199 clone=220 prlimit64=261
-    clone3=435
+    fcntl=25 ioctl=29 flock=32 kill=129 tkill=130 tgkill=131 prctl=167 socketpair=199 sendto=206 sendmsg=211
+    clone=220 prlimit64=261 clone3=435
     """),
     setup=_numbers("""
     mount=40 capset=91 unshare=97 setrlimit=164 setns=268 seccomp=277 pidfd_open=434

@@ -3,45 +3,16 @@
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 
-from toolfold.engines.process.doctor import PROBE, run_in_probe
+from tests.engines.process.probing import answer, guest, jail
+from toolfold.engines.process.doctor import run_in_probe
 from toolfold.engines.process.tiers import LANDLOCK, NAMESPACE, NONE, Layer, Tier
-from toolfold.engines.process.zygote import Guest, Zygote
 from toolfold.errors import EngineUnavailable
 from toolfold.models import MIB, Limits
 
 both_tiers = pytest.mark.parametrize("tier", [NAMESPACE, LANDLOCK], ids=lambda tier: tier.name)
-
-
-@asynccontextmanager
-async def jail(tier: Tier = NAMESPACE, limits: Limits | None = None) -> AsyncIterator[Zygote]:
-    zygote = await Zygote.start(tier=tier, library_set="bare", limits=limits or Limits(), loop_module=PROBE)
-    try:
-        yield zygote
-    finally:
-        await zygote.close()
-
-
-@asynccontextmanager
-async def guest(tier: Tier = NAMESPACE, limits: Limits | None = None) -> AsyncIterator[Guest]:
-    async with jail(tier, limits) as zygote:
-        one = zygote.spawn()
-        try:
-            await one.ready
-            yield one
-        finally:
-            one.close()
-
-
-async def answer(one: Guest, text: str, **names: Any) -> Any:
-    """The text's `result`, or its error as text."""
-    answered = await run_in_probe(one, text, names)
-    return answered["error"] if "error" in answered else answered["result"]
 
 
 async def test_a_guest_sees_neutral_paths_and_an_interpreter_as_usual() -> None:

@@ -114,6 +114,26 @@ def test_a_guest_has_lost_what_locked_it_down(machine: Machine) -> None:
 
 
 @machines
+def test_out_of_band_bytes_are_refused_with_other_flags_too(machine: Machine) -> None:
+    dont_wait, out_of_band = 0x40, 0x1
+
+    assert verdict(machine, "sendto", 3, 0, 9, dont_wait) == ALLOW
+    assert verdict(machine, "sendto", 3, 0, 9, dont_wait | out_of_band) == errno.EPERM
+    assert verdict(machine, "sendmsg", 3, 0, dont_wait) == ALLOW
+    assert verdict(machine, "sendmsg", 3, 0, dont_wait | out_of_band) == errno.EPERM
+
+
+@machines
+def test_locks_of_the_process_are_granted_without_being_taken_and_those_of_files_refused(machine: Machine) -> None:
+    success = 0
+
+    assert {verdict(machine, "fcntl", 0, command) for command in (6, 7)} == {success}
+    assert {verdict(machine, "fcntl", 0, command) for command in (36, 37, 38)} == {errno.ENOLCK}
+    assert verdict(machine, "flock", 0, 2) == errno.ENOLCK
+    assert {verdict(machine, "fcntl", 0, command) for command in (1036, 1038, 1024, 1033)} == {errno.EPERM}
+
+
+@machines
 def test_file_modes_and_times_are_open_to_a_guest_with_a_tree_of_its_own(machine: Machine) -> None:
     program = compile_guest(machine, 1, attributes=True)
 

@@ -28,6 +28,7 @@ from typing import Any, Final
 from toolfold.engines.process import cores, layout
 from toolfold.engines.process.frames import program_frame
 from toolfold.engines.process.pidfd import pid_of
+from toolfold.engines.process.processes import most_processes
 from toolfold.engines.process.tiers import Tier
 from toolfold.errors import EngineCrashed, EngineError, EngineUnavailable
 from toolfold.models import LibrarySet, Limits, ToolSpec
@@ -460,6 +461,7 @@ def _send_orders(
         "limits": dataclasses.asdict(limits),
         "readable_folders": places.readable_folders,
         "readable_files": places.readable_files,
+        "most_processes": most_processes(),
     }
     for part in (builder, zygote):
         control.send(json.dumps({**both, **part}).encode())
