@@ -532,7 +532,7 @@ class Execution:
         stdout, stdout_cut_bytes = self._output["stdout"].cut()
         stderr, stderr_cut_bytes = self._output["stderr"].cut()
         records = tuple(sorted((*self._records, *self._unanswered()), key=lambda record: record.id))
-        hints = (*self._engine.notes, *ended.notes)
+        hints = (*self.begun.program.notes, *self._engine.notes, *ended.notes)
         if len(records) == 1 and ended.status == "finished":
             hints += (f"one call only: a direct call of {records[0].name!r} would do",)
         return Outcome(
@@ -562,7 +562,9 @@ class Execution:
     def _saved(self, records: Sequence[CallRecord], ended: Ended, shown: str) -> ContextSaved:
         shown_bytes = len(shown.encode()) + (json_size(ended.value) if ended.value is not None else 0)
         is_finished = ended.status == "finished"
-        return context_saved(records, text=self._order.program.text, shown_bytes=shown_bytes, is_finished=is_finished)
+        return context_saved(
+            records, text=self._order.program.sent_text, shown_bytes=shown_bytes, is_finished=is_finished
+        )
 
 
 def _size(reply: Reply) -> int:

@@ -151,6 +151,15 @@ class Program:
     library_set: LibrarySet = "bare"
     preset_names: tuple[str, ...] = ()
     """Names used without an import that the guest has ready: `pd`, `np`, `plt`, `json`, ..."""
+    sent: str = ""
+    """The text as it was sent, where another runs: without its fence, its margin or the like; empty if the same."""
+    notes: tuple[str, ...] = ()
+    """What was left out of it or read otherwise; they become hints of the outcome."""
+
+    @property
+    def sent_text(self) -> str:
+        """What its author wrote."""
+        return self.sent or self.text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

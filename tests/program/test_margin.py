@@ -17,7 +17,7 @@ from toolfold.program.check import check
     ],
 )
 def test_its_margin_is_taken_away(text: str, moved: str) -> None:
-    assert check(text) == Program(text=moved)
+    assert check(text) == Program(text=moved, sent=text)
 
 
 @pytest.mark.parametrize("text", ["  # a comment\nt = '''\n   \n  a'''", "   \nt = '''\n   \n'''", "print(1)\n"])

@@ -28,17 +28,6 @@ SYNTAX = [
         id="bad indentation",
     ),
     pytest.param(
-        "```python\nprint(1)\n```\n",
-        Problem(
-            kind="syntax",
-            message="invalid syntax; leave out the Markdown fence and write the program only",
-            line=1,
-            column=1,
-            source="```python\n^",
-        ),
-        id="a Markdown fence",
-    ),
-    pytest.param(
         "Here is the program you asked for\n",
         Problem(
             kind="syntax",

@@ -53,9 +53,9 @@ class MemoryLedger:
         if begun.execution_id in self._executions:
             raise refusals.twice(begun.execution_id)
         kept = self._executions[begun.execution_id] = _Kept(begun)
-        size = len(begun.program.text) + sum(file.size for file in begun.files)
+        size = len(begun.program.sent_text) + sum(file.size for file in begun.files)
         if size > self._max_bytes:
-            kept.begun, kept.is_full, size = replace(begun, files=()), True, len(begun.program.text)
+            kept.begun, kept.is_full, size = replace(begun, files=()), True, len(begun.program.sent_text)
             kept.entries.append(_SPOILT)
         self._count(kept, size)
         if len(self._executions) > self._keep.executions:
@@ -212,7 +212,7 @@ def _summary(kept: _Kept) -> Summary:
         began_at=begun.began_at,
         seconds=kept.seconds,
         calls=kept.calls,
-        first_line=first_line(begun.program.text),
+        first_line=first_line(begun.program.sent_text),
         session=begun.session,
         tenant=begun.tenant,
     )

@@ -39,7 +39,7 @@ class LogObserver:
 
     def began(self, begun: Begun) -> None:
         if _programs.isEnabledFor(logging.DEBUG):
-            text = f": {first_line(begun.program.text)}" if self._with_arguments else ""
+            text = f": {first_line(begun.program.sent_text)}" if self._with_arguments else ""
             _programs.debug("%s began on %s (%s)%s", begun.execution_id, begun.engine, begun.isolation, text)
 
     def called(self, execution_id: str, call: Call) -> None:

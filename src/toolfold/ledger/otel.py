@@ -74,7 +74,7 @@ class OtelObserver:
                 "toolfold.isolation": begun.isolation,
                 "toolfold.session": begun.session,
                 "toolfold.tenant": begun.tenant,
-                "toolfold.program_bytes": len(begun.program.text.encode(errors="replace")),
+                "toolfold.program_bytes": len(begun.program.sent_text.encode(errors="replace")),
                 "toolfold.tools": len(begun.tools),
             }
         )

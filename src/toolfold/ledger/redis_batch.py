@@ -188,7 +188,7 @@ class Composer:
         write.granted, grant = self.grants.of(begun.tools)
         write.arguments += [
             await self._pack(start, f"{live.id}/0"),
-            self._seal.seal(first_line(begun.program.text).encode(), f"{live.id}/title"),
+            self._seal.seal(first_line(begun.program.sent_text).encode(), f"{live.id}/title"),
             begun.session, begun.tenant, repr(begun.began_at), write.granted, grant, self._seal.key_id, live.mark,
         ]  # fmt: skip
 

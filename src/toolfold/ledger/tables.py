@@ -90,7 +90,7 @@ class Tables:
         if len(body) > self._max_bytes:
             body, is_full = codec.encode_begun(replace(begun, files=())), 1
         granted = self._grant(begun.tools)
-        title = self._seal.seal(first_line(begun.program.text).encode(), f"{begun.execution_id}/title")
+        title = self._seal.seal(first_line(begun.program.sent_text).encode(), f"{begun.execution_id}/title")
         values = (
             begun.execution_id, begun.began_at, time.time(), begun.session, begun.tenant, len(body), is_full, granted,
             title,

@@ -15,12 +15,13 @@ from typing import Final
 from toolfold.models import LibrarySet, Limits, Problem, Program, ToolSpec
 from toolfold.program.arguments import Fault
 from toolfold.program.calls import Calls
-from toolfold.program.imports import import_faults
+from toolfold.program.imports import import_faults, missing_package
 from toolfold.program.index import ToolIndex
 from toolfold.program.names import DATA_MODULES, DATA_NAMES, PRESET_NAMES, SCIENCE_MODULES, SCIENCE_NAMES
-from toolfold.program.parse import late_error, parse, without_margin
-from toolfold.program.places import problem_at_byte
+from toolfold.program.parse import late_error
+from toolfold.program.places import problem_at, problem_at_byte
 from toolfold.program.reader import Reader
+from toolfold.program.sent import program_in
 
 _LIMITS: Final = Limits()
 _NOTHING: Final[frozenset[str]] = frozenset()
@@ -69,11 +70,10 @@ class Checker:
         """
         if not text or text.isspace():
             return Program(text=text)
-        tree = parse(text, limits or self._limits)
-        if isinstance(tree, Problem) and tree.kind == "syntax" and (moved := without_margin(text)) != text:
-            text, tree = moved, parse(moved, limits or self._limits)
-        if isinstance(tree, Problem):
-            return self._with_hyphen(tree)
+        read = program_in(text, limits or self._limits)
+        if isinstance(read, Problem):
+            return self._with_hyphen(read)
+        sent, (text, tree, notes, packages) = text, read
         reader = Reader(tree)
         late = late_error(text, tree, reader)
         if late is not None:
@@ -81,8 +81,18 @@ class Checker:
         fault = min(self._faults(tree, reader, known_names), key=_place, default=None)
         if fault is not None:
             return problem_at_byte(text, fault.kind, fault.message, *_place(fault))
+        for package, line in packages:
+            reason = missing_package(package, self._index, self._installed)
+            if reason is not None:
+                return problem_at(sent, "import", reason, line, None)
         preset = self._preset_names(reader, known_names)
-        return Program(text=text, library_set=_library_set(reader, preset), preset_names=preset)
+        return Program(
+            text=text,
+            library_set=_library_set(reader, preset),
+            preset_names=preset,
+            sent="" if sent == text else sent,
+            notes=notes,
+        )
 
     @cached_property
     def _index(self) -> ToolIndex:

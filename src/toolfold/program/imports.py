@@ -25,6 +25,12 @@ _NETWORK: Final = frozenset(
 _PROCESS: Final = frozenset({"pexpect", "pty", "sh", "subprocess"})
 _WORKERS: Final = frozenset({"concurrent.futures.process", "multiprocessing"})
 _DISPLAY: Final = frozenset({"curses", "idlelib", "pygame", "tkinter", "turtle", "turtledemo", "webbrowser"})
+_MODULES_OF: Final = {
+    "scikit_learn": "sklearn", "opencv_python": "cv2", "opencv_python_headless": "cv2", "beautifulsoup4": "bs4",
+    "pillow": "PIL", "pyyaml": "yaml", "python_dateutil": "dateutil", "python_docx": "docx", "attrs": "attr",
+    "pymupdf": "fitz", "ipython": "IPython", "nest_asyncio": "nest_asyncio", "python_dotenv": "dotenv",
+}  # fmt: skip
+"""Packages whose module is called otherwise."""
 _ALWAYS: Final = frozenset({"tools", "__main__"})
 
 
@@ -46,6 +52,13 @@ def import_faults(tree: ast.Module, index: ToolIndex, installed: Container[str] 
                 reason = _blocked(f"{node.module}.{alias.name}", index)
                 if reason is not None:
                     yield Fault("import", reason, alias)
+
+
+def missing_package(package: str, index: ToolIndex, installed: Container[str] | None) -> str | None:
+    """Why a package that the program wants to have installed is not there; `None` if it is, or nobody knows."""
+    name = package.lower().replace("-", "_").replace(".", "_")
+    module = _MODULES_OF.get(name, name)
+    return None if installed is None or package in installed else _reason(module, index, installed)
 
 
 def _reason(module: str, index: ToolIndex, installed: Container[str] | None) -> str | None:

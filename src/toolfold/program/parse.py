@@ -35,7 +35,7 @@ def parse(text: str, limits: Limits) -> ast.Module | Problem:
     try:
         tree = compile(text, FILENAME, "exec", _PARSE, dont_inherit=True)
     except SyntaxError as error:
-        return problem_at(text, "syntax", _words(error, text), error.lineno, error.offset)
+        return problem_at(text, "syntax", error.msg, error.lineno, error.offset)
     # MemoryError and SystemError: how the parser says that its stack is full.
     except (RecursionError, MemoryError, SystemError):
         return Problem(kind="syntax", message=_TOO_DEEP)
@@ -102,12 +102,6 @@ def _silence_warnings() -> None:
     filters = warnings.filters
     if not filters or getattr(filters[0][3], "pattern", None) != _OUR_WARNINGS:
         warnings.filterwarnings("ignore", module=_OUR_WARNINGS)
-
-
-def _words(error: SyntaxError, text: str) -> str:
-    if text.lstrip().startswith("```"):
-        return f"{error.msg}; leave out the Markdown fence and write the program only"
-    return error.msg
 
 
 def _unroll_finally(node: ast.Try) -> None:

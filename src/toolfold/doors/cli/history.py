@@ -68,7 +68,7 @@ def history_as_json(history: History, *, full: bool) -> dict[str, Json]:
         "session": begun.session,
         "tenant": begun.tenant,
         "rerun_of": begun.rerun_of,
-        "program": begun.program.text,
+        "program": begun.program.sent_text,
         "tools": [spec.name for spec in begun.tools],
         "calls": sorted(calls, key=lambda call: call["id"]),
         "open_calls": [
@@ -92,7 +92,7 @@ def _code(letter: str) -> str:
 def _print_text(history: History, *, full: bool) -> None:
     console = _console()
     _print_head(history, console)
-    _print_part(console, "program", _numbered(history.begun.program.text))
+    _print_part(console, "program", _numbered(history.begun.program.sent_text))
     outcome = history.outcome
     if outcome is not None:
         _print_part(console, "stdout", outcome.stdout)

@@ -18,7 +18,7 @@ def rerun(options: RunOptions, ledger: Ledger, earlier: History, open_runtime: C
     begun = earlier.begun
     output_bytes = limits_for(None, as_json=options.as_json).output_bytes
     limits = replace(begun.limits, output_bytes=output_bytes)
-    text = read_program(options.program, limits) if options.program else begun.program.text
+    text = read_program(options.program, limits) if options.program else begun.program.sent_text
     if options.out is not None:
         prepare_folder(options.out)
 

@@ -1,0 +1,205 @@
+"""What stands around a program: a Markdown fence, tags, prompts, and lines that only a notebook understands.
+
+Lines are emptied, never removed, so that line numbers stay those of the text as it was sent. A
+text is refused where it is not certain which part is the program: half a program must never run.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from toolfold.program.cleaning.literals import spans
+
+_FENCE: Final = re.compile(r"^[ \t]*+(?:`{3,}+|~{3,}+)[ \t]*+\{?+([\w+.#-]*+)[^`\n]*+$", re.MULTILINE)
+_INLINE_FENCE: Final = re.compile(r"\A\s*```(?:python3?|py)?[ \t]++([^`\n]++)```\s*\Z")
+_PYTHON: Final = frozenset({"", "python", "python3", "py", "py3", "ipython", "ipython3", "pycon", "tool_code", "code"})
+_TAG: Final = re.compile(r"<(/?)(execute(?:_i?python)?|code|i?python|program|script|tool_code|py)\s*+>", re.IGNORECASE)
+_PROMPT: Final = re.compile(r"^[ \t]*(?:>>>|\.\.\.|In \[\d*\]:|\.\.\.:)(?:[ ]|$)")
+_FIRST_PROMPT: Final = re.compile(r"\A\s*(?:>>> |In \[\d*\]: )")
+_LOOKS_LIKE_CODE: Final = re.compile(
+    r"(?:import|from|def|async|class|for|while|if|with|try|return|await|raise|del|assert|global|print)\b|@\w"
+    r"|[\w.]++\(|[\w.\[\]\"']++\s*+(?:[-+*/]?=)(?!=)"
+)
+_MOST_LINES: Final = 500
+"""Around a program; each may have to be parsed."""
+_NOTEBOOK: Final = re.compile(r"^([ \t]*+)(%%(?=\w)|%(?=\w)|!(?!=))([^\n]*+)$", re.MULTILINE)
+_BARE_PIP: Final = re.compile(r"^([ \t]*+)()((?:python3?[ ]-m[ ])?(?:pip3?|conda)[ ]install[ ][^\n(]*+)$", re.MULTILINE)
+_PIP: Final = re.compile(r"\s*(?:python3?\s+-m\s+)?(?:pip3?|conda|uv\s+pip)\s+install\s+(.*)")
+_TIMED: Final = re.compile(r"time(?:it)?[ \t]+(?!-)(.+)")
+_HARMLESS: Final = frozenset({"matplotlib", "load_ext", "autoreload", "config", "pylab", "precision", "colors"})
+_TREE: Final = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+_PACKAGE: Final = re.compile(r"[A-Za-z0-9][\w.-]*")
+
+
+class Refused(NamedTuple):
+    """Why a text cannot be read as one program."""
+
+    message: str
+    line: int
+
+
+class Stripped(NamedTuple):
+    """A text without its wrapper."""
+
+    text: str
+    note: str = ""
+    packages: tuple[tuple[str, int], ...] = ()
+    """What it wants to have installed, and the line that says so."""
+
+
+Step = Callable[[str], Stripped | Refused | None]
+
+
+def without_tags(text: str) -> Stripped | Refused | None:
+    """The inside of one pair of tags such as `<execute>`."""
+    tags = list(_TAG.finditer(text))
+    if not tags:
+        return None
+    first, last = tags[0], tags[-1]
+    name = first.group(2)
+    if len(tags) > 2:
+        return Refused(f"several <{name}> tags; send one program, in one pair of tags or in none", _line(text, first))
+    if len(tags) < 2 or first.group(1) or not last.group(1) or last.group(2).lower() != name.lower():
+        return Refused(
+            f"<{first.group(1)}{name}> has no partner; send the whole program without tags", _line(text, first)
+        )
+    return _inside(text, first.start(), first.end(), last.start(), last.end(), f"the <{name}> tags")
+
+
+def without_fence(text: str) -> Stripped | Refused | None:
+    """The inside of one Markdown fence."""
+    inline = _INLINE_FENCE.match(text)
+    if inline is not None:
+        return Stripped(_lines_before(text, inline.start(1)) + inline.group(1), "left out the Markdown fence")
+    fences = list(_FENCE.finditer(text))
+    if not fences:
+        return None
+    if len(fences) == 1:
+        return Refused("the Markdown fence has no end; send the whole program, without a fence", _line(text, fences[0]))
+    if len(fences) > 2 or fences[1].group(1):
+        return Refused("several fenced blocks; send one program, in one fence or in none", _line(text, fences[1]))
+    first, last = fences
+    language = first.group(1)
+    if language.lower() not in _PYTHON:
+        return Refused(f"the fenced block is marked {language!r}; send a Python program", _line(text, first))
+    return _inside(text, first.start(), first.end() + 1, last.start(), last.end(), "the Markdown fence")
+
+
+def _inside(text: str, start: int, begin: int, end: int, stop: int, what: str) -> Stripped | Refused:
+    around = [(text[:start], 1), (text[stop:], text.count("\n", 0, stop) + 1)]
+    for part, line in around:
+        code = _code_in(part, line)
+        if code is not None:
+            return Refused(f"there is code outside {what}; put the whole program inside", code)
+    prose = " and the text around it" if any(part.strip() for part, _ in around) else ""
+    return Stripped(_lines_before(text, begin) + text[begin:end], f"left out {what}{prose}")
+
+
+def _code_in(part: str, first_line: int) -> int | None:
+    """The line of the first statement among what should be prose."""
+    for number, line in enumerate(part.splitlines()):
+        if number > _MOST_LINES:
+            return first_line + number
+        if _LOOKS_LIKE_CODE.match(line.strip()) and _is_statement(line.strip()):
+            return first_line + number
+    return None
+
+
+def _is_statement(line: str) -> bool:
+    try:
+        tree = compile(f"{line} pass" if line.endswith(":") else line, "<program>", "exec", _TREE, dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return not all(
+        isinstance(node, ast.AnnAssign)
+        or (isinstance(node, ast.Expr) and not isinstance(node.value, ast.Call | ast.Await))
+        for node in tree.body
+    )
+
+
+def without_prompts(text: str) -> Stripped | Refused | None:
+    """What was typed at the prompts of an interactive session, without what it answered."""
+    if _FIRST_PROMPT.match(text) is None:
+        return None
+    lines, has_output = [], False
+    for number, line in enumerate(text.split("\n"), 1):
+        prompt = _PROMPT.match(line)
+        if prompt is not None:
+            lines.append(line[prompt.end() :])
+        elif _LOOKS_LIKE_CODE.match(line.strip()) and (number > _MOST_LINES or _is_statement(line.strip())):
+            return Refused(
+                "a statement without a prompt among others with one; send the program without prompts", number
+            )
+        else:
+            has_output = has_output or bool(line.strip())
+            lines.append("")
+    return Stripped("\n".join(lines), "left out the prompts" + (" and the output between them" if has_output else ""))
+
+
+def without_notebook_lines(text: str) -> Stripped | Refused | None:
+    """Without magics and `pip install`; other commands cannot be left out without changing what the program does."""
+    found = sorted(
+        (match for pattern in (_NOTEBOOK, _BARE_PIP) for match in pattern.finditer(text)), key=re.Match.start
+    )
+    if not found:
+        return None
+    code = iter([span for span in spans(text) if span.kind == "code"])
+    here = next(code, None)
+    pieces, at, left_out, packages = [], 0, [], []
+    for match in found:
+        while here is not None and here.end <= match.end(1):
+            here = next(code, None)
+        if here is None or here.start > match.end(1):
+            continue  # inside a string
+        line = _line(text, match)
+        kept = _kept(match, line)
+        if isinstance(kept, Refused):
+            return kept
+        statement, names = kept
+        packages += [(name, line) for name in names]
+        left_out.append(match.group().strip())
+        pieces += [text[at : match.start()], match.group(1), statement]
+        at = match.end()
+    if not left_out:
+        return None
+    shown = ", ".join(repr(one[:40]) for one in left_out[:3]) + (", ..." if len(left_out) > 3 else "")
+    return Stripped("".join([*pieces, text[at:]]), f"left out {shown}", tuple(packages))
+
+
+def _kept(match: re.Match[str], line: int) -> tuple[str, tuple[str, ...]] | Refused:
+    """What a notebook line becomes, and the packages that it asks for."""
+    sign, rest = match.group(2), match.group(3)
+    if sign == "%%":
+        return Refused(
+            f"'%%{rest[:20].strip()}' makes its cell something else than Python; send a Python program", line
+        )
+    installs = _PIP.match(rest)
+    if installs is not None:
+        words = [word for word in installs.group(1).split() if not word.startswith("-")]
+        names = (_PACKAGE.match(word) for word in words)
+        return "pass", tuple(name.group() for name in names if name is not None)
+    if sign == "!":
+        command = rest.strip()[:40]
+        return Refused(f"'!{command}' is a shell command, and no process can be started here; use Python instead", line)
+    timed = _TIMED.match(rest)
+    if timed is not None:
+        return timed.group(1), ()
+    magic = rest.split(None, 1)[0] if rest.strip() else ""
+    if magic in _HARMLESS:
+        return "pass", ()
+    return Refused(f"'%{magic[:20]}' is a command of notebooks, not Python; leave it out", line)
+
+
+STEPS: Final[tuple[Step, ...]] = (without_tags, without_fence, without_prompts, without_notebook_lines)
+"""In the order in which wrappers stand inside each other."""
+
+
+def _lines_before(text: str, index: int) -> str:
+    return "\n" * text.count("\n", 0, index)
+
+
+def _line(text: str, match: re.Match[str]) -> int:
+    return text.count("\n", 0, match.start()) + 1
