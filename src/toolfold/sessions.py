@@ -68,6 +68,9 @@ class Session:
     idle_timer: asyncio.TimerHandle | None = None
     programs: int = 0
     """Those that run here or wait for their turn."""
+    parked: str = ""
+    """The execution that has the turn and waits for somebody outside, who may never come."""
+    waiting: set[asyncio.Task[bool]] = field(default_factory=set)
 
 
 class Sessions:
@@ -116,10 +119,14 @@ class Sessions:
         self._open.clear()
 
     async def enter(self, session: Session) -> None:
-        """Wait for the session's turn."""
+        """Wait for the session's turn.
+
+        Raises:
+            UsageError: whoever has it is parked, now or while this one waits.
+        """
         session.programs += 1
         try:
-            await session.turn.acquire()
+            await (_wait_for_turn(session) if session.turn.locked() else session.turn.acquire())
         except BaseException:
             session.programs -= 1
             raise
@@ -129,6 +136,7 @@ class Sessions:
 
     def leave(self, session: Session) -> None:
         """The program is over: the next one may begin, or the idle limit."""
+        session.parked = ""
         session.turn.release()
         session.programs -= 1
         if not session.keeps_names and not session.programs and self._open.get(session.id) is session:
@@ -136,6 +144,20 @@ class Sessions:
         if session.keeps_names:
             loop = asyncio.get_running_loop()
             session.idle_timer = loop.call_later(self._limits.idle_seconds, self._end_guest, session.id)
+
+    def park(self, session: str, execution_id: str) -> None:
+        """The execution there waits for somebody outside: programs that wait behind it are told, and the next ones."""
+        found = self._open.get(session)
+        if found is not None and found.turn.locked():
+            found.parked = execution_id
+            for waiting in found.waiting:
+                waiting.cancel()
+
+    def unpark(self, session: str) -> None:
+        """It goes on: programs wait for their turn again."""
+        found = self._open.get(session)
+        if found is not None:
+            found.parked = ""
 
     def files(self, session: str) -> tuple[File, ...]:
         """What the session's data folder holds."""
@@ -192,6 +214,31 @@ class Sessions:
         for session, saved_at in self._store.ages().items():
             if saved_at < oldest and not (session in self._open and self._open[session].turn.locked()):
                 self.close(session)
+
+
+async def _wait_for_turn(session: Session) -> None:
+    _refuse_parked(session)
+    waiting = asyncio.ensure_future(session.turn.acquire())
+    session.waiting.add(waiting)
+    try:
+        await waiting
+    except asyncio.CancelledError:
+        if waiting.done() and not waiting.cancelled():
+            session.turn.release()  # the turn came in the same moment as the end
+        task = asyncio.current_task()
+        if task is not None and not task.cancelling():
+            _refuse_parked(session)
+        raise
+    finally:
+        session.waiting.discard(waiting)
+
+
+def _refuse_parked(session: Session) -> None:
+    if session.parked:
+        raise UsageError(
+            f"this session is held by execution {session.parked!r}, which waits for an answer to its question; "
+            "answer that, or give this program another session"
+        )
 
 
 def named(session: str) -> str:

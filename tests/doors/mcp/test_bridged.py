@@ -11,6 +11,7 @@ from mcp import Client
 
 from tests.doors.mcp.conftest import ERAS, descendants, left_of, run, texts
 from toolfold.config import parse_config
+from toolfold.doors.mcp.running import NO_MORE_QUESTIONS
 from toolfold.doors.mcp.setup import open_door
 
 SERVERS = Path(__file__).parents[2] / "sources" / "mcp"
@@ -54,6 +55,24 @@ async def test_a_bridged_server_asks_in_the_middle_of_a_program_and_gets_the_per
 
     assert len(asked) == 2
     assert texts(result) == ["[Script executed successfully]\nTrue\nTrue\n"]
+
+
+@pytest.mark.long
+async def test_a_bridged_server_that_asks_after_the_clients_last_round_fails_its_call_with_the_reason() -> None:
+    async def answer(_, params: types.ElicitRequestFormParams) -> types.ElicitResult:
+        return types.ElicitResult(action="accept", content={"name": "Ada"})
+
+    code = """
+for n in range(11):
+    try:
+        await mcp__sdk__greet()
+    except ToolError as error:
+        print(n, error)
+"""
+    async with opened(one_server("sdk", "sdk_server.py"), "auto", elicitation_callback=answer) as client:
+        result = await run(client, code)
+
+    assert texts(result) == [f"[Script executed successfully]\n10 'mcp__sdk__greet' failed: {NO_MORE_QUESTIONS}\n"]
 
 
 @pytest.mark.long

@@ -24,7 +24,7 @@ from toolfold.doors.mcp.client import Clients, ask, can_ask, client_of, is_legac
 from toolfold.doors.mcp.offer import Offer, Servers
 from toolfold.doors.mcp.render import failed, to_mcp, to_result
 from toolfold.doors.mcp.resources import Files
-from toolfold.doors.mcp.running import Running
+from toolfold.doors.mcp.running import CLIENT_ROUNDS, Running
 from toolfold.doors.mcp.texts import (
     ENTRY_NAME,
     SEARCH_DESCRIPTION,
@@ -221,6 +221,7 @@ class Door:
         if timer is None or running is None:
             raise UsageError("the program that asked is gone: it waited too long, or was answered; run it again")
         timer.cancel()
+        running.unpark()
         answers = {
             key: result
             for key, result in (params.input_responses or {}).items()
@@ -242,9 +243,9 @@ class Door:
                 if is_legacy(context):
                     fresh = running.take_questions().items()
                     asking |= {asyncio.create_task(_put(context, running, key, params)) for key, params in fresh}
-                elif (questions := running.open_questions()) and not running.is_done:
+                elif await _has_questions(running):
                     is_over = False
-                    return self._come_again(running, questions)
+                    return self._come_again(running, running.open_questions())
             await _tell_progress(context, running)
         finally:
             for task in asking:
@@ -263,6 +264,7 @@ class Door:
         self, running: Running, questions: Mapping[str, types.ElicitRequestParams]
     ) -> types.InputRequiredResult:
         """The program stands still until the client asks again, with answers; for so long and no longer."""
+        running.park()
         loop = asyncio.get_running_loop()
         self._parked[running.id] = loop.call_later(ANSWER_WAIT_SECONDS, self._give_up, running)
         while len(self._parked) > _MOST_PARKED:
@@ -345,6 +347,15 @@ class Door:
 async def _tell_progress(context: Context, running: Running) -> None:
     for progress in running.take_progress():
         await context.session.report_progress(progress.step, None, progress.message)
+
+
+async def _has_questions(running: Running) -> bool:
+    """Whether there is something to ask the client of the newer era, which comes back so many times and no more."""
+    if running.open_questions() and running.rounds >= CLIENT_ROUNDS:
+        running.refuse_questions()
+    elif running.open_questions():
+        await running.gather_questions()
+    return bool(running.open_questions()) and not running.is_done
 
 
 async def _put(context: Context, running: Running, key: str, params: types.ElicitRequestParams) -> None:

@@ -18,14 +18,23 @@ from typing import Final
 import mcp_types as types
 
 from toolfold.doors.mcp.asking import answer_of, approval_form
-from toolfold.errors import UsageError
+from toolfold.errors import ToolRefused, UsageError
 from toolfold.models import Call, CallRecord, Limits, Outcome, Paused
 from toolfold.runtime import Runtime
 from toolfold.tools.context import Decision
 
 CURRENT: Final[ContextVar[Running | None]] = ContextVar("toolfold_running", default=None)
 """The program in whose task, or in a call of which, the code runs."""
+CLIENT_ROUNDS: Final = 10
+"""How often a client of the newer era comes back with answers in one request: the SDKs' default, and Claude Code's."""
+NO_MORE_QUESTIONS: Final = (
+    f"this client answers at most {CLIENT_ROUNDS} rounds of questions in one program; make calls that need an answer "
+    "together with asyncio.gather, or run the rest in another program"
+)
 _MOST_NEWS: Final = 16
+_GATHER_SECONDS: Final = 0.05
+"""Questions that come no further apart than this are one round."""
+_MOST_GATHERS: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +69,11 @@ class Running:
         self.execution_id = ""
         """Known once the program paused, or called a bridged tool."""
         self.can_ask = can_ask
+        self.rounds = 0
+        """How often the client has been told to come back with answers."""
         self._runtime = runtime
-        self._numbers = count(1)
+        self._session = session
+        self._asked = 0
         self._questions: dict[str, _Question] = {}
         self._taken: set[str] = set()
         self._always: dict[str, Decision] = {}
@@ -75,10 +87,15 @@ class Running:
     # what the program's side says
 
     async def ask(self, params: types.ElicitRequestParams) -> types.ElicitResult:
-        """Put a question to the person; waits for as long as that takes."""
+        """Put a question to the person; waits for as long as that takes.
+
+        Raises:
+            ToolRefused: the client takes no more questions of this program.
+        """
         if not self.can_ask:
             return types.ElicitResult(action="decline")
-        key = f"q{next(self._numbers)}"
+        self._asked += 1
+        key = f"q{self._asked}"
         question = _Question(params, asyncio.get_running_loop().create_future())
         self._questions[key] = question
         self._news.set()
@@ -129,6 +146,33 @@ class Running:
         if self._questions:
             self._news.set()
 
+    async def gather_questions(self) -> None:
+        """Until no further question comes: what can be asked in one round is."""
+        known = 0
+        for _ in range(_MOST_GATHERS):
+            if self._asked == known or self.is_done:
+                return
+            known = self._asked
+            await asyncio.sleep(_GATHER_SECONDS)
+
+    def refuse_questions(self) -> None:
+        """The client would not come back with answers: the calls that wait for one fail, with the reason."""
+        for question in self._questions.values():
+            if not question.answer.done():
+                question.answer.set_exception(ToolRefused(NO_MORE_QUESTIONS))
+        self._questions.clear()
+
+    def park(self) -> None:
+        """Nobody works for the program until the client comes back, so nobody waits for its session either."""
+        self.rounds += 1
+        if self._session:
+            self._runtime.sessions.park(self._session, self.execution_id)
+
+    def unpark(self) -> None:
+        """The client came back."""
+        if self._session:
+            self._runtime.sessions.unpark(self._session)
+
     @property
     def is_done(self) -> bool:
         """Whether `outcome` is there."""
@@ -177,7 +221,10 @@ class Running:
     async def _decision(self, call: Call) -> Decision:
         if call.tool in self._always:
             return self._always[call.tool]
-        answer = answer_of(await self.ask(approval_form(call)))
+        try:
+            answer = answer_of(await self.ask(approval_form(call)))
+        except ToolRefused as error:
+            return Decision(approved=False, reason=str(error))
         if answer.is_for_all:
             self._always[call.tool] = answer.decision
         return answer.decision

@@ -18,6 +18,7 @@ from mcp.shared.dispatcher import ProgressFnT
 from mcp.shared.message import SessionMessage
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from toolfold.errors import ToolError
 from toolfold.sources.mcp.eras import Era, negotiate
 from toolfold.sources.mcp.outer import EXECUTION, Outer
 
@@ -226,7 +227,10 @@ class _Answers:
     ) -> types.ElicitResult | types.ErrorData:
         # The older era does not say which call a question belongs to: the latest is the likeliest.
         execution_id = EXECUTION.get() or (self._calls[-1] if self._calls else "")
-        return await self.outer.elicit(params, server=self._name, execution_id=execution_id)
+        try:
+            return await self.outer.elicit(params, server=self._name, execution_id=execution_id)
+        except ToolError as error:
+            return types.ErrorData(code=types.INVALID_REQUEST, message=str(error))
 
     async def list_roots(self, context: ClientRequestContext) -> types.ListRootsResult | types.ErrorData:
         return types.ListRootsResult(roots=list(await self.outer.roots()))

@@ -27,7 +27,11 @@ class Outer(Protocol):
     def has_roots(self) -> bool: ...
 
     async def elicit(self, params: ElicitRequestParams, *, server: str, execution_id: str) -> ElicitResult:
-        """Ask the person outside, for as long as it takes."""
+        """Ask the person outside, for as long as it takes.
+
+        Raises:
+            ToolError: there is no way to ask any more; the call that the question belongs to fails with its text.
+        """
         ...
 
     async def roots(self) -> Sequence[Root]:
