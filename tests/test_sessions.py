@@ -9,7 +9,8 @@ import pytest
 
 from tests.escapes_support.seen import descendants
 from toolfold import File, Limits, Outcome, Paused, Reply, Runtime, ToolSpec, UsageError, tool
-from toolfold.sessions import FolderStore, SessionLimits, Sessions
+from toolfold.sessions import SessionLimits, Sessions
+from toolfold.stores import Change, FolderStore
 
 ASK = ToolSpec(name="ask", python_name="ask", source="caller")
 
@@ -175,8 +176,7 @@ async def test_files_on_disk_outlive_the_runtime(tmp_path: Path) -> None:
 
 def test_sessions_on_disk_are_dropped_when_they_are_too_old(tmp_path: Path) -> None:
     store = FolderStore(tmp_path)
-    store.save("old", [File(name="a", data=b"1")])
-    from toolfold.sessions import Sessions
+    store.merge("old", Change(put=[File(name="a", data=b"1")]), max_bytes=1)
 
     Sessions(lambda session: None, store=store, limits=SessionLimits(max_age_seconds=-1)).sweep()
 
@@ -187,7 +187,7 @@ async def test_files_are_put_into_a_session_and_taken_out_from_outside(runtime: 
     for sessions in (runtime.sessions, Sessions(lambda _: None, store=FolderStore(tmp_path))):
         sessions.put("s", [File(name="a.txt", data=b"one"), File(name="b.txt", data=b"two")])
         sessions.put("s", [File(name="a.txt", data=b"three")])
-        sessions.remove("s", "b.txt")
+        sessions.remove("s", File(name="b.txt", data=b"two"))
 
         assert [(file.name, file.data) for file in sessions.files("s")] == [("a.txt", b"three")]
         assert (sessions.saved_at("s") > 0, sessions.saved_at("other")) == (True, 0.0)
@@ -200,7 +200,7 @@ async def test_files_from_outside_keep_to_the_sessions_limit(tmp_path: Path) -> 
         sessions.put("s", [File(name="a.txt", data=b"123456")])
 
     assert str(caught.value) == "the session's files would take 6 bytes, more than 5"
-    assert sessions.files("s") == ()
+    assert (sessions.files("s"), list(tmp_path.iterdir())) == ((), [])
 
 
 async def test_many_sessions_without_files_leave_nothing_behind(tmp_path: Path) -> None:

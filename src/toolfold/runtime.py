@@ -51,7 +51,8 @@ if TYPE_CHECKING:
     from toolfold.ledger.observe import Observer
     from toolfold.ledger.record import History, Ledger
     from toolfold.models import CallRecord, File, LibrarySet, Program, Status, ToolSpec, Value
-    from toolfold.sessions import Session, SessionLimits, Store
+    from toolfold.sessions import Session, SessionLimits
+    from toolfold.stores import Store
     from toolfold.tools.context import Approve, Decision
     from toolfold.tools.router import Wrapper
     from toolfold.tools.search import Detail
@@ -416,6 +417,7 @@ class Runtime:
             outside=tuple(spec.name for spec in wish.outside),
             limits=wish.limits,
             files=files,
+            brought=tuple(file.name for file in wish.files) if wish.files else (),
             seed=int.from_bytes(drawn[8:]),
             engine=self._engine.name,
             isolation=self._engine.isolation,
@@ -490,9 +492,10 @@ class Runtime:
         if execution.session is not None:
             if self._before_files is not None:
                 await self._before_files(execution.id)
-            notes = self.sessions.update(execution.session.id, execution.begun.files, last)
+            if execution.begun.files or last.files:  # in a thread: another process may have its turn of the folder
+                notes = await asyncio.to_thread(self.sessions.update, execution.session.id, execution.begun, last)
             if not notes:  # else the session is as it was
-                deleted = tuple(file.name for file in execution.begun.files if file.name not in last.names)
+                deleted = tuple(file.name for file in execution.begun.files if file.name in last.deleted)
             if execution.session.keeps_names:
                 execution.session.names |= bound_names(execution.begun.program.text)
         await self._close(execution)

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import ast
 import asyncio
-import base64
-import hashlib
-import json
-import secrets
-import shutil
 import time
-from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from toolfold.errors import UsageError
 from toolfold.models import MIB, File
+from toolfold.stores import Change, MemoryStore, Store, TooLarge, digest_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
     from toolfold.engines.base import Ended
+    from toolfold.ledger.record import Begun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,22 +32,8 @@ class SessionLimits:
     max_sessions: int = 10_000
 
 
-_READS: Final = 10
 _SWEEP_EVERY_SECONDS: Final = 60.0
 """A sweep reads every session's age; with thousands of them that is too slow for each program."""
-
-
-class Store(Protocol):
-    """Where the files of sessions are."""
-
-    def load(self, session: str) -> tuple[File, ...]: ...
-    def save(self, session: str, files: Sequence[File]) -> None: ...
-    def delete(self, session: str) -> None: ...
-    def ages(self) -> dict[str, float]:
-        """Each session with the time of its last save, in seconds since 1970."""
-
-    def saved_at(self, session: str) -> float:
-        """The same for one; 0 if it has saved nothing."""
 
 
 @dataclass(slots=True)
@@ -102,13 +83,13 @@ class Sessions:
         found.keeps_names = found.keeps_names or keep_names
         return found
 
-    def close(self, session: str) -> None:
-        """Forget it, with its files and names; harmless if there is none."""
+    def close(self, session: str, *, saved_before: float | None = None) -> None:
+        """Forget it, with its files and names; harmless if there is none, or if it was saved since then."""
         found = self._open.pop(session, None)
         if found is not None and found.idle_timer is not None:
             found.idle_timer.cancel()
         self._end_guest(session)
-        self._store.delete(session)
+        self._store.delete(session, before=saved_before)
 
     def close_guests(self) -> None:
         """The runtime ends: names go, files stay where the store keeps them."""
@@ -167,18 +148,22 @@ class Sessions:
         """When its files last changed, in seconds since 1970; 0 if it has none."""
         return self._store.saved_at(session)
 
-    def update(self, session: str, given: Iterable[File], ended: Ended) -> tuple[str, ...]:
-        """Keep what a program left in its data folder; a note if that is too much."""
-        kept = {file.name: file for file in given if file.name in ended.names}
-        kept.update({file.name: file for file in ended.files})
-        size = sum(file.size for file in kept.values())
-        if size > self._limits.max_bytes:
+    def update(self, session: str, begun: Begun, ended: Ended) -> tuple[str, ...]:
+        """Keep what a program did to its data folder; a note if that is too much.
+
+        Only that: files that came or went from outside while it ran are not touched.
+        """
+        put = {file.name: file for file in begun.files if file.name in begun.brought and file.name not in ended.deleted}
+        put.update({file.name: file for file in ended.files})
+        remove = {file.name: digest_of(file.data) for file in begun.files if file.name in ended.deleted}
+        change = Change(put=tuple(put.values()), remove=remove)
+        try:
+            self._store.merge(session, change, max_bytes=self._limits.max_bytes)
+        except TooLarge as error:
             return (
-                f"the session's files take {size} bytes, more than {self._limits.max_bytes}; "
+                f"the session's files take {error.size} bytes, more than {self._limits.max_bytes}; "
                 "none of this program's is kept",
             )
-        if kept or self._store.load(session):  # most sessions of one program never have a file
-            self._store.save(session, tuple(kept.values()))
         return ()
 
     def put(self, session: str, files: Iterable[File]) -> None:
@@ -188,20 +173,18 @@ class Sessions:
             UsageError: it is no name for a session, or together they are too large; nothing is kept then.
         """
         named(session)
-        kept = {file.name: file for file in self._store.load(session)}
-        kept.update({file.name: file for file in files})
-        size = sum(file.size for file in kept.values())
-        if size > self._limits.max_bytes:
-            raise UsageError(f"the session's files would take {size} bytes, more than {self._limits.max_bytes}")
         self._sweep_if_due()
-        self._store.save(session, tuple(kept.values()))
+        try:
+            self._store.merge(session, Change(put=tuple(files)), max_bytes=self._limits.max_bytes)
+        except TooLarge as error:
+            raise UsageError(
+                f"the session's files would take {error.size} bytes, more than {self._limits.max_bytes}"
+            ) from error
 
-    def remove(self, session: str, name: str) -> None:
-        """Forget one file; harmless if there is none."""
-        files = self._store.load(session)
-        kept = tuple(file for file in files if file.name != name)
-        if len(kept) < len(files):
-            self._store.save(session, kept)
+    def remove(self, session: str, file: File) -> None:
+        """Forget one file; harmless if another has its name by now."""
+        change = Change(remove={file.name: digest_of(file.data)})
+        self._store.merge(session, change, max_bytes=self._limits.max_bytes)
 
     def _sweep_if_due(self) -> None:
         if time.monotonic() >= self._next_sweep:
@@ -213,7 +196,7 @@ class Sessions:
         oldest = time.time() - self._limits.max_age_seconds
         for session, saved_at in self._store.ages().items():
             if saved_at < oldest and not (session in self._open and self._open[session].turn.locked()):
-                self.close(session)
+                self.close(session, saved_before=oldest)
 
 
 async def _wait_for_turn(session: Session) -> None:
@@ -246,95 +229,6 @@ def named(session: str) -> str:
     if not session or len(session) > 200 or not session.isprintable():
         raise UsageError(f"session {session[:80]!r} is no name; give 1 to 200 printable characters")
     return session
-
-
-class MemoryStore:
-    """Files that end with the process."""
-
-    def __init__(self) -> None:
-        self._sessions: dict[str, tuple[float, tuple[File, ...]]] = {}
-
-    def load(self, session: str) -> tuple[File, ...]:
-        return self._sessions.get(session, (0.0, ()))[1]
-
-    def save(self, session: str, files: Sequence[File]) -> None:
-        self._sessions[session] = (time.time(), tuple(files))
-
-    def delete(self, session: str) -> None:
-        self._sessions.pop(session, None)
-
-    def ages(self) -> dict[str, float]:
-        return {session: saved_at for session, (saved_at, _) in self._sessions.items()}
-
-    def saved_at(self, session: str) -> float:
-        return self._sessions.get(session, (0.0, ()))[0]
-
-
-class FolderStore:
-    """Files on disk, one folder for each session. Names are in an index: none becomes a path.
-
-    Several processes may share the folder, on one machine or on a shared file system.
-    """
-
-    def __init__(self, folder: str | Path) -> None:
-        self._folder = Path(folder)
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-
-    def load(self, session: str) -> tuple[File, ...]:
-        folder = self._of(session)
-        for _ in range(_READS):
-            try:
-                index = json.loads((folder / "index.json").read_text("utf-8"))
-            except FileNotFoundError:
-                return ()
-            # What an index names may go when another process saves; then there is a new index.
-            with suppress(FileNotFoundError):
-                return tuple(
-                    File(name=entry["name"], mime=entry["mime"], data=(folder / entry["stored"]).read_bytes())
-                    for entry in index["files"]
-                )
-        raise UsageError(f"the files of session {session!r} change faster than they can be read; try again")
-
-    def save(self, session: str, files: Sequence[File]) -> None:
-        folder = self._of(session)
-        folder.mkdir(exist_ok=True, mode=0o700)
-        entries = []
-        for file in files:
-            stored = hashlib.sha256(file.data).hexdigest()
-            _write(folder / stored, file.data)
-            entries.append({"name": file.name, "mime": file.mime, "stored": stored})
-        _write(folder / "index.json", json.dumps({"session": session, "files": entries}).encode())
-        used = {entry["stored"] for entry in entries} | {"index.json"}
-        for path in folder.iterdir():
-            # One with a dot is being written, perhaps by another process.
-            if path.name not in used and not path.name.startswith("."):
-                path.unlink(missing_ok=True)
-
-    def delete(self, session: str) -> None:
-        shutil.rmtree(self._of(session), ignore_errors=True)
-
-    def ages(self) -> dict[str, float]:
-        found = {}
-        for index in self._folder.glob("*/index.json"):
-            with suppress(FileNotFoundError):  # another process was faster
-                found[json.loads(index.read_text("utf-8"))["session"]] = index.stat().st_mtime
-        return found
-
-    def saved_at(self, session: str) -> float:
-        try:
-            return (self._of(session) / "index.json").stat().st_mtime
-        except FileNotFoundError:
-            return 0.0
-
-    def _of(self, session: str) -> Path:
-        return self._folder / base64.b32encode(hashlib.sha256(session.encode()).digest()).decode().rstrip("=").lower()
-
-
-def _write(path: Path, data: bytes) -> None:
-    """Whole or not at all: a reader never sees half a file."""
-    part = path.with_name(f".{path.name}.{secrets.token_hex(6)}")  # a process id is used in other containers, too
-    part.write_bytes(data)
-    part.replace(path)
 
 
 def bound_names(text: str) -> set[str]:

@@ -26,7 +26,7 @@ from toolfold_guest.output import Outlet, Stream
 from toolfold_guest.patience import Patience
 from toolfold_guest.tape import Tape
 from toolfold_guest.values import encode, revive
-from toolfold_guest.wire import CALLS, ENDED, HEADER, HOLD, PRINTED, PROGRAM, RELEASE, REPLY, START
+from toolfold_guest.wire import CALLS, ENDED, HEADER, HOLD, PRINTED, PROGRAM, RELEASE, REPLY, START, UNPACKED
 
 BUFFER_BYTES = 64 * 1024
 SEND_AT_BYTES = 4 * 1024 * 1024
@@ -326,6 +326,10 @@ class Channel:
         stdout, stderr = self._stdout.take(), self._stderr.take()
         if stdout or stderr:
             self._emit(f"[{PRINTED},{_quote(stdout)},{_quote(stderr)}]")
+
+    def send_unpacked(self) -> None:
+        """The program has its files: from here on, one that is not there was deleted by the program."""
+        self._emit(f"[{UNPACKED}]")
 
     def send_last_words(self, *_: object) -> None:
         """The host is about to stop the program: what it printed so far must not go with it."""

@@ -226,8 +226,10 @@ def _serve(sock: Any, meanwhile: Callable[[], None] | None = None) -> bool:
         install(channel.tape, options["seed"])
     else:
         _seed(options["seed"])
-    for name, data in options.get("files", ()):
-        _place(name, data)
+    if options.get("files"):
+        for name, data in options["files"]:
+            _place(name, data)
+        channel.send_unpacked()
     status, value, error, message = _run(codes, text, options)
     is_session = bool(options.get("session"))
     _add_low_level_output(_made.streams[0])

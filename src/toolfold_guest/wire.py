@@ -6,6 +6,7 @@ Guest to host, JSON arrays, because the host trusts nothing here and JSON can be
     [CALLS,   stdout, stderr, [[id, tool index, arguments], ...], replies seen or -1, tape]
     [PRINTED, stdout, stderr]
     [ENDED,   stdout, stderr, status, value, error, [stdout bytes cut, stderr bytes cut]]
+    [UNPACKED]   the files that came with the start are all in the data folder; said only if there were any
 Host to guest, `marshal`, because the host is trusted and nothing decodes faster:
     (PROGRAM, text, tools)   a program to make ready; `tools` are a message of their own, which the host keeps
     (START, options)         run it
@@ -26,6 +27,7 @@ START: Final = 5
 REPLY: Final = 6
 HOLD: Final = 7
 RELEASE: Final = 8
+UNPACKED: Final = 9
 
 HEADER: Final = struct.Struct("<I")
 PLAIN: Final = 2

@@ -56,7 +56,7 @@ def test_each_kind_of_frame_is_read() -> None:
         b"",
         b"null",
         b"[]",
-        b"[9]",
+        b"[10]",
         b'[2,"x"]',
         b'[2,"x","y","z"]',
         b'[2,1,"y"]',

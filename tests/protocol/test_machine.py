@@ -90,3 +90,23 @@ def test_an_end_that_no_guest_says_is_a_violation(end: str, breach: str) -> None
         running().receive(f'[3,"","",{end}]'.encode())
 
     assert str(caught.value) == breach
+
+
+def test_a_guest_confirms_its_files_once_and_before_anything_but_last_words() -> None:
+    conversation = Conversation(granted=1, limits=Limits())
+    conversation.start(with_files=True)
+    conversation.receive(b'[2,"last words",""]')
+    before = conversation.has_files
+    conversation.receive(b"[9]")
+
+    with pytest.raises(Violation, match="a message 'unpacked' while running"):
+        conversation.receive(b"[9]")
+    assert (before, conversation.has_files) == (False, True)
+
+
+def test_a_guest_that_was_sent_no_files_confirms_none() -> None:
+    conversation = Conversation(granted=1, limits=Limits())
+    conversation.start()
+
+    with pytest.raises(Violation, match="a message 'unpacked' while running"):
+        conversation.receive(b"[9]")

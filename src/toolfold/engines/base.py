@@ -58,8 +58,8 @@ class Ended:
     problem: Problem | None = None
     files: tuple[File, ...] = ()
     """New or changed."""
-    names: frozenset[str] = frozenset()
-    """Of all files in the data folder at the end."""
+    deleted: frozenset[str] = frozenset()
+    """Given files that the program certainly had and that are gone. What it never got, or hid, is not among them."""
     notes: tuple[str, ...] = ()
     """What the caller should know: a produced file that was left out, a limit not enforced."""
 

@@ -133,9 +133,9 @@ class Driver:
         with self._lock:
             self._is_over = True
         last = self._stopped or last
-        if isinstance(last, Died):
+        if not isinstance(last, Ended):
             return last
-        return replace(last, files=self._files.produced(), names=self._files.names())
+        return replace(last, files=self._files.produced(), deleted=self._files.deleted())
 
     def _settings(self) -> dict[str, Any]:
         limits = self._order.limits

@@ -66,9 +66,9 @@ class DataFolder:
         made = {name: data for name, data in self._now().items() if self._given.get(name) != data}
         return tuple(File(name=name, data=data, mime=_mime(name)) for name, data in sorted(made.items()))
 
-    def names(self) -> frozenset[str]:
-        """Of all files, the unchanged ones too."""
-        return frozenset(self._now())
+    def deleted(self) -> frozenset[str]:
+        """The given files that are gone."""
+        return frozenset(self._given) - self._now().keys()
 
     def dump(self) -> tuple[list[Stored], list[str]]:
         """All files and folders, for a snapshot."""

@@ -30,6 +30,8 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True):
     """Names of the tools that only the caller can answer."""
     limits: Limits
     files: tuple[File, ...] = ()
+    brought: tuple[str, ...] = ()
+    """Names of the files that the caller gave; the others are the session's."""
     seed: int = 0
     engine: str = ""
     isolation: str = ""

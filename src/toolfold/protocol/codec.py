@@ -11,7 +11,7 @@ import binascii
 import json
 import marshal
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import msgspec
 
@@ -29,6 +29,7 @@ from toolfold_guest.wire import (
     RELEASE,
     REPLY,
     START,
+    UNPACKED,
 )
 
 MAX_DEPTH: Final = 256
@@ -79,7 +80,14 @@ class EndedFrame(msgspec.Struct, array_like=True, forbid_unknown_fields=True, ta
     """The exception's type and message, which are only the end of the report or in its middle."""
 
 
-Frame = CallsFrame | PrintedFrame | EndedFrame
+class UnpackedFrame(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=UNPACKED, gc=False):
+    """The files that came with the start are in the data folder."""
+
+    stdout: ClassVar[str] = ""
+    stderr: ClassVar[str] = ""
+
+
+Frame = CallsFrame | PrintedFrame | EndedFrame | UnpackedFrame
 
 _decoder: msgspec.json.Decoder[Frame] = msgspec.json.Decoder(Frame)
 

@@ -17,17 +17,21 @@ from toolfold.protocol.codec import (
     EndedFrame,
     Frame,
     PrintedFrame,
+    UnpackedFrame,
     Violation,
     decode_frame,
     encoded_size,
     values_of,
 )
 
-State = Literal["parked", "running", "ended"]
-Kind = Literal["start", "calls", "printed", "ended"]
+State = Literal["parked", "unpacking", "running", "ended"]
+Kind = Literal["start", "start with files", "unpacked", "calls", "printed", "ended"]
 
 TRANSITIONS: Final[dict[tuple[State, Kind], State]] = {
     ("parked", "start"): "running",
+    ("parked", "start with files"): "unpacking",
+    ("unpacking", "printed"): "unpacking",  # last words of one that is stopped
+    ("unpacking", "unpacked"): "running",
     ("running", "calls"): "running",
     ("running", "printed"): "running",
     ("running", "ended"): "ended",
@@ -45,7 +49,12 @@ MAX_TAPE_ENTRIES: Final = 10_000
 FRAMES_WITHOUT_CALLS: Final = 1000
 """Beyond one for each call that it may make: a guest tells once per reply that it waits."""
 
-_KINDS: Final[dict[type[Frame], Kind]] = {CallsFrame: "calls", PrintedFrame: "printed", EndedFrame: "ended"}
+_KINDS: Final[dict[type[Frame], Kind]] = {
+    CallsFrame: "calls",
+    PrintedFrame: "printed",
+    EndedFrame: "ended",
+    UnpackedFrame: "unpacked",
+}
 _END_STATUSES: Final = frozenset({"finished", "failed", "value", "memory", "limit"})
 
 
@@ -75,9 +84,14 @@ class Conversation:
         """The guest said its last word."""
         return self._state == "ended"
 
-    def start(self) -> None:
-        """The host sends the program."""
-        self._move("start")
+    @property
+    def has_files(self) -> bool:
+        """The guest has all files that it was sent: what it lacks from then on, its program deleted."""
+        return self._state in ("running", "ended")
+
+    def start(self, *, with_files: bool = False) -> None:
+        """The host sends the program, and perhaps files to unpack before it runs."""
+        self._move("start with files" if with_files else "start")
 
     def check_size(self, frame_bytes: int) -> None:
         """Refuse a frame by its header alone, before a byte of it is kept."""

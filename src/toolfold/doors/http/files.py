@@ -49,7 +49,7 @@ class SessionFiles:
 
     def remove(self, tenant: str, session: str, file_id: str) -> None:
         """Forget a file."""
-        self._sessions.remove(key_of(tenant, session), self.find(tenant, session, file_id).name)
+        self._sessions.remove(key_of(tenant, session), self.find(tenant, session, file_id))
 
     def listing(self, tenant: str, session: str) -> list[dict[str, Any]]:
         """What `GET /files/{session}` shows; both old and new clients find their fields."""

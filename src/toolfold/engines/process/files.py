@@ -24,9 +24,16 @@ class Found(NamedTuple):
     files: tuple[File, ...]
     """Those that are new or changed, by name."""
     names: frozenset[str]
-    """Of all files, the unchanged ones too."""
+    """Of all regular files, the unchanged ones and those left out too."""
+    hidden: tuple[str, ...]
+    """What could not be looked at, files and folders; an empty name is all of it. Nothing there counts as deleted."""
     notes: tuple[str, ...]
     """One for each thing left out."""
+
+    def missing(self, had: Iterable[str]) -> frozenset[str]:
+        """Those of the files that were there before which certainly are not any more."""
+        gone = frozenset(had) - self.names
+        return frozenset(name for name in gone if not any(_is_under(name, place) for place in self.hidden))
 
 
 def collect(data_fd: int, given: Mapping[str, bytes], limits: Limits) -> Found:
@@ -34,8 +41,10 @@ def collect(data_fd: int, given: Mapping[str, bytes], limits: Limits) -> Found:
     files: list[File] = []
     names: set[str] = set()
     notes: list[str] = []
+    hidden: list[str] = []
     room = limits.data_bytes
-    for name, fd in _walk(data_fd, "", 0, notes, [limits.data_files]):
+    for name, fd in _walk(data_fd, "", 0, notes, hidden, [limits.data_files]):
+        names.add(name)
         try:
             size = os.fstat(fd).st_size
             if size > room:
@@ -44,13 +53,12 @@ def collect(data_fd: int, given: Mapping[str, bytes], limits: Limits) -> Found:
             data = _read(fd, size)
         finally:
             os.close(fd)
-        names.add(name)
         if given.get(name) != data:
             files.append(File(name=name, data=data, mime=mime_of(name, data)))
             room -= len(data)
     if len(notes) > MAX_NOTES:
         notes[MAX_NOTES:] = [f"left out {len(notes) - MAX_NOTES} more"]
-    return Found(tuple(sorted(files, key=lambda file: file.name)), frozenset(names), tuple(notes))
+    return Found(tuple(sorted(files, key=lambda file: file.name)), frozenset(names), tuple(hidden), tuple(notes))
 
 
 def mime_of(name: str, data: bytes) -> str:
@@ -69,18 +77,26 @@ def checked_names(files: Iterable[File]) -> None:
             raise UsageError(f"file name {file.name!r} does not stay in the data folder; give a plain relative name")
 
 
-def _walk(folder_fd: int, prefix: str, depth: int, notes: list[str], left: list[int]) -> Iterator[tuple[str, int]]:
+def _is_under(name: str, place: str) -> bool:
+    return not place or name == place or name.startswith(f"{place}/")
+
+
+def _walk(
+    folder_fd: int, prefix: str, depth: int, notes: list[str], hidden: list[str], left: list[int]
+) -> Iterator[tuple[str, int]]:
     """Open each regular file without following a link; a hostile name costs a note, never an error."""
     for name in sorted(os.listdir(folder_fd)):
         path = prefix + name
         if left[0] <= 0:
             notes.append(f"left out {_shown(path)} and what follows: too many files")
+            hidden.append("")
             return
         left[0] -= 1
         try:
             fd = os.open(name, _OPEN, dir_fd=folder_fd)
         except OSError:
             notes.append(f"left out {_shown(path)}: not a file that can be read")
+            hidden.append(path)
             continue
         mode = os.fstat(fd).st_mode
         if stat.S_ISREG(mode):
@@ -90,9 +106,10 @@ def _walk(folder_fd: int, prefix: str, depth: int, notes: list[str], left: list[
             notes.append(f"left out {_shown(path)}: its name is not text")
         elif stat.S_ISDIR(mode) and depth < MAX_FOLDERS_DEEP:
             if name not in ("__pycache__", ".matplotlib"):
-                yield from _walk(fd, path + "/", depth + 1, notes, left)
+                yield from _walk(fd, path + "/", depth + 1, notes, hidden, left)
         else:
             notes.append(f"left out {_shown(path)}: not a regular file")
+            hidden.append(path)
         os.close(fd)
 
 

@@ -25,6 +25,7 @@ from toolfold.protocol.codec import (
     RELEASE_FRAME,
     CallsFrame,
     EndedFrame,
+    UnpackedFrame,
     Violation,
     decode_frame,
     encode_reply,
@@ -73,6 +74,8 @@ class ProcessRun:
         self._kept = kept
         self._said_its_end = False
         self._order = order
+        self._had = frozenset(file.name for file in order.files) if order.files else frozenset()
+        """Files that the program has once it runs; at its end, those that it left."""
         self._loop = asyncio.get_running_loop()
         self._conversation = Conversation(len(order.tools), order.limits)
         self._events: deque[Event] = deque()
@@ -100,13 +103,13 @@ class ProcessRun:
         self._pool = await self._pool_of(self._order.program.library_set)
         kept = self._kept.take(self._order.session) if self._order.session else None
         if kept is not None:
-            self._pool, self._guest = kept
+            self._pool, self._guest, self._had = kept
         else:
             self._guest = self._pool.take(self._limits(), self._order.program.text, self._order.tools)
         sock = self._guest.sock
         self._recv_into, self._send = sock.recv_into, sock.send
         self._buffer = self._pool.buffer
-        self._conversation.start()
+        self._conversation.start(with_files=bool(self._order.files) and kept is None)
         # At once: a guest that finds its program waiting when it is born loses no time with a rehearsal.
         self._is_expected = kept is None and self._guest.was_told
         self._start(is_kept=kept is not None)
@@ -142,7 +145,7 @@ class ProcessRun:
         if not self._is_over:  # left while someone may still wait for the next event
             self._push(Ended(status="cancelled"))
         if self._order.session and self._said_its_end and not self._unsent:
-            self._kept.keep(self._order.session, self._pool, self._guest)
+            self._kept.keep(self._order.session, self._pool, self._guest, self._had)
         else:
             self._pool.give_back(self._guest)
 
@@ -272,6 +275,8 @@ class ProcessRun:
 
     def _handle(self, body: memoryview) -> None:
         frame = self._conversation.receive(body)
+        if isinstance(frame, UnpackedFrame):
+            return
         cut = frame.cut_bytes if isinstance(frame, EndedFrame) else (0, 0)
         if frame.stdout or cut[0]:
             self._push(Printed(frame.stdout, "stdout", cut[0]))
@@ -411,13 +416,18 @@ class ProcessRun:
 
     async def _with_files(self, ended: Ended) -> Ended:
         """Collect after the kill: a guest that still runs could change what is being read."""
-        if self._guest.data_fd < 0 or not os.listdir(self._guest.data_fd):
-            return ended  # nothing to read, so its end need not be hastened before the outcome is out
+        if self._guest.data_fd < 0 or not self._conversation.has_files:
+            return ended  # what lies there is not the program's doing
+        if not os.listdir(self._guest.data_fd):
+            had, self._had = self._had, frozenset()
+            # Nothing to read, so its end need not be hastened before the outcome is out.
+            return replace(ended, deleted=had) if had else ended
         if not (self._order.session and self._said_its_end):
             self._guest.kill()
         given = {file.name: file.data for file in self._order.files}
         found = await asyncio.to_thread(collect, self._guest.data_fd, given, self._order.limits)
-        return replace(ended, files=found.files, names=found.names, notes=found.notes)
+        had, self._had = self._had, found.names
+        return replace(ended, files=found.files, deleted=found.missing(had), notes=found.notes)
 
     async def _explain(self) -> Event:
         """The connection ended without a last word: ask how the process did."""

@@ -17,15 +17,15 @@ class KeptGuests:
     """Idle guests by session. A guest in use is not in here, so it cannot be used twice."""
 
     def __init__(self) -> None:
-        self._guests: dict[str, tuple[Pool, Guest]] = {}
+        self._guests: dict[str, tuple[Pool, Guest, frozenset[str]]] = {}
 
-    def take(self, session: str) -> tuple[Pool, Guest] | None:
-        """The session's guest, if it has one that is still alive."""
+    def take(self, session: str) -> tuple[Pool, Guest, frozenset[str]] | None:
+        """The session's guest, if it has one that is still alive, and the names of its files."""
         return self._guests.pop(session, None)
 
-    def keep(self, session: str, pool: Pool, guest: Guest) -> None:
+    def keep(self, session: str, pool: Pool, guest: Guest, files: frozenset[str]) -> None:
         """A program ended; its guest waits for the next."""
-        self._guests[session] = (pool, guest)
+        self._guests[session] = (pool, guest, files)
 
     def has(self, session: str) -> bool:
         """Whether the session's names are still there."""
@@ -35,7 +35,7 @@ class KeptGuests:
         """End the session's guest; harmless if there is none."""
         kept = self._guests.pop(session, None)
         if kept is not None:
-            pool, guest = kept
+            pool, guest, _ = kept
             pool.give_back(guest)
 
     def drop_all(self) -> None:
