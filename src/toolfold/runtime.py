@@ -38,6 +38,7 @@ from toolfold.sessions import Sessions, bound_names
 from toolfold.sources.functions import as_tool
 from toolfold.tools.catalog import Catalog
 from toolfold.tools.context import CallContext
+from toolfold.tools.names import spared_spec
 from toolfold.tools.policy import Policy
 from toolfold.tools.router import Router
 from toolfold.tools.search import SEARCH_SPEC, Index, describe, search_tool
@@ -365,6 +366,7 @@ class Runtime:
 
     def _granted(self, outside: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
         """Own tools and the caller's; among the latter alone there is also something to search."""
+        outside = [spared_spec(spec) for spec in outside]
         if self._specs or any(spec.name == SEARCH_SPEC.name for spec in outside):
             return (*self._specs, *outside)
         return (*outside, SEARCH_SPEC)

@@ -13,16 +13,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from toolfold_guest.channel import Channel, ToolError
-
-PROTECTED = frozenset(
-    {
-        "print", "len", "range", "enumerate", "zip", "map", "sorted", "sum", "min", "max", "abs", "round",
-        "any", "all", "str", "int", "float", "bool", "list", "dict", "set", "tuple", "bytes", "type",
-        "isinstance", "getattr", "hasattr", "setattr", "repr", "open", "iter", "next", "super", "object",
-        "Exception", "ToolError", "tools",
-    }
-)  # fmt: skip
-"""No program can do without these: a tool of that name is called as `tools.<name>`."""
+from toolfold_guest.reserved import RESERVED
 
 ANY_TOOL = "__any__"
 """The tool behind every attribute of `tools` that has none of its own, where the caller alone knows its tools."""
@@ -67,7 +58,7 @@ class Namespace:
         Of the tools only those that it mentions, for each one costs; `None` mentions them all.
         """
         wanted = self._index.keys() if mentioned is None else self._index.keys() & mentioned
-        for name in wanted - PROTECTED:
+        for name in wanted - RESERVED:
             names[name] = self.awaitable(name)
         names["ToolError"] = ToolError
         names["tools"] = self.module()

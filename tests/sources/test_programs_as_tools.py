@@ -69,12 +69,12 @@ async def test_what_must_stay_first_in_a_program_stays_first(runtime: Runtime) -
 
 async def test_names_that_python_cannot_have_are_in_the_dict_only() -> None:
     run = Recorded()
-    schema = {"properties": {"class": {}, "a-b": {}, "print": {}, "ok": {}}}
+    schema = {"properties": {"class": {}, "a-b": {}, "tools": {}, "ok": {}}}
 
-    await serve(program_tool("x", "1", schema, run), **{"class": 1, "a-b": 2, "print": 3, "ok": 4})
+    await serve(program_tool("x", "1", schema, run), **{"class": 1, "a-b": 2, "tools": 3, "ok": 4})
 
     assert run.texts == [
-        "arguments = {'class': 1, 'a-b': 2, 'print': 3, 'ok': 4}; ok = arguments['ok']\n1\n",
+        "arguments = {'class': 1, 'a-b': 2, 'tools': 3, 'ok': 4}; ok = arguments['ok']\n1\n",
     ]
 
 

@@ -58,7 +58,7 @@ def test_an_identifier_that_the_source_chose_is_kept() -> None:
 
 def test_an_alias_that_is_not_clear_belongs_to_nobody() -> None:
     catalog = Catalog(
-        [made("x", aliases=("query", "y", "print", "mine")), made("y"), made("z", aliases=("query",))],
+        [made("x", aliases=("query", "y", "mine")), made("y"), made("z", aliases=("query",))],
     )
 
     assert [spec.aliases for spec in catalog.specs] == [("mine",), (), ()]

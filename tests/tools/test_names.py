@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolfold.tools.names import NEEDED, python_name, unique_names
+from toolfold.tools.names import python_name, unique_names
+from toolfold_guest.reserved import RESERVED
 
 # From the real function of LibreChat's client. For a name without any usable sign it gives an
 # empty text; there we give `tool_` and a hash.
@@ -87,4 +88,4 @@ def test_identifiers_are_unique_and_independent_of_order(listed: list[str], seed
     assert chosen == unique_names(shuffled)
     assert chosen.keys() == set(listed)
     assert len(set(chosen.values())) == len(listed)
-    assert not NEEDED & set(chosen.values())
+    assert not RESERVED & set(chosen.values())

@@ -7,6 +7,7 @@ from typing import Any
 from toolfold.models import ToolSpec
 from toolfold.protocol.codec import tool_facts
 from toolfold_guest.names import ToolFacts, bind
+from toolfold_guest.reserved import RESERVED
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,8 @@ def tools_by_name(specs: Sequence[ToolSpec]) -> dict[str, Tool]:
             found.setdefault(f"tools.{spec.domain}.{spec.short_name}", Tool(spec, is_awaitable=False))
             found.setdefault(f"tools.{spec.domain}.async_{spec.short_name}", Tool(spec, is_awaitable=True))
         for name in (spec.python_name, *spec.aliases):
-            found[name] = Tool(spec, is_awaitable=True)
+            if name not in RESERVED:
+                found[name] = Tool(spec, is_awaitable=True)
             for module in ("tools", f"tools.{spec.domain}") if spec.domain else ("tools",):
                 found[f"{module}.{name}"] = Tool(spec, is_awaitable=False)
                 found[f"{module}.async_{name}"] = Tool(spec, is_awaitable=True)

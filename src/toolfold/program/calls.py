@@ -29,6 +29,8 @@ _CONSUMERS: Final = frozenset(
     }
 )  # fmt: skip
 """Builtins that can do nothing useful with a coroutine."""
+_GIVES_ANYTHING: Final = frozenset({"anext", "eval", "getattr", "max", "min", "next"})
+"""Builtins whose value may be a coroutine."""
 _CONSUMING_METHODS: Final = {
     "dumps": frozenset({"json"}),
     "loads": frozenset({"json"}),
@@ -142,16 +144,23 @@ class Calls:
 
     def _bare(self, node: ast.Name, use: Use) -> Found | Fault | None:
         name = node.id
-        if name in READY_NAMES:
-            return None
         tool = self._index.names.get(name)
         if tool is not None:
             return Found(tool, name, needs_await=True)
+        if name in READY_NAMES:
+            return self._hidden(node, use) if name in self._index.hidden else None
         if use.guard & GUARDED_NAMES:
             return None
         if use.node in self._reader.awaited or self._guess(name) is not None:
             return self._no_tool(name, "tools", node)
         return None
+
+    def _hidden(self, node: ast.Name, use: Use) -> Fault | None:
+        """The tool was meant, not the builtin that has its name: what most builtins give cannot be awaited."""
+        if use.node not in self._reader.awaited or (node.id in _GIVES_ANYTHING and use.node.args):
+            return None
+        spelling = self._index.hidden[node.id].python_name
+        return Fault("unknown_tool", f"{node.id!r} is Python's own; the tool is called {spelling!r}", node)
 
     def _in_module(self, module: str, attributes: list[str], use: Use) -> Found | Fault | None:
         *path, name = attributes

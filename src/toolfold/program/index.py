@@ -9,6 +9,7 @@ from typing import Final
 
 from toolfold.models import ToolSpec
 from toolfold.program.arguments import Signature
+from toolfold_guest.reserved import RESERVED
 
 _FEW: Final = 6
 _CLOSE: Final = 0.7
@@ -33,7 +34,10 @@ class ToolIndex:
                 self.modules[f"tools.{tool.domain}"].setdefault(tool.short_name, tool)
         self.hyphenated: Mapping[str, ToolSpec] = {tool.name: tool for tool in tools if "-" in tool.name}
         """Tools whose own name is a subtraction to Python."""
-        self.names: Mapping[str, ToolSpec] = flat
+        self.names: Mapping[str, ToolSpec] = {name: tool for name, tool in flat.items() if name not in RESERVED}
+        """What can be called without a module in front."""
+        self.hidden: Mapping[str, ToolSpec] = {name: flat[name] for name in flat.keys() & RESERVED}
+        """Tools by a name that without a module in front is Python's or the guest's own."""
 
     def signature(self, tool: ToolSpec) -> Signature:
         """What the tool's schema says of its arguments."""

@@ -21,6 +21,7 @@ from toolfold.program.literals import WORDS, accepts, mismatch
 from toolfold.program.places import problem_at, problem_at_byte
 from toolfold.program.reader import Reader
 from toolfold.program.stub import identifier
+from toolfold_guest.reserved import RESERVED
 
 MAX_CHARACTERS: Final = 32 * 1024
 """Of a text that is worth the time."""
@@ -207,7 +208,7 @@ def _type(schema: Json, root: Mapping[str, Json]) -> str:
 def _names(tree: ast.Module, tools: Sequence[ToolSpec], bound: set[str]) -> dict[str, int]:
     """What the program calls the tools, where nothing else has the same name."""
     numbers = {name: number for number, tool in enumerate(tools) for name in (tool.python_name, *tool.aliases)}
-    names = {name: number for name, number in numbers.items() if name not in bound}
+    names = {name: number for name, number in numbers.items() if name not in bound and name not in RESERVED}
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and _is_tools(node.module or ""):
             for alias in node.names:

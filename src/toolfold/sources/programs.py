@@ -15,8 +15,9 @@ from typing import Any, Final, Protocol
 
 from toolfold.errors import ToolError, ToolRefused, UsageError
 from toolfold.models import AllowedCallers, Json, Limits, Outcome, ToolSpec, Value
+from toolfold.program.names import GUEST_NAMES
 from toolfold.tools.context import CallContext
-from toolfold.tools.names import NEEDED, python_name
+from toolfold.tools.names import python_name
 from toolfold.tools.schema import bad_argument
 from toolfold.tools.tool import Tool
 
@@ -106,7 +107,7 @@ def _given(spec: ToolSpec, arguments: Mapping[str, Any]) -> str:
     """One line of Python that makes the names."""
     parts = [f"arguments = {_literal(spec.name, dict(arguments))}"]
     for name, schema in spec.input_schema.get("properties", {}).items():
-        if python_name(name) != name or name in NEEDED:
+        if python_name(name) != name or name in GUEST_NAMES:
             continue  # only `arguments` has it
         if name in arguments:
             parts.append(f"{name} = arguments[{name!r}]")

@@ -13,7 +13,7 @@ from operator import eq
 from toolfold.errors import UsageError
 from toolfold.models import ToolSpec
 from toolfold.tools.globs import Globs
-from toolfold.tools.names import NEEDED, python_name, settled, spared
+from toolfold.tools.names import python_name, settled, spared_spec
 from toolfold.tools.tool import Tool, with_name
 
 
@@ -119,13 +119,14 @@ class Catalog:
     def _add(self, tools: Iterable[Tool]) -> None:
         bases = {base for base, names in self._groups.items() if len(names) > 1}
         aliases: set[str] = set()
-        for tool in tools:
-            spec = tool.spec
+        for given in tools:
+            spec = spared_spec(given.spec)
+            tool = given if spec is given.spec else replace(given, spec=spec)
             if spec.name in self._given:
                 first = self._given[spec.name].spec.source
                 raise UsageError(f"two tools are named {spec.name!r}: one from {first}, one from {spec.source}")
             self._given[spec.name] = tool
-            base = spared(spec.python_name or python_name(spec.name))
+            base = spec.python_name or python_name(spec.name)
             self._groups[base] = (*self._groups.get(base, ()), spec.name)
             for alias in spec.aliases:
                 self._aliased[alias] = (*self._aliased.get(alias, ()), spec.name)
@@ -150,7 +151,7 @@ class Catalog:
 
     def _is_clear(self, alias: str) -> bool:
         """Whether an alias means one tool only and hides no identifier."""
-        return len(self._aliased.get(alias, ())) == 1 and alias not in self._names and alias not in NEEDED
+        return len(self._aliased.get(alias, ())) == 1 and alias not in self._names
 
 
 def _same_places(one: str, other: str) -> int:

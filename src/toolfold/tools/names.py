@@ -4,8 +4,8 @@
 `-` and white space become `_`, other signs are dropped, `_` goes before a leading digit and
 `_tool` after a keyword. On top of it, within one catalog (`unique_names`):
 
-* A name that nearly every program needs (`print`, `len`, `tools`, `asyncio`, ...) gets `_tool` too:
-  a program whose `print` calls a tool can say nothing.
+* A name that Python or the guest has already (`print`, `open`, `tools`, `asyncio`, ...) gets `_tool` too:
+  a program whose `print` calls a tool can say nothing. `toolfold_guest.reserved` has them all.
 * Where several tools come to one identifier, the tool that is spelt exactly so keeps it and each
   other gets a suffix made from its own name: `a-b` beside `a_b` is `a_b_` and six hex digits.
   If none is spelt so, all get one. The order of the tools does not matter, and an identifier
@@ -18,14 +18,11 @@ import hashlib
 import keyword
 import re
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import Final
 
-NEEDED: Final = frozenset({
-    "ToolError", "abs", "all", "any", "asyncio", "bool", "bytes", "dict", "enumerate", "float", "getattr", "int",
-    "isinstance", "json", "len", "list", "max", "min", "next", "print", "range", "repr", "reversed", "round", "set",
-    "sorted", "str", "sum", "tools", "tuple", "type", "zip",
-})  # fmt: skip
-"""Identifiers that no tool may take from a program."""
+from toolfold.models import ToolSpec
+from toolfold_guest.reserved import RESERVED
 
 _SPACE: Final = re.compile(r"[-\s]")
 _OTHER: Final = re.compile(r"[^A-Za-z0-9_]")
@@ -51,8 +48,18 @@ def unique_names(names: Iterable[str]) -> dict[str, str]:
 
 
 def spared(identifier: str) -> str:
-    """The identifier, out of the way of the names that programs need."""
-    return f"{identifier}_tool" if identifier in NEEDED else identifier
+    """The identifier, out of the way of the names that programs have already."""
+    return f"{identifier}_tool" if identifier in RESERVED else identifier
+
+
+def spared_spec(spec: ToolSpec) -> ToolSpec:
+    """The spec with such an identifier; after `tools.` its own spelling means it too, for that hides nothing."""
+    own = python_name(spec.name)
+    identifier = spec.python_name or own
+    if identifier not in RESERVED and own not in RESERVED:
+        return spec
+    hidden = [name for name in dict.fromkeys((identifier, own)) if name in RESERVED and name not in spec.aliases]
+    return replace(spec, python_name=spared(identifier), aliases=(*spec.aliases, *hidden))
 
 
 def settled(base: str, groups: Mapping[str, Collection[str]]) -> dict[str, str]:

@@ -328,6 +328,19 @@ result = [tools.list_files(), text, tools.recall(key="text"), tools.list_memorie
     assert "async def read_file(*, path: str) -> str:" in programs.tool.instruction_string().splitlines()
 
 
+@pytest.mark.parametrize("listed", [None, ["open", "list"]])
+def test_a_tool_named_like_a_builtin_is_reached_through_tools(programs: Programs, listed: list[str] | None) -> None:
+    arguments = {} if listed is None else {"_tools_available": listed}
+
+    answer = programs.run(
+        "result = [tools.open(x=1), tools.list(x=2), list('ab'), open('f', 'w').close()]",
+        lambda name, args, i: (True, False, f"{name}{args['x']}", name, i),
+        **arguments,
+    )
+
+    assert (answer["error"], answer["return_value"]) == (None, ["open1", "list2", ["a", "b"], None])
+
+
 def test_a_tools_output_is_passed_on_while_it_runs(tmp_path: Path) -> None:
     heard = []
     half_way = threading.Event()

@@ -290,3 +290,15 @@ async def test_a_request_that_waits_for_its_session_times_out_and_can_be_cancell
 
     assert (late.status_code, late.json()["error"]) == (408, "Execution timeout")
     assert (await waiting).status_code in (400, 408)
+
+
+async def test_a_tool_named_like_a_builtin_is_refused_with_its_spelling_and_works_under_it(
+    client: httpx.AsyncClient,
+) -> None:
+    tool = {**WEATHER, "name": "open"}
+
+    told = (await start(client, "print(await open(city='a'))", tool)).json()
+    body, _ = await finish(client, await start(client, "print(await open_tool(city='a'))", tool), lambda name, _: name)
+
+    assert told["error"] == "line 1: 'open' is Python's own; the tool is called 'open_tool'"
+    assert (body["status"], body["stdout"]) == ("completed", "open\n")
