@@ -326,9 +326,9 @@ def test_limits_have_every_field_of_limits() -> None:
             "toolfold.yaml:4: limits.wall_seconds: is set as execution.timeout_seconds already; keep one of the two",
         ),
         (
-            "servers:\n  - name: a\n    command: ${NOPE}\n    env:\n      A: a ${NOPE}\n",
-            "toolfold.yaml:3: servers[0].command: variable 'NOPE' is not set; set it, or write ${NOPE:-default}\n"
-            "toolfold.yaml:5: servers[0].env.A: variable 'NOPE' is not set; set it, or write ${NOPE:-default}",
+            "ledger:\n  where: ${NOPE}\n  key: a ${NOPE}\n",
+            "toolfold.yaml:2: ledger.where: variable 'NOPE' is not set; set it, or write ${NOPE:-default}\n"
+            "toolfold.yaml:3: ledger.key: variable 'NOPE' is not set; set it, or write ${NOPE:-default}",
         ),
         ("engine: docker\n", "toolfold.yaml:1: engine: must be 'auto', 'process' or 'monty', got 'docker'"),
         ("ledger:\n  key: 1234\n", "toolfold.yaml:2: ledger.key: must be text, got something else; put it in quotes"),
@@ -346,6 +346,42 @@ def test_limits_have_every_field_of_limits() -> None:
 )  # fmt: skip
 def test_a_mistake_is_told_with_file_line_and_key(text: str, expected: str) -> None:
     assert mistakes(text) == expected
+
+
+def test_a_server_that_needs_a_variable_which_is_not_set_is_left_out_with_one_line(caplog) -> None:
+    config = parse_config(
+        "servers:\n  - {name: a, command: '${NOPE}', env: {A: 'x ${NEITHER}', B: '${NOPE}'}}\n"
+        "  - {name: b, command: b}\n  - {command: '${NOPE}'}\n",
+        environment=ENVIRONMENT,
+    )
+
+    assert [server.name for server in config.servers] == ["b"]
+    assert [record.getMessage() for record in caplog.records] == [
+        "toolfold.yaml:2: server 'a' is left out: variables 'NOPE' and 'NEITHER' are not set; set them",
+        "toolfold.yaml:4: server servers[2] is left out: variable 'NOPE' is not set; set it",
+    ]
+
+
+def test_a_mistake_in_a_server_after_one_that_is_left_out_has_its_own_line() -> None:
+    text = "servers:\n  - {name: a, command: '${NOPE}'}\n  - {name: b, commnd: b}\n"
+
+    assert mistakes(text) == ("toolfold.yaml:3: servers[1].commnd: unknown key; did you mean 'command'?")
+
+
+def test_a_server_gets_the_variables_of_its_file_and_is_left_out_without_it(tmp_path, caplog) -> None:
+    (tmp_path / ".env").write_text("TOKEN=abc\nREGION=eu\n")
+    path = tmp_path / "toolfold.yaml"
+    path.write_text(
+        "servers:\n  - {name: a, command: a, env_file: .env, env: {REGION: us}}\n"
+        "  - {name: b, command: b, env_file: none.env}\n"
+    )
+
+    config = load_config(path)
+
+    assert [(server.name, dict(server.env)) for server in config.servers] == [("a", {"TOKEN": "abc", "REGION": "us"})]
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{path}: server 'b' is left out: env_file 'none.env' cannot be read: no such file or directory"
+    ]
 
 
 def test_a_secret_in_a_variable_is_not_in_the_error() -> None:

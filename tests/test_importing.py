@@ -85,19 +85,6 @@ def test_vs_codes_file_is_read_with_comments_inputs_and_folders(tmp_path) -> Non
         ('{"mcpServers": {"a": }}', ".mcp.json:1: not JSON: expecting value"),
         ("[]", ".mcp.json: must be keys with values"),
         ("{}", ".mcp.json: has no 'mcpServers' and no 'servers'; name a file that lists MCP servers"),
-        (
-            {"mcpServers": {"a": {"args": []}}},
-            ".mcp.json: mcpServers.a.command: is missing; a server with transport 'stdio' needs it",
-        ),
-        (
-            {"mcpServers": {"a": {"type": "carrier-pigeon"}}},
-            ".mcp.json: mcpServers.a.type: must be 'stdio', 'http' or 'sse', got 'carrier-pigeon'",
-        ),
-        (
-            {"mcpServers": {"a": {"command": "x", "env": {"K": "${NOT_SET}"}}}},
-            ".mcp.json: mcpServers.a.env.K: variable 'NOT_SET' is not set; set it",
-        ),
-        ({"mcpServers": {"a": 1}}, ".mcp.json: mcpServers.a: must be keys with values, got 1"),
     ],
 )
 def test_a_mistake_is_one_line_with_its_place(tmp_path, monkeypatch, text, message) -> None:
@@ -108,6 +95,28 @@ def test_a_mistake_is_one_line_with_its_place(tmp_path, monkeypatch, text, messa
         import_servers(Path(".mcp.json"), environment={})
 
     assert str(error.value) == message
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ({"args": []}, "command: is missing; a server with transport 'stdio' needs it"),
+        ({"type": "carrier-pigeon"}, "type must be 'stdio', 'http' or 'sse', got 'carrier-pigeon'"),
+        ({"command": "x", "env": {"K": "${NOT_SET}"}}, "variable 'NOT_SET' is not set; set it"),
+        ({"command": "x", "envFile": "none"}, "env_file 'none' cannot be read: no such file or directory"),
+        ({"command": "x", "args": "y"}, "args: input should be a valid tuple"),
+        (1, "must be keys with values, got 1"),
+        (None, "must be keys with values, got null"),
+    ],
+)
+def test_an_entry_that_cannot_be_used_is_left_out_with_one_line(tmp_path, monkeypatch, caplog, entry, message) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / ".mcp.json", {"mcpServers": {"a": entry, "b": {"command": "b"}}})
+
+    servers = import_servers(Path(".mcp.json"), environment={})
+
+    assert servers == (ServerConfig(name="b", command="b"),)
+    assert [record.getMessage() for record in caplog.records] == [f"left out: .mcp.json: mcpServers.a: {message}"]
 
 
 def test_comments_and_commas_within_text_stay() -> None:
@@ -145,7 +154,7 @@ def test_init_writes_a_config_that_loads_and_keeps_secrets_as_references(tmp_pat
 
     code = init_command(Path())
     text = (tmp_path / "toolfold.yaml").read_text()
-    config = load_config("toolfold.yaml", environment={"API_TOKEN": "1", "OTHER": "2"})
+    config = load_config("toolfold.yaml", environment={"DB_API_TOKEN": "1", "OTHER": "2"})
 
     assert code == 0
     assert "sk-written-out" not in text
@@ -160,7 +169,7 @@ def test_init_writes_a_config_that_loads_and_keeps_secrets_as_references(tmp_pat
     )
     assert (tmp_path / "toolfold.yaml").stat().st_mode & 0o777 == 0o600
     shown = capsys.readouterr()
-    assert shown.out.startswith("wrote toolfold.yaml with 2 servers\n  db  from .mcp.json\n")
+    assert shown.out.startswith("wrote toolfold.yaml with 2 servers\n  db   from .mcp.json\n")
     assert shown.err == "left out: .vscode/mcp.json:1: not JSON: expecting property name enclosed in double quotes\n"
 
 

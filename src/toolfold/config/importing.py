@@ -1,31 +1,41 @@
-"""MCP servers that other clients know already: Claude Code and Desktop, Cursor, VS Code. Reads; writes nothing."""
+"""MCP servers that other clients know already: Claude Code and Desktop, Cursor, VS Code. Reads; writes nothing.
+
+One entry that cannot be used never costs the others: it is left out, and said to be.
+"""
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from pydantic import ValidationError
 
-from toolfold.config.load import MAX_BYTES, shown_path
+from toolfold.config.load import MAX_BYTES, shown_path, unset_text, with_env_file
 from toolfold.config.model import ServerConfig
 from toolfold.errors import UsageError
 
+_log: Final = logging.getLogger(__name__)
 _TRANSPORTS: Final = {
     "stdio": "stdio",
     "sse": "sse",
     "http": "http",
     "streamable-http": "http",
     "streamableHttp": "http",
+    "streamable_http": "http",
 }
-_VARIABLE: Final = re.compile(r"\$\{(?:(?P<kind>env|input):)?(?P<name>[^}:]+)(?::-(?P<default>[^}]*))?\}")
-_FOLDERS: Final = ("workspaceFolder", "userHome")
+VARIABLE: Final = re.compile(r"\$\{(?:(?P<kind>env|input):)?(?P<name>[^}:]+)(?::-(?P<default>[^}]*))?\}")
+"""`${NAME}`, `${env:NAME}`, `${input:id}`, each of them with `:-default` if need be."""
+OF_STDIO: Final = ("command", "args", "env", "envFile", "cwd")
+OF_URL: Final = ("url", "headers")
+OUR_KEYS: Final = {"envFile": "env_file"}
+_CLAUDE_LISTS: Final = ("disabledMcpServers", "disabledMcpjsonServers")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +58,28 @@ class Found:
             return "http" if "url" in self.entry and "command" not in self.entry else "stdio"
         return _TRANSPORTS.get(said) if isinstance(said, str) else None
 
+    def place_for(self, name: str) -> str | None:
+        """What a client's own variable stands for: a folder, or a part of one; `None` for all others."""
+        known = {
+            "workspaceFolder": str(self.folder),
+            "workspaceFolderBasename": self.folder.name,
+            "userHome": str(Path.home()),
+            "pathSeparator": os.sep,
+            "/": os.sep,
+        }
+        return known.get(name)
+
+
+@dataclass(slots=True)
+class Read:
+    """What one file gave."""
+
+    found: list[Found] = field(default_factory=list)
+    mistakes: list[str] = field(default_factory=list)
+    """Entries that cannot be used, and why."""
+    disabled: list[str] = field(default_factory=list)
+    """Entries that their client does not use either."""
+
 
 def client_files(folder: Path, home: Path | None = None) -> list[Path]:
     """The files of other clients that there are, those of the folder first."""
@@ -65,7 +97,7 @@ def client_files(folder: Path, home: Path | None = None) -> list[Path]:
     return [path for path in (*in_folder, *in_home) if path.is_file()]
 
 
-def read_servers(path: Path, *, folder: Path | None = None) -> list[Found]:
+def read_servers(path: Path, *, folder: Path | None = None, home: Path | None = None) -> Read:
     """The servers in one client's file; for Claude Code's own file also those of the folder's project.
 
     Raises:
@@ -76,15 +108,23 @@ def read_servers(path: Path, *, folder: Path | None = None) -> list[Found]:
     sections = list(_sections(document, folder))
     if not sections:
         raise UsageError(f"{name}: has no 'mcpServers' and no 'servers'; name a file that lists MCP servers")
-    found: dict[str, Found] = {}
+    off = _disabled_in_claude_code(folder, home or Path.home()) if path.name in (".mcp.json", ".claude.json") else {}
+    read, found = Read(), dict[str, Found]()
     for key, servers in sections:
         for server, entry in servers.items():
             place = f"{name}: {key}.{server}"
             if not isinstance(entry, dict):
-                raise UsageError(f"{place}: must be keys with values, got {entry!r}")
-            if not entry.get("disabled") and not _is_toolfold(entry):
+                read.mistakes.append(
+                    f"{place}: must be keys with values, got {'null' if entry is None else repr(entry)}"
+                )
+            elif entry.get("disabled") or entry.get("enabled") is False:
+                read.disabled.append(f"{place}: is disabled there")
+            elif server in off:
+                read.disabled.append(f"{place}: is disabled in {off[server]}")
+            elif not _is_toolfold(entry):
                 found[server] = Found(server, place, entry, folder)
-    return list(found.values())
+    read.found = list(found.values())
+    return read
 
 
 def import_servers(
@@ -92,32 +132,90 @@ def import_servers(
 ) -> tuple[ServerConfig, ...]:
     """The servers in one client's file, ready to connect to; variables are filled in.
 
+    What cannot be used is left out, with one line in the log.
+
     Raises:
         UsageError: one line with the file and the key.
     """
     known = os.environ if environment is None else environment
-    return tuple(_checked(found, known) for found in read_servers(path, folder=folder))
+    read = read_servers(path, folder=folder)
+    servers = []
+    for found in read.found:
+        try:
+            servers.append(with_env_file(_filled_in(found, known), found.folder))
+        except UsageError as error:
+            read.mistakes.append(f"{found.place}: {error}")
+    for mistake in read.mistakes:
+        _log.warning("left out: %s", mistake)
+    return tuple(servers)
 
 
-def _checked(found: Found, environment: Mapping[str, str]) -> ServerConfig:
-    keys = ("command", "args", "env", "cwd") if found.transport == "stdio" else ("url", "headers")
-    said = {key: _filled(found.entry[key], f"{found.place}.{key}", found, environment) for key in keys
-            if found.entry.get(key) is not None}  # fmt: skip
+def _filled_in(found: Found, environment: Mapping[str, str]) -> ServerConfig:
+    unset: list[str] = []
+
+    def fill(match: re.Match[str]) -> str:
+        place = found.place_for(match["name"]) if match["kind"] is None else None
+        if place is not None:
+            return place
+        name = variable_of(match)
+        # As in a shell: the default also stands in for an empty variable.
+        text = environment.get(name)
+        if text or (text is not None and match["default"] is None):
+            return text
+        if match["default"] is None:
+            unset.append(name)
+        return match["default"] or ""
+
+    said = entry_of(found, lambda text, *_: VARIABLE.sub(fill, text))
+    if unset:
+        raise UsageError(unset_text(unset))
+    return checked_server(said)
+
+
+# Any: the value of each key is its own.
+def entry_of(found: Found, change: Callable[[str, str, str], str]) -> dict[str, Any]:
+    """The entry under the names of `toolfold.yaml`; `change` gets each text, its key and its name there or number.
+
+    Raises:
+        UsageError: its transport is not known here.
+    """
     if found.transport is None:
-        raise UsageError(f"{found.place}.type: must be 'stdio', 'http' or 'sse', got {found.entry.get('type')!r}")
-    if isinstance(said.get("env"), dict):
-        # Files of other clients may have numbers there, which become text in any environment.
-        said["env"] = {
-            key: value if isinstance(value, str) else json.dumps(value) for key, value in said["env"].items()
-        }
+        said = found.entry.get("type") or found.entry.get("transport")
+        raise UsageError(f"type must be 'stdio', 'http' or 'sse', got {said!r}")
+    keys = OF_STDIO if found.transport == "stdio" else OF_URL
+    said = {OUR_KEYS.get(key, key): _changed(found.entry[key], key, change) for key in keys if found.entry.get(key)}
+    return {"name": found.name, "transport": found.transport, **said}
+
+
+# Any: a value of the file, of any JSON type.
+def _changed(value: Any, key: str, change: Callable[[str, str, str], str]) -> Any:
+    if key in ("env", "headers") and isinstance(value, dict):
+        return {name: change(_as_text(item), key, name) for name, item in value.items() if item is not None}
+    if key == "args" and isinstance(value, list):
+        return [change(_as_text(item), key, str(at)) for at, item in enumerate(value, 1)]
+    return change(value, key, "") if isinstance(value, str) else value
+
+
+# Any: the same.
+def _as_text(value: Any) -> str:
+    """Files of other clients may have numbers where a process gets text."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def checked_server(said: Mapping[str, Any]) -> ServerConfig:
+    """The server that an entry describes.
+
+    Raises:
+        UsageError: one line with the key.
+    """
     try:
-        return ServerConfig.model_validate({"name": found.name, "transport": found.transport, **said})
+        return ServerConfig.model_validate(said)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         context = first.get("ctx", {})
         steps = [*map(str, first["loc"]), *([str(context["key"])] if "key" in context else [])]
-        message = context.get("message") or first["msg"]
-        raise UsageError(f"{'.'.join([found.place, *steps])}: {message}") from None
+        message = context.get("message") or first["msg"][:1].lower() + first["msg"][1:]
+        raise UsageError(f"{'.'.join(steps)}: {message}") from None
 
 
 # --- the file -------------------------------------------------------------------------------
@@ -167,65 +265,34 @@ def _sections(document: Mapping[str, Any], folder: Path) -> Iterator[tuple[str, 
     yield from ((key, servers) for key, servers in places if isinstance(servers, dict))
 
 
+def _disabled_in_claude_code(folder: Path, home: Path) -> dict[str, str]:
+    """Servers that Claude Code keeps off in this folder, and the file that says so."""
+    files = [folder / ".claude" / "settings.json", folder / ".claude" / "settings.local.json",
+             home / ".claude" / "settings.json", home / ".claude.json"]  # fmt: skip
+    off: dict[str, str] = {}
+    for path in files:
+        try:
+            document = _document(path, shown_path(path))
+        except UsageError:
+            continue  # it is not there, or not ours to judge
+        projects = document.get("projects")
+        project = projects.get(str(folder)) if isinstance(projects, dict) else None
+        for said in (document, project if isinstance(project, dict) else {}):
+            for key in _CLAUDE_LISTS:
+                names = said.get(key)
+                off.update({str(name): shown_path(path) for name in names} if isinstance(names, list) else {})
+    return off
+
+
 def _is_toolfold(entry: Mapping[str, Any]) -> bool:
     """Ourselves: bridging that would start us without end."""
     words = [str(entry.get("command", "")), *map(str, entry.get("args") or ())]
     return any(re.search(r"(^|[/\\.])toolfold(\.exe)?$", word) for word in words) and "mcp" in words
 
 
-# --- variables ------------------------------------------------------------------------------
-
-
-def variable_of(match: re.Match[str]) -> str | None:
-    """The environment variable that stands for a reference; `None` for a folder that only a client knows.
+def variable_of(match: re.Match[str]) -> str:
+    """The environment variable that stands for a reference.
 
     An `${input:api-key}`, for which VS Code asks a person, is `API_KEY` here.
     """
-    if match["kind"] == "input":
-        return re.sub(r"\W", "_", match["name"]).upper()
-    return None if match["kind"] is None and match["name"] in _FOLDERS else match["name"]
-
-
-# Any: a value of the file, of any JSON type.
-def _filled(value: Any, place: str, found: Found, environment: Mapping[str, str]) -> Any:
-    if isinstance(value, dict):
-        return {key: _filled(item, f"{place}.{key}", found, environment) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_filled(item, f"{place}[{at}]", found, environment) for at, item in enumerate(value)]
-    if not isinstance(value, str):
-        return value
-
-    def fill(match: re.Match[str]) -> str:
-        name = variable_of(match)
-        if name is None:
-            return str(found.folder if match["name"] == "workspaceFolder" else Path.home())
-        # As in a shell: the default also stands in for an empty variable.
-        text = environment.get(name)
-        if text or (text is not None and match["default"] is None):
-            return text
-        if match["default"] is None:
-            raise UsageError(f"{place}: variable {name!r} is not set; set it")
-        return match["default"]
-
-    return _VARIABLE.sub(fill, value)
-
-
-# Any: the same.
-def as_our_variables(value: Any, folder: Path) -> Any:
-    """A value with the references that `toolfold.yaml` knows; other dollar signs are doubled."""
-    if isinstance(value, dict):
-        return {key: as_our_variables(item, folder) for key, item in value.items()}
-    if isinstance(value, list):
-        return [as_our_variables(item, folder) for item in value]
-    if not isinstance(value, str):
-        return value
-    parts, at = [], 0
-    for match in _VARIABLE.finditer(value):
-        parts.append(value[at : match.start()].replace("$", "$$"))
-        name = variable_of(match)
-        if name is None:
-            parts.append(str(folder) if match["name"] == "workspaceFolder" else "${HOME}")
-        else:
-            parts.append(f"${{{name}}}" if match["default"] is None else f"${{{name}:-{match['default']}}}")
-        at = match.end()
-    return "".join(parts) + value[at:].replace("$", "$$")
+    return re.sub(r"\W", "_", match["name"]).upper() if match["kind"] == "input" else match["name"]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import logging
 import os
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,10 +16,12 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from toolfold.config import text as yaml_text
-from toolfold.config.model import Config
+from toolfold.config.env_file import read_env_file
+from toolfold.config.model import Config, ServerConfig
 from toolfold.config.text import Document, Mistake, read_document
 from toolfold.errors import UsageError
 
+_log: Final = logging.getLogger(__name__)
 FILE_NAME: Final = "toolfold.yaml"
 MAX_BYTES: Final = 1024 * 1024
 _SHOWN_MISTAKES: Final = 20
@@ -52,6 +55,9 @@ def find_config(start: Path | None = None) -> Path | None:
 def load_config(path: str | os.PathLike[str], *, environment: Mapping[str, str] | None = None) -> Config:
     """Read and check one file; `environment` is this process' own unless given.
 
+    A server that needs a variable which is not set, or a file of variables which cannot be read, is left out, with
+    one line in the log.
+
     Raises:
         UsageError: with one line for each mistake, as in `toolfold.yaml:12: execution.timeout_secnds: unknown key`.
     """
@@ -76,7 +82,7 @@ def load_config(path: str | os.PathLike[str], *, environment: Mapping[str, str] 
         raise UsageError(f"{name}:{line}: not UTF-8; save the file as UTF-8") from None
     config = parse_config(text, name=name, environment=environment)
     config._path = path.absolute()
-    return config
+    return _with_env_files(config, name)
 
 
 def parse_config(text: str, *, name: str = FILE_NAME, environment: Mapping[str, str] | None = None) -> Config:
@@ -85,12 +91,56 @@ def parse_config(text: str, *, name: str = FILE_NAME, environment: Mapping[str, 
     config = None if document.mistakes else _checked(document)
     if config is not None:
         config._place = lambda path: f"{name}:{document.line_of(path)}: {_dotted(path)}"
+        for at, variables in sorted(document.unset.items()):
+            _log.warning(
+                "%s", _unset_line(f"{name}:{document.line_of(('servers', at))}", document.value, at, variables)
+            )
         return config
     mistakes = sorted(document.mistakes, key=lambda one: one.line or 0)
     lines = [_line(name, mistake) for mistake in mistakes[:_SHOWN_MISTAKES]]
     if len(mistakes) > _SHOWN_MISTAKES:
         lines.append(f"{name}: {len(mistakes) - _SHOWN_MISTAKES} more mistakes")
     raise UsageError("\n".join(lines))
+
+
+def unset_text(variables: Iterable[str]) -> str:
+    """What to say of variables that a server needs."""
+    *more, last = dict.fromkeys(repr(name) for name in variables)
+    if not more:
+        return f"variable {last} is not set; set it"
+    return f"variables {', '.join(more)} and {last} are not set; set them"
+
+
+def with_env_file(server: ServerConfig, folder: Path) -> ServerConfig:
+    """The server with the variables of its file; its own count more.
+
+    Raises:
+        UsageError: the file cannot be read.
+    """
+    if server.env_file is None:
+        return server
+    try:
+        found = read_env_file(folder / server.env_file)
+    except UsageError as error:
+        raise UsageError(f"env_file {server.env_file!r} {error}") from None
+    return server.model_copy(update={"env": {**found, **server.env}})
+
+
+def _with_env_files(config: Config, name: str) -> Config:
+    servers = []
+    for server in config.servers:
+        try:
+            servers.append(with_env_file(server, config.folder))
+        except UsageError as error:
+            _log.warning("%s: server %r is left out: %s", name, server.name, error)
+    return config.model_copy(update={"servers": tuple(servers)})
+
+
+# Any: the file's values.
+def _unset_line(place: str, value: Any, at: int, variables: list[str]) -> str:
+    entry = value["servers"][at]
+    server = repr(entry["name"]) if isinstance(entry, dict) and "name" in entry else f"servers[{at}]"
+    return f"{place}: server {server} is left out: {unset_text(variables)}"
 
 
 def shown_path(path: Path) -> str:
@@ -126,12 +176,23 @@ def _checked(document: Document) -> Config | None:
     else:
         # A section whose lines are all comments is as good as none.
         said = {key: item for key, item in value.items() if item is not None or key not in Config.model_fields}
+        kept = [at for at in range(len(value["servers"])) if at not in document.unset] if document.unset else None
+        if kept is not None:
+            said["servers"] = [value["servers"][at] for at in kept]
         try:
             return Config.model_validate(said)
         except ValidationError as error:
             found = error.errors(include_url=False, include_input=True)
-            document.mistakes.extend(_mistake(document, one) for one in found)
+            document.mistakes.extend(_mistake(document, _where_it_stands(one, kept)) for one in found)
     return None
+
+
+def _where_it_stands(error: ErrorDetails, kept: list[int] | None) -> ErrorDetails:
+    """With the place in the file of a server that is checked without those before it."""
+    match error["loc"]:
+        case ("servers", int(at), *rest) if kept is not None:
+            return {**error, "loc": ("servers", kept[at], *rest)}
+    return error
 
 
 def _mistake(document: Document, error: ErrorDetails) -> Mistake:

@@ -67,7 +67,7 @@ Globs = tuple[Text, ...]
 ArgvItem = Annotated[Any, AfterValidator(_is_argv_item), WithJsonSchema(_ARGV_ITEM)]
 Transport = Literal["stdio", "sse", "http"]
 
-_OF_STDIO: Final = ("command", "args", "env", "cwd")
+_OF_STDIO: Final = ("command", "args", "env", "env_file", "cwd")
 _OF_URL: Final = ("url", "headers")
 _TWINS: Final = {"timeout_seconds": "wall_seconds", "max_output_bytes": "output_bytes"}
 """Keys of `execution`, and the keys of `limits` that mean the same."""
@@ -86,6 +86,8 @@ class ServerConfig(Section):
     """stdio: its arguments."""
     env: Mapping[str, str] = Field(default_factory=dict, repr=False)
     """stdio: variables on top of this process' own."""
+    env_file: Text | None = None
+    """stdio: a file of `NAME=value` lines, relative to the file's own folder; `env` counts more."""
     cwd: Text | None = None
     """stdio: a folder, relative to the file's own."""
     url: Url | None = None
@@ -407,9 +409,13 @@ class Config(Section):
         return self
 
 
+def plain_name(name: str) -> str:
+    """What tool names make of a name: two that differ only in signs that those cannot hold are one."""
+    return re.sub(r"[^A-Za-z0-9_-]", "_", name)
+
+
 def _unique(names: Sequence[str], key: str) -> None:
-    # Two names that differ only in signs that tool names cannot hold would give one name twice.
-    plain = [re.sub(r"[^A-Za-z0-9_-]", "_", name) for name in names]
+    plain = [plain_name(name) for name in names]
     for at, name in enumerate(plain):
         first = plain.index(name)
         if first < at:

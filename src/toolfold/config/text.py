@@ -41,6 +41,8 @@ class Document:
     texts: dict[Path, str] = field(default_factory=dict)
     """Scalars as written, before variables were filled in: those may be secret."""
     mistakes: list[Mistake] = field(default_factory=list)
+    unset: dict[int, list[str]] = field(default_factory=dict)
+    """Variables that are not set, by the place of the server in `servers` that needs them."""
 
     def line_of(self, path: Path) -> int:
         """Of the deepest part of a path that the file has."""
@@ -166,7 +168,10 @@ class _Walk:
             # As in a shell: the default also stands in for an empty variable.
             if found or (found is not None and match["default"] is None):
                 return found
-            if match["default"] is None:
+            if match["default"] is None and len(path) > 1 and path[0] == "servers" and isinstance(path[1], int):
+                # One server can do without: the others, and all else in the file, do not need it.
+                self._document.unset.setdefault(path[1], []).append(name)
+            elif match["default"] is None:
                 # The text may begin lines above the variable.
                 line = node.start_mark.line + 1 + node.value.count("\n", 0, match.start())
                 self._mistake(line, path, f"variable {name!r} is not set; set it, or write ${{{name}:-default}}")

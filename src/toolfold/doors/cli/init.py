@@ -1,24 +1,20 @@
 """`toolfold init`: writes a commented `toolfold.yaml` from the MCP servers that other clients know."""
 
 import os
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import typer
 
 # PyYAML ships no types, and its stubs are no dependency of ours.
 import yaml  # type: ignore[import-untyped]
 
-from toolfold.config.importing import Found, as_our_variables, client_files, read_servers
+from toolfold.config.importing import Found, client_files, read_servers
 from toolfold.config.load import FILE_NAME, shown_path
+from toolfold.config.model import plain_name
+from toolfold.config.writing import Writer, Written
 from toolfold.errors import UsageError
-
-_SECRET: Final = re.compile(
-    r"token|secret|passw|api_?key|access_?key|private|credential|authorization|cookie", re.IGNORECASE
-)
-_REFERENCE: Final = re.compile(r"\$\{\w+(?::-[^}]*)?\}")
 
 _HEAD: Final = """\
 # toolfold: programs over many tools. Written by `toolfold init`; it is yours to edit.
@@ -51,76 +47,87 @@ execution:
 
 
 def init_command(folder: Path) -> int:
-    """Write the file and say what is in it."""
+    """Write the file, and say what is in it, what is not, and what must be set."""
     path = folder / FILE_NAME
-    found, complaints = _found(folder)
+    servers, left_out = _servers(folder)
     try:
         # May hold an address or a path that is nobody else's business.
         with open(path, "x", encoding="utf-8", opener=_private) as file:
-            file.write(config_text(found))
+            file.write(config_text(servers))
     except FileExistsError:
         raise UsageError(f"{shown_path(path)!r} is there already; remove it, or edit it") from None
     except OSError as error:
         reason = (error.strerror or "unknown reason").lower()
         raise UsageError(f"{shown_path(path)!r} cannot be written: {reason}") from None
-    typer.echo(f"wrote {shown_path(path)} with {len(found)} server{'' if len(found) == 1 else 's'}")
-    for server in found:
-        typer.echo(f"  {server.name}  from {server.place.partition(': ')[0]}")
-    for complaint in complaints:
-        typer.echo(f"left out: {complaint}", err=True)
+    typer.echo(f"wrote {shown_path(path)} with {len(servers)} server{'' if len(servers) == 1 else 's'}")
+    width = max((len(server.found.name) for server in servers), default=0)
+    for server in servers:
+        typer.echo(f"  {server.found.name:<{width}}  from {server.found.place.partition(': ')[0]}")
+    for line in left_out:
+        typer.echo(f"left out: {line}", err=True)
+    _tell_variables(servers)
     typer.echo(f"next: claude mcp add toolfold -- toolfold mcp --config {path.resolve()}")
     return 0
 
 
-def config_text(servers: list[Found]) -> str:
+def _tell_variables(servers: Sequence[Written]) -> None:
+    needed = {name: place for server in servers for name, place in server.variables.items() if name not in os.environ}
+    if not needed:
+        return
+    typer.echo("set these variables where toolfold will run; a server whose variable is not set is left out:")
+    width = max(map(len, needed))
+    for name, place in needed.items():
+        typer.echo(f"  {name:<{width}}  {place}")
+
+
+def config_text(servers: Sequence[Written]) -> str:
     """The file's text."""
     if not servers:
         return _HEAD + _NO_SERVERS + _TAIL
     parts = ["# MCP servers whose tools programs may call.\nservers:\n"]
-    for found in servers:
+    for server in servers:
         dumped = yaml.safe_dump(
-            [_entry(found)], sort_keys=False, allow_unicode=True, width=1000, default_flow_style=None
+            [server.entry], sort_keys=False, allow_unicode=True, width=1000, default_flow_style=None
         )
-        parts.append(f"  # from {found.place}\n" + "".join(f"  {line}\n" for line in dumped.splitlines()))
+        needs = f"; needs {', '.join(server.variables)}" if server.variables else ""
+        lines = "".join(f"  {line}\n" for line in dumped.splitlines())
+        parts.append(f"  # from {server.found.place}{needs}\n{lines}")
     return _HEAD + "".join(parts) + _TAIL
 
 
-def _found(folder: Path) -> tuple[list[Found], list[str]]:
-    """Each server once, the nearest file first; and what could not be read."""
+def _servers(folder: Path) -> tuple[list[Written], list[str]]:
+    """Each server once, the nearest file first; and what could not be read or used."""
     found: dict[str, Found] = {}
-    complaints = []
+    left_out = []
     for path in client_files(folder):
         try:
-            servers = read_servers(path, folder=folder)
+            read = read_servers(path, folder=folder)
         except UsageError as error:
-            complaints.append(str(error))
+            left_out.append(str(error))
             continue
-        for server in servers:
-            if server.transport is None:
-                complaints.append(f"{server.place}: transport {server.entry.get('type')!r} is not known here")
-            else:
-                found.setdefault(server.name, server)
-    return list(found.values()), complaints
+        left_out += [*read.mistakes, *read.disabled]
+        for server in read.found:
+            found.setdefault(server.name, server)
+    left_out += _without_namesakes(found)
+    writer = Writer(found.values())
+    servers = []
+    for server in found.values():
+        try:
+            servers.append(writer.write(server))
+        except UsageError as error:
+            left_out.append(f"{server.place}: {error}")
+    return servers, left_out
 
 
-# Any: values of a JSON file.
-def _entry(found: Found) -> dict[str, Any]:
-    keys = ("command", "args", "env", "cwd") if found.transport == "stdio" else ("url", "headers")
-    said = {key: as_our_variables(found.entry[key], found.folder) for key in keys if found.entry.get(key)}
-    for key in ("env", "headers"):
-        if isinstance(said.get(key), dict):
-            said[key] = dict(_without_secrets(said[key]))
-    return {"name": found.name, "transport": found.transport, **said}
-
-
-def _without_secrets(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """A secret that was written out becomes a reference: it is not copied into one more file."""
-    for name, value in values.items():
-        text = value if isinstance(value, str) else str(value)
-        if _SECRET.search(name) and not _REFERENCE.search(text):
-            yield name, f"${{{re.sub(r'[^A-Za-z0-9_]', '_', name).upper()}}}"
-        else:
-            yield name, text
+def _without_namesakes(found: dict[str, Found]) -> list[str]:
+    """Take out servers whose tools another one has the names for already; what to say of them."""
+    said, first = [], dict[str, str]()
+    for name, server in list(found.items()):
+        other = first.setdefault(plain_name(name), name)
+        if other != name:
+            said.append(f"{server.place}: tools of {other!r} would have the same names; rename one of the two")
+            del found[name]
+    return said
 
 
 def _private(path: str, flags: int) -> int:
