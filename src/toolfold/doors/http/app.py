@@ -25,9 +25,10 @@ from toolfold.doors.http.auth import Auth
 from toolfold.doors.http.body import BodyLimit, checked, decoded
 from toolfold.doors.http.errand import HEADER as FORWARDED
 from toolfold.doors.http.errand import PASSED_HEADERS, Errand, Passed
-from toolfold.doors.http.executions import Executions, Start
+from toolfold.doors.http.executions import Executions
 from toolfold.doors.http.files import SessionFiles, id_of, new_session
 from toolfold.doors.http.gate import Gate
+from toolfold.doors.http.held import Start
 from toolfold.doors.http.metrics import Metrics
 from toolfold.doors.http.once import Once
 from toolfold.doors.http.refusals import Refusal, to_http
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from toolfold.doors.http.replicas import Replicas
 
 _log: Final = logging.getLogger(__name__)
-_REQUEST_ID: Final = "x-librechat-code-request-id"
 _MAX_UPLOADED_FILES: Final = 100
 
 
@@ -171,7 +171,7 @@ class _Door:
             tools=tools,
             files=asked.files or [],
             timeout_seconds=self._timeout(asked.timeout),
-            request_id=request.headers.get(_REQUEST_ID, ""),
+            request_id=errand.request_id,
         )
         return self._respond(request, await self._start(request, start, errand))
 
@@ -191,7 +191,7 @@ class _Door:
             code=_python(asked.lang, asked.code),
             files=asked.files or [],
             timeout_seconds=self._timeout(asked.timeout),
-            request_id=request.headers.get(_REQUEST_ID, ""),
+            request_id=errand.request_id,
         )
         return self._respond(request, await self._start(request, start, errand))
 

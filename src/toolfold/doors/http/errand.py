@@ -8,7 +8,8 @@ from typing import Final
 
 HEADER: Final = "x-toolfold-forwarded"
 """Has a request that comes from another replica."""
-PASSED_HEADERS: Final = ("user-agent", "idempotency-key", "x-librechat-code-request-id")
+REQUEST_ID: Final = "x-librechat-code-request-id"
+PASSED_HEADERS: Final = ("user-agent", "idempotency-key", REQUEST_ID)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +24,11 @@ class Errand:
     headers: Mapping[str, str] = field(default_factory=dict)
     is_forwarded: bool = False
     """It comes from another replica, and goes no further."""
+
+    @property
+    def request_id(self) -> str:
+        """What a cancel may call it; empty where the client gave it no name."""
+        return self.headers.get(REQUEST_ID, "")
 
 
 @dataclass(frozen=True, slots=True)

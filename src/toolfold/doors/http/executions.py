@@ -17,7 +17,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -27,17 +27,19 @@ from toolfold.doors.http.answers import Answer
 from toolfold.doors.http.errand import Errand, Passed
 from toolfold.doors.http.files import SessionFiles, key_of, reference_to
 from toolfold.doors.http.gate import Gate, SessionTurns
+from toolfold.doors.http.held import Held, Start
 from toolfold.doors.http.metrics import Metrics
 from toolfold.doors.http.records import end_record, ended_before, replies_from_outside
 from toolfold.doors.http.refusals import CANCELLED, EXPIRED, INVALID_TOKEN, TIMED_OUT, Refusal, too_many_rounds
-from toolfold.doors.http.results import replies_of
+from toolfold.doors.http.requests import Requests
+from toolfold.doors.http.results import check_calls, refuse_large, replies_of
 from toolfold.doors.http.settings import Settings
 from toolfold.doors.http.tokens import Token, Tokens
-from toolfold.doors.http.wire import FileReference, ToolResult
+from toolfold.doors.http.wire import ToolResult
 from toolfold.errors import UsageError
 from toolfold.ledger.record import Fenced, Ledger, LedgerFailed
 from toolfold.ledger.refusals import fenced
-from toolfold.models import Limits, Outcome, Paused, Reply, ToolSpec
+from toolfold.models import Limits, Outcome, Paused, Reply
 from toolfold.runtime import Runtime
 
 if TYPE_CHECKING:
@@ -51,52 +53,8 @@ _GRACE_SECONDS = 2.0
 """For the runtime to end a program by its own clock, and so with its output, before we give up on it."""
 
 
-@dataclass(slots=True)
-class _Held:
-    """One execution of one tenant."""
-
-    tenant: str
-    session: str
-    deadline: float
-    """Seconds since 1970."""
-    execution_id: str = ""
-    request_id: str = ""
-    round: int = 0
-    replies: int = 0
-    open_calls: frozenset[int] = frozenset()
-    is_paused: bool = False
-    is_over: bool = False
-    has_session: bool = False
-    turn: str = ""
-    """What its turn of the session is called among replicas: the same wherever it goes on."""
-    is_lost: bool = False
-    """Another process has it."""
-    is_known: bool = True
-    """False until the ledger was asked, after a restart."""
-    last: tuple[int, bytes, Answer] | None = None
-    """Round, digest and answer of the last continuation; round 0 is a start that may be sent again."""
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    task: asyncio.Task[Paused | Outcome] | None = None
-    timer: asyncio.TimerHandle | None = None
-
-
 class _Gone(Exception):
     """What was held of an execution is of the past: look again."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Start:
-    """A request for a new execution, checked."""
-
-    tenant: str
-    session: str
-    code: str
-    tools: Sequence[ToolSpec] = ()
-    files: Sequence[FileReference] = ()
-    timeout_seconds: float
-    request_id: str = ""
-    execution_id: str = ""
-    """Fixed where the request may be sent again; empty takes a new one."""
 
 
 class Executions:
@@ -118,9 +76,9 @@ class Executions:
         self._sessions = SessionTurns()
         self._tokens = Tokens(settings.token_key)
         self._files = SessionFiles(runtime.sessions)
-        self._held: dict[str, _Held] = {}
+        self._held: dict[str, Held] = {}
         self._over: dict[str, None] = {}
-        self._requests: dict[tuple[str, str], _Held] = {}
+        self._requests = Requests()
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self, start: Start) -> Answer:
@@ -129,9 +87,8 @@ class Executions:
         given = await asyncio.to_thread(self._files.given, start.tenant, start.session, start.files)
         deadline = self._clock() + start.timeout_seconds
         execution_id = start.execution_id or secrets.token_hex(8)
-        held = _Held(start.tenant, start.session, deadline, request_id=start.request_id, turn=execution_id)
-        if held.request_id:
-            self._requests[held.tenant, held.request_id] = held
+        held = Held(start.tenant, start.session, deadline, turn=execution_id)
+        self._requests.add(held, start.request_id)
         step: Paused | Outcome | None = None
         try:
             async with asyncio.timeout(start.timeout_seconds + _GRACE_SECONDS):
@@ -160,8 +117,7 @@ class Executions:
             if step is None:
                 self._let_go(held)
         if step is None:
-            self._end(held, "cancelled")
-            return answers.failed(CANCELLED, status=400, session=start.session)
+            return await self._cancelled(held)
         held.execution_id = step.execution_id
         answer = await self._answer(held, step)
         if held.is_paused:
@@ -206,7 +162,7 @@ class Executions:
                 return ended_before(history, session)
             raise Refusal(409, "the execution of this Idempotency-Key has gone on; use its last continuation_token")
         if held is None:
-            held = _Held(start.tenant, session, deadline, start.execution_id, turn=start.execution_id, is_known=False)
+            held = Held(start.tenant, session, deadline, start.execution_id, turn=start.execution_id, is_known=False)
             self._hold(held)
         async with held.lock:
             if held.is_lost or held.is_known:  # while this waited for its turn
@@ -227,7 +183,7 @@ class Executions:
         """Answer calls of a paused execution and run it to its end or its next pause."""
         token = self._read(text, tenant, session)
         if body_bytes > self._limits.reply_bytes:
-            _refuse_large(results, self._limits.reply_bytes)
+            refuse_large(results, self._limits.reply_bytes)
         replies = replies_of(results)
         digest = hashlib.sha256(msgspec.json.encode([result.model_dump() for result in results])).digest()
 
@@ -238,7 +194,7 @@ class Executions:
                 if passed is not None:
                     self._metrics.add("forwarded")
                     return passed
-            return await self._go_on_here(token, replies, digest)
+            return await self._go_on_here(token, replies, digest, errand.request_id if errand is not None else "")
 
         return await self._while_it_changes_hands(attempt)
 
@@ -254,22 +210,26 @@ class Executions:
                     raise
         raise _changes_hands()
 
-    async def _go_on_here(self, token: Token, replies: Sequence[Reply], digest: bytes) -> Answer:
+    async def _go_on_here(self, token: Token, replies: Sequence[Reply], digest: bytes, request_id: str) -> Answer:
         held = self._held.get(token.execution_id)
         if held is None:
-            held = _Held(token.tenant, token.session, token.expires_at, token.execution_id, is_known=False)
+            held = Held(token.tenant, token.session, token.expires_at, token.execution_id, is_known=False)
             held.turn = token.execution_id
             self._hold(held)
+        self._requests.add(held, request_id)
         async with held.lock:
             try:
                 answer = await self._answer_once(held, token, replies, digest)
             except Fenced:
                 await self._lose(held)
                 raise
+            finally:
+                if held.is_over or not held.is_known:
+                    self._requests.forget(held)
             held.last = (token.round, digest, answer)
             return answer
 
-    async def _answer_once(self, held: _Held, token: Token, replies: Sequence[Reply], digest: bytes) -> Answer:
+    async def _answer_once(self, held: Held, token: Token, replies: Sequence[Reply], digest: bytes) -> Answer:
         if held.is_lost:
             raise _Gone
         if not held.is_known:
@@ -285,17 +245,16 @@ class Executions:
             raise Refusal(400, EXPIRED)
         if token.round != held.round or not held.is_paused:
             raise Refusal(400, INVALID_TOKEN)
-        _check_calls(replies, held.open_calls)
+        check_calls(replies, held.open_calls)
         return await self._resume(held, replies)
 
     async def cancel(self, tenant: str, *, request_id: str = "", token: str = "", errand: Errand | None = None) -> None:
         """End what a request started; unknown ids are ignored, so that a cancel can race the end."""
         execution_id = self._read(token, tenant, None).execution_id if token else ""
         for _ in range(_TRIES):
-            held = self._requests.get((tenant, request_id)) if request_id else None
-            held = held or self._held.get(execution_id)
+            held = self._requests.find(tenant, request_id) or self._held.get(execution_id)
             if held is None or not (held.is_known or held.task):
-                await self._cancel_elsewhere(execution_id, errand)
+                await self._cancel_elsewhere(held.execution_id if held is not None else execution_id, errand)
                 return
             try:
                 await self._cancel_here(held)
@@ -304,7 +263,8 @@ class Executions:
             else:
                 return
 
-    async def _cancel_here(self, held: _Held) -> None:
+    async def _cancel_here(self, held: Held) -> None:
+        held.is_cancelled = not held.is_known
         if held.is_paused:
             self._pause(held, False)
             self._end(held, "cancelled")
@@ -314,6 +274,12 @@ class Executions:
             held.task.cancel()
         else:
             held.is_over = True
+
+    async def _cancelled(self, held: Held) -> Answer:
+        """What its clients hear of a cancel that came first."""
+        self._end(held, "cancelled")
+        await self._runtime.cancel(held.execution_id)
+        return answers.failed(CANCELLED, status=400, session=held.session)
 
     async def _cancel_elsewhere(self, execution_id: str, errand: Errand | None) -> None:
         if self._replicas is not None and errand is not None:
@@ -357,7 +323,7 @@ class Executions:
 
     # one step
 
-    async def _resume(self, held: _Held, replies: Sequence[Reply]) -> Answer:
+    async def _resume(self, held: Held, replies: Sequence[Reply]) -> Answer:
         async with self._gate.turn(held.tenant) as waited:
             self._metrics.observe("queue_seconds", waited)
             if not held.is_paused:  # the deadline, or a cancel, was first
@@ -379,12 +345,9 @@ class Executions:
             except BaseException:
                 self._end(held, "broken")
                 raise
-        if step is None:
-            self._end(held, "cancelled")
-            return answers.failed(CANCELLED, status=400, session=held.session)
-        return await self._answer(held, step)
+        return await self._cancelled(held) if step is None else await self._answer(held, step)
 
-    async def _step(self, held: _Held) -> Paused | Outcome | None:
+    async def _step(self, held: Held) -> Paused | Outcome | None:
         """The runtime's next word; `None` where a cancel came first."""
         task = held.task
         assert task is not None
@@ -400,7 +363,7 @@ class Executions:
             self._metrics.running -= 1
             held.task = None
 
-    async def _answer(self, held: _Held, step: Paused | Outcome) -> Answer:
+    async def _answer(self, held: Held, step: Paused | Outcome) -> Answer:
         if isinstance(step, Outcome):
             self._end(held, step.status)
             if step.problem is not None:
@@ -430,7 +393,7 @@ class Executions:
             raise Refusal(400, EXPIRED)
         return token
 
-    async def _recall(self, held: _Held, token: Token, replies: Sequence[Reply]) -> Answer | None:
+    async def _recall(self, held: Held, token: Token, replies: Sequence[Reply]) -> Answer | None:
         """Bring back what another process paused; an answer if this continuation was taken before it stopped."""
         history = await self._ledger.load(token.execution_id)
         if history is None:
@@ -471,17 +434,21 @@ class Executions:
         held.is_known, held.replies = True, len(taken)
         # A new continuation finds the pause as its token says; a taken one is followed by the next pause.
         held.round = token.round - 1 if is_new else token.round
+        if held.is_cancelled and isinstance(step, Paused):
+            return await self._cancelled(held)
         answer = await self._answer(held, step)
-        return answer if is_taken and (not is_new or not replies) else None
+        # Where it did not come as far as its pause, a cancel or the clock was first.
+        is_answer = isinstance(step, Outcome) or (is_taken and (not is_new or not replies))
+        return answer if is_answer else None
 
     # what is held
 
-    def _hold(self, held: _Held) -> None:
+    def _hold(self, held: Held) -> None:
         self._held[held.execution_id] = held
         loop = asyncio.get_running_loop()
         held.timer = loop.call_later(max(0.0, held.deadline - self._clock()), self._expire, held)
 
-    def _expire(self, held: _Held) -> None:
+    def _expire(self, held: Held) -> None:
         """The whole execution's time is over, whether it runs or waits; its tokens are, too."""
         self._held.pop(held.execution_id, None)
         self._over.pop(held.execution_id, None)
@@ -496,7 +463,7 @@ class Executions:
         with suppress(Fenced):  # another process has it, with the same deadline
             await self._runtime.expire(execution_id)
 
-    async def _lose(self, held: _Held) -> None:
+    async def _lose(self, held: Held) -> None:
         """Forget an execution that another process goes on with; nothing of it is written from here."""
         held.is_lost = True
         if self._held.get(held.execution_id) is held:
@@ -511,7 +478,7 @@ class Executions:
         self._let_go(held)
         await self._runtime.abandon(held.execution_id)
 
-    async def _hand_over(self, held: _Held) -> None:
+    async def _hand_over(self, held: Held) -> None:
         assert self._replicas is not None
         async with held.lock:  # its answer is on its way
             if held.is_paused and not held.is_lost:
@@ -523,11 +490,11 @@ class Executions:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _pause(self, held: _Held, is_paused: bool) -> None:
+    def _pause(self, held: Held, is_paused: bool) -> None:
         held.is_paused = is_paused
         self._gate.paused(held.tenant, 1 if is_paused else -1)
 
-    def _end(self, held: _Held, status: str) -> None:
+    def _end(self, held: Held, status: str) -> None:
         held.is_over = True
         self._metrics.add("executions", status=status)
         self._metrics.observe("execution_rounds", held.round)
@@ -543,21 +510,20 @@ class Executions:
             if gone.timer is not None:
                 gone.timer.cancel()
 
-    async def _enter_session(self, held: _Held) -> None:
+    async def _enter_session(self, held: Held) -> None:
         await self._sessions.enter(key_of(held.tenant, held.session))
         held.has_session = True
         if self._replicas is not None:
             await self._replicas.enter_session(key_of(held.tenant, held.session), held.turn)
 
-    def _let_go(self, held: _Held) -> None:
-        """Of the session, and of the id that a cancel would name."""
+    def _let_go(self, held: Held) -> None:
+        """Of the session, and of the ids that a cancel would name."""
         if held.has_session:
             held.has_session = False
             self._sessions.leave(key_of(held.tenant, held.session))
             if self._replicas is not None:
                 self._replicas.leave_session(key_of(held.tenant, held.session), is_lost=held.is_lost)
-        if self._requests.get((held.tenant, held.request_id)) is held:
-            del self._requests[held.tenant, held.request_id]
+        self._requests.forget(held)
 
 
 def _changes_hands() -> Refusal:
@@ -567,17 +533,3 @@ def _changes_hands() -> Refusal:
 def _is_same(one: str, other: str) -> bool:
     # Both are signed, and so no secret of ours; compared as one all the same.
     return hmac.compare_digest(one.encode("utf-8", "surrogatepass"), other.encode("utf-8", "surrogatepass"))
-
-
-def _check_calls(replies: Sequence[Reply], open_calls: frozenset[int]) -> None:
-    for reply in replies:
-        if reply.call_id not in open_calls:
-            names = ", ".join(answers.call_name(call_id) for call_id in sorted(open_calls)[:20])
-            raise Refusal(400, f"no open call {answers.call_name(reply.call_id)!r}; open are {names}")
-
-
-def _refuse_large(results: Sequence[ToolResult], limit: int) -> None:
-    for result in results:
-        size = len(msgspec.json.encode(result.result))
-        if size > limit:
-            raise Refusal(400, f"the result of {result.call_id[:40]!r} has {size} bytes, more than {limit}")

@@ -17,7 +17,8 @@ import msgspec
 
 from toolfold.doors.http.answers import Answer
 from toolfold.doors.http.errand import Errand, Passed
-from toolfold.doors.http.executions import Executions, Start
+from toolfold.doors.http.executions import Executions
+from toolfold.doors.http.held import Start
 from toolfold.doors.http.refusals import Refusal
 from toolfold.doors.http.settings import Settings
 

@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import jsonschema_rs
+import msgspec
 
+from toolfold.doors.http.answers import call_name
 from toolfold.doors.http.refusals import Refusal
 from toolfold.doors.http.wire import ToolDefinition, ToolResult
 from toolfold.models import Reply, ToolSpec
@@ -79,3 +81,19 @@ def replies_of(results: Sequence[ToolResult]) -> list[Reply]:
         else:
             replies[call_id] = Reply(call_id=call_id, value=one.result)
     return list(replies.values())
+
+
+def check_calls(replies: Sequence[Reply], open_calls: frozenset[int]) -> None:
+    """Refuse a reply to a call that is not open."""
+    for reply in replies:
+        if reply.call_id not in open_calls:
+            names = ", ".join(call_name(call_id) for call_id in sorted(open_calls)[:20])
+            raise Refusal(400, f"no open call {call_name(reply.call_id)!r}; open are {names}")
+
+
+def refuse_large(results: Sequence[ToolResult], limit: int) -> None:
+    """Refuse a result that no program could take."""
+    for result in results:
+        size = len(msgspec.json.encode(result.result))
+        if size > limit:
+            raise Refusal(400, f"the result of {result.call_id[:40]!r} has {size} bytes, more than {limit}")
