@@ -85,6 +85,11 @@ class Channel:
         self._is_listening = False
         self._is_reading = False
         self._arrived: dict[int, Any] = {}
+        self.in_place: dict[str, int] = {}
+        """How many calls of each tool were made where the program did not await them."""
+        self.never_made: list[str] = []
+        """The tools of calls that the program dropped before anything needed them."""
+        self.has_pending = False
 
     # calls
 
@@ -129,11 +134,46 @@ class Channel:
             if self.report_waiting:
                 self.send_calls(waits=True)  # still blocked: the replies were for others
 
+    def call_in_place(self, index: int, name: str, arguments: dict[str, Any]) -> Any:
+        """A synchronous call where the program could have awaited: counted, for a hint."""
+        self.in_place[name] = self.in_place.get(name, 0) + 1
+        return self.call_blocking(index, name, arguments)
+
+    def call_together(self, calls: list[tuple[int, str, dict[str, Any]]]) -> list[tuple[bool, Any]]:
+        """Several synchronous calls at once; for each, whether it went well, and its value or error."""
+        texts = [(index, self._encode(name, arguments)) for index, name, arguments in calls]
+        with self._turn:
+            ids = [self._queue(index, text, _BLOCKED) for index, text in texts]
+        replies = []
+        for call_id in ids:
+            try:
+                replies.append((True, self._wait_for(call_id)))
+            except ToolError as error:
+                replies.append((False, error))
+        return replies
+
+    def _wait_for(self, call_id: int) -> Any:
+        """The reply to a call that was queued as blocked."""
+        if _threads():
+            return self._wait_among_threads(call_id)
+        if self._unsent:
+            self.send_calls(waits=True)
+        while call_id not in self._arrived:
+            for reply in self._take_batch():
+                self._settle(reply)
+            if self.report_waiting and call_id not in self._arrived:
+                self.send_calls(waits=True)
+        return _open(self._arrived.pop(call_id))
+
     def _call_among_threads(self, index: int, text: str) -> Any:
+        with self._turn:
+            call_id = self._queue(index, text, _BLOCKED)
+        return self._wait_among_threads(call_id)
+
+    def _wait_among_threads(self, call_id: int) -> Any:
         if self.tape is not None:
             self.tape.spoil()  # which thread runs when is nowhere on record
         with self._turn:
-            call_id = self._queue(index, text, _BLOCKED)
             self.send_calls(waits=False)
             while call_id not in self._arrived:
                 if self._is_reading:
@@ -342,10 +382,10 @@ class Channel:
             pass  # in the middle of a print; the lines before it have gathered
         self.send_printed()
 
-    def send_end(self, status: str, value_text: str, error: str, message: str = "") -> None:
+    def send_end(self, status: str, value_text: str, error: str, message: str, hints: list[str]) -> None:
         output = self._take_output()
         cut = f"[{self._stdout.cut_bytes},{self._stderr.cut_bytes}]"
-        said = f",{_quote(message)}" if message else ""
+        said = f",{_quote(message)},[{','.join(map(_quote, hints))}]" if message or hints else ""
         self._emit(f"[{ENDED},{output},{_quote(status)},{value_text},{_quote(error)},{cut}{said}]")
 
     def _take_output(self) -> str:

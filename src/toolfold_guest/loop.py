@@ -28,11 +28,13 @@ from typing import Any, NoReturn
 
 from toolfold_guest import eventloop, preload, tape, tracebacks
 from toolfold_guest.channel import Channel
+from toolfold_guest.hints import hints_of
 from toolfold_guest.names import Namespace, ToolFacts, lenient_loads, preset
 from toolfold_guest.output import Outlet, Stream
 from toolfold_guest.patience import Patience
 from toolfold_guest.recall import recall
 from toolfold_guest.rewrite import RETURN_NAME, compile_in_parts, compile_program
+from toolfold_guest.styles import style_of
 from toolfold_guest.tape import Tape, install
 from toolfold_guest.values import Unsendable, encode
 from toolfold_guest.wire import HEADER, PLAIN, PROGRAM, REPLY, START
@@ -235,7 +237,7 @@ def _serve(sock: Any, meanwhile: Callable[[], None] | None = None) -> bool:
     _add_low_level_output(_made.streams[0])
     if _threads() and not is_session:
         threading._shutdown()  # type: ignore[attr-defined]  # waits for the program's threads, as an exit does
-    channel.send_end(status, value, error, message)
+    channel.send_end(status, value, error, message, hints_of(channel))
     return is_session
 
 
@@ -247,10 +249,27 @@ def _make_ready(channel: Channel, text: str, tools: list[Any]) -> _Codes | BaseE
     names.pop("result", None)  # of an earlier program
     try:
         codes = compile_in_parts(text) or compile_program(text)
-        Namespace(channel, tools).fill(names, _mentioned(codes))
+        namespace = Namespace(channel, tools)
+        mentioned = _mentioned(codes)
+        wanted = namespace.wanted(mentioned)
+        if wanted or "tools" in text:
+            namespace.style = style_of(text, wanted)
+            if namespace.style != "awaited":
+                codes = _recompile(namespace, text, wanted) or codes
+                mentioned = _mentioned(codes)
+        namespace.fill(names, mentioned)
     except BaseException as error:  # noqa: BLE001  # whatever it is, it is the program's outcome once that is started
         return error
     return codes
+
+
+def _recompile(namespace: Namespace, text: str, wanted: set[str]) -> _Codes | None:
+    """The code of a program that does not await all its calls; `None` if that need not differ."""
+    reading = namespace.reading(wanted)
+    if namespace.style == "mixed":
+        return compile_program(text, wanted or {"tools"}, reading)
+    listed = {name for name in reading if f"[{name}(" in text}
+    return compile_program(text, reading=listed) if listed else None
 
 
 def _run(codes: _Codes | BaseException, text: str, options: dict[str, Any]) -> tuple[str, str, str, str]:

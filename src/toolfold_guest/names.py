@@ -9,11 +9,15 @@ import keyword
 import re
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+from toolfold_guest import pending
 from toolfold_guest.channel import Channel, ToolError
+from toolfold_guest.pending import Maker, PendingCall, value_of
 from toolfold_guest.reserved import RESERVED
+from toolfold_guest.rewrite import ALL_NAME, PENDING_PREFIX, TOGETHER_NAME, USE_NAME, VALUE_NAME
+from toolfold_guest.styles import Style
 
 ANY_TOOL = "__any__"
 """The tool behind every attribute of `tools` that has none of its own, where the caller alone knows its tools."""
@@ -38,6 +42,7 @@ class ToolFacts(NamedTuple):
     doc: str
     signature: str = ""
     """As `(*, name: type = default) -> type`; empty unless the program looks at it."""
+    is_read_only: bool = False
 
 
 class Namespace:
@@ -46,6 +51,7 @@ class Namespace:
     def __init__(self, channel: Channel, tools: list[tuple[Any, ...]]) -> None:
         self._channel = channel
         self._tools = tools
+        self.style: Style = "awaited"
         self._index: dict[str, int] = {}
         for index, (_, python_name, aliases, *_) in enumerate(tools):
             self._index[python_name] = index
@@ -57,11 +63,43 @@ class Namespace:
 
         Of the tools only those that it mentions, for each one costs; `None` mentions them all.
         """
-        wanted = self._index.keys() if mentioned is None else self._index.keys() & mentioned
-        for name in wanted - RESERVED:
-            names[name] = self.awaitable(name)
+        bare = self.bare
+        for name in self.wanted(mentioned):
+            names[name] = bare(name)
+        if self.style != "awaited":
+            self._fill_pending(names, mentioned or ())
         names["ToolError"] = ToolError
         names["tools"] = self.module()
+
+    def _fill_pending(self, names: dict[str, Any], mentioned: Iterable[str]) -> None:
+        """What the rewritten calls of a program that does not await them all refer to."""
+        pending.install()
+        self._channel.has_pending = True
+        names.update(
+            {
+                VALUE_NAME: pending.value_of,
+                USE_NAME: pending.use,
+                TOGETHER_NAME: pending.together,
+                ALL_NAME: pending.all_of,
+            }
+        )
+        for name in mentioned:
+            if name.startswith(PENDING_PREFIX):
+                names[name] = self.pending(name.removeprefix(PENDING_PREFIX))
+
+    def wanted(self, mentioned: set[str] | None) -> set[str]:
+        """The tools that a program mentions by their bare names."""
+        return (set(self._index) if mentioned is None else self._index.keys() & mentioned) - RESERVED
+
+    def reading(self, wanted: Iterable[str]) -> set[str]:
+        """Those that change nothing, so that their order does not matter."""
+        return {name for name in wanted if self._facts(name)[1].is_read_only}
+
+    def bare(self, name: str) -> Callable[..., Any]:
+        """What the bare name of a tool is, in the style of this program."""
+        if self.style == "awaited":
+            return self.awaitable(name)
+        return self.pending(name) if self.style == "mixed" else self.blocking(name, is_bare=True)
 
     def awaitable(self, name: str) -> Callable[..., Any]:
         index, facts = self._facts(name)
@@ -73,9 +111,9 @@ class Namespace:
 
         return _dressed(tool, name, facts)
 
-    def blocking(self, name: str) -> Callable[..., Any]:
+    def blocking(self, name: str, *, is_bare: bool = False) -> Callable[..., Any]:
         index, facts = self._facts(name)
-        call = self._channel.call_blocking
+        call = self._channel.call_in_place if is_bare else self._channel.call_blocking
         is_plain = _KEYWORDS.isdisjoint(facts.parameters) and all(map(str.isidentifier, facts.parameters))
 
         def tool(*args: Any, **kwargs: Any) -> Any:
@@ -92,6 +130,16 @@ class Namespace:
         def tool(*args: Any, **kwargs: Any) -> Any:
             return call(tool_name=tool_name, arguments=bind(facts, args, kwargs))
 
+        return _dressed(tool, name, facts)
+
+    def pending(self, name: str) -> Callable[..., Any]:
+        index, facts = self._facts(name)
+        channel = self._channel
+
+        def tool(*args: Any, **kwargs: Any) -> Any:
+            return PendingCall(Maker(facts.name, index, lambda: bind(facts, args, kwargs), channel, facts.is_read_only))
+
+        tool.__toolfold_pending__ = True  # type: ignore[attr-defined]  # for `pending.install`
         return _dressed(tool, name, facts)
 
     def _facts(self, name: str) -> tuple[int, ToolFacts]:
@@ -133,7 +181,7 @@ class ToolsModule(types.ModuleType):
         if name in members:
             made = namespace.blocking(members[name] or name)
         elif name.startswith("async_") and name[6:] in members:
-            made = namespace.awaitable(members[name[6:]] or name[6:])
+            made = namespace.bare(members[name[6:]] or name[6:])
         elif name.startswith("async_") and name[6:] in self.__dict__:
             made = self.__dict__[name[6:]]  # `from tools import hr`: a domain, not a tool
         elif name in ("ToolError", "async_ToolError"):
@@ -236,6 +284,7 @@ _json_loads = json.loads
 
 def lenient_loads(text: Any, *args: Any, **kwargs: Any) -> Any:
     """`json.loads` that gives a dict or list back: models parse replies that are values already."""
+    text = value_of(text)
     if isinstance(text, dict | list):
         return text
     return _json_loads(text, *args, **kwargs)

@@ -1,18 +1,26 @@
 """Program text to code objects: the dialect that plain `compile` does not speak.
 
 The text is compiled as it is, never indented: indentation changes multi-line strings and
-line numbers. Three rewrites are made on the tree, each only where the text asks for it:
-a top-level `return`; `tools.x(...)` where its value is awaited; `from tools import x`.
+line numbers. Four rewrites are made on the tree, each only where the text asks for it:
+a top-level `return`; `tools.x(...)` where its value is awaited; `from tools import x`; a call of a tool that
+nothing awaits.
 """
 
 import ast
 import re
 import types
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
+
+from toolfold_guest.in_place import Places
 
 FILENAME = "<program>"
 RETURN_NAME = "__toolfold_return__"
+VALUE_NAME = "__toolfold_value__"
+USE_NAME = "__toolfold_use__"
+TOGETHER_NAME = "__toolfold_together__"
+ALL_NAME = "__toolfold_all__"
+PENDING_PREFIX = "__toolfold_pending_"
 
 _NEEDS_THE_WHOLE = re.compile(r"(?:elif|else|except|finally|return)\b")
 # A line that begins with a quote may close a string, or be an expression of its own.
@@ -62,9 +70,18 @@ def _last_line_at_margin(text: str) -> int:
     return -1
 
 
-def compile_program(text: str) -> tuple[types.CodeType, types.CodeType | None]:
-    """The body, and the last expression if the program ends in one: its value is the outcome's."""
+def compile_program(
+    text: str, mixed: Collection[str] = (), reading: Collection[str] = ()
+) -> tuple[types.CodeType, types.CodeType | None]:
+    """The body, and the last expression if the program ends in one: its value is the outcome's.
+
+    `mixed` are the tools of a program that awaits some of its calls only; `reading` those that change nothing.
+    """
     tree = ast.parse(text, FILENAME)
+    if mixed:
+        _rewrite_calls(tree, mixed, reading)
+    elif reading:
+        _rewrite_lists(tree, reading)
     if "return" in text:
         _rewrite_returns(tree)
     if "tools" in text:
@@ -119,6 +136,44 @@ def _leaving(statement: ast.Return) -> ast.stmt:
     return ast.copy_location(ast.Raise(raised, None), statement)
 
 
+def _rewrite_calls(tree: ast.Module, tools: Collection[str], reading: Collection[str]) -> None:
+    """Calls that nothing awaits are made where they stand; those that something may await, when it needs them."""
+    places = Places(tree, tools)
+    wrapped: dict[ast.AST, str] = dict.fromkeys((*places.calls, *places.values), VALUE_NAME)
+    for node, name in [*((one, ALL_NAME) for one in places.lists), *((one, TOGETHER_NAME) for one in places.later)]:
+        if _called_name(node.elt) in reading:
+            wrapped[node] = name
+        elif name == ALL_NAME:
+            wrapped[node.elt] = VALUE_NAME
+    last = tree.body[-1] if tree.body else None
+    wrapped.update({node.value: USE_NAME for node in places.dropped if node is not last})
+    _wrap(tree, wrapped)
+
+
+def _rewrite_lists(tree: ast.Module, reading: Collection[str]) -> None:
+    """In a program that awaits nothing, the calls of a list comprehension that only read are made at once."""
+    places = Places(tree, reading)
+    lists = [*places.lists, *places.later]
+    for node in lists:
+        node.elt.func.id = PENDING_PREFIX + node.elt.func.id  # type: ignore[attr-defined]  # it is a call of a name
+    _wrap(tree, dict.fromkeys(lists, ALL_NAME))
+
+
+def _wrap(tree: ast.Module, wrapped: Mapping[ast.AST, str]) -> None:
+    """Put a call of one of our functions around some nodes."""
+    for node in list(ast.walk(tree)):
+        for field, value in ast.iter_fields(node):
+            if isinstance(value, list):
+                value[:] = [_call_of(wrapped[one], one) if one in wrapped else one for one in value]
+            elif isinstance(value, ast.expr) and value in wrapped:
+                setattr(node, field, _call_of(wrapped[value], value))
+
+
+def _call_of(name: str, value: Any) -> ast.Call:
+    function = ast.copy_location(ast.Name(name, ast.Load()), value)
+    return ast.copy_location(ast.Call(function, [value], []), value)
+
+
 def _rewrite_tools(tree: ast.Module) -> None:
     modules = {"tools"}
     nodes = list(ast.walk(tree))
@@ -150,8 +205,8 @@ def _import_awaitable(node: ast.ImportFrom) -> None:
             alias.name = f"async_{alias.name}"
 
 
-def _called_name(node: ast.Call) -> str:
-    function = node.func
+def _called_name(node: ast.expr) -> str:
+    function = getattr(node, "func", None)
     if isinstance(function, ast.Attribute):
         return function.attr
     return function.id if isinstance(function, ast.Name) else ""

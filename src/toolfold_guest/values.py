@@ -18,6 +18,7 @@ from pathlib import PurePath
 from typing import Any
 from uuid import UUID
 
+from toolfold_guest.pending import PendingCall, value_of
 from toolfold_guest.wire import BYTES_KEY, MEDIA_KEY
 
 MAX_DEPTH = 200
@@ -73,6 +74,8 @@ def _default(value: object) -> object:
 
 def _simplify(value: Any) -> Any:
     """One step from a rich object towards JSON; `NotImplemented` if there is none."""
+    if type(value) is PendingCall:
+        return value_of(value)
     if isinstance(value, bytes | bytearray | memoryview):
         marks[0] += 1
         return {BYTES_KEY: base64.b64encode(value).decode("ascii")}

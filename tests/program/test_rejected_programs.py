@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolfold.models import Problem
+from toolfold.models import Problem, Program
 from toolfold.program import Checker, check
 
 SYNTAX = [
@@ -873,314 +873,43 @@ ARGUMENTS = [
 ]
 
 NOT_AWAITED = [
+    pytest.param('price(ticker="A")\n', id="a statement"),
     pytest.param(
-        'price(ticker="A")\n',
-        Problem(
-            kind="not_awaited",
-            message="'price' is called but never awaited; write 'await price(...)'",
-            line=1,
-            column=1,
-            source='price(ticker="A")\n^',
-        ),
-        id="a statement",
+        'async def main():\n    send_email(to="a@b.c", subject="s", body="b")\n', id="a statement in a function"
     ),
     pytest.param(
-        'async def main():\n    send_email(to="a@b.c", subject="s", body="b")\n',
-        Problem(
-            kind="not_awaited",
-            message="'send_email' is called but never awaited; write 'await send_email(...)'",
-            line=2,
-            column=5,
-            source='    send_email(to="a@b.c", subject="s", body="b")\n    ^',
-        ),
-        id="a statement in a function",
+        'def main():\n    send_email(to="a@b.c", subject="s", body="b")\n', id="a statement in a plain function"
     ),
+    pytest.param('from tools import price as quote\nquote(ticker="A")\n', id="a statement of an imported tool"),
+    pytest.param('tools.async_price(ticker="A")\n', id="an awaitable attribute"),
+    pytest.param('print(price(ticker="A"))\n', id="print"),
+    pytest.param("n = len(get_users(limit=3))\n", id="len"),
+    pytest.param("import json\nprint(json.dumps(get_users(limit=3)))\n", id="json.dumps"),
+    pytest.param("x = json.dumps(get_users(limit=3))\n", id="json.dumps without import"),
+    pytest.param("df = pd.DataFrame(get_users(limit=3))\n", id="DataFrame"),
+    pytest.param("print(f\"costs {price(ticker='A')}\")\n", id="an f-string"),
+    pytest.param('x = price(ticker="A")["value"]\n', id="a subscript"),
+    pytest.param('x = search(query="x").get("a")\n', id="an attribute"),
+    pytest.param("ok = add(a=1, b=2) > 3\n", id="a comparison"),
+    pytest.param("x = 1 + add(a=1, b=2)\n", id="arithmetic"),
+    pytest.param("x = 1\nx += add(a=1, b=2)\n", id="augmented arithmetic"),
+    pytest.param("for row in get_users(limit=3):\n    print(row)\n", id="a loop"),
+    pytest.param("rows = [row for row in get_users(limit=3)]\n", id="a comprehension"),
     pytest.param(
-        'def main():\n    send_email(to="a@b.c", subject="s", body="b")\n',
-        Problem(
-            kind="not_awaited",
-            message="'send_email' is called but never awaited; write 'tools.send_email(...)', which needs no await",
-            line=2,
-            column=5,
-            source='    send_email(to="a@b.c", subject="s", body="b")\n    ^',
-        ),
-        id="a statement in a plain function",
+        "def f():\n    return [row for row in get_users(limit=3)]\n", id="a comprehension in a plain function"
     ),
-    pytest.param(
-        'from tools import price as quote\nquote(ticker="A")\n',
-        Problem(
-            kind="not_awaited",
-            message="'quote' is called but never awaited; write 'await quote(...)'",
-            line=2,
-            column=1,
-            source='quote(ticker="A")\n^',
-        ),
-        id="a statement of an imported tool",
-    ),
-    pytest.param(
-        'tools.async_price(ticker="A")\n',
-        Problem(
-            kind="not_awaited",
-            message="'tools.async_price' is called but never awaited; write 'await tools.async_price(...)'",
-            line=1,
-            column=1,
-            source='tools.async_price(ticker="A")\n^',
-        ),
-        id="an awaitable attribute",
-    ),
-    pytest.param(
-        'print(price(ticker="A"))\n',
-        Problem(
-            kind="not_awaited",
-            message="'price' is called but never awaited; write 'await price(...)'",
-            line=1,
-            column=7,
-            source='print(price(ticker="A"))\n      ^',
-        ),
-        id="print",
-    ),
-    pytest.param(
-        "n = len(get_users(limit=3))\n",
-        Problem(
-            kind="not_awaited",
-            message="'get_users' is called but never awaited; write 'await get_users(...)'",
-            line=1,
-            column=9,
-            source="n = len(get_users(limit=3))\n        ^",
-        ),
-        id="len",
-    ),
-    pytest.param(
-        "import json\nprint(json.dumps(get_users(limit=3)))\n",
-        Problem(
-            kind="not_awaited",
-            message="'get_users' is called but never awaited; write 'await get_users(...)'",
-            line=2,
-            column=18,
-            source="print(json.dumps(get_users(limit=3)))\n                 ^",
-        ),
-        id="json.dumps",
-    ),
-    pytest.param(
-        "x = json.dumps(get_users(limit=3))\n",
-        Problem(
-            kind="not_awaited",
-            message="'get_users' is called but never awaited; write 'await get_users(...)'",
-            line=1,
-            column=16,
-            source="x = json.dumps(get_users(limit=3))\n               ^",
-        ),
-        id="json.dumps without import",
-    ),
-    pytest.param(
-        "df = pd.DataFrame(get_users(limit=3))\n",
-        Problem(
-            kind="not_awaited",
-            message="'get_users' is called but never awaited; write 'await get_users(...)'",
-            line=1,
-            column=19,
-            source="df = pd.DataFrame(get_users(limit=3))\n                  ^",
-        ),
-        id="DataFrame",
-    ),
-    pytest.param(
-        "print(f\"costs {price(ticker='A')}\")\n",
-        Problem(
-            kind="not_awaited",
-            message="'price' is called but never awaited; write 'await price(...)'",
-            line=1,
-            column=16,
-            source="print(f\"costs {price(ticker='A')}\")\n               ^",
-        ),
-        id="an f-string",
-    ),
-    pytest.param(
-        'x = price(ticker="A")["value"]\n',
-        Problem(
-            kind="not_awaited",
-            message="'price' is called but never awaited; write 'await price(...)'",
-            line=1,
-            column=5,
-            source='x = price(ticker="A")["value"]\n    ^',
-        ),
-        id="a subscript",
-    ),
-    pytest.param(
-        'x = search(query="x").get("a")\n',
-        Problem(
-            kind="not_awaited",
-            message="'search' is called but never awaited; write 'await search(...)'",
-            line=1,
-            column=5,
-            source='x = search(query="x").get("a")\n    ^',
-        ),
-        id="an attribute",
-    ),
-    pytest.param(
-        "ok = add(a=1, b=2) > 3\n",
-        Problem(
-            kind="not_awaited",
-            message="'add' is called but never awaited; write 'await add(...)'",
-            line=1,
-            column=6,
-            source="ok = add(a=1, b=2) > 3\n     ^",
-        ),
-        id="a comparison",
-    ),
-    pytest.param(
-        "x = 1 + add(a=1, b=2)\n",
-        Problem(
-            kind="not_awaited",
-            message="'add' is called but never awaited; write 'await add(...)'",
-            line=1,
-            column=9,
-            source="x = 1 + add(a=1, b=2)\n        ^",
-        ),
-        id="arithmetic",
-    ),
-    pytest.param(
-        "x = 1\nx += add(a=1, b=2)\n",
-        Problem(
-            kind="not_awaited",
-            message="'add' is called but never awaited; write 'await add(...)'",
-            line=2,
-            column=6,
-            source="x += add(a=1, b=2)\n     ^",
-        ),
-        id="augmented arithmetic",
-    ),
-    pytest.param(
-        "for row in get_users(limit=3):\n    print(row)\n",
-        Problem(
-            kind="not_awaited",
-            message="'get_users' is called but never awaited; write 'await get_users(...)'",
-            line=1,
-            column=12,
-            source="for row in get_users(limit=3):\n           ^",
-        ),
-        id="a loop",
-    ),
-    pytest.param(
-        "rows = [row for row in get_users(limit=3)]\n",
-        Problem(
-            kind="not_awaited",
-            message="'get_users' is called but never awaited; write 'await get_users(...)'",
-            line=1,
-            column=24,
-            source="rows = [row for row in get_users(limit=3)]\n                       ^",
-        ),
-        id="a comprehension",
-    ),
-    pytest.param(
-        "def f():\n    return [row for row in get_users(limit=3)]\n",
-        Problem(
-            kind="not_awaited",
-            message="'get_users' is called but never awaited; write 'tools.get_users(...)', which needs no await",
-            line=2,
-            column=28,
-            source="    return [row for row in get_users(limit=3)]\n                           ^",
-        ),
-        id="a comprehension in a plain function",
-    ),
-    pytest.param(
-        'if get_budget(team="a"):\n    print(1)\n',
-        Problem(
-            kind="not_awaited",
-            message="'get_budget' is called but never awaited; write 'await get_budget(...)'",
-            line=1,
-            column=4,
-            source='if get_budget(team="a"):\n   ^',
-        ),
-        id="a condition",
-    ),
-    pytest.param(
-        'ok = not get_budget(team="a")\n',
-        Problem(
-            kind="not_awaited",
-            message="'get_budget' is called but never awaited; write 'await get_budget(...)'",
-            line=1,
-            column=10,
-            source='ok = not get_budget(team="a")\n         ^',
-        ),
-        id="not",
-    ),
-    pytest.param(
-        "a, b = get_users(limit=2)\n",
-        Problem(
-            kind="not_awaited",
-            message="'get_users' is called but never awaited; write 'await get_users(...)'",
-            line=1,
-            column=8,
-            source="a, b = get_users(limit=2)\n       ^",
-        ),
-        id="unpacking",
-    ),
-    pytest.param(
-        "print(*get_users(limit=2))\n",
-        Problem(
-            kind="not_awaited",
-            message="'get_users' is called but never awaited; write 'await get_users(...)'",
-            line=1,
-            column=8,
-            source="print(*get_users(limit=2))\n       ^",
-        ),
-        id="starring",
-    ),
-    pytest.param(
-        'p = price(ticker="A")\nprint("done")\n',
-        Problem(
-            kind="not_awaited",
-            message="'price' is called but never awaited; write 'await price(...)'",
-            line=1,
-            column=5,
-            source='p = price(ticker="A")\n    ^',
-        ),
-        id="a name that is never read",
-    ),
-    pytest.param(
-        'p = price(ticker="A")\nprint(p["value"])\n',
-        Problem(
-            kind="not_awaited",
-            message="'price' is called but never awaited; write 'await price(...)'",
-            line=1,
-            column=5,
-            source='p = price(ticker="A")\n    ^',
-        ),
-        id="a name that is subscripted",
-    ),
-    pytest.param(
-        'p = price(ticker="A")\nprint(p)\n',
-        Problem(
-            kind="not_awaited",
-            message="'price' is called but never awaited; write 'await price(...)'",
-            line=1,
-            column=5,
-            source='p = price(ticker="A")\n    ^',
-        ),
-        id="a name that is printed",
-    ),
+    pytest.param('if get_budget(team="a"):\n    print(1)\n', id="a condition"),
+    pytest.param('ok = not get_budget(team="a")\n', id="not"),
+    pytest.param("a, b = get_users(limit=2)\n", id="unpacking"),
+    pytest.param("print(*get_users(limit=2))\n", id="starring"),
+    pytest.param('p = price(ticker="A")\nprint("done")\n', id="a name that is never read"),
+    pytest.param('p = price(ticker="A")\nprint(p["value"])\n', id="a name that is subscripted"),
+    pytest.param('p = price(ticker="A")\nprint(p)\n', id="a name that is printed"),
     pytest.param(
         "async def main():\n    rows = get_users(limit=3)\n    for row in rows:\n        print(row)\n",
-        Problem(
-            kind="not_awaited",
-            message="'get_users' is called but never awaited; write 'await get_users(...)'",
-            line=2,
-            column=12,
-            source="    rows = get_users(limit=3)\n           ^",
-        ),
         id="a name that is looped over in a function",
     ),
-    pytest.param(
-        'result = price(ticker="A")\nprint(result["value"])\n',
-        Problem(
-            kind="not_awaited",
-            message="'price' is called but never awaited; write 'await price(...)'",
-            line=1,
-            column=10,
-            source='result = price(ticker="A")\n         ^',
-        ),
-        id="result, used as a value",
-    ),
+    pytest.param('result = price(ticker="A")\nprint(result["value"])\n', id="result, used as a value"),
 ]
 
 IMPORTS = [
@@ -1336,9 +1065,9 @@ def test_a_call_that_the_schema_cannot_accept_is_rejected(text: str, problem: Pr
     assert checker.check(text) == problem
 
 
-@pytest.mark.parametrize(("text", "problem"), NOT_AWAITED)
-def test_a_call_that_nothing_awaits_is_rejected(text: str, problem: Problem, checker: Checker) -> None:
-    assert checker.check(text) == problem
+@pytest.mark.parametrize("text", NOT_AWAITED)
+def test_a_call_that_nothing_awaits_passes(text: str, checker: Checker) -> None:
+    assert isinstance(checker.check(text), Program)
 
 
 @pytest.mark.parametrize(("text", "problem"), IMPORTS)

@@ -14,6 +14,7 @@ import queue
 import re
 import signal
 import threading
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -32,6 +33,8 @@ from toolfold.engines.monty_tape import MontyTape, timer_of
 from toolfold.engines.monty_values import UnsendableError, for_guest, plain
 from toolfold.models import MIB, Call, Media, Problem, Program, Reply
 from toolfold.tools.shape import json_size
+from toolfold_guest.hints import parallel_hints
+from toolfold_guest.styles import style_of
 
 KEEP_BYTES: Final = 8 * MIB
 """Of each stream, as in the process engine: what the ledger keeps."""
@@ -65,6 +68,10 @@ class Driver:
         self._before = monty_state.decode(order.snapshot) if order.snapshot else None
         self._tape = MontyTape(order.tape)
         self._tools = tools_by_name(order.tools)
+        bare_names = [name for name in self._tools if "." not in name]
+        self._calls_in_place = style_of(order.program.text, bare_names) == "in_place"
+        self._in_place: Counter[str] = Counter()
+        """Calls made where the program did not await them."""
         self._files = _data_folder(monty, order, self._before)
         self._lock = threading.Lock()
         self._pid: int | None = None
@@ -188,7 +195,7 @@ class Driver:
         if size > limit:
             message = f"the program's value takes {size} bytes; the limit is {limit}"
             return Ended(status="limit", problem=Problem(kind="value", message=message))
-        return Ended(status="finished", value=value)
+        return Ended(status="finished", value=value, notes=tuple(parallel_hints(self._in_place)))
 
     def _first_step(self, session: _Session, text: str) -> _Snapshot:
         if self._before is not None:
@@ -238,8 +245,10 @@ class Driver:
             return step.resume({"exception": error})
         self._open[call.id] = step.call_id
         self._unsent.append(call)
-        if tool.is_awaitable or step.allow_eager_await:
+        if (tool.is_awaitable and not self._calls_in_place) or step.allow_eager_await:
             return step.resume({"future": ...})
+        if "tools." not in self._order.program.text:
+            self._in_place[tool.spec.name] += 1
         return self._go_on_in_call(step, call.id)
 
     def _go_on_in_call(self, step: _Snapshot, our_id: int) -> _Snapshot:

@@ -9,6 +9,8 @@ from collections.abc import Container
 from dataclasses import dataclass
 from typing import Final
 
+from toolfold_guest.in_place import Places
+
 _READY: Final = """\
 import asyncio
 import json
@@ -136,6 +138,7 @@ def prepare(text: str, tools: Container[str]) -> Prepared:
         finder = _Finder(text, tools)
         finder.semaphores = _semaphores(tree)
         finder.visit(tree)
+        finder.make_in_place(Places(tree, tools))
         edited = finder.edited()
         ast.parse(edited)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -168,6 +171,12 @@ class _Finder(ast.NodeVisitor):
             parts += [self._source[at:start], new.encode()]
             at = end
         return b"".join([*parts, self._source[at:]]).decode()
+
+    def make_in_place(self, places: Places) -> None:
+        """A bare call whose value is needed where it stands is the synchronous `tools.name(...)`."""
+        for call in (*places.calls, *(one.elt for one in places.lists)):
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in self._tools:
+                self._replace(call.func, f"tools.{call.func.id}")
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
         module = node.module or ""

@@ -1,4 +1,4 @@
-"""Calls of tools: which tool is meant, with which arguments, and whether anyone awaits it.
+"""Calls of tools: which tool is meant, and with which arguments.
 
 A fault is reported only where it is certain. A name that the program may have bound,
 in whatever way, is the program's own.
@@ -15,27 +15,13 @@ from toolfold.program.arguments import Fault, fault_in
 from toolfold.program.index import ToolIndex, nearest
 from toolfold.program.names import GUEST_NAMES, READY_NAMES
 from toolfold.program.reader import GUARDED, GUARDED_NAMES, Reader, Use
-from toolfold.program.scopes import Kind, Scope
 
 _ASYNC: Final = "async_"
 _FEW: Final = 6
 _MOST_GUESSES: Final = 16
 """Names looked up for a spelling mistake, for each program: it is linear in the number of tools."""
-
-_CONSUMERS: Final = frozenset(
-    {
-        "abs", "all", "any", "bool", "dict", "enumerate", "filter", "float", "frozenset", "int", "iter", "len", "list",
-        "map", "max", "min", "next", "print", "reversed", "round", "set", "sorted", "str", "sum", "tuple", "zip",
-    }
-)  # fmt: skip
-"""Builtins that can do nothing useful with a coroutine."""
 _GIVES_ANYTHING: Final = frozenset({"anext", "eval", "getattr", "max", "min", "next"})
 """Builtins whose value may be a coroutine."""
-_CONSUMING_METHODS: Final = {
-    "dumps": frozenset({"json"}),
-    "loads": frozenset({"json"}),
-    "DataFrame": frozenset({"pd", "pandas"}),
-}
 
 
 class Found(NamedTuple):
@@ -44,7 +30,6 @@ class Found(NamedTuple):
     tool: ToolSpec
     name: str
     """As the program spells it."""
-    needs_await: bool
 
 
 class Calls:
@@ -60,17 +45,12 @@ class Calls:
         """The fault that stands first in the text; `None` when names can be bound unseen."""
         if self._reader.is_dynamic:
             return None
-        spoiled = self._reader.spoiled
-        spoiled |= self._consumed()
-        spoiled |= self._lost(spoiled)
         for use in sorted(self._reader.calls, key=_place):
             found = self._callee(use)
             if isinstance(found, Fault):
                 return found
             if found is not None:
                 fault = fault_in(use.node, found.name, self._index.signature(found.tool))
-                if fault is None and found.needs_await and use.node in spoiled:
-                    fault = _not_awaited(use, found)
                 if fault is not None:
                     return fault
         return None
@@ -138,7 +118,7 @@ class Calls:
             return self._in_module(module, attributes, use) if attributes else None
         tool = _member(self._index.modules.get(module, {}), member)
         if tool is not None and not attributes:
-            return Found(tool, node.id, needs_await=True)
+            return Found(tool, node.id)
         module = f"{module}.{member}"
         return self._in_module(module, attributes, use) if attributes and module in self._index.modules else None
 
@@ -146,7 +126,7 @@ class Calls:
         name = node.id
         tool = self._index.names.get(name)
         if tool is not None:
-            return Found(tool, name, needs_await=True)
+            return Found(tool, name)
         if name in READY_NAMES:
             return self._hidden(node, use) if name in self._index.hidden else None
         if use.guard & GUARDED_NAMES:
@@ -172,7 +152,7 @@ class Calls:
                 return None if use.guard & GUARDED_NAMES else self._no_module(module, use.node)
         tool = _member(self._index.modules[module], name)
         if tool is not None:
-            return Found(tool, f"{module}.{name}", needs_await=name not in self._index.modules[module])
+            return Found(tool, f"{module}.{name}")
         if name.startswith("_") or use.guard & GUARDED_NAMES or f"{module}.{name}" in self._index.modules:
             return None
         return self._no_tool(name.removeprefix(_ASYNC), module, use.node.func)
@@ -211,44 +191,6 @@ class Calls:
             self._guesses[name] = self._index.nearest(name)
         return self._guesses[name]
 
-    # Awaited or not
-
-    def _consumed(self) -> set[ast.expr]:
-        """Values given to something that needs more than a coroutine, such as `print` or `json.dumps`."""
-        consumed: set[ast.expr] = set()
-        for call, scope, _ in self._reader.calls:
-            function = call.func
-            if function.__class__ is ast.Name:
-                is_consumer = function.id in _CONSUMERS and scope.find(function.id) is None
-            elif function.__class__ is ast.Attribute and function.attr in _CONSUMING_METHODS:
-                is_consumer = _is_module(function.value, scope, _CONSUMING_METHODS[function.attr])
-            else:
-                continue
-            if is_consumer:
-                consumed.update(call.args)
-        return consumed
-
-    def _lost(self, spoiled: set[ast.expr]) -> set[ast.expr]:
-        """Calls put into a name that nothing then awaits: it is never read, or only as no coroutine can be."""
-        names = {name for _, name, _ in self._reader.assigned}
-        read: set[tuple[Scope | None, str]] = set()
-        reaches: set[tuple[Scope | None, str]] = set()
-        for name in names & self._reader.loads.keys():
-            for use in self._reader.loads[name]:
-                owner = (use.scope.find(name), name)
-                read.add(owner)
-                if use.node not in spoiled:
-                    reaches.add(owner)
-        lost: set[ast.expr] = set()
-        for call, name, scope in self._reader.assigned:
-            is_plain = scope.kind in {Kind.MODULE, Kind.FUNCTION} and name not in scope.elsewhere
-            if not is_plain or name in scope.rebound or (scope, name) in reaches:
-                continue
-            # `result` is the value of the whole program: something outside reads it.
-            if name != "result" or (scope, name) in read:
-                lost.add(call)
-        return lost
-
 
 def _spelt(node: ast.AST) -> str | None:
     """`a-b-c`, if that is what stands there, whatever is done with the last of them."""
@@ -273,24 +215,6 @@ def _spelt(node: ast.AST) -> str | None:
 
 def _member(members: dict[str, ToolSpec], name: str) -> ToolSpec | None:
     return members.get(name) or (members.get(name[len(_ASYNC) :]) if name.startswith(_ASYNC) else None)
-
-
-def _not_awaited(use: Use, found: Found) -> Fault:
-    scope = use.scope
-    while scope.kind is Kind.COMPREHENSION and scope.parent is not None:
-        scope = scope.parent
-    if scope.can_await:
-        rest = f"write 'await {found.name}(...)'"
-    else:
-        rest = f"write 'tools.{found.tool.python_name}(...)', which needs no await"
-    return Fault("not_awaited", f"{found.name!r} is called but never awaited; {rest}", use.node)
-
-
-def _is_module(node: ast.expr, scope: Scope, modules: frozenset[str]) -> bool:
-    if not isinstance(node, ast.Name):
-        return False
-    owner = scope.find(node.id)
-    return (node.id if owner is None else owner.bound[node.id]) in modules
 
 
 def _place(use: Use) -> tuple[int, int]:

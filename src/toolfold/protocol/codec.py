@@ -78,6 +78,7 @@ class EndedFrame(msgspec.Struct, array_like=True, forbid_unknown_fields=True, ta
     cut_bytes: tuple[int, int]
     message: str = ""
     """The exception's type and message, which are only the end of the report or in its middle."""
+    hints: list[str] = []
 
 
 class UnpackedFrame(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=UNPACKED, gc=False):
@@ -239,7 +240,10 @@ def tool_facts(spec: ToolSpec, words: tuple[str, str] | None = None) -> tuple[An
     takes_object = bool(parameters) and _accepts_object(properties[parameters[0]])
     names = (spec.name, spec.python_name, spec.aliases, spec.domain, spec.short_name)
     facts = (*names, parameters, spec.required, takes_object)
-    return (*facts, spec.description) if words is None else (*facts, words[1], words[0])
+    signature, doc = words or ("", spec.description)
+    if spec.read_only:
+        return (*facts, doc, signature, True)
+    return (*facts, doc, signature) if signature else (*facts, doc)
 
 
 def _accepts_object(schema: Any) -> bool:

@@ -51,6 +51,8 @@ LOOKS_FOR_FIRST: Final = 512
 """Some 400 microseconds: most programs have ended by then, or made their first call."""
 MESSAGE_CHARACTERS: Final = 10_000
 """Of a problem; an exception's text may be a whole file, and stderr has all of it."""
+MOST_HINTS: Final = 8
+MOST_HINT_CHARACTERS: Final = 400
 CALLS_AT_A_TIME: Final = 16
 """Then others have their turn of the loop."""
 
@@ -311,13 +313,15 @@ class ProcessRun:
 
     def _ended(self, frame: EndedFrame) -> None:
         self._said_its_end = True
+        notes = tuple(map(_one_line, frame.hints[:MOST_HINTS])) if frame.hints else ()
         if frame.status == "finished":
-            self._push(Ended(status="finished", value=frame.value))
+            self._push(Ended(status="finished", value=frame.value, notes=notes))
             return
         status, kind = _ENDS[frame.status]
         if frame.status in ("failed", "memory"):
             self._push(Printed(frame.error + "\n", "stderr"))
-        self._end(status, problem_from(frame.error, frame.message, kind, self._order))
+        problem = problem_from(frame.error, frame.message, kind, self._order)
+        self._push(Ended(status=status, problem=problem, notes=notes))
 
     def _end(self, status: Status, problem: Problem) -> None:
         self._push(Ended(status=status, problem=problem))
@@ -427,7 +431,7 @@ class ProcessRun:
         given = {file.name: file.data for file in self._order.files}
         found = await asyncio.to_thread(collect, self._guest.data_fd, given, self._order.limits)
         had, self._had = self._had, found.names
-        return replace(ended, files=found.files, deleted=found.missing(had), notes=found.notes)
+        return replace(ended, files=found.files, deleted=found.missing(had), notes=ended.notes + found.notes)
 
     async def _explain(self) -> Event:
         """The connection ended without a last word: ask how the process did."""
@@ -443,6 +447,11 @@ class ProcessRun:
         if self._pool.zygote.closed:  # it took the guest along: no limit of the program's had a part in it
             return Died("the zygote is gone and took the guest along")
         return await self._with_files(ended_from_exit(status, self._order))
+
+
+def _one_line(hint: str) -> str:
+    """A hint of the guest's, which the program could have written: one short line, whatever it is."""
+    return " ".join(hint[:MOST_HINT_CHARACTERS].split())
 
 
 def _taped(tape: tuple[list[int], list[int | float]] | int) -> Taped:

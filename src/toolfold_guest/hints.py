@@ -1,0 +1,35 @@
+"""What a program that ended is told to do better next time. Must not cost a program that needs no hint anything."""
+
+from collections import Counter
+from collections.abc import Mapping
+
+from toolfold_guest import pending
+from toolfold_guest.channel import Channel
+
+SEVERAL = 3
+"""So many calls of one tool, one after another, are worth a word."""
+
+
+def hints_of(channel: Channel) -> list[str]:
+    """What the calls of a program suggest."""
+    hints = parallel_hints(channel.in_place)
+    if channel.has_pending:
+        counts = Counter([*channel.never_made, *pending.unmade()])
+        hints += [_never_made(name, count) for name, count in counts.items()]
+    return hints
+
+
+def parallel_hints(in_place: Mapping[str, int]) -> list[str]:
+    """What to write instead of calls that were made one after another."""
+    return [
+        f"{count} calls of {name!r} ran one after another; "
+        f"'await asyncio.gather(*[{name}(...) for ...])' runs independent calls at once"
+        for name, count in in_place.items()
+        if count >= SEVERAL
+    ]
+
+
+def _never_made(name: str, count: int) -> str:
+    calls = "1 call" if count == 1 else f"{count} calls"
+    verb = "was" if count == 1 else "were"
+    return f"{calls} of {name!r} {verb} never made: nothing awaited or used the reply; write 'await {name}(...)'"

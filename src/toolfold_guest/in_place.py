@@ -1,0 +1,227 @@
+"""Which tool calls of a program are made in place, because nothing there could await them.
+
+Pure: a tree in, nodes of it out. Where it is not certain, a call stays awaitable and is left to the run.
+Names are judged by their spelling, whatever their scope: one use that may await keeps all of them awaitable.
+"""
+
+import ast
+import builtins
+from collections.abc import Container
+from typing import Any, Final, Literal
+
+Use = Literal["value", "awaited", "escape"]
+
+GATHERERS: Final = frozenset(
+    {"gather", "create_task", "ensure_future", "wait_for", "as_completed", "wait", "shield", "run", "Runner",
+     "run_until_complete", "run_coroutine_threadsafe", "start_soon", "isawaitable", "iscoroutine", "close", "send"}
+)  # fmt: skip
+_VALUE_MODULES: Final = frozenset(
+    {"json", "re", "math", "statistics", "datetime", "textwrap", "pprint", "csv", "base64", "html", "string", "pd",
+     "pandas", "np", "numpy", "Decimal", "Fraction", "date", "Path", "os", "sys", "hashlib", "Counter", "logging"}
+)  # fmt: skip
+_NOT_VALUES: Final = frozenset({"aiter", "anext", "setattr", "isinstance", "exec", "eval", "callable", "id"})
+_CONSUMERS: Final = frozenset(name for name in dir(builtins) if name[0].islower()) - _NOT_VALUES
+_READERS: Final = frozenset({"len", "sum", "print", "str", "repr", "max", "min", "any", "all"})
+"""Builtins that look at the items of a list and hand none of them on but as a value."""
+_AWAITING_ATTRIBUTES: Final = ("close", "send", "throw")
+_LOOSE: Final = (
+    ast.BinOp, ast.UnaryOp, ast.FormattedValue, ast.Subscript, ast.Compare, ast.Expr, ast.AugAssign, ast.For, ast.If,
+    ast.While, ast.Assert, ast.comprehension, ast.Raise, ast.Match, ast.withitem,
+)  # fmt: skip
+
+
+class Places:
+    """What to make in place in one program.
+
+    Args:
+        tree: The program.
+        tools: The names under which it can call tools.
+    """
+
+    def __init__(self, tree: ast.Module, tools: Container[str]) -> None:
+        self.calls: list[ast.Call] = []
+        """Calls of tools whose value is needed at once."""
+        self.values: list[ast.Name] = []
+        """Names that may hold a call, where its value is needed."""
+        self.dropped: list[ast.Expr] = []
+        """Statements that are only an expression, whose value nobody sees."""
+        self.lists: list[ast.ListComp] = []
+        """List comprehensions that hold calls which nothing may ever await."""
+        self.later: list[ast.ListComp] = []
+        """List comprehensions that hold calls which something may await."""
+        self._parents: dict[ast.AST, ast.AST] = {}
+        self._loads: dict[str, list[ast.Name]] = {}
+        self._bound: set[str] = set()
+        self._read(tree)
+        self._tools = self._imported_tools(tree) | {
+            name for name in self._loads if name in tools and name not in self._bound
+        }
+        self._held: set[str] = set()
+        for node in list(self._parents):
+            self._judge(node)
+        awaited = {name for name in self._held if self._is_awaited(name)}
+        for name in self._held - awaited:
+            self.values += [load for load in self._loads.get(name, ()) if self._use(load) == "value"]
+
+    def _read(self, tree: ast.Module) -> None:
+        for node in ast.walk(tree):
+            for child in ast.iter_child_nodes(node):
+                self._parents[child] = node
+            match node:
+                case ast.Name(id=name, ctx=ast.Load()):
+                    self._loads.setdefault(name, []).append(node)
+                case ast.Name(id=name) | ast.arg(arg=name) | ast.ClassDef(name=name) | ast.FunctionDef(name=name):
+                    self._bound.add(name)
+                case ast.AsyncFunctionDef(name=name):
+                    self._bound.add(name)
+                case ast.ImportFrom(module=str(module)) if module.partition(".")[0] == "tools":
+                    pass
+                case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
+                    self._bound.update((alias.asname or alias.name).partition(".")[0] for alias in aliases)
+
+    def _imported_tools(self, tree: ast.Module) -> set[str]:
+        names: set[str] = set()
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "tools":
+                names.update(alias.asname or alias.name for alias in node.names)
+        return names - self._bound
+
+    def _judge(self, node: ast.AST) -> None:
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call | ast.ListComp | ast.Name):
+            if not self._is_builtin_call(node.value):
+                self.dropped.append(node)
+        elif isinstance(node, ast.Match) and isinstance(node.subject, ast.Name):
+            self.values.append(node.subject)  # patterns look at the type itself
+        elif isinstance(node, ast.ListComp | ast.SetComp) and self._is_tool(node.elt):
+            self._judge_list(node)
+        elif self._is_tool(node):
+            assert isinstance(node, ast.Call)
+            if self._is_in_place(node):
+                self.calls.append(node)
+
+    def _judge_list(self, node: ast.ListComp | ast.SetComp) -> None:
+        name = self._assigned_name(node)
+        loads = [node] if name is None else self._loads.get(name, [])
+        if all(self._is_read(load) for load in loads):
+            if isinstance(node, ast.ListComp):
+                self.lists.append(node)
+        elif isinstance(node, ast.ListComp) and self._use(node) != "awaited":
+            self.later.append(node)
+
+    def _is_in_place(self, call: ast.Call) -> bool:
+        if self._use(call) == "value":
+            return True
+        name = self._assigned_name(call)
+        if name is None:
+            return False
+        self._held.add(name)
+        return all(self._use(load) == "value" for load in self._loads.get(name, ()))
+
+    def _is_read(self, items: ast.AST) -> bool:
+        """A list of calls, here only read: nothing of it reaches what could await it."""
+        parent = self._parents[items]
+        match parent:
+            case ast.For(iter=iterable, target=target) | ast.comprehension(iter=iterable, target=target):
+                names = [one.id for one in ast.walk(target) if isinstance(one, ast.Name)]
+                loads = [load for name in names for load in self._loads.get(name, ())]
+                return iterable is items and all(self._use(load) == "value" for load in loads)
+            case ast.Subscript():
+                return parent.value is items and self._use(parent) == "value"
+            case ast.Starred():
+                return self._is_read(parent)
+            case ast.Call(func=ast.Name(id=name)):
+                return name in _READERS and name not in self._bound
+            case ast.Call(func=ast.Attribute()):
+                return self._use(items) == "value"
+        return isinstance(parent, ast.FormattedValue | ast.Expr)
+
+    def _is_awaited(self, name: str) -> bool:
+        return any(self._use(load) == "awaited" for load in self._loads.get(name, ()))
+
+    def _assigned_name(self, node: ast.expr) -> str | None:
+        """`x` of `x = node`, also where node is one branch of what is assigned."""
+        parent = self._parents[node]
+        while isinstance(parent, ast.IfExp | ast.BoolOp):
+            parent = self._parents[parent]
+        if isinstance(parent, ast.Tuple):
+            return self._unpacked_name(node, parent)
+        targets = parent.targets if isinstance(parent, ast.Assign) else [getattr(parent, "target", None)]
+        is_assignment = isinstance(parent, ast.Assign | ast.AnnAssign | ast.NamedExpr)
+        if is_assignment and len(targets) == 1 and isinstance(targets[0], ast.Name):
+            return targets[0].id
+        return None
+
+    def _unpacked_name(self, node: ast.expr, values: ast.Tuple) -> str | None:
+        """`b` of `a, b = 1, node`."""
+        match self._parents[values]:
+            case ast.Assign(targets=[ast.Tuple(elts=targets)]) if (
+                len(targets) == len(values.elts) and node in values.elts
+            ):
+                target = targets[values.elts.index(node)]
+                return target.id if isinstance(target, ast.Name) else None
+        return None
+
+    def _use(self, node: ast.AST) -> Use:
+        """What is done with a value where it stands."""
+        parent = self._parents[node]
+        if isinstance(parent, ast.Await):
+            return "awaited"
+        if isinstance(parent, _LOOSE):
+            return "value"
+        match parent:
+            case ast.Attribute(attr=name):
+                return "awaited" if name in _AWAITING_ATTRIBUTES or name.startswith(("_", "cr_")) else "value"
+            case ast.BoolOp(values=values) if node is not values[-1]:
+                return "value"
+            case ast.IfExp(test=test) if node is test:
+                return "value"
+            case ast.BoolOp() | ast.IfExp() | ast.NamedExpr():
+                return "escape" if isinstance(parent, ast.NamedExpr) else self._use(parent)
+            case ast.Assign(targets=targets) if any(isinstance(one, ast.Tuple | ast.List) for one in targets):
+                return "value"
+            case ast.Dict(keys=keys) if node in keys:
+                return "value"
+            case ast.DictComp(key=key) if node is key:
+                return "value"
+            case ast.Starred():
+                return "awaited" if self._use(parent) == "awaited" else "value"
+            case ast.keyword():
+                return self._use(parent)
+            case ast.Call(func=function):
+                return "value" if node is function else self._given_to(function, parent)
+        return "escape"
+
+    def _given_to(self, function: ast.expr, call: ast.Call) -> Use:
+        """What a function does with an argument, as far as its name tells."""
+        if isinstance(function, ast.Name):
+            name = function.id
+            if name in GATHERERS:
+                return "awaited"
+            if name == "isinstance" and "wait" not in ast.dump(call) and "orout" not in ast.dump(call):
+                return "value"
+            is_theirs = name in self._bound and name not in _VALUE_MODULES
+            return (
+                "value" if (name in _CONSUMERS | _VALUE_MODULES and not is_theirs) or name in self._tools else "escape"
+            )
+        if isinstance(function, ast.Attribute):
+            if function.attr in GATHERERS:
+                return "awaited"
+            root: Any = function
+            while isinstance(root, ast.Attribute):
+                root = root.value
+            if isinstance(root, ast.Constant | ast.JoinedStr) or (
+                isinstance(root, ast.Name) and root.id in _VALUE_MODULES
+            ):
+                return "value"
+        return "escape"
+
+    def _is_tool(self, node: ast.AST) -> bool:
+        return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in self._tools
+
+    def _is_builtin_call(self, node: ast.expr) -> bool:
+        return (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id in _CONSUMERS
+            and node.func.id not in self._bound
+        )
