@@ -6,7 +6,7 @@ from mcp.client.subscriptions import ToolsListChanged
 
 from tests.doors.mcp.conftest import ERAS, FakeBridge, Server, bridged, run, texts, until
 from toolfold.doors.mcp.offer import _mentions
-from toolfold.doors.mcp.texts import DESCRIPTION, MAX_INSTRUCTIONS_CHARACTERS, instructions
+from toolfold.doors.mcp.texts import DESCRIPTION
 
 
 @pytest.mark.parametrize("mode", ERAS)
@@ -34,7 +34,6 @@ async def test_signatures_that_do_not_fit_bring_a_tool_that_finds_them(open_door
         inside = await run(client, "print([one['name'] for one in await search_tools('invoice')])")
 
     assert [tool.name for tool in tools] == ["execute_program", "search_tools"]
-    assert "get_a_7" not in (tools[0].description or "")
     assert texts(found) == ["mcp__crm__send_invoice: "]
     assert texts(inside) == ["[Script executed successfully]\n['mcp__crm__send_invoice']\n"]
 
@@ -128,13 +127,6 @@ async def test_a_server_that_failed_is_named_beside_the_problem(open_door) -> No
         result = await run(client, "await mcp__down__go()")
 
     assert texts(result)[1:] == ["server 'down' is not connected: connection refused"]
-
-
-def test_the_instructions_fit_what_clients_keep_whatever_the_servers_are_called() -> None:
-    text = instructions([f"server-{'x' * 60}-{at}" for at in range(200)])
-
-    assert len(text) <= MAX_INSTRUCTIONS_CHARACTERS
-    assert text.endswith(", …")
 
 
 async def test_the_bridge_is_left_with_the_door(open_door) -> None:

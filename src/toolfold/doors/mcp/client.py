@@ -16,6 +16,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from toolfold.doors.mcp.asking import can_elicit
+from toolfold.doors.mcp.budget import CHARACTERS, kept_characters
 from toolfold.doors.mcp.running import CURRENT, Running
 
 _log: Final = logging.getLogger(__name__)
@@ -44,6 +45,12 @@ def client_of(context: ServerRequestContext[Any, Any]) -> str:
 def is_legacy(context: ServerRequestContext[Any, Any]) -> bool:
     """The era with a handshake, in which a server may send requests of its own."""
     return context.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS
+
+
+def kept_by(context: ServerRequestContext[Any, Any]) -> int:
+    """How many characters of a description this client shows the model."""
+    told = context.session.client_params
+    return CHARACTERS if told is None else kept_characters(told.client_info.name, told.client_info.version)
 
 
 def can_ask(context: ServerRequestContext[Any, Any]) -> bool:

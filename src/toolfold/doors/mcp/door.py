@@ -20,7 +20,7 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, Too
 from mcp.shared.exceptions import MCPError
 
 import toolfold
-from toolfold.doors.mcp.client import Clients, ask, can_ask, client_of, is_legacy
+from toolfold.doors.mcp.client import Clients, ask, can_ask, client_of, is_legacy, kept_by
 from toolfold.doors.mcp.offer import Offer, Servers
 from toolfold.doors.mcp.render import failed, to_mcp, to_result
 from toolfold.doors.mcp.resources import Files
@@ -151,15 +151,16 @@ class Door:
         if not self._has_listed:
             self._has_listed = True
             await self._offer.wait_for_all(FIRST_LIST_WAIT_SECONDS)
+        description, is_all = self._offer.description(kept_by(context))
         tools = [
             types.Tool(
                 name=ENTRY_NAME,
-                description=self._offer.description(),
+                description=description,
                 input_schema=program_schema(self._limits.wall_seconds),
                 _meta=_META,
             )
         ]
-        if self._offer.needs_search:
+        if not is_all:
             hints = types.ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
             tools.append(
                 types.Tool(

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal, Protocol, Self
 
+from toolfold.doors.mcp.budget import CHARACTERS
 from toolfold.doors.mcp.running import CURRENT
-from toolfold.doors.mcp.texts import Listed, program_description, signatures
+from toolfold.doors.mcp.texts import Listed, program_description
 from toolfold.models import ToolSpec
 from toolfold.runtime import Runtime
 from toolfold.tools.context import CallContext
@@ -69,8 +70,10 @@ class Offer:
         self._prepare = prepare
         self._servers: Servers | None = None
         self._index = Index(())
-        self._signatures: str | None = ""
+        self._specs: tuple[ToolSpec, ...] = ()
         self._told = ""
+        self._written: tuple[tuple[object, ...], tuple[str, bool]] | None = None
+        """The last description and what it was made from: writing many signatures takes a while."""
         self.refresh()
 
     def bridge(self, servers: Servers) -> None:
@@ -83,10 +86,11 @@ class Offer:
         tools = list(self._prepare([*self._local, *_as_programs_say(self._bridged())]))
         tools += _sentinels(self._blocked, [tool.spec for tool in tools])
         self._runtime.replace_tools([*tools, search_tool(lambda: self._index)])
-        permitted = [spec for spec in self._runtime.tools if spec.source != "toolfold" and self._policy.permits(spec)]
-        self._index = self._index.updated(permitted)
-        self._signatures = signatures(permitted)
-        told, self._told = self._told, self.description()
+        self._specs = tuple(
+            spec for spec in self._runtime.tools if spec.source != "toolfold" and self._policy.permits(spec)
+        )
+        self._index = self._index.updated(self._specs)
+        told, (self._told, _) = self._told, self.description()
         return told != self._told
 
     def _bridged(self) -> list[Tool]:
@@ -102,15 +106,14 @@ class Offer:
 
     # what a client is told
 
-    @property
-    def needs_search(self) -> bool:
-        """The signatures do not fit the description."""
-        return self._signatures is None
-
-    def description(self) -> str:
-        """Of `execute_program`, as things are now."""
-        listed = [Listed(one.name, one.state, one.tools) for one in self._statuses()]
-        return program_description(listed, len(self._local), self._signatures)
+    def description(self, max_characters: int = CHARACTERS) -> tuple[str, bool]:
+        """Of `execute_program`, as things are now, and whether it tells all; where not, `search_tools` is needed."""
+        listed = tuple(Listed(one.name, one.state, one.tools) for one in self._statuses())
+        key = (max_characters, self._specs, listed)
+        if self._written is None or self._written[0] != key:
+            written = program_description(listed, len(self._local), self._specs, max_characters=max_characters)
+            self._written = (key, written)
+        return self._written[1]
 
     def search(self, query: str, detail: Detail) -> str:
         """Tools that fit, as text for a model."""

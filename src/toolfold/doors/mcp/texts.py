@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from toolfold.doors.mcp.budget import CHARACTERS, OLDER_CHARACTERS, fitting, tool_listing, width
 from toolfold.models import Json, ToolSpec
 
 ENTRY_NAME: Final = "execute_program"
 SEARCH_NAME: Final = "search_tools"
-SIGNATURE_BUDGET_CHARACTERS: Final = 6_000
-MAX_INSTRUCTIONS_CHARACTERS: Final = 4_096
-"""Claude Code cuts the instructions of a server there."""
 
 DESCRIPTION: Final = (
     "Execute a Python program with access to MCP tools as async functions. Tool calls within the script are "
@@ -31,6 +29,12 @@ Each program starts fresh; give `session` a name to keep variables and files for
 values (dict, list, str, ...); a failing tool raises `ToolError`, which the program may catch. The sandbox has no \
 network and no host files: tools are the only way out. Files that the program writes to its working directory come \
 back as links, pictures as images."""
+
+_FENCED: Final = "```python\n{}\n```"
+_NOT_ALL: Final = (
+    f"Not every signature fits here: find the others with `{SEARCH_NAME}`, or inside a program with "
+    f'`print(await {SEARCH_NAME}("what you need"))`.'
+)
 
 _INSTRUCTIONS: Final = """\
 `execute_program` runs a Python program that calls many tools and returns only what it prints. Prefer it to single \
@@ -64,45 +68,37 @@ class Listed:
 
 
 def instructions(servers: Sequence[str]) -> str:
-    """What the client tells the model of this server, within the length that clients keep."""
+    """What the client tells the model of this server, within the length that every version of Claude Code keeps."""
     if not servers:
         return _INSTRUCTIONS
     text = f"{_INSTRUCTIONS}\n\nBridged MCP servers: "
-    names = list(servers)
-    while len(text) + len(", ".join(names)) + len(", …") > MAX_INSTRUCTIONS_CHARACTERS:
-        names.pop()
-    return text + ", ".join(names) + (", …" if len(names) < len(servers) else "")
+    names = fitting(servers, OLDER_CHARACTERS - width(text) - len("…"), between=2)
+    return text + ", ".join([*names, "…"] if len(names) < len(servers) else names)
 
 
-def signatures(specs: Iterable[ToolSpec]) -> str | None:
-    """Every tool's signature, or `None` where they do not fit the budget."""
-    # Imported here: the instructions are told first, and need none of it.
-    from toolfold.program.stubs import prompt_text  # noqa: PLC0415
-
-    tools = list(specs)
-    # What certainly does not fit need not be written to be measured: a signature has 40 characters at least.
-    if len(tools) * 40 > SIGNATURE_BUDGET_CHARACTERS:
-        return None
-    text = prompt_text(tools, budget_characters=SIGNATURE_BUDGET_CHARACTERS)
-    return text if all(f"def {spec.python_name}(" in text for spec in tools) else None
-
-
-def program_description(servers: Sequence[Listed], local_tools: int, signature_text: str | None) -> str:
-    """Of `execute_program`: the seed's words, the rules, and what there is to call."""
+def program_description(
+    servers: Sequence[Listed], local_tools: int, specs: Sequence[ToolSpec], *, max_characters: int = CHARACTERS
+) -> tuple[str, bool]:
+    """Of `execute_program`: the seed's words, the rules, what there is to call; and whether that is all of it."""
     parts = [DESCRIPTION, _RULES]
     lines = [_line(server) for server in servers]
     if local_tools:
         lines.append(f"- tools of this host: {_count(local_tools)}")
     if lines:
-        parts.append("Available in programs:\n" + "\n".join(lines))
-    if signature_text:
-        parts.append(f"```python\n{signature_text.rstrip()}\n```")
-    elif signature_text is None:
-        parts.append(
-            f"The signatures are too long to list here: find tools with `{SEARCH_NAME}`, or inside a program "
-            f'with `print(await {SEARCH_NAME}("what you need"))`.'
-        )
-    return "\n\n".join(parts)
+        parts.append(_available(lines, (max_characters - width("".join(parts))) // 2))
+    if not specs:
+        return "\n\n".join(parts), True
+    room = max_characters - width("\n\n".join([*parts, _FENCED.format(""), _NOT_ALL]))
+    text, is_all = tool_listing(specs, room)
+    parts.append(_FENCED.format(text.rstrip()))
+    return "\n\n".join(parts if is_all else [*parts, _NOT_ALL]), is_all
+
+
+def _available(lines: Sequence[str], room: int) -> str:
+    head = "Available in programs:"
+    shown = fitting(lines, room - len(head) - len("\n- and 1000000 more servers"), between=1)
+    more = [f"- and {len(lines) - len(shown)} more servers"] if len(shown) < len(lines) else []
+    return "\n".join([head, *shown, *more])
 
 
 def _line(server: Listed) -> str:
