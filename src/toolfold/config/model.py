@@ -348,6 +348,8 @@ class HttpConfig(Section):
     """Of a request."""
     max_upload_bytes: Size | None = None
     """Of an upload."""
+    max_held_bytes: Size | None = None
+    """Of all request bodies of one tenant that are held at the same time; beyond it a request is told to come later."""
     preload_data: bool = True
     """Have guests with numpy, pandas and matplotlib wait from the start; takes memory that others can do without."""
 

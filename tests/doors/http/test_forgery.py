@@ -89,7 +89,11 @@ async def test_ten_thousand_mutated_tokens_are_ten_thousand_refusals(tmp_path: P
 
 async def test_a_token_that_is_no_text_is_told_as_such(client: httpx.AsyncClient) -> None:
     answers = [
-        await client.post("/exec/programmatic", content=b'{"continuation_token": %b, "tool_results": []}' % token)
+        await client.post(
+            "/exec/programmatic",
+            content=b'{"continuation_token": %b, "tool_results": []}' % token,
+            headers={"Content-Type": "application/json"},
+        )
         for token in (b'"\\ud800"', b"5", b"[]", b'"' + b"x" * 100_000 + b'"')
     ]
 

@@ -109,3 +109,23 @@ def test_addresses_are_hosts_with_ports_or_bare_ports() -> None:
     ]
     with pytest.raises(UsageError):
         parse_address("host:99999")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("address", ["127.0.0.1:0", "127.0.0.2:0"])
+async def test_pages_of_other_machines_are_turned_away(tmp_path, address) -> None:
+    pages = [
+        {"Host": "127.evil.example"},
+        {"Host": "127.0.0.1.nip.io"},
+        {"Origin": "http://127.evil.example"},
+        {"Origin": "null"},
+    ]
+    ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    with served(tmp_path, "--http", address) as url:
+        async with httpx2.AsyncClient() as client:
+            answers = [await client.post(url, json=ping, headers=page) for page in pages]
+            plain = await client.post(url, content=b"{}", headers={"Content-Type": "text/plain"})
+
+    text = "without a token only this machine is served; set TOOLFOLD_MCP_TOKEN"
+    assert [(one.status_code, one.json()) for one in answers] == [(403, {"error": text})] * len(pages)
+    assert plain.status_code == 400

@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
@@ -22,7 +23,7 @@ import toolfold
 from toolfold.doors.http import answers, document, wire
 from toolfold.doors.http.answers import Answer
 from toolfold.doors.http.auth import Auth
-from toolfold.doors.http.body import BodyLimit, checked, decoded
+from toolfold.doors.http.body import Intakes, admit, checked, decoded, expect, read
 from toolfold.doors.http.errand import HEADER as FORWARDED
 from toolfold.doors.http.errand import PASSED_HEADERS, Errand, Passed
 from toolfold.doors.http.executions import Executions
@@ -34,6 +35,7 @@ from toolfold.doors.http.once import Once
 from toolfold.doors.http.refusals import Refusal, to_http
 from toolfold.doors.http.results import specs_of
 from toolfold.doors.http.settings import Settings
+from toolfold.doors.loopback import OnlyFromHere
 from toolfold.errors import ToolfoldError
 from toolfold.ledger.record import Ledger
 from toolfold.models import Limits
@@ -87,9 +89,7 @@ def create_app(
     app.state.drain = door.executions.drain
     app.state.replicas = replicas
     door.add_routes(app)
-    app.add_middleware(
-        BodyLimit, max_bytes=door.settings.max_body_bytes, max_upload_bytes=door.settings.max_upload_bytes
-    )
+    door.add_guards(app)
     app.add_exception_handler(Refusal, door.refuse)
     app.add_exception_handler(ToolfoldError, door.refuse)
     app.add_exception_handler(HTTPException, door.refuse)
@@ -148,12 +148,20 @@ class _Door:
         add("GET", "/ready", self.ready)
         add("GET", "/metrics", self.metrics)
 
+    def add_guards(self, app: FastAPI) -> None:
+        """What every request passes first, whatever its path; the last one added is the outermost."""
+        app.add_middleware(Intakes, gate=self._gate, settings=self.settings)
+        if self.settings.is_open:
+            text = "without an API key only this machine is served; configure http.keys"
+            refused = partial(self._metrics.add, "refusals", status=403)
+            app.add_middleware(OnlyFromHere, text=text, on_refusal=refused)
+
     # programs
 
     async def programmatic(self, request: Request) -> Response:
         """Start a program with tools that the client answers, or go on with one."""
         errand = await self._errand(request)
-        asked = checked(decoded(errand.body), wire.ProgrammaticRequest)
+        asked = await read(errand.body, wire.ProgrammaticRequest, self._gate, errand.tenant)
         if asked.continuation_token is not None:
             answer = await self.executions.go_on(
                 asked.continuation_token, asked.tool_results or [], tenant=errand.tenant,
@@ -177,14 +185,8 @@ class _Door:
 
     async def execute(self, request: Request) -> Response:
         """Run a program without tools of the client's."""
-        try:
-            body = decoded(await request.body())
-        except Refusal:
-            await self._errand(request)  # who may not come in is told that, and no more
-            raise
-        key = body.get("LIBRECHAT_CODE_API_KEY")
-        errand = await self._errand(request, key_in_body=key if isinstance(key, str) else "")
-        asked = checked(body, wire.ExecuteRequest)
+        errand = await self._errand(request, may_be_in_body=True)
+        asked = await read(errand.body, wire.ExecuteRequest, self._gate, errand.tenant)
         start = Start(
             tenant=errand.tenant,
             session=asked.session_id or new_session(),
@@ -201,7 +203,7 @@ class _Door:
     async def cancel(self, request: Request) -> Response:
         """End an execution: by the id that its request had, or by its token."""
         errand = await self._errand(request)
-        asked = checked(decoded(errand.body), wire.CancelRequest)
+        asked = await read(errand.body, wire.CancelRequest, self._gate, errand.tenant)
         if not asked.request_id and not asked.continuation_token:
             raise Refusal(400, "request_id is missing; send that of the request to cancel, or its continuation_token")
         await self.executions.cancel(
@@ -209,15 +211,39 @@ class _Door:
         )
         return _json(202, {"status": "cancellation_requested"})
 
-    async def _errand(self, request: Request, key_in_body: str = "") -> Errand:
-        """A request and whose it is, which another replica may have found out already."""
-        signed = request.headers.get(FORWARDED) if self._replicas is not None else None
-        tenant = "" if signed else await self._auth.tenant(request.headers, key_in_body=key_in_body)
+    async def _errand(self, request: Request, *, may_be_in_body: bool = False) -> Errand:
+        """A request and whose it is, which another replica may have found out already; its body is read last."""
         headers = {name: value for name in PASSED_HEADERS if (value := request.headers.get(name))}
-        errand = Errand(path=self._path(request), body=await request.body(), tenant=tenant, headers=headers)
-        if signed is None or self._replicas is None:
-            return errand
-        return replace(errand, tenant=self._replicas.receive(signed, errand), is_forwarded=True)
+        errand = Errand(path=self._path(request), body=b"", tenant="", headers=headers)
+        if self._replicas is not None and (signed := request.headers.get(FORWARDED)):
+            vouched = self._replicas.receive(signed, errand)
+            errand = replace(errand, tenant=vouched.tenant, is_forwarded=True)
+        else:
+            vouched = None
+            key = await self._key_in_body(request) if may_be_in_body and self._auth.needs_body(request.headers) else ""
+            errand = replace(errand, tenant=await self._auth.tenant(request.headers, key_in_body=key))
+        admit(request, errand.tenant)
+        expect(request, "application/json")
+        errand = replace(errand, body=await request.body())
+        if vouched is not None:
+            vouched.check(errand.body)
+        return errand
+
+    async def _key_in_body(self, request: Request) -> str:
+        try:
+            expect(request, "application/json")
+            key = decoded(await request.body()).get("LIBRECHAT_CODE_API_KEY")
+        except Refusal as refusal:
+            if refusal.status in (408, 413):
+                raise
+            return ""  # who may not come in is told that, and no more
+        return key if isinstance(key, str) else ""
+
+    async def _tenant(self, request: Request) -> str:
+        """Whose request it is, from its headers; from here on its body is on the tenant's account."""
+        tenant = await self._auth.tenant(request.headers)
+        admit(request, tenant)
+        return tenant
 
     # files
 
@@ -237,12 +263,12 @@ class _Door:
 
     async def list_files(self, request: Request, session: str) -> Response:
         """The files of a session; an unknown session has none."""
-        tenant = await self._auth.tenant(request.headers)
+        tenant = await self._tenant(request)
         return _json(200, await asyncio.to_thread(self._files.listing, tenant, session))
 
     async def download(self, request: Request, session: str, file: str) -> Response:
         """One file, as it is."""
-        tenant = await self._auth.tenant(request.headers)
+        tenant = await self._tenant(request)
         found = await asyncio.to_thread(self._files.find, tenant, session, file)
         # Always as an attachment, never guessed: a program may have written a page with a script in it.
         headers = {
@@ -253,17 +279,18 @@ class _Door:
 
     async def file_facts(self, request: Request, session: str, file: str) -> Response:
         """Whether a file is still there, with its size and the time of its last change."""
-        tenant = await self._auth.tenant(request.headers)
+        tenant = await self._tenant(request)
         return _json(200, await asyncio.to_thread(self._files.facts, tenant, session, file))
 
     async def delete_file(self, request: Request, session: str, file: str) -> Response:
         """Forget one file."""
-        tenant = await self._auth.tenant(request.headers)
+        tenant = await self._tenant(request)
         await asyncio.to_thread(self._files.remove, tenant, session, file)
         return _json(200, {"message": "success"})
 
     async def _uploaded(self, request: Request) -> tuple[str, list[str]]:
-        tenant = await self._auth.tenant(request.headers)
+        tenant = await self._tenant(request)
+        expect(request, "multipart/form-data")
         self._gate.start(tenant)
         try:
             async with request.form(max_files=_MAX_UPLOADED_FILES, max_fields=50) as form:
@@ -301,7 +328,7 @@ class _Door:
 
     async def metrics(self, request: Request) -> Response:
         """Counts for Prometheus."""
-        await self._auth.tenant(request.headers)
+        await self._tenant(request)
         guests = await self._runtime.guests()
         text = self._metrics.render(
             paused=self._gate.paused_now, guests=guests.count, guest_memory_bytes=guests.memory_bytes

@@ -1,44 +1,158 @@
-"""Bodies within their limits: JSON that is JSON, of a type that is expected, and no larger than allowed."""
+"""Bodies within their limits: JSON that is JSON, of a type that is expected, and no larger than allowed.
+
+1. Until it is known whose a request is, 64 KiB of its body are read: as much as may hold a key.
+2. From then on its bytes count as its tenant's, up to the limit of the request and of all that the tenant sends.
+3. What is costly to decode is counted while it comes, and is not decoded at all beyond a limit.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, Final, TypeVar
 
 import msgspec
 from pydantic import ValidationError
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from toolfold.doors.http import wire
+from toolfold.doors.http.gate import Gate
 from toolfold.doors.http.refusals import Refusal
+from toolfold.doors.http.settings import Settings
 
 Body = TypeVar("Body", bound=wire.Request)
+UNKNOWN_BYTES: Final = 64 * 1024
+MAX_CONTAINERS: Final = 500_000
+"""Lists and objects in one body; each takes ten times as long to make as any other value, and 64 bytes or more."""
+_LARGE_BYTES: Final = 256 * 1024
 _SHOWN_CHARACTERS: Final = 200
+_PIECE_SECONDS: Final = 30.0
+"""From one piece of a body to the next."""
+_UNKNOWN_SECONDS: Final = 10.0
+"""For the whole of a body that has to show its key."""
+_IN_SCOPE: Final = "toolfold.intake"
 
 
-class BodyLimit:
-    """Stops reading at the limit, whatever the headers promised; `/upload` has a limit of its own."""
+class Intakes:
+    """Gives every request its `Intake`."""
 
-    def __init__(self, app: ASGIApp, *, max_bytes: int, max_upload_bytes: int) -> None:
+    def __init__(self, app: ASGIApp, *, gate: Gate, settings: Settings) -> None:
         self._app = app
-        self._max_bytes = max_bytes
-        self._max_upload_bytes = max_upload_bytes
+        self._gate = gate
+        self._settings = settings
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        limit = self._max_upload_bytes if "/upload" in scope["path"] else self._max_bytes
-        received = 0
+        is_upload = scope["path"].removeprefix(self._settings.base_path).startswith("/upload")
+        most = self._settings.max_upload_bytes if is_upload else self._settings.max_body_bytes
+        intake = scope[_IN_SCOPE] = Intake(receive, self._gate, most=most, is_json=not is_upload)
+        try:
+            await self._app(scope, intake.receive, send)
+        finally:
+            intake.close()
 
-        async def limited() -> Message:
-            nonlocal received
-            message = await receive()
-            received += len(message.get("body", b""))
-            if received > limit:
-                raise Refusal(413, f"the body is larger than {limit} bytes; send less", is_contract=False)
-            return message
 
-        await self._app(scope, limited, send)
+class Intake:
+    """How much of one request's body is read, how fast it must come, and on whose account."""
+
+    def __init__(self, receive: Receive, gate: Gate, *, most: int, is_json: bool) -> None:
+        self._receive = receive
+        self._gate = gate
+        self._most = most
+        self._is_json = is_json
+        self._tenant: str | None = None
+        self._received = 0
+        self._held = 0
+        self._containers = 0
+        self._is_whole = False
+        self._unknown_until = asyncio.get_running_loop().time() + _UNKNOWN_SECONDS
+
+    def admit(self, tenant: str, promised: str | None) -> None:
+        """The request is this tenant's; `promised` is its `Content-Length`.
+
+        Raises:
+            Refusal: 413 or 429, before anything more is read.
+        """
+        self._gate.enter(tenant)
+        self._tenant = tenant
+        size = int(promised) if promised is not None and promised.isdecimal() else 0
+        if size > self._most:
+            raise self._too_large()
+        self._hold(max(size, self._received))
+
+    async def receive(self) -> Message:
+        """As ASGI's own."""
+        if self._is_whole:
+            return await self._receive()
+        try:
+            async with asyncio.timeout_at(self._until()):
+                message = await self._receive()
+        except TimeoutError as error:
+            raise Refusal(408, "the body takes too long to arrive; send it again", is_contract=False) from error
+        self._is_whole = not message.get("more_body", False)
+        self._count(message.get("body", b""))
+        return message
+
+    def close(self) -> None:
+        """The request was answered."""
+        if self._tenant is not None:
+            self._gate.leave(self._tenant, held_bytes=self._held)
+
+    def _until(self) -> float:
+        if self._tenant is None:
+            return self._unknown_until
+        return asyncio.get_running_loop().time() + _PIECE_SECONDS
+
+    def _count(self, piece: bytes) -> None:
+        self._received += len(piece)
+        if self._tenant is None and self._received > UNKNOWN_BYTES:
+            text = f"without a key in its headers a request may have {UNKNOWN_BYTES} bytes; send the key as X-API-Key"
+            raise Refusal(413, text, is_contract=False)
+        if self._received > self._most:
+            raise self._too_large()
+        if self._tenant is not None and self._received > self._held:
+            self._hold(self._received - self._held)
+        if self._is_json:
+            self._containers += piece.count(b"[") + piece.count(b"{")
+            if self._containers > MAX_CONTAINERS:
+                text = f"the body has more than {MAX_CONTAINERS} lists and objects; send less"
+                raise Refusal(413, text, is_contract=False)
+
+    def _hold(self, size: int) -> None:
+        assert self._tenant is not None
+        self._gate.hold(self._tenant, size)
+        self._held += size
+
+    def _too_large(self) -> Refusal:
+        return Refusal(413, f"the body is larger than {self._most} bytes; send less", is_contract=False)
+
+
+def admit(request: Request, tenant: str) -> None:
+    """Take the request's body on the tenant's account."""
+    intake: Intake = request.scope[_IN_SCOPE]
+    intake.admit(tenant, request.headers.get("content-length"))
+
+
+def expect(request: Request, media_type: str) -> None:
+    """Turn away what a page in a browser can send without asking first.
+
+    Raises:
+        Refusal: 415.
+    """
+    said = request.headers.get("content-type", "")
+    if said.partition(";")[0].strip().lower() != media_type:
+        shown = repr(said[:_SHOWN_CHARACTERS]) if said else "nothing"
+        raise Refusal(415, f"send the body as {media_type}, not as {shown}", is_contract=False)
+
+
+async def read(raw: bytes, model: type[Body], gate: Gate, tenant: str) -> Body:
+    """A body as a request; a large one waits for its turn."""
+    if len(raw) <= _LARGE_BYTES:
+        return checked(decoded(raw), model)
+    async with gate.large_body(tenant):
+        return checked(decoded(raw), model)
 
 
 # Any: the keys are names of the API.

@@ -159,30 +159,31 @@ _WORDS: Final[dict[int, tuple[str, tuple[type[Shape], ...]]]] = {
     401: ("Missing or wrong API key.", (Refused,)),
     403: ("No key is configured, and the request is not from this machine.", (Refused,)),
     404: ("No such file.", (Failed, Refused)),
-    408: ("The execution took too long; with the output so far.", (Failed,)),
+    408: ("The execution took too long, with the output so far; or the body did.", (Failed, Refused)),
     409: ("Another process goes on with this execution.", (Failed,)),
     413: ("Larger than the limit.", (Failed, Refused)),
+    415: ("The body is of another media type than the path takes.", (Refused,)),
     422: ("The Idempotency-Key was sent with another request.", (Failed,)),
     429: ("Too much for now.", (RateLimited,)),
     500: ("The sandbox broke.", (Failed, Refused)),
     503: ("No sandbox, or no ledger, to be had.", (Refused, State)),
 }
 _DOOR: Final = (401, 403)
-_PROGRAM: Final = (400, *_DOOR, 404, 408, 409, 413, 422, 429, 500, 503)
-_FILE: Final = (400, *_DOOR, 404)
+_PROGRAM: Final = (400, *_DOOR, 404, 408, 409, 413, 415, 422, 429, 500, 503)
+_FILE: Final = (400, *_DOOR, 404, 429)
 _ANSWERS: Final[dict[tuple[str, str], tuple[tuple[type[Shape], ...], tuple[int, ...]]]] = {
     ("POST", "/exec/programmatic"): ((ToolCallRequired, Completed, Failed), _PROGRAM),
     ("POST", "/exec"): ((Ran, Failed), _PROGRAM),
-    ("POST", "/exec/programmatic/cancel"): ((CancellationRequested,), (400, *_DOOR, 413, 500, 503)),
-    ("POST", "/upload"): ((Uploaded,), (400, *_DOOR, 413, 429)),
-    ("POST", "/upload/batch"): ((UploadedBatch,), (400, *_DOOR, 413, 429)),
-    ("GET", "/files/{session}"): ((FileFacts,), (400, *_DOOR)),
+    ("POST", "/exec/programmatic/cancel"): ((CancellationRequested,), (400, *_DOOR, 408, 413, 415, 429, 500, 503)),
+    ("POST", "/upload"): ((Uploaded,), (400, *_DOOR, 408, 413, 415, 429)),
+    ("POST", "/upload/batch"): ((UploadedBatch,), (400, *_DOOR, 408, 413, 415, 429)),
+    ("GET", "/files/{session}"): ((FileFacts,), (400, *_DOOR, 429)),
     ("GET", "/download/{session}/{file}"): ((), _FILE),
     ("GET", "/sessions/{session}/objects/{file}"): ((FileFacts,), _FILE),
     ("DELETE", "/sessions/{session}/objects/{file}"): ((Deleted,), _FILE),
     ("GET", "/health"): ((State,), ()),
     ("GET", "/ready"): ((State,), (503,)),
-    ("GET", "/metrics"): ((), _DOOR),
+    ("GET", "/metrics"): ((), (*_DOOR, 429)),
 }
 _SUCCESS: Final = {("POST", "/exec/programmatic/cancel"): 202}
 _OPEN: Final = ("/health", "/ready")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+from dataclasses import dataclass, replace
 from typing import Final
 
 import httpx2
@@ -48,7 +49,8 @@ class Forwarder:
     async def send(self, errand: Errand, replica: str, address: str) -> Passed | None:
         """What that replica says; `None` if it does not."""
         tenant = base64.urlsafe_b64encode(errand.tenant.encode()).decode()
-        signed = f"{replica}.{tenant}.{self._signature(errand, replica)}"
+        digest = hashlib.sha256(errand.body).hexdigest()
+        signed = f"{replica}.{tenant}.{digest}.{self._signature(errand, replica, digest)}"
         # Named even where it is empty: the client has one of its own, which is not signed.
         named = {"user-agent": "", **errand.headers, HEADER: signed, "content-type": "application/json"}
         # As bytes, as they came: text that is not ASCII would be refused.
@@ -60,31 +62,42 @@ class Forwarder:
         kept = {name: answer.headers[name] for name in _ANSWERED_HEADERS if name in answer.headers}
         return Passed(answer.status_code, answer.content, kept)
 
-    def receive(self, signed: str, errand: Errand, replica: str) -> str:
-        """The tenant that another replica vouches for.
+    def receive(self, signed: str, errand: Errand, replica: str) -> Vouched:
+        """What another replica vouches for; its body need not have come yet.
 
         Raises:
             Refusal: 401 if no replica sent this; 421 if it is for the one that was here before.
         """
         target, _, rest = signed.partition(".")
-        encoded, _, signature = rest.partition(".")
+        encoded, _, rest = rest.partition(".")
+        digest, _, signature = rest.partition(".")
         try:
             tenant = base64.urlsafe_b64decode(encoded).decode()
         except ValueError as error:
             raise _not_ours() from error
-        expected = self._signature(
-            Errand(path=errand.path, body=errand.body, tenant=tenant, headers=errand.headers), target
-        )
+        expected = self._signature(replace(errand, tenant=tenant), target, digest)
         if not hmac.compare_digest(signature.encode("utf-8", "surrogatepass"), expected.encode()):
             raise _not_ours()
         if target != replica:
             raise Refusal(MISDIRECTED, GONE, is_contract=False)
-        return tenant
+        return Vouched(tenant, digest)
 
-    def _signature(self, errand: Errand, replica: str) -> str:
-        words = (errand.path, replica, errand.tenant, sorted(errand.headers.items()))
-        digest = hashlib.sha256(errand.body).digest()
-        return hmac.digest(self._key, msgspec.json.encode(words) + digest, "sha256").hex()
+    def _signature(self, errand: Errand, replica: str, digest: str) -> str:
+        words = (errand.path, replica, errand.tenant, sorted(errand.headers.items()), digest)
+        return hmac.digest(self._key, msgspec.json.encode(words), "sha256").hex()
+
+
+@dataclass(frozen=True, slots=True)
+class Vouched:
+    """Whose request it is, and which body it must have."""
+
+    tenant: str
+    _digest: str
+
+    def check(self, body: bytes) -> None:
+        """Raises 401 for another body than the replica sent."""
+        if hashlib.sha256(body).hexdigest() != self._digest:
+            raise _not_ours()
 
 
 def _not_ours() -> Refusal:

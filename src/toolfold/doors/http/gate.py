@@ -8,9 +8,14 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Final
 
 from toolfold.doors.http.refusals import rate_limited
 from toolfold.doors.http.settings import Settings
+
+_QUICK_REQUESTS: Final = 100
+_ROOM_BEHIND: Final = 3.0
+"""How many times as long as a large body took to decode, until the next one is."""
 
 
 @dataclass(slots=True)
@@ -22,6 +27,10 @@ class _Share:
     counted_at: float = field(default_factory=time.monotonic)
     waiting: int = 0
     paused: int = 0
+    requests: int = 0
+    held_bytes: int = 0
+    large: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """One large body of the tenant at a time waits to be decoded: the others' do not queue behind all of them."""
 
 
 class Gate:
@@ -30,6 +39,7 @@ class Gate:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._shares: dict[str, _Share] = {}
+        self._decoding = asyncio.Lock()
 
     def start(self, tenant: str) -> None:
         """Count one start; the allowance fills up again over a minute.
@@ -63,6 +73,46 @@ class Gate:
             yield time.monotonic() - began
         finally:
             share.turns.release()
+
+    def enter(self, tenant: str) -> None:
+        """One more request of the tenant is here: those that run and wait, and some that are quick.
+
+        Raises:
+            Refusal: 429.
+        """
+        share = self._of(tenant)
+        if share.requests >= self._settings.running + self._settings.waiting + _QUICK_REQUESTS:
+            raise rate_limited(1)
+        share.requests += 1
+
+    def leave(self, tenant: str, *, held_bytes: int) -> None:
+        """The request was answered, and its body is forgotten."""
+        share = self._of(tenant)
+        share.requests -= 1
+        share.held_bytes -= held_bytes
+
+    def hold(self, tenant: str, size: int) -> None:
+        """So many more bytes of bodies are held for the tenant.
+
+        Raises:
+            Refusal: 429; nothing was counted.
+        """
+        share = self._of(tenant)
+        if share.held_bytes + size > self._settings.max_held_bytes:
+            raise rate_limited(1)
+        share.held_bytes += size
+
+    @asynccontextmanager
+    async def large_body(self, tenant: str) -> AsyncIterator[None]:
+        """Hold the turn of decoding a large body: that blocks everyone, so there is room for others behind each."""
+        async with self._of(tenant).large:
+            await self._decoding.acquire()
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            room = (time.monotonic() - began) * _ROOM_BEHIND
+            asyncio.get_running_loop().call_later(room, self._decoding.release)
 
     def paused(self, tenant: str, change: int) -> None:
         """One more or one less execution of the tenant is paused."""

@@ -18,7 +18,7 @@ from typing import Final
 import msgspec
 
 from toolfold.doors.http.errand import Errand, Passed
-from toolfold.doors.http.forward import GONE, MISDIRECTED, MOVED, Forwarder
+from toolfold.doors.http.forward import GONE, MISDIRECTED, MOVED, Forwarder, Vouched
 from toolfold.doors.http.records import end_record
 from toolfold.doors.http.refusals import Refusal
 from toolfold.errors import UsageError
@@ -101,8 +101,8 @@ class Replicas:
             await self._leases.end_turn(_FILES, self._files)
         await self._forwarder.close()
 
-    def receive(self, signed: str, errand: Errand) -> str:
-        """The tenant of a request that another replica sent.
+    def receive(self, signed: str, errand: Errand) -> Vouched:
+        """What is known of a request that another replica sent, before its body has come.
 
         Raises:
             Refusal: None did, or not to this one.

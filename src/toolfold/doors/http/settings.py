@@ -49,6 +49,8 @@ class Settings:
     """Executions of one tenant that may be paused at the same time."""
     max_body_bytes: int = 32 * MIB
     max_upload_bytes: int = 64 * MIB
+    max_held_bytes: int = 128 * MIB
+    """Of all request bodies of one tenant that are held at the same time."""
     max_tools: int = 10_000
     remembered_bytes: int = 64 * MIB
     """Answers to starts with an `Idempotency-Key` that are held, of all tenants; the ledger has the older ones."""

@@ -11,9 +11,9 @@ from fastapi import FastAPI
 from toolfold.config.build import command_tools, folder_tools, ledger_of, runtime_options, with_policies
 from toolfold.config.model import Config, HttpConfig
 from toolfold.doors.http.app import create_app
-from toolfold.doors.http.auth import is_loopback
 from toolfold.doors.http.settings import JwtSettings, Settings
 from toolfold.doors.http.tokens import kept_key
+from toolfold.doors.loopback import is_loopback
 from toolfold.errors import UsageError
 from toolfold.ledger.open import is_shared, usual_path
 from toolfold.ledger.record import Ledger
@@ -31,7 +31,7 @@ _KEPT_AS: Final = "http-token"
 _SECONDS: Final = {"timeout": "timeout_seconds", "max_timeout": "max_timeout_seconds"}
 _SAME: Final = {
     "base_path", "max_rounds", "starts_per_minute", "running", "waiting", "paused", "max_body_bytes",
-    "max_upload_bytes", "preload_data", *_SECONDS,
+    "max_upload_bytes", "max_held_bytes", "preload_data", *_SECONDS,
 }  # fmt: skip
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import ipaddress
 from typing import Final
 
+from toolfold.doors.loopback import is_loopback
 from toolfold.errors import UsageError
 
 TOKEN_VARIABLE: Final = "TOOLFOLD_MCP_TOKEN"  # noqa: S105 - its name, not the secret
@@ -29,14 +29,5 @@ def guarded(host: str, port: int, *, token: str) -> None:
     Raises:
         UsageError: whoever reaches the address could run programs.
     """
-    if not token and not _is_loopback(host):
+    if not token and not is_loopback(host):
         raise UsageError(f"--http {host}:{port} is reachable from outside; set {TOKEN_VARIABLE} to a secret first")
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -10,18 +10,21 @@ import anyio
 import mcp_types as types
 import uvicorn
 from mcp.server.stdio import stdio_server
+from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared._stream_protocols import WriteStream
 from mcp.shared.message import SessionMessage
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from toolfold.doors.listening import Server, listen
-from toolfold.doors.mcp.address import guarded
+from toolfold.doors.loopback import OnlyFromHere
+from toolfold.doors.mcp.address import TOKEN_VARIABLE, guarded
 from toolfold.doors.mcp.door import Door
 from toolfold.doors.mcp.early import Early
 from toolfold.doors.mcp.stdin import stdin_lines
 from toolfold.doors.signals import on_signal
 
 PATH: Final = "/mcp"
+_ONLY_FROM_HERE: Final = f"without a token only this machine is served; set {TOKEN_VARIABLE}"
 _log: Final = logging.getLogger(__name__)
 
 
@@ -49,11 +52,12 @@ async def serve_http(door: Door, host: str, port: int, *, token: str = "") -> No
         UsageError: without a token, whoever reaches the address could run programs.
     """
     guarded(host, port, token=token)
-    app: ASGIApp = door.server.streamable_http_app(streamable_http_path=PATH, host=host)
+    # Ours instead of the SDK's check, which has a few names and no addresses.
+    unchecked = TransportSecuritySettings(enable_dns_rebinding_protection=False)
+    app: ASGIApp = door.server.streamable_http_app(streamable_http_path=PATH, transport_security=unchecked)
+    app = _Guarded(app, token) if token else OnlyFromHere(app, text=_ONLY_FROM_HERE)
     listening = listen(host, port)
-    server = Server(
-        uvicorn.Config(_Guarded(app, token) if token else app, log_level="warning", timeout_graceful_shutdown=2)
-    )
+    server = Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=2))
 
     def stop() -> None:
         server.should_exit = True
