@@ -189,6 +189,8 @@ class Limits:
     """Of stdout and of stderr, each, in the outcome; the ledger keeps up to 8 MiB."""
     value_bytes: int = 10 * MIB
     """Of the program's value, encoded; also of the arguments of one call."""
+    sent_bytes: int = 128 * MIB
+    """Of all calls, output and the value together; each part of a value also counts as what it takes in memory."""
     reply_bytes: int = 10 * MIB
     calls: int = 1000
     calls_in_flight: int = 100

@@ -26,10 +26,23 @@ from toolfold_guest.output import Outlet, Stream
 from toolfold_guest.patience import Patience
 from toolfold_guest.tape import Tape
 from toolfold_guest.values import encode, revive
-from toolfold_guest.wire import CALLS, ENDED, HEADER, HOLD, PRINTED, PROGRAM, RELEASE, REPLY, START, UNPACKED
+from toolfold_guest.wire import (
+    CALLS,
+    ENDED,
+    HEADER,
+    HOLD,
+    MAX_ERROR_CHARACTERS,
+    PRINTED,
+    PROGRAM,
+    RELEASE,
+    REPLY,
+    START,
+    UNPACKED,
+    text_bytes,
+)
 
 BUFFER_BYTES = 64 * 1024
-SEND_AT_BYTES = 4 * 1024 * 1024
+SEND_AT_BYTES = 1024 * 1024
 SEND_AT_CALLS = 64  # the host serves them while the program makes the next
 QUIET_SECONDS = 0.05
 LOOKS_FOR_START = 500
@@ -205,9 +218,9 @@ class Channel:
 
     def _encode(self, name: str, arguments: dict[str, Any]) -> str:
         text = encode(arguments, f"{name} argument ")
-        if len(text) > self.max_argument_bytes:
+        if len(text) * 4 > self.max_argument_bytes and text_bytes(text) > self.max_argument_bytes:
             raise ValueError(
-                f"the arguments of {name!r} take {len(text)} bytes; the limit is {self.max_argument_bytes}"
+                f"the arguments of {name!r} take {text_bytes(text)} bytes; the limit is {self.max_argument_bytes}"
             )
         return text
 
@@ -385,8 +398,8 @@ class Channel:
     def send_end(self, status: str, value_text: str, error: str, message: str, hints: list[str]) -> None:
         output = self._take_output()
         cut = f"[{self._stdout.cut_bytes},{self._stderr.cut_bytes}]"
-        said = f",{_quote(message)},[{','.join(map(_quote, hints))}]" if message or hints else ""
-        self._emit(f"[{ENDED},{output},{_quote(status)},{value_text},{_quote(error)},{cut}{said}]")
+        said = f",{_quote(_shortened(message))},[{','.join(map(_quote, hints))}]" if message or hints else ""
+        self._emit(f"[{ENDED},{output},{_quote(status)},{value_text},{_quote(_shortened(error))},{cut}{said}]")
 
     def _take_output(self) -> str:
         self._gather_stdout()
@@ -400,6 +413,15 @@ class Channel:
             sent = self._send(frame)
             if sent != len(frame):
                 self._sock.sendall(memoryview(frame)[sent:])
+
+
+def _shortened(text: str) -> str:
+    """A program may raise an error with a text of any length."""
+    left_out = len(text) - MAX_ERROR_CHARACTERS
+    if left_out <= 0:
+        return text
+    half = MAX_ERROR_CHARACTERS // 2
+    return f"{text[:half]}\n... {left_out} characters left out ...\n{text[-half:]}"
 
 
 def _open(reply: Any) -> Any:

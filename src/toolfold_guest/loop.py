@@ -37,7 +37,7 @@ from toolfold_guest.rewrite import RETURN_NAME, compile_in_parts, compile_progra
 from toolfold_guest.styles import style_of
 from toolfold_guest.tape import Tape, install
 from toolfold_guest.values import Unsendable, encode
-from toolfold_guest.wire import HEADER, PLAIN, PROGRAM, REPLY, START
+from toolfold_guest.wire import HEADER, PLAIN, PROGRAM, REPLY, START, text_bytes
 
 # Rule 4 of `toolfold_guest.zygote`.
 _enable, _freeze = gc.enable, gc.freeze
@@ -287,9 +287,10 @@ def _run(codes: _Codes | BaseException, text: str, options: dict[str, Any]) -> t
             encoded = encode(value, "value")
         except Unsendable as error:
             return "value", "null", str(error), ""
-        if len(encoded) > options.get("max_value_bytes", len(encoded)):
-            limit = options["max_value_bytes"]
-            return "limit", "null", f"the program's value takes {len(encoded)} bytes; the limit is {limit}", ""
+        limit = options.get("max_value_bytes", 0)
+        if limit and len(encoded) * 4 > limit and text_bytes(encoded) > limit:
+            size = text_bytes(encoded)
+            return "limit", "null", f"the program's value takes {size} bytes; the limit is {limit}", ""
         return "finished", encoded, "", ""
     except SystemExit as leaving:
         return _leave(leaving)

@@ -36,11 +36,18 @@ class Outlet(io.RawIOBase):
             self.cut_bytes += size - room
             chunk = chunk[:room]
         self._kept_bytes += len(chunk)
+        if len(chunk) <= SHIP_AT_BYTES:
+            self._gather(chunk)
+        else:  # in parts: the host takes no frame with much more than that
+            for start in range(0, len(chunk), SHIP_AT_BYTES):
+                self._gather(chunk[start : start + SHIP_AT_BYTES])
+        return size
+
+    def _gather(self, chunk: bytes) -> None:
         self._gathered_bytes += len(chunk)
         self._chunks.append(chunk)
         if self._gathered_bytes >= SHIP_AT_BYTES:
             self.full()
-        return size
 
     def take(self) -> str:
         """The text since the last take; half a character waits for its other half."""

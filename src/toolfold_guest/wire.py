@@ -30,6 +30,9 @@ HOLD: Final = 7
 RELEASE: Final = 8
 UNPACKED: Final = 9
 
+MAX_ERROR_CHARACTERS: Final = 256 * 1024
+"""Of a traceback or a message, each; the guest leaves out the middle of a longer one."""
+
 HEADER: Final = struct.Struct("<I")
 PLAIN: Final = 2
 """The version of `marshal` for a program, its tools and its start: strings are not interned. A guest has a large
@@ -39,3 +42,8 @@ table of interned strings that it shares with its zygote, and would copy three p
 # A program's own key that starts with NUL gets one more NUL in front.
 BYTES_KEY: Final = "\0b"
 MEDIA_KEY: Final = "\0m"
+
+
+def text_bytes(text: str) -> int:
+    """Bytes of a text on the wire."""
+    return len(text) if text.isascii() else len(text.encode())

@@ -8,7 +8,7 @@ import pytest
 
 from toolfold.errors import ToolArgumentsInvalid
 from toolfold.models import Media, ToolSpec
-from toolfold.tools.schema import argument_check
+from toolfold.tools.schema import SAMPLE_PARTS, argument_check, sample
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -100,7 +100,8 @@ def test_a_broken_schema_checks_nothing_and_fetches_nothing(
     ("items", "text"),
     [
         (["x"] * 200_000, "numbers[0] must be an integer, got 'x'"),
-        ([1] * 200_000 + ["x"], "they do not fit its schema, and are too large to say where"),
+        ([1] * 2_000_000 + ["x"], "they do not fit its schema, and are too large to say where"),
+        ([1] * 20_000 + ["x"] + [2] * 20_000, "numbers[20000] must be an integer, got 'x'"),
     ],
 )
 def test_many_mistakes_are_one_line(items: list[Any], text: str) -> None:
@@ -111,3 +112,31 @@ def test_many_mistakes_are_one_line(items: list[Any], text: str) -> None:
         check({"numbers": items})
 
     assert str(caught.value) == f"'price' got a bad argument: {text}"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [n + 0.5 for n in range(8_000)],
+        [[[n] * 20 for n in range(20)] for _ in range(20)],
+        {str(n): {str(m): [1, 2] for m in range(50)} for n in range(50)},
+    ],
+)
+def test_only_the_first_parts_of_a_large_value_are_looked_at_for_an_explanation(value: Any) -> None:
+    assert 100 < _parts(sample(value)) <= SAMPLE_PARTS
+
+
+def test_a_long_text_among_mistakes_is_cut_before_it_is_explained() -> None:
+    check = argument_check(spec({"properties": {"names": {"type": "array", "items": {"type": "integer"}}}}))
+
+    with pytest.raises(ToolArgumentsInvalid) as caught:
+        check({"names": ["x" * 100_000] * 50})
+
+    shown = "'" + "x" * 78 + "…"
+    assert str(caught.value) == f"'price' got a bad argument: names[0] must be an integer, got {shown} (and 49 more)"
+
+
+def _parts(value: Any) -> int:
+    if isinstance(value, dict):
+        return 1 + sum(map(_parts, value.values()))
+    return 1 + sum(map(_parts, value)) if isinstance(value, list) else 1

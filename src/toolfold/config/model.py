@@ -227,6 +227,7 @@ class LimitsConfig(Section):
     memory_bytes: Size | None = None
     output_bytes: Size | None = None
     value_bytes: Size | None = None
+    sent_bytes: Size | None = None
     reply_bytes: Size | None = None
     calls: Count | None = None
     calls_in_flight: Count | None = None

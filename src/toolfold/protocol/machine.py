@@ -19,10 +19,11 @@ from toolfold.protocol.codec import (
     PrintedFrame,
     UnpackedFrame,
     Violation,
+    check_depth,
     decode_frame,
-    encoded_size,
-    values_of,
+    largest_value,
 )
+from toolfold.protocol.weight import FRAME_COST_BYTES, LARGE_BYTES, MAX_VALUES, weigh
 
 State = Literal["parked", "unpacking", "running", "ended"]
 Kind = Literal["start", "start with files", "unpacked", "calls", "printed", "ended"]
@@ -40,14 +41,23 @@ KEPT_OUTPUT_BYTES: Final = 8 * 1024 * 1024
 """Of each stream; the guest cuts there, and one that does not is not ours."""
 OUTPUT_SLACK_BYTES: Final = 1024 * 1024
 """Replacing a half character at a cut may add a few bytes."""
-FRAME_SLACK_BYTES: Final = 16 * 1024 * 1024
-VALUE_SLACK_BYTES: Final = 64 * 1024
-"""The guest's encoder and ours may differ in a few escapes."""
+FRAME_SLACK_BYTES: Final = 12 * 1024 * 1024
+"""What a frame may carry besides one value: calls that have gathered, a part of the output, a traceback. The guest
+sends each of them before it has grown beyond that."""
 MAX_CUT_BYTES: Final = 2**53
 MAX_TAPE_ENTRIES: Final = 10_000
 """The guest stops there too; what comes is kept for a replay, and so must have an end."""
 FRAMES_WITHOUT_CALLS: Final = 1000
 """Beyond one for each call that it may make: a guest tells once per reply that it waits."""
+
+_SMALL_BYTES: Final = 4096
+"""What is in a smaller frame need not be counted: there are limits on how many there may be."""
+_TOO_MANY: Final = (
+    f"the program sent a value of more than {MAX_VALUES} parts in one message; send text or a file instead"
+)
+_TOO_LARGE: Final = (
+    "the program's calls, output and value together take more than {} MiB; send less, or fewer and larger parts"
+)
 
 _KINDS: Final[dict[type[Frame], Kind]] = {
     CallsFrame: "calls",
@@ -77,7 +87,8 @@ class Conversation:
         self._output_bytes = {"stdout": 0, "stderr": 0}
         self._tape_entries = 0
         self._frames_without_calls = 0
-        self.max_frame_bytes = 4 * limits.value_bytes + FRAME_SLACK_BYTES
+        self._left_bytes = limits.sent_bytes
+        self.max_frame_bytes = limits.value_bytes + FRAME_SLACK_BYTES
 
     @property
     def has_ended(self) -> bool:
@@ -105,6 +116,12 @@ class Conversation:
             Violation: The guest is not to be trusted any more.
             LimitReached: The program asked for too much.
         """
+        if len(body) <= _SMALL_BYTES:
+            self._left_bytes -= FRAME_COST_BYTES + len(body)
+        else:
+            self._weigh(bytes(body))
+        if self._left_bytes < 0:
+            raise LimitReached(Problem(kind="value", message=_TOO_LARGE.format(self._limits.sent_bytes >> 20)))
         frame = decode_frame(body)
         self._move(_KINDS[type(frame)])
         if frame.stdout:
@@ -116,9 +133,20 @@ class Conversation:
             self._check_tape(frame)
         elif isinstance(frame, EndedFrame):
             _check_end(frame)
-        if len(body) > self._limits.value_bytes:
-            self._check_values(frame)
+        elif isinstance(frame, PrintedFrame) and not frame.stdout and not frame.stderr:
+            raise Violation("output without a character")
         return frame
+
+    def _weigh(self, raw: bytes) -> None:
+        """Count what the frame would take, and refuse it before it does."""
+        weight = weigh(raw)
+        self._left_bytes -= FRAME_COST_BYTES + len(raw) + weight.memory_bytes
+        if weight.is_too_much:
+            raise LimitReached(Problem(kind="value", message=_TOO_MANY))
+        if len(raw) > LARGE_BYTES:
+            check_depth(weight.depth)
+        if len(raw) > self._limits.value_bytes and largest_value(raw) > self._limits.value_bytes:
+            raise Violation("a larger value than a guest sends")
 
     def _move(self, kind: Kind) -> None:
         following = TRANSITIONS.get((self._state, kind))
@@ -130,12 +158,6 @@ class Conversation:
         self._output_bytes[stream] += len(text.encode())
         if self._output_bytes[stream] > KEPT_OUTPUT_BYTES + OUTPUT_SLACK_BYTES:
             raise Violation(f"more {stream} than a guest sends")
-
-    def _check_values(self, frame: Frame) -> None:
-        """A frame may be large for its output or many calls, but no single value beyond the limit."""
-        for value in values_of(frame):
-            if encoded_size(value) > self._limits.value_bytes + VALUE_SLACK_BYTES:
-                raise Violation("a larger value than a guest sends")
 
     def _check_calls(self, frame: CallsFrame) -> None:
         for call in frame.calls:

@@ -405,7 +405,7 @@ class _Words:
 # --- what is wrong with arguments ------------------------------------------------------------
 
 _SHOULD_BE: Final = re.compile(r"Input should be (?:a valid (?P<noun>[^,]+).*|(?P<rest>.+))", re.DOTALL)
-_MANY_ERRORS: Final = 10_000
+_MANY_ERRORS: Final = 500
 _NOUNS: Final = {
     "boolean": "true or false",
     "dictionary": "an object",

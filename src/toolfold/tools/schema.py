@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import difflib
 import logging
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from itertools import islice
+from itertools import takewhile
 from typing import Any, Final
 
 import jsonschema_rs
@@ -23,9 +24,11 @@ _TYPES: Final = {
 }  # fmt: skip
 TOO_LARGE_TO_EXPLAIN: Final = "they do not fit its schema, and are too large to say where"
 _SHOWN_CHARACTERS: Final = 80
-_LARGE_BYTES: Final = 64 * 1024
-_SAMPLE_ITEMS: Final = 20
-_SAMPLE_KEYS: Final = 1000
+_LARGE_BYTES: Final = 1024 * 1024
+"""Not searched for the place of a mistake."""
+SAMPLE_PARTS: Final = 200
+"""Of a value that is to be explained: where several schemas are possible, each part is an error in each of them."""
+_SAMPLE_CHARACTERS: Final = 1000
 
 
 def argument_check(spec: ToolSpec) -> Callable[[Mapping[str, Value]], Mapping[str, Value]]:
@@ -52,20 +55,54 @@ def argument_check(spec: ToolSpec) -> Callable[[Mapping[str, Value]], Mapping[st
             valid = validator.is_valid(json)
         if valid:
             return arguments
-        errors = list(validator.iter_errors(json if json_size(json) < _LARGE_BYTES else sample(json)))
-        text = _explain(errors[0], spec.parameters) if errors else TOO_LARGE_TO_EXPLAIN
-        raise bad_argument(spec.name, text, len(errors) - 1)
+        raise _explained(spec, json, validator)
 
     return check
 
 
+def _explained(spec: ToolSpec, arguments: Mapping[str, Value], validator: jsonschema_rs.Validator) -> Exception:
+    """What is wrong in a part of the arguments that is small enough to be listed whole."""
+    errors = list(validator.iter_errors(sample(arguments)))
+    offsets: dict[str, int] = {}
+    if not errors and json_size(arguments) < _LARGE_BYTES:
+        arguments, offsets = _narrowed(arguments, validator.is_valid)
+        errors = list(validator.iter_errors(sample(arguments)))
+    if not errors:
+        return bad_argument(spec.name, TOO_LARGE_TO_EXPLAIN)
+    return bad_argument(spec.name, _explain(errors[0], spec.parameters, offsets), len(errors) - 1)
+
+
+def _narrowed(
+    arguments: Mapping[str, Value], fits: Callable[[Any], bool]
+) -> tuple[Mapping[str, Value], dict[str, int]]:
+    """The arguments with only the first wrong item of a long list, and the place where that was."""
+    for key, items in arguments.items():
+        if isinstance(items, list) and fits({**arguments, key: []}):
+            at = bisect_left(range(len(items) - 1), 1, key=_mistakes_up_to(key, items, arguments, fits))
+            return {**arguments, key: items[at : at + 1]}, {key: at}
+    return arguments, {}
+
+
+def _mistakes_up_to(
+    key: str, items: list[Value], arguments: Mapping[str, Value], fits: Callable[[Any], bool]
+) -> Callable[[int], int]:
+    return lambda at: int(not fits({**arguments, key: items[: at + 1]}))
+
+
 def sample(value: Value) -> Value:
-    """The first items of each list: listing a million mistakes would stop the host for seconds."""
+    """The first parts of a value: listing a million mistakes would stop the host for seconds."""
+    return _sample(value, [SAMPLE_PARTS])
+
+
+def _sample(value: Value, left: list[int]) -> Value:
+    left[0] -= 1
     match value:
         case list():
-            return [sample(item) for item in value[:_SAMPLE_ITEMS]]
+            return [_sample(item, left) for item in takewhile(lambda _: left[0] > 0, value)]
         case dict():
-            return {key: sample(item) for key, item in islice(value.items(), _SAMPLE_KEYS)}
+            return {key: _sample(item, left) for key, item in takewhile(lambda _: left[0] > 0, value.items())}
+        case str() | bytes():
+            return value[:_SAMPLE_CHARACTERS]
     return value
 
 
@@ -101,8 +138,10 @@ def shown(value: object) -> str:
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[: _SHOWN_CHARACTERS - 1]}…"
 
 
-def _explain(error: jsonschema_rs.ValidationError, known: Collection[str]) -> str:
-    path = list(error.instance_path)
+def _explain(
+    error: jsonschema_rs.ValidationError, known: Collection[str], offsets: Mapping[str, int] | None = None
+) -> str:
+    path = _moved(error.instance_path, offsets or {})
     # Any: the stub types the kind as a union of classes that share no attribute but the name.
     kind: Any = error.kind
     match kind.name:
@@ -117,11 +156,20 @@ def _explain(error: jsonschema_rs.ValidationError, known: Collection[str]) -> st
         case "const":
             return wrong(path, f"must be {shown(kind.expected_value)}", error.instance)
         case "anyOf" | "oneOf" if getattr(kind, "context", ()):
-            return _explain_choice(error, known)
+            return _explain_choice(error, known, offsets or {})
     return f"{_place(path)}: {error.message.partition(chr(10))[0]}"
 
 
-def _explain_choice(error: jsonschema_rs.ValidationError, known: Collection[str]) -> str:
+def _moved(path: Sequence[str | int], offsets: Mapping[str, int]) -> list[str | int]:
+    """The path in the whole arguments to what is here the item of a list with one."""
+    whole = list(path)
+    match whole:
+        case [str(key), int(index), *_]:
+            whole[1] = index + offsets.get(key, 0)
+    return whole
+
+
+def _explain_choice(error: jsonschema_rs.ValidationError, known: Collection[str], offsets: Mapping[str, int]) -> str:
     """What is wrong where a value fits none of several schemas."""
     kind: Any = error.kind  # Any: as above
     inner = [one for branch in kind.context for one in branch]
@@ -129,9 +177,9 @@ def _explain_choice(error: jsonschema_rs.ValidationError, known: Collection[str]
     for one in inner:
         if one.kind.name != "type" or one.instance_path != error.instance_path:
             # This schema takes a value of this type, so it says best what is wrong with it.
-            return _explain(one, known)
+            return _explain(one, known, offsets)
         types += one.kind.types
-    return wrong(list(error.instance_path), _must_be(types), error.instance)
+    return wrong(_moved(error.instance_path, offsets), _must_be(types), error.instance)
 
 
 def _must_be(types: Iterable[str]) -> str:

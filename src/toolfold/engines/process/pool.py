@@ -151,6 +151,7 @@ def _of_process(limits: Limits) -> Limits:
         wall_seconds=plain.wall_seconds,
         output_bytes=plain.output_bytes,
         value_bytes=plain.value_bytes,
+        sent_bytes=plain.sent_bytes,
         reply_bytes=plain.reply_bytes,
         calls=plain.calls,
         calls_in_flight=plain.calls_in_flight,
