@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from toolfold import forks
 from toolfold.engines.auto import engine_named
 from toolfold.engines.base import (
     Called,
@@ -132,15 +133,22 @@ class Runtime:
 
     async def __aenter__(self) -> Runtime:
         await self._engine.__aenter__()
+        forks.watch(self)
         return self
 
     async def __aexit__(self, *exc: object) -> None:
+        if forks.is_inherited(self):
+            return
         for execution in tuple(self._executions.values()):
             await self._close(execution)
         self.sessions.close_guests()
         if self._types is not None:
             await self._types.close()
         await self._engine.__aexit__(*exc)
+
+    def disown(self) -> None:
+        """In a forked child: guests, ledger and connections of tools are the parent's."""
+        forks.inherit(self)
 
     @property
     def tools(self) -> tuple[ToolSpec, ...]:

@@ -20,10 +20,11 @@ from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as ConnectionLost
 from redis.exceptions import RedisError
 
+from toolfold import forks
 from toolfold.ledger import codec, redis_lease, redis_scripts, refusals
 from toolfold.ledger.record import Begun, Entry, Given, History, LedgerFailed, Parked, Sealed, State, Summary
 from toolfold.ledger.redis_batch import SLOW_BYTES, Job, Live, know, milliseconds
-from toolfold.ledger.redis_connect import SETTINGS, failed, first_look, plain_address, shared_secret
+from toolfold.ledger.redis_connect import SETTINGS, failed, first_look, plain_address, shared_secret, sockets_of
 from toolfold.ledger.redis_lease import Leases
 from toolfold.ledger.redis_writer import RedisWriter, log
 from toolfold.ledger.retention import MAX_EXECUTION_BYTES, Retention, Schedule
@@ -70,6 +71,13 @@ class RedisLedger:
         self._is_closed = False
         self._lease: tuple[str, int] = ("", 0)
         self._leases: Leases | None = None
+        forks.watch(self)
+
+    def disown(self) -> None:
+        """In a forked child: two processes on one connection would read each other's answers."""
+        if self._client is not None:
+            forks.blank(sockets_of(self._client))
+        forks.inherit(self)
 
     # gathered
 

@@ -80,6 +80,15 @@ def shared_secret(url: str, prefix: str, seal: Seal | NoSeal, name: str) -> byte
     return seal.open(kept, f"secret/{name}")
 
 
+# Any: an asyncio client; its connections have no public name.
+def sockets_of(client: Any) -> list[int]:
+    """The descriptors of all connections that a client has."""
+    pool = client.connection_pool
+    writers = [one._writer for one in (*pool._available_connections, *pool._in_use_connections)]
+    sockets = [writer.get_extra_info("socket") for writer in writers if writer is not None]
+    return [sock.fileno() for sock in sockets if sock is not None]
+
+
 def failed(error: Exception) -> LedgerFailed:
     """What a caller is told when a script was not run, or may not have been."""
     failure = LedgerFailed(f"the ledger cannot be used: {_reason(error)}; check the server, then try again")

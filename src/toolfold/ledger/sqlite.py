@@ -17,6 +17,7 @@ from typing import TypeVar
 
 import msgspec
 
+from toolfold import forks
 from toolfold.errors import ToolfoldError
 from toolfold.ledger import codec, refusals
 from toolfold.ledger.connect import connect
@@ -58,6 +59,12 @@ class SqliteLedger:
         self._reads = threading.Lock()
         self._is_closed = False
         self._live: dict[str, Live] = {}
+        forks.watch(self)
+
+    def disown(self) -> None:
+        """In a forked child: what has gathered is the parent's to write, and SQLite forbids the rest."""
+        self._writer.disown()
+        forks.inherit(self)
 
     # gathered
 

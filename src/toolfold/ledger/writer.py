@@ -132,6 +132,11 @@ class Writer:
             self._thread.join()
         self._db.close()
 
+    def disown(self) -> None:
+        """In a forked child: write nothing when it ends."""
+        atexit.unregister(self.close)
+        self._jobs = []
+
     def _rouse(self) -> None:
         if self._is_closing:
             self._jobs.pop()

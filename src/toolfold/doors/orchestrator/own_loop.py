@@ -9,6 +9,8 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
+from toolfold import forks
+
 _T = TypeVar("_T")
 
 
@@ -23,6 +25,16 @@ class OwnLoop:
         self._holds = holds
         self._runner: asyncio.Runner | None = None
         self._lock = threading.Lock()
+        self._finalizer: weakref.finalize[Any, OwnLoop] | None = None
+        self._of_parent: asyncio.Runner | None = None
+        forks.watch(self)
+
+    def disown(self) -> None:
+        """In a forked child: the loop waits for the parent's descriptors; the next coroutine here gets another."""
+        if self._finalizer is not None:
+            self._finalizer.detach()
+        self._lock = threading.Lock()
+        self._of_parent, self._runner = self._runner, None
 
     # Any: what a coroutine yields and is sent is asyncio's business.
     def run(self, work: Coroutine[Any, Any, _T]) -> _T:
@@ -30,7 +42,7 @@ class OwnLoop:
         with self._lock:
             if self._runner is None:
                 self._runner = asyncio.Runner()
-                weakref.finalize(self, _end, self._runner, self._holds)
+                self._finalizer = weakref.finalize(self, _end, self._runner, self._holds)
             return self._runner.run(work)
 
 

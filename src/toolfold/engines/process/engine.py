@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from toolfold import forks
 from toolfold.engines.base import Guests
 from toolfold.engines.process.host import ProcessRun
 from toolfold.engines.process.kept import KeptGuests
@@ -56,6 +57,7 @@ class ProcessEngine:
 
     async def __aenter__(self) -> ProcessEngine:
         self._is_open = True
+        forks.watch(self)
         pool = await self._pool("bare")
         self.notes = pool.zygote.notes
         return self
@@ -65,6 +67,10 @@ class ProcessEngine:
         self._kept.drop_all()
         pools, self._pools = tuple(self._pools.values()), {}
         await asyncio.gather(*(pool.close() for pool in pools))
+
+    def disown(self) -> None:
+        """In a forked child: the zygotes let go of their own; the next program here starts another."""
+        self._pools, self._starting, self._kept = {}, {}, KeptGuests()
 
     def open(self, order: Order) -> ProcessRun:
         """Start a program. Leaving the context kills the guest and frees all it held."""

@@ -25,6 +25,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from toolfold import forks
 from toolfold.engines.process import cores, layout
 from toolfold.engines.process.frames import program_frame
 from toolfold.engines.process.pidfd import pid_of
@@ -166,6 +167,13 @@ class Guest:
         if self._zygote is not None:
             self._zygote._forget(self._identity)
 
+    def _disown(self) -> list[int]:
+        """In a forked child: never to be killed from here. The descriptors to let go of."""
+        fds = [self.sock.fileno(), self._pidfd, self.data_fd]
+        self._is_closed = True
+        self._pidfd = self.data_fd = -1
+        return fds
+
     def _watch(self) -> None:
         self._loop.add_reader(self.sock.fileno(), self._read_first)
 
@@ -240,6 +248,7 @@ class Zygote:
         """Until their end is known."""
         self._unsent: deque[tuple[bytes, list[int]]] = deque()
         self._is_closed = False
+        forks.watch(self)
 
     @classmethod
     async def start(
@@ -309,6 +318,15 @@ class Zygote:
             await asyncio.to_thread(self._process.wait)
         if self._folder:
             await asyncio.to_thread(remove_tree, self._folder)
+
+    def disown(self) -> None:
+        """In a forked child: a control socket left open here would keep the server from ending with the parent."""
+        self._is_closed = True
+        self._folder = ""
+        self._process.returncode = 0  # not our child: nothing to wait for
+        sent = itertools.chain.from_iterable(fds for _, fds in self._unsent)
+        of_guests = itertools.chain.from_iterable(guest._disown() for guest in self._guests.values())
+        forks.blank([self._control.fileno(), *sent, *of_guests])
 
     async def _hear_of_start(self) -> None:
         while True:
