@@ -34,7 +34,7 @@ class Clock:
         return self._seconds - counted
 
     def put_back(self, seconds: float) -> None:
-        """So much is left of a clock that ran in another process; before it is started."""
+        """So much is left of a clock that ran in another process; while it does not count."""
         self._seconds = max(0.001, seconds)
 
     def start(self) -> None:

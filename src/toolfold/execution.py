@@ -441,7 +441,9 @@ class Execution:
             await self._park(frozen)
             self.is_paused = True
         approvals = tuple(call for call, _ in self._undecided.values())
-        return Paused(execution_id=self.id, calls=self.open_calls, approvals=approvals)
+        return Paused(
+            execution_id=self.id, calls=self.open_calls, approvals=approvals, seconds_left=self.clock.seconds_left
+        )
 
     async def _park(self, frozen: bytes) -> None:
         seal = self._ledger.snapshot_seal() if frozen else None

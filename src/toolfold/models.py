@@ -265,3 +265,5 @@ class Paused:
     """All open calls, so that one round trip can answer a whole `gather`."""
     approvals: Sequence[Call] = ()
     """Calls that wait for a yes or no; whoever says yes has the tool called here."""
+    seconds_left: float = 0.0
+    """Of the program's wall clock, which stands still until it goes on."""

@@ -316,6 +316,12 @@ class Runtime:
         execution = self._executions.get(execution_id)
         return nullcontext() if execution is None else execution.clock.standing()
 
+    def put_clock_back(self, execution_id: str, seconds: float) -> None:
+        """So much is left of the wall clock of a paused execution: a replay is faster than the program was."""
+        execution = self._executions.get(execution_id)
+        if execution is not None and execution.is_paused:
+            execution.clock.put_back(seconds)
+
     # the flow
 
     async def _begin(self, text: str, wish: _Wish) -> Paused | Outcome:

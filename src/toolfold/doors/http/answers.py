@@ -23,10 +23,15 @@ class Answer:
     """The words among those that LibreChat shows which come nearest to `error`."""
 
 
+def is_librechat(user_agent: str) -> bool:
+    """Whether this client is LibreChat, of any version."""
+    return user_agent.startswith(LIBRECHAT)
+
+
 def for_client(answer: Answer, user_agent: str) -> tuple[int, dict[str, Any]]:
     """HTTP status and body for whoever asked."""
     body = answer.body
-    if body.get("status") != "error" or not user_agent.startswith(LIBRECHAT):
+    if body.get("status") != "error" or not is_librechat(user_agent):
         return answer.status, body
     stderr = body["stderr"]
     if stdout := body.get("stdout"):

@@ -198,6 +198,9 @@ class _Door:
         return self._respond(request, await self._start(request, start, errand))
 
     async def _start(self, request: Request, start: Start, errand: Errand) -> Answer | Passed:
+        # As its prompt tells the model: a timeout caps one run of the sandbox, not the time that tools take elsewhere.
+        is_librechat = answers.is_librechat(request.headers.get("user-agent", ""))
+        start = replace(start, counts_pauses=not is_librechat)
         return await self._once.start(start, request.headers.get("idempotency-key"), errand)
 
     async def cancel(self, request: Request) -> Response:

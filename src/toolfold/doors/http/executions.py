@@ -85,18 +85,19 @@ class Executions:
         """Run a program to its end or its first pause."""
         self._gate.start(start.tenant)
         given = await asyncio.to_thread(self._files.given, start.tenant, start.session, start.files)
-        deadline = self._clock() + start.timeout_seconds
+        longest_seconds = self._longest(start, start.timeout_seconds)
+        deadline = self._clock() + longest_seconds
         execution_id = start.execution_id or secrets.token_hex(8)
         held = Held(start.tenant, start.session, deadline, turn=execution_id)
         self._requests.add(held, start.request_id)
         step: Paused | Outcome | None = None
         try:
-            async with asyncio.timeout(start.timeout_seconds + _GRACE_SECONDS):
+            async with asyncio.timeout(longest_seconds + _GRACE_SECONDS):
                 await self._enter_session(held)
                 async with self._gate.turn(start.tenant) as waited:
                     self._metrics.observe("queue_seconds", waited)
                     left = max(0.1, deadline - self._clock())
-                    limits = replace(self._limits, wall_seconds=left)
+                    limits = replace(self._limits, wall_seconds=min(left, start.timeout_seconds))
                     if held.is_over:  # cancelled while it waited
                         raise Refusal(400, CANCELLED)
                     held.task = asyncio.ensure_future(
@@ -124,6 +125,10 @@ class Executions:
             held.last = (0, b"", answer) if start.execution_id else None
             self._hold(held)
         return answer
+
+    def _longest(self, start: Start, own_seconds: float) -> float:
+        """How long it may take until its end, if its program may run for so long itself."""
+        return own_seconds if start.counts_pauses else max(own_seconds, self._settings.max_timeout_seconds)
 
     async def start_once(self, start: Start, errand: Errand) -> Answer | Passed:
         """Start an execution with a fixed id, unless it was started before: then the answer to that start."""
@@ -153,7 +158,7 @@ class Executions:
         if history is None:
             return None
         session = history.begun.session.removeprefix(key_of(start.tenant, ""))
-        deadline = history.begun.began_at + history.begun.limits.wall_seconds
+        deadline = history.begun.began_at + self._longest(start, history.begun.limits.wall_seconds)
         held = self._held.get(start.execution_id)
         if held is not None and held.last is not None and held.last[0] == 0:
             return held.last[2]
@@ -380,7 +385,8 @@ class Executions:
         self._pause(held, True)
         if self._is_draining:
             self._spawn(self._hand_over(held))
-        token = Token(held.execution_id, held.round, held.replies, held.session, held.tenant, held.deadline)
+        place = (held.execution_id, held.round, held.replies, held.session, held.tenant)
+        token = Token(*place, held.deadline, step.seconds_left)
         return answers.tool_calls(step.calls, session=held.session, token=self._tokens.sign(token))
 
     # tokens and the ledger
@@ -434,12 +440,22 @@ class Executions:
         held.is_known, held.replies = True, len(taken)
         # A new continuation finds the pause as its token says; a taken one is followed by the next pause.
         held.round = token.round - 1 if is_new else token.round
-        if held.is_cancelled and isinstance(step, Paused):
-            return await self._cancelled(held)
+        if isinstance(step, Paused):
+            if held.is_cancelled:
+                return await self._cancelled(held)
+            step = self._with_its_clock(step, token, is_new)
         answer = await self._answer(held, step)
         # Where it did not come as far as its pause, a cancel or the clock was first.
         is_answer = isinstance(step, Outcome) or (is_taken and (not is_new or not replies))
         return answer if is_answer else None
+
+    def _with_its_clock(self, step: Paused, token: Token, is_new: bool) -> Paused:
+        """The clock as it was at this pause, or, where the token is of the one before, at most so much."""
+        if token.seconds_left is None:
+            return step
+        left = token.seconds_left if is_new else min(token.seconds_left, step.seconds_left)
+        self._runtime.put_clock_back(token.execution_id, left)
+        return replace(step, seconds_left=left)
 
     # what is held
 

@@ -24,6 +24,8 @@ class Start:
     request_id: str = ""
     execution_id: str = ""
     """Fixed where the request may be sent again; empty takes a new one."""
+    counts_pauses: bool = True
+    """The timeout is of the whole execution; otherwise of the program's own time."""
 
 
 @dataclass(slots=True)

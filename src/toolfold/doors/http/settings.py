@@ -36,7 +36,7 @@ class Settings:
     base_path: str = ""
     max_rounds: int = 20
     timeout_seconds: float = 60.0
-    """For requests that name none; counts from the start of an execution to its end, pauses too."""
+    """For requests that name none; counts from the start of an execution to its end, pauses too, but for LibreChat."""
     max_timeout_seconds: float = 300.0
     starts_per_minute: int = 600
     """Executions and uploads that one tenant may start."""

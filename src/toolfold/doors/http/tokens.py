@@ -6,7 +6,6 @@ import base64
 import binascii
 import hmac
 import os
-from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Final
 
@@ -20,8 +19,7 @@ _KEY_BYTES: Final = 32
 _LONGEST: Final = 2048
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(msgspec.Struct, frozen=True, array_like=True):
     """What a paused execution was when its client heard of it."""
 
     execution_id: str
@@ -32,6 +30,8 @@ class Token:
     tenant: str
     expires_at: float
     """Seconds since 1970."""
+    seconds_left: float | None = None
+    """Of the program's own time; tokens of older versions do not say."""
 
 
 class Tokens:
@@ -45,11 +45,11 @@ class Tokens:
         if len(key) < _KEY_BYTES // 2:
             raise UsageError("the key for continuation tokens is shorter than 16 bytes; give a longer one")
         self._key = key
-        self._decoder = msgspec.json.Decoder(tuple[str, int, int, str, str, float])
+        self._decoder = msgspec.json.Decoder(Token)
 
     def sign(self, token: Token) -> str:
         """As text for a response."""
-        payload = _text(msgspec.json.encode(astuple(token)))
+        payload = _text(msgspec.json.encode(token))
         return f"{payload}.{self._signature(payload)}"
 
     def read(self, text: str) -> Token:
@@ -62,7 +62,7 @@ class Tokens:
         if not is_ours or len(payload) > _LONGEST:
             raise Refusal(400, INVALID_TOKEN)
         try:
-            return Token(*self._decoder.decode(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4))))
+            return self._decoder.decode(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
         except (binascii.Error, msgspec.DecodeError, ValueError) as error:
             raise Refusal(400, INVALID_TOKEN) from error
 

@@ -73,7 +73,7 @@ class ProgrammaticRequest(Request):
     tools: list[ToolDefinition] | None = None
     session_id: SessionId | None = None
     timeout: Milliseconds | None = None
-    """Milliseconds, 1000 to 300000; of the whole execution, pauses too."""
+    """Milliseconds, 1000 to 300000; of the whole execution, pauses too. For LibreChat of the program's own time."""
     files: list[FileReference] | None = None
     continuation_token: str | None = None
     tool_results: list[ToolResult] | None = None
