@@ -37,7 +37,7 @@ class NoLedger(MemoryLedger):
     def note(self, execution_id: str, *entries: Entry, epoch: int = 0) -> None:
         pass
 
-    async def finish(self, execution_id: str, outcome: Outcome, *, epoch: int = 0) -> None:
+    async def finish(self, execution_id: str, outcome: Outcome, *, epoch: int = 0, wait: bool = False) -> None:
         pass
 
 

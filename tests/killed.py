@@ -45,6 +45,11 @@ class Host:
         answer: dict[str, Any] = json.loads(self._process.stdout.readline())
         return answer
 
+    def tell(self, request: dict[str, Any]) -> None:
+        """A request that this host does not survive."""
+        self._process.communicate(json.dumps(request) + "\n")
+        assert self._process.returncode == -signal.SIGKILL
+
     def kill(self) -> None:
         self._process.send_signal(signal.SIGKILL)
         self._process.communicate()
@@ -61,13 +66,28 @@ async def main(ledger_path: str, saves_path: str, engine: str) -> None:
             saves.flush()
             return key * 10
 
-        async with Runtime(tools=[save], engine=engine, ledger=ledger) as runtime:
+        @tool
+        async def die(key: int) -> int:
+            """Has the same effect, and takes its host along before it can reply."""
+            saves.write(f"{key}\n")
+            saves.flush()
+            if request.get("dies", True):
+                os.kill(os.getpid(), signal.SIGKILL)
+            return key * 10
+
+        request: dict[str, Any] = {}
+        async with Runtime(tools=[save, die], engine=engine, ledger=ledger) as runtime:
             while line := await asyncio.to_thread(sys.stdin.readline):
-                answer = await _served(runtime, ledger, json.loads(line))
+                request = json.loads(line)
+                answer = await _served(runtime, ledger, request)
                 print(json.dumps(answer), flush=True)
 
 
 async def _served(runtime: Runtime, ledger: SqliteLedger, request: dict[str, Any]) -> dict[str, Any]:
+    if "run" in request:
+        earlier = [line.execution_id for line in await ledger.list(limit=1)] if request.get("again") else [""]
+        step = await runtime.run(request["run"], rerun_of=earlier[0], repeat=request.get("repeat"))
+        return {"stdout": step.stdout, "stderr": step.stderr, "hints": step.hints}
     if "text" in request:
         step = await runtime.start(request["text"], tools=[ASK])
     else:

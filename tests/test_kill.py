@@ -79,3 +79,35 @@ def test_a_host_that_is_not_killed_gives_the_same_output(tmp_path: Path) -> None
     host.kill()
 
     assert said["stdout"] == UNINTERRUPTED
+
+
+CHARGES = "for key in range(1, 6):\n    print(await save(key))\nprint(await die(6))"
+UNKNOWN = "'die' may have been called with these arguments"
+
+
+@pytest.mark.long
+def test_a_rerun_of_a_killed_run_repeats_no_call_that_may_have_run(tmp_path: Path) -> None:
+    Host(tmp_path).tell({"run": CHARGES})
+    host = Host(tmp_path)
+
+    again = host.ask({"run": CHARGES, "again": True, "dies": False})
+    third = host.ask({"run": CHARGES, "again": True, "dies": False})
+    host.kill()
+
+    for said in (again, third):
+        assert said["stdout"] == "10\n20\n30\n40\n50\n"
+        assert UNKNOWN in said["stderr"]
+        assert said["hints"] == ["not called again, because whether they ran before is not on record: die"]
+    assert (tmp_path / "saves").read_text().split() == ["1", "2", "3", "4", "5", "6"]
+
+
+@pytest.mark.long
+def test_a_rerun_of_a_killed_run_repeats_what_it_is_told_to(tmp_path: Path) -> None:
+    Host(tmp_path).tell({"run": CHARGES})
+    host = Host(tmp_path)
+
+    said = host.ask({"run": CHARGES, "again": True, "dies": False, "repeat": ["die"]})
+    host.kill()
+
+    assert (said["stdout"], said["hints"]) == ("10\n20\n30\n40\n50\n60\n", [])
+    assert (tmp_path / "saves").read_text().split() == ["1", "2", "3", "4", "5", "6", "6"]

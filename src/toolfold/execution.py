@@ -18,7 +18,7 @@ from toolfold.errors import ToolfoldError, UsageError
 from toolfold.ledger import codec, refusals, snapshots
 from toolfold.ledger.record import Given, Handed, LedgerFull, Made, Sealed, Tape
 from toolfold.ledger.snapshots import Snapshot
-from toolfold.models import CallRecord, Outcome, Paused, Problem, Reply
+from toolfold.models import CallRecord, Outcome, Paused, Problem, Reply, ReplyMeta
 from toolfold.output import Output
 from toolfold.replay import pause_of
 from toolfold.savings import context_saved
@@ -52,13 +52,14 @@ class Execution:
         rerun: Replies of an earlier execution that need not be fetched again.
         epoch: Of the ledger; whoever takes the execution over raises it.
         may_ask: Any tool may ask while it is served; otherwise only those in `asked` do, and before they begin.
+        is_durable: The start is safe before the program runs, and the outcome before it is returned.
     """
 
     def __init__(
         self, begun: Begun, *, tape: Taped | None, can_pause: bool, engine: Engine, router: Router, ledger: Ledger,
         observer: Observer, context: CallContext, asked: frozenset[str] = frozenset(), session: Session | None = None,
         on_call: Callable[[CallRecord], None] | None = None, past: Past | None = None, rerun: Rerun | None = None,
-        epoch: int = 0, may_ask: bool = False,
+        epoch: int = 0, may_ask: bool = False, is_durable: bool = False,
     ) -> None:  # fmt: skip
         self.id = begun.execution_id
         self.begun = begun
@@ -88,6 +89,11 @@ class Execution:
         self.failure: ToolfoldError | None = None
         """Why the execution could not go on although its program could."""
         self._epoch = epoch
+        self._is_durable = is_durable
+        self._is_strict = begun.is_strict or tape is not None
+        """A call that is not safe to repeat is on record before it is made."""
+        self._not_repeated: list[str] = []
+        """Tools of calls that may have run before; whether they did is not on record."""
         self._outside = frozenset(begun.outside)
         self._asked = asked
         self._may_ask = may_ask
@@ -150,6 +156,8 @@ class Execution:
             self.run.stop(*self._stopped_early)
         if self._past is None:
             self._ledger.begin(self.begun)
+            if self._is_durable:
+                await self._ledger.flush(self.id)
             return
         for given in self._past.given:
             self.run.answer(given.reply)
@@ -227,10 +235,14 @@ class Execution:
         self._observer.called(self.id, call)
         if call.tool not in self._asked:  # what waits for a yes has not begun, and is asked for again
             self._unnoted = call
-            if self._order.tape is not None:
+            if self._must_be_known(call):
                 self._note_made()  # before the tool is called: a replay must know
-        recorded = self._rerun.reply_to(call) if self._rerun is not None else None
+        recorded = self._recorded_reply(call, self._rerun) if self._rerun is not None else None
         if call.tool not in self._outside:
+            if recorded is not None and recorded.error is not None:
+                self._not_repeated.append(call.tool)
+                self._answer(call, recorded)
+                return
             if recorded is not None:
                 self._recorded[call.id] = recorded
             self._dispatch(call)
@@ -238,6 +250,13 @@ class Execution:
             self._answer(call, recorded)
         if self._unnoted is not None:
             self._note_made()
+
+    def _must_be_known(self, call: Call) -> bool:
+        return self._order.tape is not None or (self._is_strict and call.tool not in self._safe)
+
+    def _recorded_reply(self, call: Call, rerun: Rerun) -> Reply | None:
+        # Who answers for the outside knows by itself what it did.
+        return rerun.reply_to(call, is_safe=call.tool in self._safe or call.tool in self._outside)
 
     def _note_made(self) -> None:
         assert self._unnoted is not None
@@ -261,7 +280,8 @@ class Execution:
             self._dispatch(call)
         else:
             text = f"{call.tool!r} was called before the host stopped; whether it ran is not known"
-            self._answer(call, Reply(call_id=call.id, error=text))
+            self._not_repeated.append(call.tool)
+            self._answer(call, Reply(call_id=call.id, error=text, meta=ReplyMeta(attempts=0, from_record=True)))
 
     def _dispatch(self, call: Call) -> None:
         if self._is_closed:
@@ -280,12 +300,13 @@ class Execution:
             self._dispatch(self._queued.popleft())
 
     async def _serve(self, call: Call) -> None:
-        if self._order.tape is not None and call.tool not in self._safe | self._asked:
+        if self._is_strict and call.tool not in self._safe | self._asked:
             try:
                 await self._ledger.flush(self.id)  # a replay must know that this was begun
             except ToolfoldError as error:
-                # Too much to keep: one that only may pause goes on, and a pause would say it.
-                if not (self._may_ask and isinstance(error, LedgerFull)):
+                # Too much to keep: one that only may pause goes on, and a pause would say it; so would a rerun.
+                may_go_on = self._may_ask or self._order.tape is None
+                if not (may_go_on and isinstance(error, LedgerFull)):
                     self.failure = error
                     self.run.stop("cancelled")
                     return
@@ -321,7 +342,7 @@ class Execution:
             decision = await future
         self._note(Handed(call.id, is_open=False) if is_begun else Made(call))
         self._decided.add(call.id)
-        if self._order.tape is not None:
+        if self._is_strict:
             try:
                 await self._ledger.flush(self.id)
             except ToolfoldError as error:  # not the program's to catch: nothing may go on that is not on record
@@ -521,7 +542,7 @@ class Execution:
         if outcome.stdout_cut_bytes or outcome.stderr_cut_bytes:
             whole = replace(outcome, stdout=self._output["stdout"].whole(), stderr=self._output["stderr"].whole())
         self._observer.ended(self.id, outcome)
-        await self._ledger.finish(self.id, whole, epoch=self._epoch)
+        await self._ledger.finish(self.id, whole, epoch=self._epoch, wait=self._is_durable)
         if self.failure is not None:
             raise self.failure
         return outcome
@@ -535,6 +556,9 @@ class Execution:
         stderr, stderr_cut_bytes = self._output["stderr"].cut()
         records = tuple(sorted((*self._records, *self._unanswered()), key=lambda record: record.id))
         hints = (*self.begun.program.notes, *self._engine.notes, *ended.notes)
+        if self._not_repeated:
+            names = ", ".join(sorted(set(self._not_repeated)))
+            hints += (f"not called again, because whether they ran before is not on record: {names}",)
         if len(records) == 1 and ended.status == "finished":
             hints += (f"one call only: a direct call of {records[0].name!r} would do",)
         return Outcome(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -15,6 +15,8 @@ from toolfold.ledger.snapshots import Pause
 from toolfold.models import Reply, ReplyMeta
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from toolfold.ledger.record import Begun, History, Ledger
     from toolfold.ledger.snapshots import Snapshot
     from toolfold.models import Call
@@ -98,23 +100,55 @@ def _rounds(history: History) -> int:
 
 
 class Rerun:
-    """Replies of an earlier execution, for a corrected program that makes some of the same calls."""
+    """Replies of an earlier execution, for a corrected program that makes some of the same calls.
 
-    def __init__(self, history: History) -> None:
-        calls = {entry.call.id: entry.call for entry in history.entries if isinstance(entry, Made)}
+    Args:
+        repeat: Tools that may be called again although the record does not say whether they were called before.
+
+    Raises:
+        UsageError: Calls may be missing from the record, and it was not said which tools may be called again.
+    """
+
+    def __init__(self, history: History, repeat: Collection[str] | None = None) -> None:
+        self._id = history.begun.execution_id
+        self._repeat = frozenset(repeat or ())
+        self._is_whole = history.is_whole
+        if not self._is_whole and repeat is None:
+            raise UsageError(
+                f"calls may be missing from the record of execution {self._id!r}: it was cut off, or is too large; "
+                "name the tools that may be called again with `repeat`"
+            )
         self._replies: dict[bytes, deque[Reply]] = {}
+        self._unanswered: Counter[bytes] = Counter()
+        given = {entry.reply.call_id: entry for entry in history.entries if isinstance(entry, Given)}
         for entry in history.entries:
-            # A failure is not a result to keep: the same call may work now.
-            if isinstance(entry, Given) and entry.reply.error is None and entry.reply.call_id in calls:
-                key = call_key(calls[entry.reply.call_id])
-                self._replies.setdefault(key, deque()).append(entry.reply)
+            if isinstance(entry, Made):
+                self._add(entry.call, given.get(entry.call.id))
 
-    def reply_to(self, call: Call) -> Reply | None:
-        """The reply to the same tool with the same arguments, each recorded one once and in order."""
-        replies = self._replies.get(call_key(call))
-        if not replies:
+    def _add(self, call: Call, given: Given | None) -> None:
+        if given is None or (given.reply.error is not None and given.record.from_record):
+            self._unanswered[call_key(call)] += 1  # also where an earlier rerun could not know either
+        elif given.reply.error is None:  # a failure is not a result to keep: the same call may work now
+            self._replies.setdefault(call_key(call), deque()).append(given.reply)
+
+    def reply_to(self, call: Call, *, is_safe: bool) -> Reply | None:
+        """The reply to the same tool with the same arguments, each recorded one once and in order.
+
+        One that was begun there without a reply may have run: it is made again only where that is safe or allowed.
+        """
+        key = call_key(call)
+        meta = ReplyMeta(attempts=0, from_record=True)
+        if replies := self._replies.get(key):
+            return msgspec.structs.replace(replies.popleft(), call_id=call.id, meta=meta)
+        may_have_run = self._unanswered[key] > 0 or not self._is_whole
+        self._unanswered[key] -= self._unanswered[key] > 0
+        if not may_have_run or is_safe or call.tool in self._repeat:
             return None
-        return msgspec.structs.replace(replies.popleft(), call_id=call.id, meta=ReplyMeta(attempts=0, from_record=True))
+        text = (
+            f"{call.tool!r} may have been called with these arguments in execution {self._id!r}, which has no reply on "
+            "record; whether it ran is not known, so it was not called again"
+        )
+        return Reply(call_id=call.id, error=text, meta=meta)
 
 
 def call_key(call: Call) -> bytes:

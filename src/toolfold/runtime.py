@@ -46,7 +46,7 @@ from toolfold.tools.search import SEARCH_SPEC, Index, describe, search_tool
 from toolfold.tools.wrappers import wrappers
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from toolfold.engines.monty_check import TypeChecker
@@ -72,10 +72,14 @@ class _Wish(msgspec.Struct, frozen=True, kw_only=True):
     limits: Limits
     on_call: Callable[[CallRecord], None] | None = None
     rerun_of: str = ""
+    repeat: Collection[str] | None = None
     session: Session | None = None
     can_pause: bool = False
     tenant: str = ""
     execution_id: str = ""
+    expires_at: float = 0.0
+    is_strict: bool = False
+    is_durable: bool = False
 
 
 class Runtime:
@@ -206,11 +210,12 @@ class Runtime:
     async def run(
         self, text: str, *, files: Sequence[File] = (), limits: Limits | None = None, rerun_of: str = "",
         session: str = "", keep_names: bool = False, on_call: Callable[[CallRecord], None] | None = None,
-        tenant: str = "",
+        tenant: str = "", repeat: Collection[str] | None = None,
     ) -> Outcome:  # fmt: skip
         """A program, to its end.
 
-        `rerun_of` names an earlier execution: calls that it made too get the replies they got there.
+        `rerun_of` names an earlier execution: calls that it made too get the replies they got there. One that it began
+        without a reply fails, unless its tool is safe to call twice or named in `repeat`.
         The files of `session` are in the data folder, and what the program leaves there is kept;
         with `keep_names` its names are kept, too, for the next program of the session.
         `tenant` is on record with the execution, and tools are told of it.
@@ -220,8 +225,10 @@ class Runtime:
             limits=limits or self._limits,
             on_call=on_call,
             rerun_of=rerun_of,
+            repeat=repeat,
             session=self.sessions.open(session, keep_names=keep_names) if session else None,
             tenant=tenant,
+            is_strict=self._ledger.is_lasting,
         )
         step = await self._begin(text, wish)
         assert isinstance(step, Outcome), "only `start` pauses"
@@ -230,12 +237,15 @@ class Runtime:
     async def start(
         self, text: str, *, tools: Sequence[ToolSpec] = (), files: Sequence[File] = (), limits: Limits | None = None,
         session: str = "", keep_names: bool = False, on_call: Callable[[CallRecord], None] | None = None,
-        tenant: str = "", execution_id: str = "", rerun_of: str = "",
+        tenant: str = "", execution_id: str = "", rerun_of: str = "", repeat: Collection[str] | None = None,
+        durable: bool = False, expires_at: float = 0.0,
     ) -> Paused | Outcome:  # fmt: skip
         """A program that may also call `tools`, which only the caller can answer, with `resume`.
 
-        `rerun_of` is as in `run`, up to the first pause that is resumed elsewhere.
+        `rerun_of` and `repeat` are as in `run`, up to the first pause that is resumed elsewhere.
         `execution_id` is for whoever must find the execution again without its answer; nobody else may guess it.
+        With `durable` its start is in the ledger before the program runs and its outcome before it is returned, so that
+        `resume` goes on with it after a kill at any moment. `expires_at` is on record with it.
         """
         wish = _Wish(
             outside=tools,
@@ -247,6 +257,9 @@ class Runtime:
             tenant=tenant,
             execution_id=execution_id,
             rerun_of=rerun_of,
+            repeat=repeat,
+            expires_at=expires_at,
+            is_durable=durable,
         )
         return await self._begin(text, wish)
 
@@ -339,14 +352,17 @@ class Runtime:
                 outcome = self._rejected(program, text)
                 self._drop(wish)
                 return outcome
-            rerun = Rerun(await self._history(wish.rerun_of)) if wish.rerun_of else None
-            begun = self._begun(program, specs, wish)
+            rerun = Rerun(await self._history(wish.rerun_of), wish.repeat) if wish.rerun_of else None
+            # Names that live in a guest are gone with it, so a session that keeps them cannot be replayed.
+            is_taped = (wish.can_pause or wish.is_durable) and not (wish.session and wish.session.keeps_names)
+            begun = self._begun(program, specs, wish, is_strict=is_taped or wish.is_strict)
         except BaseException:
             self._drop(wish)
             raise
-        # Names that live in a guest are gone with it, so a session that keeps them cannot be replayed.
-        tape = Taped() if wish.can_pause and not (wish.session and wish.session.keeps_names) else None
-        execution = self._execution(begun, tape, wish.can_pause, wish.session, on_call=wish.on_call, rerun=rerun)
+        tape = Taped() if is_taped else None
+        execution = self._execution(
+            begun, tape, wish.can_pause, wish.session, on_call=wish.on_call, rerun=rerun, is_durable=wish.is_durable
+        )
         return await self._open(execution)
 
     async def _advance(self, execution: Execution) -> Paused | Outcome:
@@ -420,7 +436,7 @@ class Runtime:
             context_saved=context_saved((), text=text, shown_bytes=len(str(problem).encode(errors="replace"))),
         )
 
-    def _begun(self, program: Program, specs: tuple[ToolSpec, ...], wish: _Wish) -> Begun:
+    def _begun(self, program: Program, specs: tuple[ToolSpec, ...], wish: _Wish, *, is_strict: bool) -> Begun:
         files: tuple[File, ...] = ()
         if wish.session is not None or wish.files:
             kept = self.sessions.files(wish.session.id) if wish.session is not None else ()
@@ -441,6 +457,8 @@ class Runtime:
             session=wish.session.id if wish.session else "",
             rerun_of=wish.rerun_of,
             began_at=time.time(),
+            expires_at=wish.expires_at,
+            is_strict=is_strict,
         )
 
     def _execution(
@@ -492,7 +510,7 @@ class Runtime:
         session = self.sessions.open(history.begun.session) if history.begun.session else None
         if session is not None:
             await self.sessions.enter(session)
-        return past, self._execution(history.begun, past.tape, True, session, past=past, epoch=epoch)
+        return past, self._execution(history.begun, past.tape, True, session, past=past, epoch=epoch, is_durable=True)
 
     async def _history(self, execution_id: str) -> History:
         history = await self._ledger.load(execution_id)

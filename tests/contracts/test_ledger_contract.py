@@ -305,6 +305,7 @@ async def test_an_execution_that_is_too_large_keeps_its_start_and_cannot_be_park
         begun=begun("a"),
         entries=(made(1), given(1, "x" * 5_000), made(2), Tape(is_spoilt=True)),
         state="ended",
+        is_full=True,
         epoch=0,
         outcome=ended,
     )
@@ -339,6 +340,7 @@ async def test_files_and_outcomes_that_do_not_fit_are_left_out_and_said(new_ledg
         begun=begun("a"),
         entries=(Tape(is_spoilt=True),),
         state="ended",
+        is_full=True,
         epoch=0,
         outcome=outcome("a", seconds=1.0, hints=(hint,)),
     )

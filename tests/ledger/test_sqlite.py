@@ -1,9 +1,11 @@
 import asyncio
 import logging
 import os
+import resource
 import sqlite3
 import stat
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import pytest
 from tests.ledger.made_up import begun, given, made, outcome
 from toolfold import UsageError
 from toolfold.ledger import tables
-from toolfold.ledger.record import LedgerFailed
+from toolfold.ledger.record import History, LedgerFailed
 from toolfold.ledger.retention import Retention
 from toolfold.ledger.sqlite import SqliteLedger
 from toolfold.models import ToolSpec
@@ -196,7 +198,7 @@ async def test_a_store_that_fails_is_said_to_whoever_waits_and_in_the_log(
 
     text = "the ledger cannot be written: no such table: pieces; check its disk and its folder"
     assert str(caught.value) == text
-    assert caplog.messages[0] == f"{text}; 2 writes are lost"
+    assert caplog.messages[0] == f"{text}; 1 writes wait"
 
 
 @pytest.mark.parametrize("change", ["UPDATE pieces SET body = x'0199' WHERE piece = 1", "DELETE FROM pieces"])
@@ -326,3 +328,58 @@ def test_a_folder_that_cannot_be_written_to_is_one_clear_line(path: Path) -> Non
     path.parent.chmod(0o500)
 
     assert refusal(path) == f"ledger {str(path)!r} cannot be opened: permission denied"
+
+
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """No file of this process can grow beyond a page."""
+    usual = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, usual[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, usual)
+
+
+async def test_a_moment_of_full_disk_leaves_no_hole(path: Path) -> None:
+    ledger = SqliteLedger(path)
+    ledger.begin(begun("a"))
+    ledger.note("a", made(1))
+    await ledger.flush("a")
+    with full_disk():
+        ledger.begin(begun("b"))
+        ledger.note("a", given(1), made(2))
+        with pytest.raises(LedgerFailed):
+            await ledger.flush("a")
+        ledger.note("a", given(2))
+        with pytest.raises(LedgerFailed):
+            await ledger.finish("a", outcome("a"), wait=True)
+        ledger.note("b", made(1))
+
+    await ledger.flush("b")
+    await ledger.park("b")
+    found = [await ledger.load(name) for name in ("a", "b")]
+    await ledger.close()
+
+    entries = (made(1), given(1), made(2), given(2))
+    assert found == [
+        History(begun=begun("a"), entries=entries, state="ended", epoch=0, outcome=outcome("a")),
+        History(begun=begun("b"), entries=(made(1),), state="paused", epoch=0),
+    ]
+
+
+async def test_what_no_memory_could_hold_while_the_disk_was_full_is_said(path: Path) -> None:
+    ledger = SqliteLedger(path)
+    ledger.begin(begun("a"))
+    await ledger.flush("a")
+    with full_disk():
+        for number in range(1, 9):
+            ledger.note("a", given(number, "x" * 10_000_000))
+        with pytest.raises(LedgerFailed):
+            await ledger.flush("a")
+
+    found = await ledger.load("a")
+    await ledger.close()
+
+    assert found is not None
+    assert (found.is_full, found.is_whole, len(found.entries)) == (True, False, 6)

@@ -42,6 +42,8 @@ class _Kept:
 class MemoryLedger:
     """A `Ledger` of the newest executions; the oldest ended ones make room."""
 
+    is_lasting = False
+
     def __init__(self, *, keep: Retention = SMALL, max_execution_bytes: int = MAX_EXECUTION_BYTES) -> None:
         self._keep = keep
         self._max_bytes = max_execution_bytes
@@ -103,7 +105,7 @@ class MemoryLedger:
         kept.epoch += 1
         return kept.epoch
 
-    async def finish(self, execution_id: str, outcome: Outcome, *, epoch: int = 0) -> None:
+    async def finish(self, execution_id: str, outcome: Outcome, *, epoch: int = 0, wait: bool = False) -> None:
         kept = self._held(execution_id, epoch)
         body = codec.encode_outcome(outcome, {} if kept.is_full else kept.noted)
         if len(body) > self._max_bytes:
@@ -130,6 +132,7 @@ class MemoryLedger:
             state=kept.state,
             epoch=kept.epoch,
             outcome=None if kept.outcome is None else codec.decode_outcome(kept.outcome, entries),
+            is_full=kept.is_full,
         )
 
     async def snapshot(self, execution_id: str) -> bytes | None:

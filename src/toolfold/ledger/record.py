@@ -40,6 +40,10 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True):
     rerun_of: str = ""
     began_at: float
     """Seconds since 1970."""
+    expires_at: float = 0.0
+    """The same, of the moment until which its caller may go on with it; 0 where there is none."""
+    is_strict: bool = False
+    """Each call that is not safe to repeat is on record before it is made, also where a kill cuts the record off."""
 
 
 class Made(msgspec.Struct, frozen=True):
@@ -99,6 +103,13 @@ class History:
     state: State
     epoch: int
     outcome: Outcome | None = None
+    is_full: bool = False
+    """Entries are missing: there were more than the ledger could keep."""
+
+    @property
+    def is_whole(self) -> bool:
+        """No call that must not be repeated can be missing. The last replies of a killed process always may be."""
+        return not self.is_full and (self.state == "ended" or self.begun.is_strict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +162,10 @@ class Ledger(Protocol):
     that is not the execution's raises `Fenced` and changes nothing.
     """
 
+    @property
+    def is_lasting(self) -> bool:
+        """Whether what is safe in it outlives this process."""
+
     def begin(self, begun: Begun) -> None: ...
     def note(self, execution_id: str, *entries: Entry, epoch: int = 0) -> None: ...
     async def flush(self, execution_id: str) -> None:
@@ -168,8 +183,11 @@ class Ledger(Protocol):
     async def takeover(self, execution_id: str) -> int:
         """Raise the epoch: whoever held the execution is fenced. The new epoch."""
 
-    async def finish(self, execution_id: str, outcome: Outcome, *, epoch: int = 0) -> None:
-        """The execution is over; its outcome is written shortly after, in the background."""
+    async def finish(self, execution_id: str, outcome: Outcome, *, epoch: int = 0, wait: bool = False) -> None:
+        """The execution is over; its outcome is written shortly after, in the background.
+
+        With `wait` it is safe when this returns; if it cannot be written now, that is raised, and tried again later.
+        """
 
     async def load(self, execution_id: str) -> History | None: ...
     async def snapshot(self, execution_id: str) -> bytes | None:

@@ -53,6 +53,8 @@ class RedisLedger:
         UsageError: The server cannot be reached, or holds a ledger of a newer toolfold or with another key.
     """
 
+    is_lasting = True
+
     def __init__(
         self, url: str, *, keep: Retention | None = None, key: bytes | str | None = None,
         max_execution_bytes: int = MAX_EXECUTION_BYTES, prefix: str = "toolfold",
@@ -128,11 +130,14 @@ class RedisLedger:
             self._leases.took(execution_id, int(answer[1]), asked_at)
         return int(answer[1])
 
-    async def finish(self, execution_id: str, outcome: Outcome, *, epoch: int = 0) -> None:
+    async def finish(self, execution_id: str, outcome: Outcome, *, epoch: int = 0, wait: bool = False) -> None:
         self._look_alive()
         live = self._writer.live(execution_id)
         body = codec.encode_outcome(outcome, live.noted)
         job = Job("finish", epoch, outcome=outcome, body=body)
+        if wait:
+            await self._writer.wait(execution_id, job)
+            return
         if live.is_own and live.error is None and live.epoch == epoch:
             self._writer.submit(live, job)
             return
@@ -298,7 +303,7 @@ class RedisLedger:
     # from bytes
 
     def _history(self, execution_id: str, answer: Sequence[Any]) -> History:
-        state, epoch, start, ending, granted, grant, pieces = answer
+        state, epoch, start, ending, granted, grant, is_full, pieces = answer
         digest = granted.decode()
         tools = codec.decode_tools(self._unpack(grant, f"grant/{digest}"))
         entries: list[Entry] = []
@@ -313,6 +318,7 @@ class RedisLedger:
             state=_STATES[state],
             epoch=int(epoch),
             outcome=outcome,
+            is_full=is_full == b"1",
         )
 
     def _unpack(self, sealed: bytes, place: str) -> bytes:

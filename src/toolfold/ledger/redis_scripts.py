@@ -135,10 +135,10 @@ return {'known', there[1], there[2], redis.call('LLEN', pieces), there[3], there
 LOAD: Final = (
     _BEGINNING
     + """
-local there = redis.call('HMGET', row, 'state', 'epoch', 'begun', 'outcome', 'granted')
+local there = redis.call('HMGET', row, 'state', 'epoch', 'begun', 'outcome', 'granted', 'is_full')
 if not there[1] then return {} end
 local grant = redis.call('GET', at .. 'g:' .. there[5])
-return {there[1], there[2], there[3], there[4], there[5], grant, redis.call('LRANGE', pieces, 0, -1)}
+return {there[1], there[2], there[3], there[4], there[5], grant, there[6], redis.call('LRANGE', pieces, 0, -1)}
 """
 )
 

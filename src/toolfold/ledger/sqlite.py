@@ -11,7 +11,6 @@ import sqlite3
 import threading
 import zlib
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -45,6 +44,8 @@ class SqliteLedger:
         UsageError: The file is no ledger, is from a newer toolfold, cannot be written, or has another key.
     """
 
+    is_lasting = True
+
     def __init__(
         self, path: str | Path, *, keep: Retention | None = None, key: bytes | str | None = None,
         max_execution_bytes: int = MAX_EXECUTION_BYTES,
@@ -72,7 +73,7 @@ class SqliteLedger:
         if begun.execution_id in self._live:
             raise refusals.twice(begun.execution_id)
         live = self._live[begun.execution_id] = Live(begun.execution_id, is_own=True)
-        self._writer.submit(Act(live, lambda tables: tables.begin(begun)))
+        self._writer.submit(Act(live, lambda tables: tables.begin(begun), is_kept=True))
 
     def note(self, execution_id: str, *entries: Entry, epoch: int = 0) -> None:
         live = self._live_of(execution_id)
@@ -103,20 +104,24 @@ class SqliteLedger:
         self._live[execution_id] = Live(execution_id)
         return epoch
 
-    async def finish(self, execution_id: str, outcome: Outcome, *, epoch: int = 0) -> None:
+    async def finish(self, execution_id: str, outcome: Outcome, *, epoch: int = 0, wait: bool = False) -> None:
         live = self._live_of(execution_id)
         body = codec.encode_outcome(outcome, live.noted)
 
         def do(tables: Tables) -> None:
             tables.finish(execution_id, epoch, outcome, body)
 
-        if live.is_own and live.error is None:
-            self._writer.submit(Act(live, do))
-        else:
-            # A disk that fails is in the log; it must not cost the caller the outcome.
-            with suppress(LedgerFailed):
-                await self._wait(execution_id, do)
-        self._live.pop(execution_id, None)
+        try:
+            if live.is_own and live.error is None and not wait:
+                self._writer.submit(Act(live, do, is_kept=True))
+            else:
+                await self._wait(execution_id, do, is_kept=True)
+        except LedgerFailed:
+            # It is in the log, and is tried again; unless it is waited for, it must not cost the caller the outcome.
+            if wait:
+                raise
+        finally:
+            self._live.pop(execution_id, None)
 
     async def sweep(self, keep: Retention | None = None) -> int:
         """Forget now what `keep`, or the ledger's own retention, does not allow; how many executions went."""
@@ -161,9 +166,9 @@ class SqliteLedger:
             live = self._live[execution_id] = Live(execution_id)
         return live
 
-    async def _wait(self, execution_id: str, do: Callable[[Tables], None]) -> None:
+    async def _wait(self, execution_id: str, do: Callable[[Tables], None], *, is_kept: bool = False) -> None:
         try:
-            await self._writer.wait(self._live_of(execution_id), do)
+            await self._writer.wait(self._live_of(execution_id), do, is_kept=is_kept)
         except ToolfoldError as error:
             if isinstance(error, Fenced):
                 # Nothing more is written from here, so nothing needs to be held.

@@ -128,6 +128,10 @@ class Tables:
         self._append(execution_id, row, [*fitting, _SPOILT])
         self._db.execute("UPDATE executions SET is_full = 1 WHERE number = ?", (row.number,))
 
+    def lose(self, execution_id: str) -> None:
+        """Entries were not kept; from here on the record says so."""
+        self._db.execute("UPDATE executions SET is_full = 1 WHERE id = ? AND state != 'ended'", (execution_id,))
+
     def check(self, execution_id: str) -> None:
         """Raises where what was added is not all there."""
         found = self._db.execute("SELECT is_full FROM executions WHERE id = ?", (execution_id,)).fetchone()
@@ -244,11 +248,11 @@ class Tables:
     def load(self, execution_id: str) -> History | None:
         """One execution, whole."""
         found = self._db.execute(
-            "SELECT number, state, epoch, granted FROM executions WHERE id = ?", (execution_id,)
+            "SELECT number, state, epoch, granted, is_full FROM executions WHERE id = ?", (execution_id,)
         ).fetchone()
         if found is None:
             return None
-        number, state, epoch, granted = found
+        number, state, epoch, granted, is_full = found
         pieces: dict[int, bytes] = {}
         for piece, sealed in self._db.execute(
             "SELECT piece, body FROM pieces WHERE execution = ? AND piece >= ? ORDER BY piece", (number, _OUTCOME)
@@ -267,6 +271,7 @@ class Tables:
             state=state,
             epoch=epoch,
             outcome=None if ended is None else codec.decode_outcome(ended, entries),
+            is_full=bool(is_full),
         )
 
     def snapshot(self, execution_id: str) -> bytes | None:

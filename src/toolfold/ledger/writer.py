@@ -3,7 +3,8 @@
 1. What is handed over is written in the order in which it was handed over.
 2. Entries wait a moment for company; whoever waits for a commit ends that moment for all.
 3. One transaction holds everything that has gathered: a hundred waiters cost one commit.
-4. A refusal concerns one execution; a failing disk concerns every execution in the transaction.
+4. A refusal concerns one execution; a failing disk concerns every execution in the transaction. Whoever waits
+   hears of it; what nobody waits for is kept, up to a limit, and written in its order when the disk takes it again.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import logging
 import sqlite3
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
@@ -26,6 +28,9 @@ from toolfold.models import MIB, CallRecord
 
 _LINGER_SECONDS: Final = 0.05
 _HURRY_BYTES: Final = 1 * MIB
+_KEPT_BYTES: Final = 64 * MIB
+"""Of entries, while the disk takes none; beyond that they are lost, and their executions say so."""
+_RETRY_SECONDS: Final = 0.5
 _DROWSY_ROUNDS: Final = 40
 """Without work, until the thread sleeps for good. Waking it costs the event loop more than a note does."""
 
@@ -43,6 +48,8 @@ class Live:
     """It began here and was never parked, so that no other process has a reason to take it over."""
     error: ToolfoldError | None = None
     """Why something that nobody waited for was not written."""
+    is_lossy: bool = False
+    """Entries were given up while the disk failed."""
 
 
 Note: TypeAlias = tuple[Live, int, bytes]
@@ -56,6 +63,8 @@ class Act:
     live: Live | None
     do: Callable[[Tables], Any]
     waiter: Waiter | None = None
+    is_kept: bool = False
+    """Tried again where the disk failed, whether or not somebody waited: the start and the end of an execution."""
 
 
 # Any: what an act returns is between it and its waiter.
@@ -89,6 +98,7 @@ class Writer:
         self._woken = threading.Event()
         self._is_closing = False
         self._thread: threading.Thread | None = None
+        self._is_failing = False
 
     def note(self, live: Live, epoch: int, body: bytes) -> None:
         """Hand over an entry and go on."""
@@ -109,7 +119,7 @@ class Writer:
             if not self._is_at_work:
                 self._rouse()
 
-    async def wait(self, live: Live | None, do: Callable[[Tables], Any]) -> Any:
+    async def wait(self, live: Live | None, do: Callable[[Tables], Any], *, is_kept: bool = False) -> Any:
         """Hand over a job and wait until it is committed.
 
         Raises:
@@ -117,7 +127,7 @@ class Writer:
         """
         loop = asyncio.get_running_loop()
         waiter = Waiter(loop, loop.create_future())
-        self.submit(Act(live, do, waiter))
+        self.submit(Act(live, do, waiter, is_kept))
         return await waiter.future
 
     def close(self) -> None:
@@ -153,7 +163,7 @@ class Writer:
     def _work(self) -> None:
         idle_rounds = 0
         while True:
-            self._hurry.wait(_LINGER_SECONDS)
+            self._hurry.wait(_RETRY_SECONDS if self._is_failing else _LINGER_SECONDS)
             with self._lock:
                 jobs, self._jobs = self._jobs, []
                 self._jobs_bytes = 0
@@ -168,6 +178,10 @@ class Writer:
                 self._commit(jobs)
                 self._tidy(jobs)
             if is_last:
+                if self._jobs:
+                    _log.error(
+                        "the ledger was closed while it could not be written; %d writes are lost", len(self._jobs)
+                    )
                 return
             if is_sleepy:
                 self._woken.wait()
@@ -179,19 +193,52 @@ class Writer:
             self._db.execute("BEGIN IMMEDIATE")
             self._apply(jobs)
             self._db.execute("COMMIT")
+            if self._is_failing:
+                self._is_failing = False
+                _log.warning("the ledger is written again")
         # Whatever it is, the thread must live on and every waiter must hear of it.
         except Exception as error:  # noqa: BLE001
             failure = _failure(error)
-            _log.error("%s; %d writes are lost", failure, len(jobs), exc_info=not isinstance(error, sqlite3.Error))
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
-            for job in jobs:
-                live = job[0] if isinstance(job, tuple) else job.live
-                if live is not None and live.error is None:
-                    live.error = failure
+            self._roll_back()
+            if _may_pass(error):
+                self._put_off(jobs, failure)
+            else:
+                self._lose(jobs, failure)
             for waiter in waiters:
                 waiter.error = failure
         _answer(waiters)
+
+    def _roll_back(self) -> None:
+        with suppress(sqlite3.Error):
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+
+    def _put_off(self, jobs: list[Job], failure: LedgerFailed) -> None:
+        """The disk may take them later. Whoever waited knows that nothing was done, and asks again."""
+        kept: list[Job] = []
+        size = 0
+        for job in jobs:
+            if isinstance(job, tuple):
+                size += len(job[2])
+                if size <= _KEPT_BYTES:
+                    kept.append(job)
+                elif not job[0].is_lossy:
+                    job[0].is_lossy = True
+                    kept.append(_loss(job[0]))
+            elif job.waiter is None or job.is_kept:
+                kept.append(Act(job.live, job.do, is_kept=job.is_kept))
+        if not self._is_failing:
+            _log.error("%s; %d writes wait", failure, len(kept))
+        self._is_failing = True
+        with self._lock:
+            self._jobs[:0] = kept
+
+    def _lose(self, jobs: list[Job], failure: LedgerFailed) -> None:
+        _log.error("%s; %d writes are lost", failure, len(jobs), exc_info=failure.__cause__)
+        for job in jobs:
+            live = job[0] if isinstance(job, tuple) else job.live
+            if live is not None and live.error is None:
+                live.error = failure
 
     def _apply(self, jobs: list[Job]) -> None:
         gathered: dict[tuple[Live, int], list[bytes]] = {}
@@ -250,6 +297,17 @@ class Writer:
         if swept:
             self._schedule.hasten()
         return swept
+
+
+def _may_pass(error: Exception) -> bool:
+    """Whether it is the disk's, and not of what was to be written."""
+    return isinstance(error, sqlite3.DatabaseError) and not isinstance(
+        error, sqlite3.IntegrityError | sqlite3.ProgrammingError | sqlite3.DataError | sqlite3.NotSupportedError
+    )
+
+
+def _loss(live: Live) -> Act:
+    return Act(live, lambda tables: tables.lose(live.id))
 
 
 def _failure(error: Exception) -> LedgerFailed:

@@ -1,7 +1,7 @@
 """`toolfold runs rerun`: a corrected program beside the record of the earlier one."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from toolfold.doors.cli.inputs import limits_for, read_program
@@ -13,7 +13,10 @@ from toolfold.models import Outcome
 from toolfold.runtime import Runtime
 
 
-def rerun(options: RunOptions, ledger: Ledger, earlier: History, open_runtime: Callable[..., Runtime] = Runtime) -> int:
+def rerun(
+    options: RunOptions, ledger: Ledger, earlier: History, *, repeat: Sequence[str] | None = None,
+    open_runtime: Callable[..., Runtime] = Runtime,
+) -> int:  # fmt: skip
     """Run it, print it, say how much came from the record, and return the exit code."""
     begun = earlier.begun
     output_bytes = limits_for(None, as_json=options.as_json).output_bytes
@@ -25,7 +28,7 @@ def rerun(options: RunOptions, ledger: Ledger, earlier: History, open_runtime: C
     async def once(runtime: Runtime) -> Outcome:
         async with runtime:
             return await runtime.run(
-                text, files=begun.files, limits=limits, rerun_of=begun.execution_id, on_call=show_call()
+                text, files=begun.files, limits=limits, rerun_of=begun.execution_id, on_call=show_call(), repeat=repeat
             )
 
     with stdout_to_stderr():
@@ -42,7 +45,7 @@ def rerun(options: RunOptions, ledger: Ledger, earlier: History, open_runtime: C
         return outcome
     code = finish(outcome, options)
     if outcome.calls:
-        known = sum(call.from_record for call in outcome.calls)
+        known = sum(call.from_record and call.error is None for call in outcome.calls)
         whole = len(outcome.calls)
         print(f"toolfold: {known} of {whole} calls came from the record of {begun.execution_id}", file=sys.stderr)
     return code

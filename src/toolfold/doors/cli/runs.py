@@ -78,6 +78,10 @@ def _rerun(
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write the files that the program made into DIR.")
     ] = None,
+    repeat: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TOOL", help="May be called again where its reply is not on record. Repeatable."),
+    ] = None,
     json: _AsJson = False,
     ledger: _Where = None,
 ) -> int:
@@ -94,7 +98,7 @@ def _rerun(
     )
     opened = open_for_command(ledger or context.obj)
     try:
-        return rerun(options, opened, asyncio.run(load(opened, id)))
+        return rerun(options, opened, asyncio.run(load(opened, id)), repeat=repeat)
     finally:
         asyncio.run(opened.close())
 

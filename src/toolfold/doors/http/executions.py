@@ -104,7 +104,7 @@ class Executions:
                         self._runtime.start(
                             start.code, tools=start.tools, files=given, limits=limits,
                             session=key_of(start.tenant, start.session), tenant=start.tenant,
-                            execution_id=execution_id,
+                            execution_id=execution_id, durable=bool(start.execution_id), expires_at=deadline,
                         )
                     )  # fmt: skip
                     step = await self._step(held)
@@ -120,6 +120,9 @@ class Executions:
         if step is None:
             return await self._cancelled(held)
         held.execution_id = step.execution_id
+        if start.execution_id and isinstance(step, Paused):
+            # As `_again` says it after a restart: the same token for the same start.
+            step = replace(step, seconds_left=limits.wall_seconds)
         answer = await self._answer(held, step)
         if held.is_paused:
             held.last = (0, b"", answer) if start.execution_id else None
@@ -158,7 +161,8 @@ class Executions:
         if history is None:
             return None
         session = history.begun.session.removeprefix(key_of(start.tenant, ""))
-        deadline = history.begun.began_at + self._longest(start, history.begun.limits.wall_seconds)
+        begun = history.begun
+        deadline = begun.expires_at or begun.began_at + self._longest(start, begun.limits.wall_seconds)
         held = self._held.get(start.execution_id)
         if held is not None and held.last is not None and held.last[0] == 0:
             return held.last[2]
@@ -172,7 +176,7 @@ class Executions:
         async with held.lock:
             if held.is_lost or held.is_known:  # while this waited for its turn
                 raise _Gone
-            token = Token(held.execution_id, 1, 0, session, start.tenant, deadline)
+            token = Token(held.execution_id, 1, 0, session, start.tenant, deadline, begun.limits.wall_seconds)
             try:
                 answer = await self._recall(held, token, ())
             except Fenced:
