@@ -23,6 +23,7 @@ from toolfold.output import Output
 from toolfold.replay import pause_of
 from toolfold.savings import context_saved
 from toolfold.tools.context import Spent
+from toolfold.tools.outside import OutsideChecks
 from toolfold.tools.shape import json_size
 
 if TYPE_CHECKING:
@@ -248,6 +249,8 @@ class Execution:
             self._dispatch(call)
         elif recorded is not None:
             self._answer(call, recorded)
+        else:
+            self._refuse_unfit(call)
         if self._unnoted is not None:
             self._note_made()
 
@@ -272,6 +275,7 @@ class Execution:
             return
         self._open[call.id] = (call, time.perf_counter())
         if call.tool in self._outside:
+            self._refuse_unfit(call)
             return
         if self._past.is_handed_out(call.id):
             self._decided.add(call.id)
@@ -282,6 +286,16 @@ class Execution:
             text = f"{call.tool!r} was called before the host stopped; whether it ran is not known"
             self._not_repeated.append(call.tool)
             self._answer(call, Reply(call_id=call.id, error=text, meta=ReplyMeta(attempts=0, from_record=True)))
+
+    def _refuse_unfit(self, call: Call) -> None:
+        """A call that the outside shall answer is not handed out unless its arguments fit."""
+        fault = self._outside_checks.fault(call)
+        if fault is not None:
+            self._answer(call, Reply(call_id=call.id, error=fault))
+
+    @cached_property
+    def _outside_checks(self) -> OutsideChecks:
+        return OutsideChecks(self._context.outside)
 
     def _dispatch(self, call: Call) -> None:
         if self._is_closed:

@@ -3,6 +3,7 @@
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 
@@ -326,6 +327,23 @@ result = [tools.list_files(), text, tools.recall(key="text"), tools.list_memorie
     assert good["return_value"] == [["data.json"], '{"a": 1}', {"seen": '{"a": 1}'}, ["text"]]
     assert wrong["error"]["message"].startswith("line 1: no tool 'read_fil'; did you mean 'read_file'?")
     assert "async def read_file(*, path: str) -> str:" in programs.tool.instruction_string().splitlines()
+
+
+def test_a_call_that_does_not_fit_never_reaches_the_executor(programs: Programs) -> None:
+    class Executor:
+        asked: ClassVar[list[Any]] = []
+
+        def list_tools(self) -> list[dict[str, Any]]:
+            return [{"name": "a", "parameters": {"type": "object", "properties": {"x": {"type": "integer"}}}}]
+
+        def __call__(self, name: str, args: dict[str, Any], call_id: str) -> Any:
+            self.asked.append(args)
+            return True, False, "", name, call_id
+
+    answer = programs.run("tools.a(x=int('5'))\nv = ''.join(['5', 'z'])\ntools.a(x=v)", Executor())
+
+    assert Executor.asked == [{"x": 5}]
+    assert answer["error"]["message"] == "'a' got a bad argument: x must be an integer, got '5z'"
 
 
 @pytest.mark.parametrize("listed", [None, ["open", "list"]])

@@ -302,3 +302,17 @@ async def test_a_tool_named_like_a_builtin_is_refused_with_its_spelling_and_work
 
     assert told["error"] == "line 1: 'open' is Python's own; the tool is called 'open_tool'"
     assert (body["status"], body["stdout"]) == ("completed", "open\n")
+
+
+async def test_arguments_that_do_not_fit_raise_in_the_program_and_never_reach_the_client(
+    client: httpx.AsyncClient,
+) -> None:
+    tool = {"name": "a", "parameters": {"type": "object", "properties": {"x": {"type": "integer"}}}}
+
+    wrong = (await start(client, "v=''.join(['5','z']); await a(x=v)", tool)).json()
+    unknown = (await start(client, "await a(**{'z' 'z': 1})", tool)).json()
+    right = (await start(client, "await a(x=int('5'))", tool)).json()
+
+    assert wrong["error"] == "ToolError: 'a' got a bad argument: x must be an integer, got '5z'"
+    assert unknown["error"] == "ToolError: 'a' got a bad argument: no parameter 'zz'; it takes x"
+    assert [call["input"] for call in right["tool_calls"]] == [{"x": 5}]

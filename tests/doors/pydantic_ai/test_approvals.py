@@ -214,6 +214,23 @@ replies = await asyncio.gather(*[ask_oracle(q=q) for q in 'abcde'], return_excep
     assert found == ("success", [True, {"x": [1]}, "said", "'ask-oracle' failed: not so", "text"])
 
 
+async def test_a_call_that_does_not_fit_an_external_tool_is_not_deferred(engine: Shared) -> None:
+    schema = {"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]}
+    outside: ExternalToolset[Any] = ExternalToolset([ToolDefinition(name="ask-oracle", parameters_json_schema=schema)])
+    text = """
+values = [1, 'a']
+replies = await asyncio.gather(*[ask_oracle(q=q) for q in values], return_exceptions=True)
+[str(one) if isinstance(one, Exception) else one for one in replies]
+"""
+    desk = Desk(engine, outside, text)
+
+    requests = await desk.ask()
+    found = await desk.answer(requests.build_results(calls={requests.calls[0].tool_call_id: "yes"}))
+
+    assert (shown(requests.calls), requests.approvals) == ([("ask-oracle", {"q": "a"})], [])
+    assert found == ("success", ["'ask-oracle' got a bad argument: q must be a string, got 1", "yes"])
+
+
 async def test_a_tool_may_ask_while_it_runs_and_is_run_again_only_once_it_is_answered(engine: Shared) -> None:
     toolset: FunctionToolset[Any] = FunctionToolset()
     ran: list[str] = []

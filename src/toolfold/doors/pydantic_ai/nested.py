@@ -33,6 +33,7 @@ from toolfold.doors.pydantic_ai.approvals import Answers, Waiting, nested_id
 from toolfold.doors.pydantic_ai.values import to_program
 from toolfold.errors import ToolArgumentsInvalid, ToolRefused, ToolSaidNo
 from toolfold.models import Call, Value
+from toolfold.tools.outside import outside_check
 from toolfold.tools.router import Handler, Request
 from toolfold.tools.tool import Tool
 
@@ -123,6 +124,8 @@ class Nested:
         """The reply's value; waits for the outside as often as the tool leaves the answer to it."""
         call, context = request.call, request.context
         assert context is not None
+        if self._is_external(call.tool):  # Pydantic AI has no validator for these
+            outside_check(tool.spec)(call.arguments)
         part = ToolCallPart(
             tool_name=call.tool,
             args=dict(call.arguments),
@@ -140,6 +143,10 @@ class Nested:
             except _DEFERRED as deferral:
                 self._deferrals[call.id] = deferral
         raise ToolRefused(f"{call.tool!r} waits for an answer that nobody can give here")
+
+    def _is_external(self, name: str) -> bool:
+        found = (self.manager.tools or {}).get(name)
+        return found is not None and found.tool_def.kind == "external"
 
     def limit_answers(self, asked: Iterable[Call]) -> None:
         """Only what was asked can be answered: no call is approved before somebody saw it."""
