@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from toolfold.errors import UsageError
 from toolfold.models import MIB, File
-from toolfold.stores import Change, MemoryStore, Store, TooLarge, digest_of
+from toolfold.stores import Change, Kept, MemoryStore, Store, TooLarge, digest_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -144,6 +144,10 @@ class Sessions:
         """What the session's data folder holds."""
         return self._store.load(session)
 
+    def listed(self, session: str) -> tuple[Kept, ...]:
+        """The same, without reading them."""
+        return self._store.listed(session)
+
     def saved_at(self, session: str) -> float:
         """When its files last changed, in seconds since 1970; 0 if it has none."""
         return self._store.saved_at(session)
@@ -181,9 +185,9 @@ class Sessions:
                 f"the session's files would take {error.size} bytes, more than {self._limits.max_bytes}"
             ) from error
 
-    def remove(self, session: str, file: File) -> None:
+    def remove(self, session: str, file: Kept) -> None:
         """Forget one file; harmless if another has its name by now."""
-        change = Change(remove={file.name: digest_of(file.data)})
+        change = Change(remove={file.name: file.digest})
         self._store.merge(session, change, max_bytes=self._limits.max_bytes)
 
     def _sweep_if_due(self) -> None:

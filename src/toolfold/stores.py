@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import io
 import json
 import logging
 import os
@@ -15,11 +16,12 @@ import secrets
 import shutil
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Final, Protocol, TypedDict
+from typing import BinaryIO, Final, Protocol, TypedDict
 
 from toolfold.models import File
 
@@ -47,6 +49,18 @@ class Change:
     """Names, each with the digest of what is meant; another file that has taken the name since stays."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """A file of a session that is not read yet."""
+
+    name: str
+    mime: str
+    size: int
+    digest: str
+    open: Callable[[], BinaryIO]
+    """Raises `FileNotFoundError` where the file was changed since."""
+
+
 class TooLarge(Exception):
     """A session would have more bytes than it may; nothing was changed."""
 
@@ -59,6 +73,9 @@ class Store(Protocol):
     """Where the files of sessions are."""
 
     def load(self, session: str) -> tuple[File, ...]: ...
+    def listed(self, session: str) -> tuple[Kept, ...]:
+        """The same, without reading them."""
+
     def merge(self, session: str, change: Change, *, max_bytes: int) -> None:
         """Change single files, in one step; without any, the session is only as new as now.
 
@@ -90,6 +107,15 @@ class MemoryStore:
 
     def load(self, session: str) -> tuple[File, ...]:
         return self._sessions.get(session, (0.0, ()))[1]
+
+    def listed(self, session: str) -> tuple[Kept, ...]:
+        return tuple(
+            Kept(
+                name=file.name, mime=file.mime, size=file.size, digest=digest_of(file.data),
+                open=partial(io.BytesIO, file.data),
+            )
+            for file in self.load(session)
+        )  # fmt: skip
 
     def merge(self, session: str, change: Change, *, max_bytes: int) -> None:
         with self._writing:
@@ -147,6 +173,16 @@ class FolderStore:
                 return tuple(_file(folder, entry) for entry in entries.values())
         with self._locked(folder):
             return tuple(self._those_there(session, folder))
+
+    def listed(self, session: str) -> tuple[Kept, ...]:
+        folder = self._of(session)
+        return tuple(
+            Kept(
+                name=entry["name"], mime=entry["mime"], size=_size(folder / entry["stored"]), digest=entry["stored"],
+                open=partial(_open, folder / entry["stored"]),
+            )
+            for entry in _index(folder).values()
+        )  # fmt: skip
 
     def _those_there(self, session: str, folder: Path) -> Iterator[File]:
         for entry in _index(folder).values():
@@ -247,6 +283,10 @@ def _index(folder: Path) -> dict[str, _Entry]:
 
 def _file(folder: Path, entry: _Entry) -> File:
     return File(name=entry["name"], mime=entry["mime"], data=(folder / entry["stored"]).read_bytes())
+
+
+def _open(path: Path) -> BinaryIO:
+    return path.open("rb")
 
 
 def _size(path: Path) -> int:

@@ -349,6 +349,8 @@ class HttpConfig(Section):
     """Of a request."""
     max_upload_bytes: Size | None = None
     """Of an upload."""
+    max_connections: Count | None = None
+    """Of all clients; where there are more, those that only wait are cut. Left out, half of the open files allowed."""
     max_held_bytes: Size | None = None
     """Of all request bodies of one tenant that are held at the same time; beyond it a request is told to come later."""
     preload_data: bool = True

@@ -5,9 +5,12 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import uvicorn
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from toolfold.doors.connections import Connection, Connections, Listener, Patience
 from toolfold.errors import UsageError
 
 
@@ -35,8 +38,45 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 class Server(uvicorn.Server):
-    """Leaves signals to us: uvicorn would raise them again before our guests have ended."""
+    """uvicorn with limits of ours on connections and heads; options are those of its config.
+
+    It leaves signals to us: uvicorn would raise them again before our guests have ended.
+    """
+
+    # Any: each option of uvicorn has its own type.
+    def __init__(self, app: ASGIApp, patience: Patience | None = None, **options: Any) -> None:
+        super().__init__(uvicorn.Config(_Strict(app), log_level="warning", http="h11", **options))
+        self._connections = Connections(patience or Patience())
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets=[])  # with none of its own
+
+        def make() -> Connection:
+            return Connection(
+                self._connections, config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+            )
+
+        # uvicorn closes these and waits for them, and no more.
+        servers: list[Any] = [Listener(one, self._connections, make) for one in sockets or ()]
+        self.servers = servers
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+
+class _Strict:
+    """Refuses a request whose body ends in two ways: what stands before us may have seen another end of it."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        names = [name for name, _ in scope["headers"]] if scope["type"] == "http" else []
+        if b"transfer-encoding" not in names or b"content-length" not in names:
+            await self._app(scope, receive, send)
+            return
+        body = b'{"error":"send Content-Length or Transfer-Encoding, not both"}'
+        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+        await send({"type": "http.response.start", "status": 400, "headers": [*headers, (b"connection", b"close")]})
+        await send({"type": "http.response.body", "body": body})

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 from urllib.parse import quote
 
 import msgspec
 from fastapi import FastAPI, Request, Response
+from fastapi.responses import StreamingResponse
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException
@@ -40,12 +42,14 @@ from toolfold.errors import ToolfoldError
 from toolfold.ledger.record import Ledger
 from toolfold.models import Limits
 from toolfold.runtime import Runtime
+from toolfold.stores import Kept
 
 if TYPE_CHECKING:
     from toolfold.doors.http.replicas import Replicas
 
 _log: Final = logging.getLogger(__name__)
 _MAX_UPLOADED_FILES: Final = 100
+_PIECE_BYTES: Final = 128 * 1024
 
 
 def create_app(
@@ -86,6 +90,7 @@ def create_app(
         docs_url=f"{door.settings.base_path}/docs",
         redoc_url=None,
     )
+    app.state.max_connections = door.settings.max_connections
     app.state.drain = door.executions.drain
     app.state.replicas = replicas
     door.add_routes(app)
@@ -273,12 +278,14 @@ class _Door:
         """One file, as it is."""
         tenant = await self._tenant(request)
         found = await asyncio.to_thread(self._files.find, tenant, session, file)
+        opened, size = await asyncio.to_thread(_opened, found)
         # Always as an attachment, never guessed: a program may have written a page with a script in it.
         headers = {
             "Content-Disposition": f"attachment; filename*=UTF-8''{quote(found.name, safe='')}",
             "X-Content-Type-Options": "nosniff",
+            "Content-Length": str(size),
         }
-        return Response(found.data, media_type=found.mime, headers=headers)
+        return StreamingResponse(_pieces(opened), media_type=found.mime, headers=headers)
 
     async def file_facts(self, request: Request, session: str, file: str) -> Response:
         """Whether a file is still there, with its size and the time of its last change."""
@@ -393,6 +400,22 @@ async def _background(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
     finally:
         task.cancel()
         await asyncio.wait([task])
+
+
+def _opened(kept: Kept) -> tuple[BinaryIO, int]:
+    try:
+        opened = kept.open()
+    except FileNotFoundError as error:
+        raise Refusal(404, f"the file {kept.name[:80]!r} has just changed; ask for it again") from error
+    return opened, opened.seek(0, os.SEEK_END)
+
+
+async def _pieces(opened: BinaryIO) -> AsyncIterator[bytes]:
+    """A file bit by bit: a client that does not read holds one of them, not all."""
+    with opened:
+        opened.seek(0)
+        while piece := await asyncio.to_thread(opened.read, _PIECE_BYTES):
+            yield piece
 
 
 def _python(lang: str, code: str) -> str:

@@ -14,6 +14,7 @@ from toolfold.doors.http.refusals import Refusal
 from toolfold.doors.http.wire import FileReference
 from toolfold.models import File
 from toolfold.sessions import Sessions
+from toolfold.stores import Kept
 
 _ID_CHARACTERS: Final = 21
 """As long as the ids that LibreChat's own servers give."""
@@ -35,14 +36,14 @@ class SessionFiles:
         self._sessions.put(key_of(tenant, session), files.values())
         return list(files.values())
 
-    def find(self, tenant: str, session: str, file_id: str) -> File:
+    def find(self, tenant: str, session: str, file_id: str) -> Kept:
         """By id; an ending behind it does not matter.
 
         Raises:
             Refusal: 404.
         """
         wanted = file_id.partition(".")[0]
-        for file in self._sessions.files(key_of(tenant, session)):
+        for file in self._sessions.listed(key_of(tenant, session)):
             if wanted == id_of(session, file.name) or file_id == file.name:
                 return file
         raise Refusal(404, f"no file {file_id[:80]!r} in this session; it may have expired, upload it again")
@@ -55,7 +56,7 @@ class SessionFiles:
         """What `GET /files/{session}` shows; both old and new clients find their fields."""
         key = key_of(tenant, session)
         changed = self._changed_at(key)
-        return [{**described(session, file), **changed} for file in self._sessions.files(key)]
+        return [{**described(session, file), **changed} for file in self._sessions.listed(key)]
 
     def facts(self, tenant: str, session: str, file_id: str) -> dict[str, Any]:
         """One line of the listing."""
@@ -71,14 +72,15 @@ class SessionFiles:
             if source == session and reference.name in (None, file.name):
                 continue
             name = unused(safe_name(reference.name or file.name), files)
-            files[name] = File(name=name, data=file.data, mime=file.mime)
+            with file.open() as opened:
+                files[name] = File(name=name, data=opened.read(), mime=file.mime)
         return list(files.values())
 
     def _changed_at(self, key: str) -> dict[str, str]:
         return {"lastModified": datetime.fromtimestamp(self._sessions.saved_at(key), UTC).isoformat()}
 
 
-def described(session: str, file: File) -> dict[str, Any]:
+def described(session: str, file: Kept) -> dict[str, Any]:
     """A file with everything that a client may look for."""
     file_id = id_of(session, file.name)
     return {
@@ -91,7 +93,7 @@ def described(session: str, file: File) -> dict[str, Any]:
     }
 
 
-def reference_to(session: str, file: File) -> dict[str, Any]:
+def reference_to(session: str, file: File | Kept) -> dict[str, Any]:
     """How a response names a file: the seed's and 3.0.x's `session_id`, 3.9.x's `storage_session_id`."""
     return {
         "id": id_of(session, file.name),

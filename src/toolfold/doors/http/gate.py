@@ -81,7 +81,8 @@ class Gate:
             Refusal: 429.
         """
         share = self._of(tenant)
-        if share.requests >= self._settings.running + self._settings.waiting + _QUICK_REQUESTS:
+        most = self._settings.running + self._settings.waiting + _QUICK_REQUESTS
+        if share.requests >= min(most, self._settings.max_connections // 2):
             raise rate_limited(1)
         share.requests += 1
 

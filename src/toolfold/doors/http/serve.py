@@ -7,9 +7,9 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-import uvicorn
 from fastapi import FastAPI
 
+from toolfold.doors.connections import Patience
 from toolfold.doors.listening import Server, listen
 from toolfold.doors.signals import on_signal
 from toolfold.errors import UsageError
@@ -19,14 +19,16 @@ DRAIN_SECONDS: Final = 30
 """What running programs get after a SIGTERM; paused ones wait in the ledger for the next process."""
 
 
-async def serve(app: FastAPI, host: str, port: int, *, on_listening: Callable[[int], None] | None = None) -> None:
+async def serve(
+    app: FastAPI, host: str, port: int, *, on_listening: Callable[[int], None] | None = None,
+    patience: Patience | None = None,
+) -> None:  # fmt: skip
     """Serve until SIGINT or SIGTERM; a second signal does not wait for running programs."""
     listening = listen(host, port)
-    config = uvicorn.Config(
-        app, log_level="warning", access_log=False, timeout_graceful_shutdown=DRAIN_SECONDS, server_header=False,
-        lifespan="off",
-    )  # fmt: skip
-    server = Server(config)
+    patience = patience or Patience(connections=app.state.max_connections)
+    server = Server(
+        app, patience, access_log=False, timeout_graceful_shutdown=DRAIN_SECONDS, server_header=False, lifespan="off"
+    )
 
     draining: list[asyncio.Task[None]] = []
 

@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from toolfold.doors.connections import usual_most
 from toolfold.models import MIB
 
 
@@ -49,6 +50,8 @@ class Settings:
     """Executions of one tenant that may be paused at the same time."""
     max_body_bytes: int = 32 * MIB
     max_upload_bytes: int = 64 * MIB
+    max_connections: int = field(default_factory=usual_most)
+    """Of all clients; where there are more, those that only wait are cut."""
     max_held_bytes: int = 128 * MIB
     """Of all request bodies of one tenant that are held at the same time."""
     max_tools: int = 10_000

@@ -31,7 +31,7 @@ _KEPT_AS: Final = "http-token"
 _SECONDS: Final = {"timeout": "timeout_seconds", "max_timeout": "max_timeout_seconds"}
 _SAME: Final = {
     "base_path", "max_rounds", "starts_per_minute", "running", "waiting", "paused", "max_body_bytes",
-    "max_upload_bytes", "max_held_bytes", "preload_data", *_SECONDS,
+    "max_upload_bytes", "max_held_bytes", "max_connections", "preload_data", *_SECONDS,
 }  # fmt: skip
 
 

@@ -8,7 +8,6 @@ from typing import Final, Self
 
 import anyio
 import mcp_types as types
-import uvicorn
 from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared._stream_protocols import WriteStream
@@ -57,7 +56,7 @@ async def serve_http(door: Door, host: str, port: int, *, token: str = "") -> No
     app: ASGIApp = door.server.streamable_http_app(streamable_http_path=PATH, transport_security=unchecked)
     app = _Guarded(app, token) if token else OnlyFromHere(app, text=_ONLY_FROM_HERE)
     listening = listen(host, port)
-    server = Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=2))
+    server = Server(app, timeout_graceful_shutdown=2)
 
     def stop() -> None:
         server.should_exit = True

@@ -1,0 +1,227 @@
+"""Connections of a door that listens: how many there are, how long each may say nothing, how slowly it may read.
+
+1. A connection that has not sent a whole head in time is cut, also behind an answer.
+2. One that does not read its answer is cut; so at most a few buffers are held for it.
+3. At the limit the oldest that only waits makes room: whoever has just come usually has a request.
+4. Without a free descriptor nothing is accepted for a moment, and the log has one line about it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import resource
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+_log: Final = logging.getLogger(__name__)
+_MOST: Final = 2000
+_AT_ONCE: Final = 64
+_AGAIN_SECONDS: Final = 0.1
+_SHUTDOWN_SECONDS: Final = 2.0
+_LOG_EVERY_SECONDS: Final = 10.0
+_NO_ROOM: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+
+def usual_most() -> int:
+    """Half of the descriptors that this process may have: guests, files and the ledger need theirs."""
+    return max(8, min(_MOST, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """What a door puts up with."""
+
+    connections: int = field(default_factory=usual_most)
+    head_seconds: float = 10.0
+    """From the first moment, or the first byte behind an answer, to the end of a request's head."""
+    write_seconds: float = 30.0
+    """In which a client must have read enough for more to be written."""
+
+
+class Connections:
+    """All connections of one server, and which of them only wait."""
+
+    def __init__(self, patience: Patience) -> None:
+        self.patience = patience
+        self._all: set[Connection] = set()
+        # Ordered by age: those without a request so far, and those between two requests.
+        self._silent: dict[Connection, None] = {}
+        self._idle: dict[Connection, None] = {}
+
+    def add(self, connection: Connection) -> None:
+        self._all.add(connection)
+        self._silent[connection] = None
+
+    def busy(self, connection: Connection) -> None:
+        self._silent.pop(connection, None)
+        self._idle.pop(connection, None)
+
+    def idle(self, connection: Connection) -> None:
+        if connection not in self._silent:
+            self._idle[connection] = None
+
+    def remove(self, connection: Connection) -> None:
+        self._all.discard(connection)
+        self.busy(connection)
+
+    def is_full(self, starting: int) -> bool:
+        """Whether one more would be too many, beside those that start now."""
+        return len(self._all) + starting >= self.patience.connections
+
+    @property
+    def can_drop(self) -> bool:
+        """Whether there is one that only waits."""
+        return bool(self._silent or self._idle)
+
+    def drop_one(self) -> None:
+        """Cut the oldest that only waits, if one does."""
+        connection = next(iter(self._silent or self._idle), None)
+        if connection is not None:
+            self.remove(connection)
+            connection.transport.abort()
+
+
+class Connection(H11Protocol):
+    """uvicorn's own, with an end to its patience."""
+
+    def __init__(self, connections: Connections, **options: Any) -> None:
+        super().__init__(**options)
+        self._known = connections
+        self._head_timer: asyncio.TimerHandle | None = None
+        self._write_timer: asyncio.TimerHandle | None = None
+
+    # Any transport will do; uvicorn's own type is narrower than that of the base class, too.
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._known.add(self)
+        self._await_head()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._is_served():
+            self._known.busy(self)
+            self._head_timer = _cancelled(self._head_timer)
+        elif self._head_timer is None:
+            self._await_head()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if not self._is_served():  # a request that came behind it may have begun
+            self._known.idle(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._known.remove(self)
+        self._head_timer = _cancelled(self._head_timer)
+        self._write_timer = _cancelled(self._write_timer)
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._await_reader()
+
+    def resume_writing(self) -> None:
+        self._write_timer = _cancelled(self._write_timer)
+        super().resume_writing()
+
+    def timeout_keep_alive_handler(self) -> None:
+        super().timeout_keep_alive_handler()
+        self._await_reader()
+
+    def shutdown(self) -> None:
+        """No more than what is under way, and nothing for those who do not send or read it."""
+        if self._is_served() and self.cycle.more_body and not self.cycle.response_started:
+            self.transport.abort()
+            return
+        super().shutdown()
+        if self.transport.get_write_buffer_size():
+            self._write_timer = _cancelled(self._write_timer)
+            self._write_timer = self.loop.call_later(_SHUTDOWN_SECONDS, self.transport.abort)
+
+    def _is_served(self) -> bool:
+        # uvicorn's type says that it is always there; before the first request it is not.
+        return self.cycle is not None and not self.cycle.response_complete  # type: ignore[redundant-expr]
+
+    def _await_head(self) -> None:
+        self._head_timer = self.loop.call_later(self._known.patience.head_seconds, self.transport.abort)
+
+    def _await_reader(self) -> None:
+        """A transport that is closed still waits for what it has to be read."""
+        if self._write_timer is None and self.transport.get_write_buffer_size():
+            self._write_timer = self.loop.call_later(self._known.patience.write_seconds, self.transport.abort)
+
+
+class Listener:
+    """Accepts connections; takes the place of asyncio's own server, which floods the log without descriptors."""
+
+    def __init__(self, listening: socket.socket, connections: Connections, make: Callable[[], Connection]) -> None:
+        self._listening = listening
+        self._connections = connections
+        self._make = make
+        self._loop = asyncio.get_running_loop()
+        self._again: asyncio.TimerHandle | None = None
+        self._starting: set[asyncio.Task[Any]] = set()
+        self._logged_at = -_LOG_EVERY_SECONDS
+        listening.setblocking(False)
+        self._loop.add_reader(listening.fileno(), self._accept)
+
+    def close(self) -> None:
+        """Accept nothing more."""
+        self._again = _cancelled(self._again)
+        if self._listening.fileno() >= 0:
+            self._loop.remove_reader(self._listening.fileno())
+
+    async def wait_closed(self) -> None:
+        """For uvicorn: its connections are waited for elsewhere."""
+
+    def _accept(self) -> None:
+        for _ in range(_AT_ONCE):
+            is_full = self._connections.is_full(len(self._starting))
+            if is_full and not self._connections.can_drop:
+                self._back_off(f"all {self._connections.patience.connections} connections are in use")
+                return
+            try:
+                accepted, _ = self._listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in _NO_ROOM:
+                    raise
+                self._connections.drop_one()
+                self._back_off((error.strerror or str(error)).lower())
+                return
+            if is_full:
+                self._connections.drop_one()
+            task = self._loop.create_task(self._loop.connect_accepted_socket(self._make, accepted))
+            self._starting.add(task)
+            task.add_done_callback(self._started)
+
+    def _started(self, task: asyncio.Task[Any]) -> None:
+        self._starting.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.debug("a connection ended before it began: %s", error)
+
+    def _back_off(self, why: str) -> None:
+        """Whoever comes meanwhile waits in the kernel's queue."""
+        now = time.monotonic()
+        if now - self._logged_at >= _LOG_EVERY_SECONDS:
+            self._logged_at = now
+            _log.warning("new connections have to wait: %s", why)
+        self._loop.remove_reader(self._listening.fileno())
+        self._again = self._loop.call_later(_AGAIN_SECONDS, self._resume)
+
+    def _resume(self) -> None:
+        self._loop.add_reader(self._listening.fileno(), self._accept)
+        self._accept()
+
+
+def _cancelled(timer: asyncio.TimerHandle | None) -> asyncio.TimerHandle | None:
+    if timer is not None:
+        timer.cancel()
+    return None
