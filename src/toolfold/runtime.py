@@ -288,15 +288,18 @@ class Runtime:
             context = msgspec.structs.replace(context, idempotency_key=idempotency_key)
         return await self._router.serve(call, caller="direct", context=context)
 
-    async def cancel(self, execution_id: str) -> None:
-        """End an execution, running or paused; unknown ids are ignored, so that a cancel can race the end."""
+    async def cancel(self, execution_id: str) -> Outcome | None:
+        """End an execution, running or paused; unknown ids are ignored, so that a cancel can race the end.
+
+        The outcome of one that was paused; of one that runs, whoever waits for it gets it.
+        """
         execution = self._executions.get(execution_id)
         if execution is None:
-            return
+            return None
         if execution.is_paused:
-            await self._give_up(execution)
-        else:
-            execution.stop("cancelled")
+            return await self._give_up(execution)
+        execution.stop("cancelled")
+        return None
 
     async def release(self, execution_id: str) -> None:
         """Let go of the guest of a paused execution; the ledger has all of it, and `resume` replays it."""
@@ -535,9 +538,9 @@ class Runtime:
         await self._close(execution)
         return await execution.finish(last, notes, deleted)
 
-    async def _give_up(self, execution: Execution, status: Status = "cancelled") -> None:
+    async def _give_up(self, execution: Execution, status: Status = "cancelled") -> Outcome:
         await self._close(execution)
-        await execution.finish(Ended(status=status))
+        return await execution.finish(Ended(status=status))
 
     async def _close(self, execution: Execution) -> None:
         if self._executions.get(execution.id) is not execution:

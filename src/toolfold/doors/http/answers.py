@@ -89,6 +89,15 @@ def _marked(text: str, cut_bytes: int) -> str:
     return f"{text}\n... (truncated) {cut_bytes} more bytes; write long output to a file in /mnt/data"
 
 
+def stopped(text: str, outcome: Outcome | None, *, status: int, session: str) -> Answer:
+    """An execution that may not go on, with what it printed so far."""
+    if outcome is None:
+        return failed(text, status=status, session=session)
+    stdout = _marked(outcome.stdout, outcome.stdout_cut_bytes)
+    stderr = _marked(outcome.stderr, outcome.stderr_cut_bytes)
+    return failed(text, status=status, session=session, stdout=stdout, stderr=stderr)
+
+
 def failed(
     text: str, *, status: int, session: str = "", stdout: str = "", stderr: str = "", known_error: str = ""
 ) -> Answer:

@@ -29,7 +29,7 @@ from toolfold.doors.http.files import SessionFiles, key_of, reference_to
 from toolfold.doors.http.gate import Gate, SessionTurns
 from toolfold.doors.http.held import Held, Start
 from toolfold.doors.http.metrics import Metrics
-from toolfold.doors.http.records import end_record, ended_before, replies_from_outside
+from toolfold.doors.http.records import end_record, ended_before, expired_before, replies_from_outside
 from toolfold.doors.http.refusals import CANCELLED, EXPIRED, INVALID_TOKEN, TIMED_OUT, Refusal, too_many_rounds
 from toolfold.doors.http.requests import Requests
 from toolfold.doors.http.results import check_calls, refuse_large, replies_of
@@ -80,6 +80,8 @@ class Executions:
         self._over: dict[str, None] = {}
         self._requests = Requests()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._ending: dict[str, asyncio.Task[None]] = {}
+        """Executions whose time ran out just now."""
 
     async def start(self, start: Start) -> Answer:
         """Run a program to its end or its first pause."""
@@ -221,6 +223,8 @@ class Executions:
 
     async def _go_on_here(self, token: Token, replies: Sequence[Reply], digest: bytes, request_id: str) -> Answer:
         held = self._held.get(token.execution_id)
+        if token.expires_at < self._clock():
+            return await self._expired(held, token)
         if held is None:
             held = Held(token.tenant, token.session, token.expires_at, token.execution_id, is_known=False)
             held.turn = token.execution_id
@@ -259,7 +263,12 @@ class Executions:
 
     async def cancel(self, tenant: str, *, request_id: str = "", token: str = "", errand: Errand | None = None) -> None:
         """End what a request started; unknown ids are ignored, so that a cancel can race the end."""
-        execution_id = self._read(token, tenant, None).execution_id if token else ""
+        execution_id = ""
+        if token:
+            of_token = self._read(token, tenant, None)
+            if of_token.expires_at < self._clock():
+                raise Refusal(400, EXPIRED)
+            execution_id = of_token.execution_id
         for _ in range(_TRIES):
             held = self._requests.find(tenant, request_id) or self._held.get(execution_id)
             if held is None or not (held.is_known or held.task):
@@ -382,8 +391,8 @@ class Executions:
         held.round += 1
         if held.round > self._settings.max_rounds:
             self._end(held, "rounds")
-            await self._runtime.cancel(held.execution_id)
-            return answers.failed(too_many_rounds(self._settings.max_rounds), status=400, session=held.session)
+            text, outcome = too_many_rounds(self._settings.max_rounds), await self._runtime.cancel(held.execution_id)
+            return answers.stopped(text, outcome, status=400, session=held.session)
         self._metrics.add("rounds")
         held.open_calls = frozenset(call.id for call in step.calls)
         self._pause(held, True)
@@ -399,8 +408,6 @@ class Executions:
         token = self._tokens.read(text)
         if not _is_same(token.tenant, tenant) or (session is not None and not _is_same(token.session, session)):
             raise Refusal(400, INVALID_TOKEN)
-        if token.expires_at < self._clock():
-            raise Refusal(400, EXPIRED)
         return token
 
     async def _recall(self, held: Held, token: Token, replies: Sequence[Reply]) -> Answer | None:
@@ -468,8 +475,19 @@ class Executions:
         loop = asyncio.get_running_loop()
         held.timer = loop.call_later(max(0.0, held.deadline - self._clock()), self._expire, held)
 
+    async def _expired(self, held: Held | None, token: Token) -> Answer:
+        if held is not None and not held.is_over:
+            self._expire(held)  # its timer is late
+        if (ending := self._ending.get(token.execution_id)) is not None:
+            await asyncio.wait([ending])
+        if token.execution_id in self._runtime.executions:
+            raise Refusal(400, EXPIRED)  # it runs to its end, and whoever let it go on hears of that
+        return await expired_before(self._ledger, token)
+
     def _expire(self, held: Held) -> None:
         """The whole execution's time is over, whether it runs or waits; its tokens are, too."""
+        if held.timer is not None:
+            held.timer.cancel()
         self._held.pop(held.execution_id, None)
         self._over.pop(held.execution_id, None)
         if held.is_over:
@@ -477,7 +495,8 @@ class Executions:
         if held.is_paused:
             self._pause(held, False)
             self._end(held, "timeout")
-        self._spawn(self._run_out(held.execution_id))
+        ending = self._ending[held.execution_id] = self._spawn(self._run_out(held.execution_id))
+        ending.add_done_callback(lambda _: self._ending.pop(held.execution_id, None))
 
     async def _run_out(self, execution_id: str) -> None:
         with suppress(Fenced):  # another process has it, with the same deadline
@@ -505,10 +524,11 @@ class Executions:
                 await self._lose(held)
                 await self._replicas.let_go([held.execution_id])
 
-    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+    def _spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     def _pause(self, held: Held, is_paused: bool) -> None:
         held.is_paused = is_paused

@@ -8,6 +8,8 @@ from dataclasses import replace
 from toolfold.doors.http import answers
 from toolfold.doors.http.answers import Answer
 from toolfold.doors.http.files import reference_to
+from toolfold.doors.http.refusals import EXPIRED
+from toolfold.doors.http.tokens import Token
 from toolfold.errors import UsageError
 from toolfold.ledger.record import Fenced, Given, History, Ledger
 from toolfold.models import Outcome, Reply, Status
@@ -36,12 +38,27 @@ async def end_record(ledger: Ledger, execution_id: str, status: Status) -> bool:
 
 
 def ended_before(history: History, session: str) -> Answer:
-    """The answer that the end of an execution had: the ledger keeps more of its output than was shown."""
+    """The answer that the end of an execution had."""
     assert history.outcome is not None
-    limit = history.begun.limits.output_bytes
-    stdout, stderr = _cut(history.outcome.stdout, limit), _cut(history.outcome.stderr, limit)
     files = [reference_to(session, file) for file in history.outcome.files]
-    return answers.ended(replace(history.outcome, stdout=stdout, stderr=stderr), session=session, files=files)
+    return answers.ended(_shown(history.outcome, history), session=session, files=files)
+
+
+async def expired_before(ledger: Ledger, token: Token) -> Answer:
+    """The answer to a continuation that comes too late, with the output of a program that was paused until then."""
+    history = await ledger.load(token.execution_id)
+    if history is not None and history.outcome is None:
+        await end_record(ledger, token.execution_id, "timeout")  # nobody else will
+    ran_out = history.outcome if history is not None and history.outcome is not None else None
+    if history is None or ran_out is None or ran_out.status != "timeout":
+        return answers.stopped(EXPIRED, None, status=400, session="")
+    return answers.stopped(EXPIRED, _shown(ran_out, history), status=400, session=token.session)
+
+
+def _shown(outcome: Outcome, history: History) -> Outcome:
+    """The ledger keeps more of the output than the answer has."""
+    limit = history.begun.limits.output_bytes
+    return replace(outcome, stdout=_cut(outcome.stdout, limit), stderr=_cut(outcome.stderr, limit))
 
 
 def replies_from_outside(history: History) -> dict[int, Reply]:

@@ -89,7 +89,7 @@ class Nested:
     outer_id: str
     """Of the call of `run_code`."""
     answers: Answers = field(default_factory=Answers)
-    stop: Callable[[str], Awaitable[None]]
+    stop: Callable[[str], Awaitable[object]]
     """Ends the program of an execution."""
     revealed: list[str] = field(default_factory=list)
     """Names of tools that tools made visible to the model (`ToolReturn.tools`)."""
