@@ -10,9 +10,15 @@ SEVERAL = 3
 """So many calls of one tool, one after another, are worth a word."""
 
 
-def hints_of(channel: Channel) -> list[str]:
-    """What the calls of a program suggest."""
-    hints = parallel_hints(channel.in_place)
+MOST_NOTES = 3
+"""On a value: of a hundred rows with the same oddity, three tell enough."""
+
+
+def hints_of(channel: Channel, notes: list[str]) -> list[str]:
+    """What the calls of a program and its value suggest."""
+    hints = [*notes[:MOST_NOTES], *parallel_hints(channel.in_place)]
+    if len(notes) > MOST_NOTES:
+        hints.insert(MOST_NOTES, f"{len(notes) - MOST_NOTES} other parts of the value were sent as text, too")
     if channel.has_pending:
         counts = Counter([*channel.never_made, *pending.unmade()])
         hints += [_never_made(name, count) for name, count in counts.items()]

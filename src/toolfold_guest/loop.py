@@ -36,7 +36,7 @@ from toolfold_guest.recall import recall
 from toolfold_guest.rewrite import RETURN_NAME, compile_in_parts, compile_program
 from toolfold_guest.styles import style_of
 from toolfold_guest.tape import Tape, install
-from toolfold_guest.values import Unsendable, encode
+from toolfold_guest.values import encode_value
 from toolfold_guest.wire import HEADER, PLAIN, PROGRAM, REPLY, START, text_bytes
 
 # Rule 4 of `toolfold_guest.zygote`.
@@ -49,6 +49,8 @@ _threads = _thread._count
 _ModuleType, _CodeType = types.ModuleType, types.CodeType
 _seed_random = random.seed
 
+_NOT_RESULTS = (types.FunctionType, types.ModuleType, type)
+"""What a program may call `result` without meaning its value."""
 _Codes = tuple[types.CodeType, types.CodeType | None]
 """The body of a program, and its last expression."""
 
@@ -81,6 +83,8 @@ class _Made:
     """A program to try one's hand on."""
     session: types.ModuleType
     """The module in which programs run; a session's programs share it."""
+    notes: list[str]
+    """What to tell of the last program's value."""
 
 
 _made = _Made()  # not the class: a type that is changed must be looked up anew
@@ -205,7 +209,7 @@ def _limber() -> None:
     _seed(marshal.loads(_made.start)[1]["seed"])
     if has_more():
         return
-    encode(_execute(_made.codes, {}, ""), "value")
+    encode_value(_execute(_made.codes, {}, ""))
     _add_low_level_output(_made.streams[0])
     _made.channel.look_for_start()
 
@@ -237,7 +241,7 @@ def _serve(sock: Any, meanwhile: Callable[[], None] | None = None) -> bool:
     _add_low_level_output(_made.streams[0])
     if _threads() and not is_session:
         threading._shutdown()  # type: ignore[attr-defined]  # waits for the program's threads, as an exit does
-    channel.send_end(status, value, error, message, hints_of(channel))
+    channel.send_end(status, value, error, message, hints_of(channel, _made.notes))
     return is_session
 
 
@@ -275,6 +279,7 @@ def _recompile(namespace: Namespace, text: str, wanted: set[str]) -> _Codes | No
 def _run(codes: _Codes | BaseException, text: str, options: dict[str, Any]) -> tuple[str, str, str, str]:
     """How it ended: status, value, the whole report, and the report's message where that is only a part of it."""
     names = _made.session.__dict__
+    _made.notes = []
     try:
         if isinstance(codes, BaseException):
             raise codes
@@ -283,10 +288,9 @@ def _run(codes: _Codes | BaseException, text: str, options: dict[str, Any]) -> t
         value = _execute(codes, names, text)
         if value is None:
             value = names.get("result")
-        try:
-            encoded = encode(value, "value")
-        except Unsendable as error:
-            return "value", "null", str(error), ""
+            if isinstance(value, _NOT_RESULTS):
+                value = None
+        encoded, _made.notes = encode_value(value)
         limit = options.get("max_value_bytes", 0)
         if limit and len(encoded) * 4 > limit and text_bytes(encoded) > limit:
             size = text_bytes(encoded)

@@ -1,43 +1,30 @@
 """Values on their way out of the guest: Python objects to JSON text, with bytes and media marked.
 
 The common case is one pass of the C encoder. Only what that refuses (NaN, odd keys, unknown
-types, our own marks in a program's keys) takes the slow walk, which knows where it is.
+types, our own marks in a program's keys) takes the slow walk, which knows where it is. An argument that has no form
+is refused; a program's value never is: what has no form becomes its text, and a note says so.
 """
 
 import base64
-import dataclasses
-import datetime
 import enum
 import json.encoder
 import math
+import re
 import sys
-import types
-from collections import deque
-from collections.abc import Callable, Mapping
-from pathlib import PurePath
+from collections.abc import Callable
 from typing import Any
-from uuid import UUID
 
+from toolfold_guest.forms import key_text, simplify, text_of
+from toolfold_guest.media import Media
 from toolfold_guest.pending import PendingCall, value_of
+from toolfold_guest.pictures import picture_of
 from toolfold_guest.wire import BYTES_KEY, MEDIA_KEY
 
 MAX_DEPTH = 200
 MAX_INTEGER_BITS = 14_000  # near the most digits that Python itself turns into text
+MAX_TEXT_BITS = 1_000_000
 
-_LISTED: tuple[Any, ...] = (deque, range, type({}.keys()), type({}.values()), type({}.items()), types.GenericAlias)
-
-
-class Media:
-    """An image, a sound, a link or a file that a tool gave; hand it back or read its `data`."""
-
-    __slots__ = ("data", "kind", "mime", "name", "uri")
-    __module__ = "__main__"
-
-    def __init__(self, kind: str, mime: str, data: bytes = b"", uri: str = "", name: str = "") -> None:
-        self.kind, self.mime, self.data, self.uri, self.name = kind, mime, data, uri, name
-
-    def __repr__(self) -> str:
-        return f"<{self.kind} {self.mime} {len(self.data)} bytes{' ' + self.name if self.name else ''}>"
+_ENDS_LIKE_A_NUMBER = re.compile(r'(?:[0-9]|true|false|null)":')
 
 
 class Unsendable(TypeError):
@@ -47,8 +34,31 @@ class Unsendable(TypeError):
 
 
 def encode(value: Any, what: str) -> str:
-    """JSON text of a value; `what` starts the path in an error, as in `value['rows'][3]`."""
+    """JSON text of an argument; `what` starts the path in an error, as in `value['rows'][3]`."""
+    text = _fast(value)
+    # The first brace is that of the arguments, whose keys are names.
+    if text is not None and (text.rfind("{") <= 0 or not _may_clash(text, value)):
+        return text
+    return _py_encode(_Walk().plain(value, what, 0))
+
+
+def encode_value(value: Any) -> tuple[str, list[str]]:
+    """JSON text of a program's value, and what to tell of it."""
+    walk = _Walk(is_strict=False)
+    try:
+        text = _fast(value)
+        if text is None or _may_clash(text, value):
+            text = _py_encode(walk.plain(value, "value", 0))
+    except Exception as error:  # noqa: BLE001  # a container of the program's own may raise anything
+        return _py_encode(text_of(value)), [f"the value could not be read: {type(error).__name__}; its text was sent"]
+    return text, list(dict.fromkeys([*_notes, *walk.notes]))
+
+
+def _fast(value: Any) -> str | None:
+    """One pass in C; `None` for what needs the walk."""
     marks[0] = 0
+    if _notes:
+        _notes.clear()
     try:
         text = "".join(_c_encode(value, 0)) if _c_encode is not None else _py_encode(value)
         if text.count('"\\u0000') == marks[0] and (
@@ -58,11 +68,30 @@ def encode(value: Any, what: str) -> str:
             return text
     except (ValueError, TypeError, RecursionError):
         _markers.clear()
-    return _py_encode(_plain(value, what, 0))
+    return None
 
 
 marks = [0]  # how many of our marks the last encoding made; more in the text are the program's own
 _markers: dict[int, object] = {}
+_notes: list[str] = []
+
+
+def _may_clash(text: str, value: Any) -> bool:
+    """Whether two keys of one dict are the same text, as `1` and `'1'` are."""
+    if "{" not in text or not isinstance(value, dict | list | tuple) or not _ENDS_LIKE_A_NUMBER.search(text):
+        return False
+    level: list[Any] = [value]
+    while level:
+        inner: list[Any] = []
+        for one in level:
+            if isinstance(one, dict):
+                if any(type(key) is not str for key in one) and len(set(map(key_text, one))) != len(one):
+                    return True
+                inner.extend(one.values())
+            else:
+                inner.extend(one)
+        level = [item for item in inner if isinstance(item, dict | list | tuple)]
+    return False
 
 
 def _default(value: object) -> object:
@@ -83,47 +112,7 @@ def _simplify(value: Any) -> Any:
         marks[0] += 1
         data = base64.b64encode(value.data).decode("ascii")
         return {MEDIA_KEY: [value.kind, value.mime, data, value.uri, value.name]}
-    if isinstance(value, datetime.datetime | datetime.date | datetime.time):
-        # pandas' NaT is a datetime that equals nothing, not even itself.
-        return value.isoformat() if value == value else None
-    if isinstance(value, datetime.timedelta):
-        return value.total_seconds()
-    if isinstance(value, enum.Enum):
-        return value.value
-    if isinstance(value, UUID | PurePath):
-        return str(value)
-    if isinstance(value, set | frozenset):
-        return _in_order(value)
-    if isinstance(value, _LISTED):
-        return list(value)
-    if isinstance(value, Mapping):
-        return dict(value)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    return _simplify_foreign(value)
-
-
-def _simplify_foreign(value: Any) -> Any:
-    """Types of libraries that may not be loaded, known by their module and shape."""
-    module = type(value).__module__.partition(".")[0]
-    if module == "decimal":
-        return float(value)  # text would break the sums of whoever reads it
-    if module == "numpy" and hasattr(value, "tolist"):
-        if value.dtype.kind in "mM":
-            value = value.astype("datetime64[us]" if value.dtype.kind == "M" else "timedelta64[us]")
-        plain = value.tolist()
-        return NotImplemented if plain is value else plain
-    if module == "pandas":
-        if hasattr(value, "to_dict") and hasattr(value, "columns"):
-            if any(name is not None for name in value.index.names):
-                value = value.reset_index()  # the keys of a `groupby` are its index
-            return value.to_dict("records")
-        if hasattr(value, "tolist"):
-            return value.tolist()
-        if value is getattr(sys.modules.get("pandas"), "NA", NotImplemented):
-            return None
-    dump = getattr(value, "model_dump", None)
-    return dump() if callable(dump) and not isinstance(value, type) else NotImplemented
+    return simplify(value, _notes.append)
 
 
 def _is_shallow(value: Any) -> bool:
@@ -137,67 +126,120 @@ def _is_shallow(value: Any) -> bool:
     return False
 
 
-def _in_order(items: set[Any] | frozenset[Any]) -> list[Any]:
-    try:
-        return sorted(items)
-    except TypeError:
-        return list(items)
+class _Walk:
+    """One slow walk through one value, which knows where it is."""
 
+    def __init__(self, *, is_strict: bool = True) -> None:
+        self._is_strict = is_strict
+        self.notes: list[str] = []
 
-def _plain(value: Any, path: str, depth: int) -> Any:
-    if depth > MAX_DEPTH:
-        raise Unsendable(f"{path[:60]}... is nested more than {MAX_DEPTH} levels deep")
-    kind = type(value)
-    if value is None or kind is bool:
-        return value
-    if isinstance(value, int) and not isinstance(value, enum.Enum):
-        return _number(value, path)
-    if isinstance(value, float):
-        return float(value) if math.isfinite(value) else None
-    if isinstance(value, str):
-        return _text(value, path)
-    if isinstance(value, dict):
-        return {_key(key, path): _plain(item, f"{path}[{key!r}]", depth + 1) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item, f"{path}[{index}]", depth + 1) for index, item in enumerate(value)]
-    before = marks[0]
-    simpler = _simplify(value)
-    if marks[0] != before:
-        return simpler
-    if simpler is NotImplemented:
-        name = kind.__name__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__name__}"
-        raise Unsendable(f"{path} is a {name!r}, which cannot be sent; make it JSON values or bytes first")
-    return _plain(simpler, path, depth + 1)
+    def plain(self, value: Any, path: str, depth: int) -> Any:
+        if depth > MAX_DEPTH:
+            message = f"{path[:60]}... is nested more than {MAX_DEPTH} levels deep"
+            return self._as_text(text_of(value), message, f"{message}; its text was sent")
+        if value is None or type(value) is bool:
+            return value
+        if isinstance(value, int) and not isinstance(value, enum.Enum):
+            return self._number(value, path)
+        if isinstance(value, float):
+            return self._float(value, path)
+        if isinstance(value, str):
+            return self._text(value, path)
+        if isinstance(value, dict):
+            return self._record(value, path, depth)
+        if isinstance(value, list | tuple):
+            return [self.plain(item, f"{path}[{index}]", depth + 1) for index, item in enumerate(value)]
+        return self._object(value, path, depth)
 
+    def _object(self, value: Any, path: str, depth: int) -> Any:
+        before = marks[0]
+        simpler = _simplify(value) if self._is_strict else _picture(value)
+        if marks[0] != before:
+            return simpler
+        if simpler is NotImplemented:
+            kind = type(value)
+            is_short = kind.__module__ in ("builtins", "__main__")
+            name = kind.__name__ if is_short else f"{kind.__module__}.{kind.__name__}"
+            return self._as_text(
+                text_of(value),
+                f"{path} is a {name!r}, which cannot be sent; make it JSON values or bytes first",
+                f"{path} is a {name!r}, which has no JSON form; its text was sent",
+            )
+        return self.plain(simpler, path, depth + 1)
 
-def _number(value: int, path: str) -> int:
-    if value.bit_length() > MAX_INTEGER_BITS:
-        raise Unsendable(f"{path} is an integer of {value.bit_length()} bits; the limit is {MAX_INTEGER_BITS}")
-    return int(value)
+    def _record(self, value: dict[Any, Any], path: str, depth: int) -> Any:
+        plain: dict[str, Any] = {}
+        for key, item in value.items():
+            name = self._key(key, path)
+            if name in plain:
+                clash = f"{path} has two keys that are both {name!r} as text"
+                pairs = [[key, item] for key, item in value.items()]
+                self._as_text("", f"{clash}; make them different first", f"{clash}; its items were sent as pairs")
+                return self.plain(pairs, path, depth + 1)
+            plain[name] = self.plain(item, f"{path}[{key!r}]", depth + 1)
+        return plain
 
+    def _number(self, value: int, path: str) -> Any:
+        bits = value.bit_length()
+        if bits <= MAX_INTEGER_BITS:
+            return int(value)
+        message = f"{path} is an integer of {bits} bits; the limit is {MAX_INTEGER_BITS}"
+        return self._as_text(_digits(value), message, f"{message}; its text was sent")
 
-def _text(value: str, path: str) -> str:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise Unsendable(f"{path} is text with a lone surrogate, which cannot be sent") from None
-    return str.__str__(value)  # of an enum that is a str: its text, not its name
+    def _float(self, value: float, path: str) -> Any:
+        if math.isfinite(value):
+            return float(value)
+        if value != value:
+            return None
+        message = f"{path} is infinite, which JSON has no number for"
+        return self._as_text(float.__repr__(value), f"{message}; send None or text", f"{message}; its text was sent")
 
+    def _text(self, value: str, path: str) -> str:
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            message = f"{path} is text with a lone surrogate, which cannot be sent"
+            escaped = value.encode("utf-8", "backslashreplace").decode()
+            return self._as_text(escaped, message, f"{message}; it was escaped")
+        return str.__str__(value)  # of an enum that is a str: its text, not its name
 
-def _key(key: Any, path: str) -> str:
-    if isinstance(key, str):
-        text = _text(key, f"a key of {path}")
+    def _key(self, key: Any, path: str) -> str:
+        text = key_text(key)
+        if text is None:
+            kind = type(key).__name__
+            message = f"{path} has a key of type {kind!r}; keys must be text or numbers"
+            text = self._as_text(text_of(key), message, "")
+        text = self._text(text, f"a key of {path}")
         return "\0" + text if text.startswith("\0") else text
-    if isinstance(key, enum.Enum):
-        return _key(key.value, path)
-    if key is None or isinstance(key, bool | int | float):
-        return json.dumps(key)
-    simpler = _simplify(key)
-    if isinstance(simpler, str):
-        return _key(simpler, path)
-    if isinstance(simpler, bool | int | float):
-        return json.dumps(simpler)
-    raise Unsendable(f"{path} has a key of type {type(key).__name__!r}; keys must be text or numbers")
+
+    def _as_text(self, text: str, refusal: str, note: str) -> str:
+        """The text in place of what has no form, if that is allowed."""
+        if self._is_strict:
+            raise Unsendable(refusal)
+        if note:
+            self.notes.append(note)
+        return text
+
+
+def _picture(value: Any) -> Any:
+    """As `_simplify`, of what is on its way to a person or a model; what fails on the way has no form."""
+    try:
+        picture = picture_of(value)
+        return _simplify(value if picture is None else picture)
+    except Exception:  # noqa: BLE001  # a property or a mapping of the program's own may raise anything
+        return NotImplemented
+
+
+def _digits(value: int) -> str:
+    """More digits than Python turns into text by itself, up to a number that still takes little time."""
+    if value.bit_length() > MAX_TEXT_BITS:
+        return f"an integer of {value.bit_length()} bits"
+    limit = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(0)
+    try:
+        return str(value)
+    finally:
+        sys.set_int_max_str_digits(limit)
 
 
 _py_encode: Callable[[Any], str] = json.JSONEncoder(

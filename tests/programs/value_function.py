@@ -1,3 +1,3 @@
 {"f": lambda: 1}
 
-# expect problem: value: value['f'] is a 'function', which cannot be sent; make it JSON values or bytes first
+# expect value: {"f": "<function <lambda>>"}

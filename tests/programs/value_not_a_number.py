@@ -1,3 +1,3 @@
 [float("nan"), float("inf"), 1.5]
 
-# expect value: [None, None, 1.5]
+# expect value: [None, "inf", 1.5]

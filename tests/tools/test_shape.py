@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum, IntEnum, StrEnum
+from fractions import Fraction
 from pathlib import PurePosixPath
 from threading import Lock
 from types import MappingProxyType
@@ -102,6 +103,10 @@ KINDS: list[tuple[object, object]] = [
     (Row(when=date(2026, 1, 2)), {"when": "2026-01-02"}),
     (NOON, "2026-01-02T12:30:00+00:00"),
     (date(2026, 1, 2), "2026-01-02"),
+    (Decimal("1e999"), "1E+999"),
+    (Decimal("0.1234567890123456789"), "0.1234567890123456789"),
+    (Fraction(1, 3), "1/3"),
+    (1 + 2j, "1+2j"),
     (time(1, 2, 3), "01:02:03"),
     (timedelta(minutes=1.5), 90.0),
     (Decimal("1.10"), 1.1),
@@ -234,7 +239,7 @@ def generator() -> Iterator[int]:
     ("obj", "text"),
     [
         (generator(), "generator"),
-        ({"rows": [{}, {}, {}, {"when": 1j}]}, "complex at rows[3]['when']"),
+        ({"rows": [{}, {}, {}, {"when": len}]}, "builtin_function_or_method at rows[3]['when']"),
         ([{"a b": (Lock(),)}], "lock at [0]['a b'][0]"),
         ({"a b": {object}}, "type at ['a b'][0]"),
         (Sale(date(2026, 1, 2), ValueError()), "ValueError at amount"),
@@ -244,7 +249,6 @@ def generator() -> Iterator[int]:
         ({"x": ["ok", "\ud800"]}, "text with a lone surrogate at x[1]"),
         ({"x": {"\ud800": 1}}, "text with a lone surrogate at x['?']"),
         ("\ud800", "text with a lone surrogate"),
-        (Decimal("1e999"), "Decimal beyond the range of a float"),
         (pydantic.SecretStr("x"), "SecretStr"),
     ],
 )

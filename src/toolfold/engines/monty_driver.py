@@ -30,10 +30,10 @@ from toolfold.engines.monty_names import Tool, modules_of, tools_by_name
 from toolfold.engines.monty_rewrite import prelude, prepare
 from toolfold.engines.monty_state import State
 from toolfold.engines.monty_tape import MontyTape, timer_of
-from toolfold.engines.monty_values import UnsendableError, for_guest, plain
+from toolfold.engines.monty_values import for_guest, plain
 from toolfold.models import MIB, Call, Media, Problem, Program, Reply
 from toolfold.tools.shape import json_size
-from toolfold_guest.hints import parallel_hints
+from toolfold_guest.hints import MOST_NOTES, parallel_hints
 from toolfold_guest.styles import style_of
 
 KEEP_BYTES: Final = 8 * MIB
@@ -187,15 +187,13 @@ class Driver:
             return last
 
     def _finished(self, output: Any) -> Ended:
-        try:
-            value = plain(output, "value", media=self._media)
-        except UnsendableError as error:
-            return Ended(status="failed", problem=Problem(kind="value", message=str(error)))
+        notes: list[str] = []
+        value = plain(output, "value", media=self._media, notes=notes)
         size, limit = json_size(value), self._order.limits.value_bytes
         if size > limit:
             message = f"the program's value takes {size} bytes; the limit is {limit}"
             return Ended(status="limit", problem=Problem(kind="value", message=message))
-        return Ended(status="finished", value=value, notes=tuple(parallel_hints(self._in_place)))
+        return Ended(status="finished", value=value, notes=(*notes[:MOST_NOTES], *parallel_hints(self._in_place)))
 
     def _first_step(self, session: _Session, text: str) -> _Snapshot:
         if self._before is not None:

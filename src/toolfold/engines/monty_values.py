@@ -1,19 +1,19 @@
 """Values across Monty's wall: what it hands out made plain, and what goes in made known to it."""
 
-import datetime as dt
 import math
 import re
 from collections.abc import Callable, Container, Mapping
-from decimal import Decimal
-from pathlib import PurePath
 from typing import Any, Final
 from uuid import UUID
 
 from toolfold.models import Media, Value
+from toolfold_guest.forms import key_text, simplify, text_of
 from toolfold_guest.values import MAX_DEPTH
 
 # Monty hands these out as text; no program prints its own data in these forms.
 _STAND_IN: Final = re.compile(r"<(function|coroutine|module|bound method|iterator|built-in function)\b.*>")
+
+_ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+")
 
 _MAX_BITS: Final = 14_280  # 4300 decimal digits: the most that Python turns into text
 
@@ -22,30 +22,97 @@ class UnsendableError(TypeError):
     """A value has no form that crosses the wall; the text names its type and its place."""
 
 
-def plain(value: Any, path: str, depth: int = 0, *, media: Container[UUID] = ()) -> Value:
+def plain(value: Any, path: str, *, media: Container[UUID] = (), notes: list[str] | None = None) -> Value:
     """A value of the program as JSON values, bytes and media; `path` says where it is in an error.
 
-    `media` are the ids of those that the program was given: after a snapshot they come back as stand-ins.
+    Args:
+        value: As Monty hands it out.
+        path: Its name in an error.
+        media: The ids of those that the program was given: after a snapshot they come back as stand-ins.
+        notes: If given, nothing is refused: what has no form becomes its text, and a note is added.
     """
-    if depth > MAX_DEPTH:
-        raise UnsendableError(f"{path[:60]}... is nested more than {MAX_DEPTH} levels deep")
-    if value is None or isinstance(value, bool | bytes | Media):
-        return value
-    if isinstance(value, int):
-        return _number(value, path)
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, str):
-        return _text(value, path)
-    if isinstance(value, dict):
-        return {_key(key, path): plain(item, f"{path}[{key!r}]", depth + 1, media=media) for key, item in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [plain(item, f"{path}[{index}]", depth + 1, media=media) for index, item in enumerate(value)]
-    if getattr(value, "is_dataclass", False) and hasattr(value, "attributes"):
-        if value.id in media:
-            return Media(**value.attributes)
-        return plain(value.attributes, path, depth + 1, media=media)
-    return _scalar(value, path)
+    return _Walk(media, notes).plain(value, path, 0)
+
+
+class _Walk:
+    """One walk through one value, by the rules of `toolfold_guest.values`."""
+
+    def __init__(self, media: Container[UUID], notes: list[str] | None) -> None:
+        self._media = media
+        self._notes = notes
+
+    def plain(self, value: Any, path: str, depth: int) -> Value:
+        if depth > MAX_DEPTH:
+            return self._as_text(text_of(value), f"{path[:60]}... is nested more than {MAX_DEPTH} levels deep", "")
+        if value is None or isinstance(value, bool | bytes | Media):
+            return value
+        if isinstance(value, int):
+            return self._number(value, path)
+        if isinstance(value, float):
+            return self._float(value, path)
+        if isinstance(value, str):
+            return self._text(value, path)
+        if isinstance(value, dict):
+            return self._record(value, path, depth)
+        if isinstance(value, list | tuple):
+            return [self.plain(item, f"{path}[{index}]", depth + 1) for index, item in enumerate(value)]
+        if getattr(value, "is_dataclass", False) and hasattr(value, "attributes"):
+            is_media = value.id in self._media
+            return Media(**value.attributes) if is_media else self.plain(value.attributes, path, depth + 1)
+        simpler = simplify(value)
+        if simpler is NotImplemented or hasattr(value, "attributes"):
+            return self._unsendable(value, path, _type_name(value))
+        return self.plain(simpler, path, depth + 1)
+
+    def _record(self, value: dict[Any, Any], path: str, depth: int) -> Value:
+        found: dict[str, Value] = {}
+        for key, item in value.items():
+            name = self._key(key, path)
+            if name in found:
+                clash = f"{path} has two keys that are both {name!r} as text"
+                self._as_text("", clash, "make them different first", "its items were sent as pairs")
+                return self.plain([[key, item] for key, item in value.items()], path, depth + 1)
+            found[name] = self.plain(item, f"{path}[{key!r}]", depth + 1)
+        return found
+
+    def _number(self, value: int, path: str) -> Value:
+        if value.bit_length() <= _MAX_BITS:
+            return value
+        message = f"{path} is a number with more than 4300 digits, which cannot be sent"
+        return self._as_text(f"an integer of {value.bit_length()} bits", message, "")
+
+    def _float(self, value: float, path: str) -> Value:
+        if math.isfinite(value):
+            return value
+        message = f"{path} is infinite, which JSON has no number for"
+        return None if math.isnan(value) else self._as_text(str(value), message, "send None or text")
+
+    def _text(self, value: str, path: str) -> Value:
+        stand_in = _STAND_IN.fullmatch(value)
+        return self._unsendable(value, path, stand_in[1]) if stand_in else value
+
+    def _key(self, key: Any, path: str) -> str:
+        text = key_text(key)
+        if text is not None:
+            return text
+        message = f"{path} has a key of type {_type_name(key)!r}; keys must be text or numbers"
+        return self._as_text(text_of(key), message, "", None)
+
+    def _unsendable(self, value: Any, path: str, name: str) -> str:
+        if self._notes is None:
+            raise UnsendableError(f"{path} is a {name!r}, which cannot be sent; make it JSON values or bytes first")
+        self._notes.append(f"{path} is a {name!r}, which has no JSON form; its text was sent")
+        if isinstance(value, str):
+            return _ADDRESS.sub("", value.replace("'", ""))
+        return f"<{name} object>" if hasattr(value, "attributes") else text_of(value)
+
+    def _as_text(self, text: str, message: str, advice: str, told: str | None = "its text was sent") -> str:
+        """The text in place of what has no form, if that is allowed."""
+        if self._notes is None:
+            raise UnsendableError(f"{message}; {advice}" if advice else message)
+        if told is not None:
+            self._notes.append(f"{message}; {told}")
+        return text
 
 
 def for_guest(value: Value, wrap: Callable[[Media], object]) -> Any:
@@ -59,51 +126,6 @@ def for_guest(value: Value, wrap: Callable[[Media], object]) -> Any:
     return value
 
 
-def _scalar(value: Any, path: str) -> Value:
-    if isinstance(value, dt.datetime | dt.date | dt.time):
-        return value.isoformat()
-    if isinstance(value, dt.timedelta):
-        return value.total_seconds()
-    if isinstance(value, Decimal):
-        return plain(float(value), path)
-    if isinstance(value, UUID | PurePath):
-        return str(value)
-    raise _unsendable(path, _type_name(value))
-
-
-def _number(value: int, path: str) -> int:
-    if value.bit_length() > _MAX_BITS:
-        raise UnsendableError(f"{path} is a number with more than 4300 digits, which cannot be sent")
-    return value
-
-
-def _text(value: str, path: str) -> str:
-    stand_in = _STAND_IN.fullmatch(value)
-    if stand_in:
-        raise _unsendable(path, stand_in[1])
-    return value
-
-
-def _key(key: Any, path: str) -> str:
-    if isinstance(key, str):
-        return key
-    if key is None or isinstance(key, bool):
-        return {None: "null", True: "true", False: "false"}[key]
-    if isinstance(key, int | float):
-        return str(key)
-    try:
-        simpler = _scalar(key, path)
-    except UnsendableError:
-        simpler = None
-    if simpler is None:
-        raise UnsendableError(f"{path} has a key of type {_type_name(key)!r}; keys must be text or numbers")
-    return str(simpler)
-
-
 def _type_name(value: Any) -> str:
     # Monty's stand-in for an instance of the program's own class carries the class's name.
     return value.name if hasattr(value, "attributes") else type(value).__name__
-
-
-def _unsendable(path: str, name: str) -> UnsendableError:
-    return UnsendableError(f"{path} is a {name!r}, which cannot be sent; make it JSON values or bytes first")

@@ -1,21 +1,10 @@
 """What a tool returned, as a value that can be sent: JSON values, `bytes` and `Media`.
 
-| from | to |
-|---|---|
-| tuple, set (sorted if it can be), deque, range, dict views | list |
-| dict and other mappings, dataclass, pydantic model, attrs, msgspec struct | dict |
-| datetime, date, time | ISO 8601 text |
-| timedelta | seconds, float |
-| Decimal | float: programs add it up; text would break `sum` |
-| UUID, path, IP address, URL | text |
-| Enum | its value |
-| bytes, bytearray, memoryview | bytes |
-| numpy scalar, array | number, text, list |
-| DataFrame | list of dicts, a named index first; Series and Index: list |
-| pandas `NaT`, `NA` | None; a float NaN or infinity stays a float |
+`toolfold_guest.forms.TABLE` says what becomes what, for replies as for what programs send; a float NaN or infinity
+stays a float here.
 
 Keys of int, float, bool and None become text as in JSON. Everything else is refused with its type
-and place. numpy and pandas are known by their module's name, never imported. Written by hand
+and place, never sent as its text: the `repr` of a host's object may tell what no program should know. Written by hand
 because the libraries that do this are either slow on plain data or keep tuples and drop bytes.
 """
 
@@ -30,6 +19,7 @@ from collections.abc import Callable, ItemsView, Iterable, KeysView, Mapping, Va
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
+from fractions import Fraction
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from pathlib import PurePath
@@ -39,6 +29,7 @@ import msgspec
 
 from toolfold.errors import ToolError
 from toolfold.models import Media, Value
+from toolfold_guest.forms import frame_columns, in_order, simplify
 
 MAX_DEPTH: Final = 200
 """Lists and dicts within each other."""
@@ -194,12 +185,12 @@ _BY_BASE: Final[tuple[tuple[type | tuple[type, ...], _Reader], ...]] = (
     (float, lambda _, obj, __: float.__float__(obj)),
     ((datetime, date, time), lambda _, obj, __: obj.isoformat()),
     (timedelta, lambda _, obj, __: obj.total_seconds()),
-    (Decimal, lambda _, obj, __: _float(obj)),
+    ((Decimal, Fraction, complex), lambda _, obj, __: simplify(obj)),
     ((uuid.UUID, PurePath, IPv4Address, IPv6Address, IPv4Network, IPv6Network), lambda _, obj, __: str(obj)),
     ((bytes, bytearray, memoryview), lambda _, obj, __: bytes(obj)),
     (Mapping, _Shaper.record),
     ((list, tuple, deque, range, KeysView, ValuesView, ItemsView), _Shaper.items),
-    ((set, frozenset), lambda shaper, obj, depth: shaper.items(_in_order(obj), depth)),
+    ((set, frozenset), lambda shaper, obj, depth: shaper.items(in_order(obj), depth)),
 )
 
 
@@ -221,20 +212,10 @@ def _reader(kind: type) -> _Reader:
 
 def _library_reader(kind: type) -> _Reader | None:
     """Readers for the types of libraries that may not be there."""
-    if _is_from(kind, "pandas"):
-        if kind.__name__ in ("NaTType", "NAType"):
-            return lambda _, __, ___: None
-        if hasattr(kind, "iterrows"):
-            return _frame
-        if hasattr(kind, "tolist"):
-            return lambda shaper, obj, depth: shaper.items(obj.tolist(), depth)
-    if _is_from(kind, "numpy") and hasattr(kind, "tolist"):
-        return _numpy
-    if _is_from(kind, "polars"):
-        if hasattr(kind, "to_dicts"):
-            return lambda shaper, obj, depth: shaper.items(obj.to_dicts(), depth)
-        if hasattr(kind, "to_list"):
-            return lambda shaper, obj, depth: shaper.items(obj.to_list(), depth)
+    if _is_from(kind, "pandas") and hasattr(kind, "iterrows"):
+        return _frame
+    if _is_from(kind, "numpy", "pandas", "polars", "sympy", "mpmath"):
+        return _foreign
     if kind.__name__.endswith("Url") and _is_from(kind, "pydantic", "pydantic_core"):
         return lambda _, obj, __: str(obj)
     return None
@@ -258,52 +239,19 @@ def _refuse(_: _Shaper, obj: object, __: int) -> Value:
     raise _RefusedError(type(obj).__name__)
 
 
-def _float(number: Decimal) -> float:
-    result = float(number)
-    if number.is_finite() and result in (float("inf"), float("-inf")):
-        raise _RefusedError("Decimal beyond the range of a float")
-    return result
-
-
-def _in_order(items: Iterable[Any]) -> list[Any]:
-    """A set's order changes from process to process; a reply should not, if it can be helped."""
-    try:
-        return sorted(items)
-    except TypeError:
-        return list(items)
-
-
-def _numpy(shaper: _Shaper, obj: Any, depth: int) -> Value:
-    """A scalar or an array: both have `dtype` and `tolist`."""
-    match obj.dtype.kind:
-        case "M":
-            obj = obj.astype(str)
-            return _without_nat(obj.tolist())
-        case "m":
-            return (obj / obj.dtype.type(1, "s")).tolist()
-    plain = obj.tolist()
-    if type(plain) is type(obj):  # a `longdouble` is its own plain form; there is none for a `clongdouble`
-        return float(obj) if obj.dtype.kind == "f" else _refuse(shaper, obj, depth)
-    return shaper.value(plain, depth)
-
-
-def _without_nat(value: Value) -> Value:
-    if isinstance(value, list):
-        return [_without_nat(item) for item in value]
-    return None if value == "NaT" else value
+def _foreign(shaper: _Shaper, obj: Any, depth: int) -> Value:
+    """What the table says of a library's type; types of a library that it does not name are refused."""
+    simpler = simplify(obj)
+    return _refuse(shaper, obj, depth) if simpler is NotImplemented else shaper.value(simpler, depth)
 
 
 def _frame(shaper: _Shaper, obj: Any, depth: int) -> list[Value]:
     """Records, column by column: five times as fast as row by row."""
-    # A named index holds data, for instance the keys of a `groupby`; an unnamed one counts rows.
-    frame = obj.reset_index() if any(name is not None for name in obj.index.names) else obj
-    names = [shaper.key(label) for label in frame.columns]
-    if len(set(names)) != len(names):
-        raise _RefusedError("DataFrame with two columns of one name")
+    names, columns = frame_columns(obj)
     if not names:
-        return [{} for _ in range(len(frame))]
-    columns = [shaper.items(frame.iloc[:, at].tolist(), depth + 1) for at in range(len(names))]
-    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+        return [{} for _ in range(len(obj))]
+    shaped = [shaper.items(column, depth + 1) for column in columns]
+    return [dict(zip(names, row, strict=True)) for row in zip(*shaped, strict=True)]
 
 
 def _surrogate_path(value: Value) -> list[str | int]:

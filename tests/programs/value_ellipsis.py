@@ -1,0 +1,3 @@
+...
+
+# expect value: "Ellipsis"

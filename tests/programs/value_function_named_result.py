@@ -1,0 +1,8 @@
+def result():
+    return 1
+
+
+print(result())
+
+# expect stdout:
+# | 1

@@ -1,0 +1,3 @@
+{1, "a", None, (2, 3)}
+
+# expect value: [None, 1, "a", [2, 3]]
