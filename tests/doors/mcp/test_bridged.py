@@ -30,8 +30,9 @@ def one_server(name: str, file: str) -> str:
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path, monkeypatch) -> None:
-    """The bridge remembers eras in the user's cache folder; tests have their own."""
+    """The bridge remembers eras in the user's cache folder and tools in the state folder; tests have their own."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
 @pytest.mark.long

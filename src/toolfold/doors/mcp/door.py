@@ -42,7 +42,7 @@ Context = ServerRequestContext[Any, Any]
 
 NAME: Final = "toolfold"
 FIRST_LIST_WAIT_SECONDS: Final = 1.0
-"""How long the first `tools/list` waits for servers, so that it can tell of their tools."""
+"""How long the first `tools/list` waits for servers of which nothing is known from last time."""
 ANSWER_WAIT_SECONDS: Final = 600.0
 """How long a program stands still for a client that was told to come back with an answer."""
 _MOST_PARKED: Final = 100
@@ -150,7 +150,7 @@ class Door:
     async def _list_tools(self, context: Context, _: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         if not self._has_listed:
             self._has_listed = True
-            await self._offer.wait_for_all(FIRST_LIST_WAIT_SECONDS)
+            await self._offer.wait_for_unknown(FIRST_LIST_WAIT_SECONDS)
         description, is_all = self._offer.description(kept_by(context))
         tools = [
             types.Tool(
@@ -179,7 +179,7 @@ class Door:
         arguments = params.arguments or {}
         try:
             if params.name == SEARCH_NAME:
-                return self._search(arguments)
+                return await self._search(arguments)
             if params.name != ENTRY_NAME:
                 raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {params.name}")
             if params.request_state is not None:
@@ -190,13 +190,13 @@ class Door:
         except ToolfoldError as error:
             return to_mcp(error)
 
-    def _search(self, arguments: Mapping[str, Any]) -> types.CallToolResult:
+    async def _search(self, arguments: Mapping[str, Any]) -> types.CallToolResult:
         query, detail = arguments.get("query"), arguments.get("detail", "signature")
         if not isinstance(query, str):
             return failed(f"query must be text, got {query!r}")
         if detail not in ("name", "signature", "full"):
             return failed(f"detail must be 'name', 'signature' or 'full', got {detail!r}")
-        return types.CallToolResult(content=[types.TextContent(text=self._offer.search(query, detail))])
+        return types.CallToolResult(content=[types.TextContent(text=await self._offer.search(query, detail))])
 
     # programs
 

@@ -11,7 +11,8 @@ from typing import Any, Final, Literal, Protocol, Self
 
 from toolfold.doors.mcp.budget import CHARACTERS
 from toolfold.doors.mcp.running import CURRENT
-from toolfold.doors.mcp.texts import Listed, program_description
+from toolfold.doors.mcp.texts import SEARCH_NAME, Listed, program_description
+from toolfold.errors import ToolError
 from toolfold.models import ToolSpec
 from toolfold.runtime import Runtime
 from toolfold.tools.context import CallContext
@@ -23,6 +24,8 @@ from toolfold.tools.tool import Tool
 _log: Final = logging.getLogger(__name__)
 MENTIONED_WAIT_SECONDS: Final = 30.0
 """How long a program waits for a server that it mentions and that is not connected yet: `npx` may be installing it."""
+SEARCH_WAIT_SECONDS: Final = 20.0
+"""How long a search, or a program that searches, waits for servers that are connecting."""
 
 
 class Status(Protocol):
@@ -70,6 +73,7 @@ class Offer:
         self._prepare = prepare
         self._servers: Servers | None = None
         self._index = Index(())
+        self._search_tool = _telling(search_tool(lambda: self._index), self._missing)
         self._specs: tuple[ToolSpec, ...] = ()
         self._told = ""
         self._written: tuple[tuple[object, ...], tuple[str, bool]] | None = None
@@ -85,7 +89,7 @@ class Offer:
         """Read anew what the servers have; whether anything changed that a client can see."""
         tools = list(self._prepare([*self._local, *_as_programs_say(self._bridged())]))
         tools += _sentinels(self._blocked, [tool.spec for tool in tools])
-        self._runtime.replace_tools([*tools, search_tool(lambda: self._index)])
+        self._runtime.replace_tools([*tools, self._search_tool])
         self._specs = tuple(
             spec for spec in self._runtime.tools if spec.source != "toolfold" and self._policy.permits(spec)
         )
@@ -108,33 +112,45 @@ class Offer:
 
     def description(self, max_characters: int = CHARACTERS) -> tuple[str, bool]:
         """Of `execute_program`, as things are now, and whether it tells all; where not, `search_tools` is needed."""
-        listed = tuple(Listed(one.name, one.state, one.tools) for one in self._statuses())
+        statuses = self._statuses()
+        listed = tuple(Listed(one.name, one.state, one.tools) for one in statuses)
         key = (max_characters, self._specs, listed)
         if self._written is None or self._written[0] != key:
             written = program_description(listed, len(self._local), self._specs, max_characters=max_characters)
             self._written = (key, written)
-        return self._written[1]
+        text, is_all = self._written[1]
+        # A client may read this once and never again, so what comes later must be found in another way.
+        return text, is_all and all(one.state == "ready" for one in statuses)
 
-    def search(self, query: str, detail: Detail) -> str:
-        """Tools that fit, as text for a model."""
-        hits = self._index.search(query)
+    async def search(self, query: str, detail: Detail) -> str:
+        """Tools that fit, as text for a model; waits for servers that are connecting, for a while."""
+        await self.wait_for(self._connecting(), SEARCH_WAIT_SECONDS)
+        hits, missing = self._index.search(query), self._missing()
         if not hits:
-            return f"no tool fits {query!r}; use other words, or fewer"
-        return "\n\n".join(_shown(hit.spec, detail) for hit in hits)
+            return _nothing_yet(query, missing) if missing else f"no tool fits {query!r}; use other words, or fewer"
+        shown = [_shown(hit.spec, detail) for hit in hits]
+        return "\n\n".join([*shown, f"{missing}; its tools are not among these"] if missing else shown)
 
     # what a program needs
 
     async def wait_for_mentioned(self, text: str) -> None:
-        """Until the servers that a program mentions have listed their tools or failed; for no other server."""
-        late = [one.name for one in self._statuses() if one.state == "connecting" and _mentions(text, one.name)]
-        if late and self._servers is not None:
-            await self._servers.settled(late, timeout_seconds=MENTIONED_WAIT_SECONDS)
-            self.refresh()
+        """Until the servers that a program mentions have listed their tools or failed; all, if it searches."""
+        late = self._connecting()
+        if SEARCH_NAME in text:
+            # Here and not in its call: what it finds must be among the tools that the program starts with.
+            await self.wait_for(late, SEARCH_WAIT_SECONDS)
+        else:
+            await self.wait_for([name for name in late if _mentions(text, name)], MENTIONED_WAIT_SECONDS)
 
-    async def wait_for_all(self, timeout_seconds: float) -> None:
-        """Until every server has listed its tools or failed, or the time is up."""
-        if any(one.state == "connecting" for one in self._statuses()) and self._servers is not None:
-            await self._servers.settled(timeout_seconds=timeout_seconds)
+    async def wait_for_unknown(self, timeout_seconds: float) -> None:
+        """Until every server of which nothing is known has listed its tools or failed, or the time is up."""
+        unknown = [one.name for one in self._statuses() if one.state == "connecting" and not one.tools]
+        await self.wait_for(unknown, timeout_seconds)
+
+    async def wait_for(self, names: Sequence[str], timeout_seconds: float) -> None:
+        """Until these servers have listed their tools or failed, or the time is up."""
+        if names and self._servers is not None:
+            await self._servers.settled(names, timeout_seconds=timeout_seconds)
             self.refresh()
 
     def notes_on(self, text: str) -> tuple[str, ...]:
@@ -145,6 +161,13 @@ class Offer:
             if one.state != "ready" and _mentions(text, one.name)
         )
 
+    def _connecting(self) -> list[str]:
+        return [one.name for one in self._statuses() if one.state == "connecting"]
+
+    def _missing(self) -> str:
+        late = self._connecting()
+        return f"server {late[0]!r} is still connecting" if late else ""
+
     def _statuses(self) -> Sequence[Status]:
         return self._servers.status() if self._servers is not None else ()
 
@@ -154,6 +177,10 @@ def _mentions(text: str, server: str) -> bool:
     name, module = re.escape(server), re.escape(python_name(server))
     ways = rf"""\bmcp__(?:{name}|{module})__|\btools\.{module}\b|\btools\s+import\b.*\b{module}\b|["']{name}["']"""
     return re.search(ways, text) is not None
+
+
+def _nothing_yet(query: str, missing: str) -> str:
+    return f"no tool fits {query!r} yet: {missing}; search again later"
 
 
 def _shown(spec: ToolSpec, detail: Detail) -> str:
@@ -195,6 +222,21 @@ def _noting(tool: Tool) -> Tool:
         return await call_within(arguments, context)
 
     return replace(tool, call_within=call)
+
+
+def _telling(search: Tool, missing: Callable[[], str]) -> Tool:
+    """A search that finds nothing while a server is missing says so: an empty list would read as an answer."""
+    call_within = search.call_within
+    assert call_within is not None
+
+    # Any: the arguments of `search_tools`, and what it found.
+    async def call(arguments: Mapping[str, Any], context: CallContext) -> Any:
+        found = await call_within(arguments, context)
+        if not found and (late := missing()):
+            raise ToolError(_nothing_yet(arguments["query"], late))
+        return found
+
+    return replace(search, call_within=call)
 
 
 def _sentinels(blocked: Sequence[str], specs: Sequence[ToolSpec]) -> list[Tool]:

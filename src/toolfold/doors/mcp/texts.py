@@ -36,6 +36,8 @@ _NOT_ALL: Final = (
     f'`print(await {SEARCH_NAME}("what you need"))`.'
 )
 
+_CONNECTING: Final = f"Servers that are connecting have tools that are not listed here: `{SEARCH_NAME}` waits for them."
+
 _INSTRUCTIONS: Final = """\
 `execute_program` runs a Python program that calls many tools and returns only what it prints. Prefer it to single \
 tool calls whenever you would call three tools or more, loop over items, filter or combine results, or look at large \
@@ -86,12 +88,15 @@ def program_description(
         lines.append(f"- tools of this host: {_count(local_tools)}")
     if lines:
         parts.append(_available(lines, (max_characters - width("".join(parts))) // 2))
-    if not specs:
-        return "\n\n".join(parts), True
-    room = max_characters - width("\n\n".join([*parts, _FENCED.format(""), _NOT_ALL]))
-    text, is_all = tool_listing(specs, room)
-    parts.append(_FENCED.format(text.rstrip()))
-    return "\n\n".join(parts if is_all else [*parts, _NOT_ALL]), is_all
+    is_late = any(server.state == "connecting" and not server.tools for server in servers)
+    last = [_CONNECTING] if is_late else []
+    is_all = True
+    if specs:
+        room = max_characters - width("\n\n".join([*parts, _FENCED.format(""), _NOT_ALL, *last]))
+        text, is_all = tool_listing(specs, room)
+        parts.append(_FENCED.format(text.rstrip()))
+    parts += last if is_all else [_NOT_ALL, *last]
+    return "\n\n".join(parts), is_all
 
 
 def _available(lines: Sequence[str], room: int) -> str:
@@ -102,7 +107,15 @@ def _available(lines: Sequence[str], room: int) -> str:
 
 
 def _line(server: Listed) -> str:
-    said = {"ready": _count(server.tools), "connecting": "connecting"}.get(server.state, "not reachable now")
+    match server.state:
+        case "ready":
+            said = _count(server.tools)
+        case "connecting" if server.tools:
+            said = f"{_count(server.tools)} when last connected; connecting now"
+        case "connecting":
+            said = "connecting"
+        case _:
+            said = "not reachable now"
     return f"- {server.name}: {said}"
 
 

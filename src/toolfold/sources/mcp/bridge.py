@@ -19,6 +19,7 @@ from toolfold.sources.mcp.keeper import Keeper
 from toolfold.sources.mcp.names import Names, names_of
 from toolfold.sources.mcp.oauth import token_folder
 from toolfold.sources.mcp.outer import Outer
+from toolfold.sources.mcp.remembered import Remembered
 from toolfold.sources.mcp.server import Server, ServerStatus
 from toolfold.sources.mcp.tools import bridged_tool
 from toolfold.tools.tool import Tool
@@ -36,6 +37,7 @@ class Bridge:
         on_sign_in: Called with a server's name and the address where a person must sign in; opens a browser.
         eras: Where the protocol eras of servers are remembered; by default in the user's cache folder.
         tokens: The folder of sign-ins; by default in the user's data folder.
+        remembered: The folder of what servers listed last time; by default in the user's state folder.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class Bridge:
         on_sign_in: Callable[[str, str], None] | None = None,
         eras: Path | None = None,
         tokens: Path | None = None,
+        remembered: Path | None = None,
     ) -> None:
         names = [server.name for server in servers]
         for name in names:
@@ -54,12 +57,13 @@ class Bridge:
                 raise UsageError(f"two servers are named {name!r}; rename one")
         self._outer = outer
         self._on_change = on_change
-        remembered = Eras(eras)
+        known_eras, last_time = Eras(eras), Remembered(remembered)
         self._keepers = {
             server.name: Keeper(
                 server,
                 outer=outer,
-                eras=remembered,
+                eras=known_eras,
+                remembered=last_time,
                 tokens=tokens or token_folder(),
                 on_change=self._change,
                 on_sign_in=on_sign_in or _open_browser,
@@ -82,7 +86,7 @@ class Bridge:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def tools(self) -> tuple[Tool, ...]:
-        """What is known now; the same objects until something changes."""
+        """What is known now, also from last time; the same objects until something changes."""
         if self._tools is None:
             listed = {(name, one.name): one for name, keeper in self._keepers.items() for one in keeper.tools}
             named = names_of(listed)

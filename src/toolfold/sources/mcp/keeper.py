@@ -6,6 +6,7 @@
    A call for a server that is away waits for the next attempt, which it hurries to half a second.
 3. A call is made a second time only if nothing of it was written, or if doing it twice does no harm.
 4. The tools of a server that is away stay listed: a program may wait for it, and the text tells why.
+   Before it is there for the first time, they are those of last time.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from toolfold.sources.mcp.connection import Connection, open_session
 from toolfold.sources.mcp.eras import Era, Eras
 from toolfold.sources.mcp.oauth import SignIn
 from toolfold.sources.mcp.outer import Outer
+from toolfold.sources.mcp.remembered import Known, Remembered
 from toolfold.sources.mcp.server import Server, ServerStatus, State
 from toolfold.sources.mcp.stdio import ServerProcess, start_server
 from toolfold.sources.mcp.streams import NotSent, Watched
@@ -74,15 +76,20 @@ class Keeper:
         *,
         outer: Outer | None,
         eras: Eras,
+        remembered: Remembered,
         tokens: Path,
         on_change: Callable[[], None],
         on_sign_in: Callable[[str, str], None],
     ) -> None:
         self.server = server
-        self.tools: tuple[types.Tool, ...] = ()
-        self.capabilities = types.ServerCapabilities()
+        known = remembered.get(server)
+        self.tools = known.tools
+        self.capabilities = known.capabilities
+        self._is_confirmed = False
+        """The server itself has listed its tools; until then they are those of last time."""
         self._outer = outer
         self._eras = eras
+        self._remembered = remembered
         self._on_change = on_change
         self._on_sign_in = on_sign_in
         self._auth = SignIn(server, tokens, self._wait_for_person) if server.auth is not None else None
@@ -240,10 +247,12 @@ class Keeper:
         connection = live.connection
         self._live, self._ready_at = live, asyncio.get_running_loop().time()
         self._version, self._instructions = connection.version, connection.instructions
-        is_new = self.capabilities != connection.capabilities
-        self.capabilities = connection.capabilities
+        is_new = self.capabilities != connection.capabilities or not self._is_confirmed
+        self.capabilities, self._is_confirmed = connection.capabilities, True
         is_new = self._take(tools) or is_new
         self._become("ready", "")
+        if is_new:
+            self._remembered.put(self.server, Known(self.tools, self.capabilities))
         if is_new:
             self._on_change()
 
@@ -268,6 +277,7 @@ class Keeper:
                 _log.warning("server %r does not list its tools any more: %s", self.server.name, error)
                 continue
             if self._take(tools):
+                self._remembered.put(self.server, Known(self.tools, self.capabilities))
                 self._on_change()
 
     def _take(self, tools: list[types.Tool]) -> bool:

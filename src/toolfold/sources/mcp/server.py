@@ -69,7 +69,7 @@ class ServerStatus:
     name: str
     state: State
     tools: int = 0
-    """Those that it listed last, also while it is away."""
+    """Those that it listed last, also while it is away, and before it is there for the first time."""
     detail: str = ""
     """Why it failed, or what it waits for."""
     era: str = ""
