@@ -21,8 +21,8 @@ Isolation = Literal["namespace", "landlock", "none", "monty", "scripted"]
 Status = Literal["finished", "failed", "rejected", "timeout", "cancelled", "limit"]
 ProblemKind = Literal[
     "syntax", "unknown_tool", "unknown_argument", "missing_argument", "wrong_type",
-    "not_awaited", "import", "too_large", "memory", "output", "calls", "cpu", "value", "wall_clock", "protocol",
-    "exception",
+    "not_awaited", "name", "arguments", "input", "import", "too_large", "memory", "output", "calls", "cpu", "value",
+    "wall_clock", "protocol", "exception",
 ]  # fmt: skip
 LibrarySet = Literal["bare", "data", "science"]
 
@@ -66,6 +66,8 @@ class ToolSpec:
     """How long one call may take; `None` takes the limit of the execution."""
     cache_seconds: float = 0.0
     """How long a reply may be given again to the same arguments; 0 is not at all."""
+    is_lenient: bool = False
+    """Its side reads `"5"` as 5 where a number is wanted, as pydantic does; others take only what the schema says."""
     source: str = "function"
     """Where it came from: `function`, `caller`, `mcp:<server>`, ..."""
 

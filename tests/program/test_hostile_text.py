@@ -47,9 +47,9 @@ def test_100000_open_brackets_are_a_syntax_error(bracket: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "[a " + "for a in a " * 20_000 + "]",
-        "f(" + ",".join(f"a{i}=1" for i in range(20_000)) + ")",
-        "match x:\n case [" + ",".join(f"a{i}" for i in range(5_000)) + "]:pass",
+        "a = []\n[a " + "for a in a " * 20_000 + "]",
+        "dict(" + ",".join(f"a{i}=1" for i in range(20_000)) + ")",
+        "x = 1\nmatch x:\n case [" + ",".join(f"a{i}" for i in range(5_000)) + "]:pass",
         "".join(f"{'  ' * i}try:\n{'  ' * i}  pass\n{'  ' * i}finally:\n" for i in range(19)) + "  " * 19 + "x=1",
         "try:\n" + " return\n" * 2_000 + "finally:\n" + " x=1\n" * 3_000,
     ],
@@ -71,7 +71,9 @@ def test_many_unknown_names_and_many_tools_take_no_more_than_a_moment() -> None:
 
     checked = check(text, tools)
 
-    assert checked == Program(text=text)
+    assert checked == Problem(
+        kind="name", message="'zq0' is not defined; give it a value first", line=1, column=1, source="zq0()\n^"
+    )
     assert time.process_time() - started < 2
 
 

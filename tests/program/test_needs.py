@@ -26,7 +26,7 @@ from toolfold.program import Checker, check
         ("def f():\n    import pandas", "data", ()),
         ("try:\n    import seaborn\nexcept ImportError:\n    pass", "science", ()),
         ("print(scipy.__version__)", "science", ("scipy",)),
-        ("x.np = 3", "bare", ()),
+        ("x = type\nx.np = 3", "bare", ()),
         ("print(string.digits)", "bare", ()),  # a tool has this name, and wins
     ],
 )

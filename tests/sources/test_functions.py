@@ -69,6 +69,7 @@ def test_a_function_becomes_a_spec() -> None:
             "additionalProperties": False,
         },
         output_schema={"type": "array", "items": {"type": "object", "additionalProperties": True}},
+        is_lenient=True,
         source="function",
     )
 

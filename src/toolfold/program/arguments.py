@@ -38,6 +38,7 @@ class Signature:
             and not any(word in schema for word in _UNCERTAIN)
         )
         self.properties: Mapping[str, Json] = properties if isinstance(properties, Mapping) else {}
+        self.is_lenient = tool.is_lenient
         self.order = tuple(self.properties)
         self._respelt = {_identifier(name): name for name in self.order if _identifier(name) != name}
         self.required = _required(schema, self.properties)
@@ -107,7 +108,9 @@ def _value_faults(
         plural = "s" if len(missing) > 1 else ""
         yield Fault("missing_argument", f"{name!r} needs the argument{plural} {named}", call)
     for argument, value in given.items():
-        wrong = mismatch(value, signature.properties.get(argument, True), signature.root)
+        wrong = mismatch(
+            value, signature.properties.get(argument, True), signature.root, is_lenient=signature.is_lenient
+        )
         if wrong is not None:
             yield _wrong_type(name, argument, wrong)
 

@@ -144,6 +144,8 @@ class Calls:
 
     def _in_module(self, module: str, attributes: list[str], use: Use) -> Found | Fault | None:
         *path, name = attributes
+        if module not in self._index.modules:
+            return None  # its import is a fault of its own, unless that is guarded
         for step in path:
             if step.startswith("_") or _member(self._index.modules[module], step):
                 return None

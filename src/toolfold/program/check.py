@@ -14,10 +14,13 @@ from typing import Final
 
 from toolfold.models import LibrarySet, Limits, Problem, Program, ToolSpec
 from toolfold.program.arguments import Fault
+from toolfold.program.bindings import Bindings
 from toolfold.program.calls import Calls
+from toolfold.program.certain_types import attribute_faults
 from toolfold.program.imports import import_faults, missing_package
 from toolfold.program.index import ToolIndex
 from toolfold.program.names import DATA_MODULES, DATA_NAMES, PRESET_NAMES, SCIENCE_MODULES, SCIENCE_NAMES
+from toolfold.program.own_functions import function_faults
 from toolfold.program.parse import late_error
 from toolfold.program.places import problem_at, problem_at_byte
 from toolfold.program.reader import Reader
@@ -116,6 +119,10 @@ class Checker:
         fault = calls.first_fault()
         if fault is not None:
             yield fault
+        bindings = Bindings(tree, reader, self._index, known_names)
+        yield from bindings.faults()
+        yield from function_faults(reader, bindings.runs)
+        yield from attribute_faults(reader, bindings.runs)
 
     def _preset_names(self, reader: Reader, known_names: Container[str]) -> tuple[str, ...]:
         """Presets that the program uses and neither it, nor a tool, nor its session defines."""

@@ -19,6 +19,7 @@ WORDS: Final = {
 }
 """JSON types as error texts name them."""
 _ARRAYS: Final = (ast.List, ast.Tuple, ast.Set, ast.ListComp, ast.SetComp)
+_BOOLEANS: Final = frozenset({"true", "false", "t", "f", "yes", "no", "y", "n", "on", "off", "1", "0"})
 _DEEPEST: Final = 8
 _MOST_STEPS: Final = 2000
 _FEW: Final = 8
@@ -53,9 +54,9 @@ def shape_of(node: ast.expr) -> str | None:
     return "string" if isinstance(node, ast.JoinedStr) else None
 
 
-def mismatch(node: ast.expr, schema: Json, root: Mapping[str, Json]) -> Mismatch | None:
-    """The first literal in `node` that the schema cannot accept."""
-    return _Judge(root).mismatch(node, schema, "", 0)
+def mismatch(node: ast.expr, schema: Json, root: Mapping[str, Json], *, is_lenient: bool = False) -> Mismatch | None:
+    """The first literal in `node` that the schema cannot accept, or that a lenient reader of it cannot."""
+    return _Judge(root, is_lenient).mismatch(node, schema, "", 0)
 
 
 def accepts(schema: Json, shape: str, root: Mapping[str, Json]) -> bool:
@@ -66,8 +67,9 @@ def accepts(schema: Json, shape: str, root: Mapping[str, Json]) -> bool:
 class _Judge:
     """Compares within a budget: schemas come from servers, and a recursive one has no end."""
 
-    def __init__(self, root: Mapping[str, Json]) -> None:
+    def __init__(self, root: Mapping[str, Json], is_lenient: bool = False) -> None:
         self._root = root
+        self._is_lenient = is_lenient
         self._steps = _MOST_STEPS
 
     def mismatch(self, node: ast.expr, schema: Json, path: str, depth: int) -> Mismatch | None:
@@ -87,7 +89,9 @@ class _Judge:
         schema = self._resolved(schema)
         if not isinstance(schema, Mapping) or self._is_spent(depth):
             return True
-        if shape == "null" and schema.get("nullable") is True:
+        if shape == "null" and (schema.get("nullable") is True or schema.get("default", "") is None):
+            return True
+        if self._is_lenient and node is not None and _converts(node, schema.get("type")):
             return True
         if not _type_fits(shape, schema.get("type")) or not _is_listed(shape, schema, node):
             return False
@@ -177,6 +181,27 @@ def _type_fits(shape: str, kinds: Json) -> bool:
     if not isinstance(kinds, list) or not all(isinstance(kind, str) and kind in WORDS for kind in kinds):
         return True
     return shape in kinds or (shape == "integer" and "number" in kinds)
+
+
+def _converts(node: ast.expr, kinds: Json) -> bool:
+    """Whether pydantic makes of a constant what the schema wants."""
+    if not isinstance(node, ast.Constant) or isinstance(node.value, bytes | complex):
+        return False
+    value = node.value
+    for kind in kinds if isinstance(kinds, list) else [kinds]:
+        if kind == "boolean" and (value in (0, 1) or str(value).lower() in _BOOLEANS):
+            return True
+        if kind in ("integer", "number") and isinstance(value, bool | str) and _is_number(value, kind):
+            return True
+    return False
+
+
+def _is_number(value: bool | str, kind: str) -> bool:
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return False
+    return kind == "number" or number.is_integer()
 
 
 def _is_listed(shape: str, schema: Mapping[str, Json], node: ast.expr | None) -> bool:

@@ -19,6 +19,9 @@ _DYNAMIC_ATTRIBUTES: Final = frozenset(
     {"__builtins__", "__dict__", "__globals__", "_getframe", "currentframe", "f_globals", "f_locals", "modules"}
 )
 _DYNAMIC_MODULES: Final = frozenset({"__main__", "builtins", "importlib"})
+_OTHERS: Final = frozenset(
+    {"TYPE_CHECKING", "PY2", "PY3", "version_info", "version", "platform", "hasattr", "modules", "hexversion"}
+)
 _EMPTY_NODES: Final = frozenset({"ctx", "op", "ops"})
 _LEAVES: Final = (ast.Constant, ast.MatchSingleton, ast.Pass, ast.Break, ast.Continue)
 
@@ -28,6 +31,8 @@ GUARDED: Final = 1
 """Inside a `try` with handlers: a failing import may be expected."""
 GUARDED_NAMES: Final = 2
 """Its handlers speak of names or attributes: a missing one is expected."""
+MAYBE: Final = 4
+"""May well never run: a handler, an annotation that nobody evaluates, a branch for another version of Python."""
 
 # Any: the handlers in the table take the node type that they are listed under.
 _Handler: TypeAlias = Callable[["Reader", Any, Scope, Guard], None]
@@ -55,6 +60,14 @@ class Reader:
         """Values used as no coroutine can be: dropped, subscripted, added, looped over, ..."""
         self.assigned: list[tuple[ast.Call, str, Scope]] = []
         """Calls whose value goes into one name."""
+        self.functions: set[str] = set()
+        """Names of all that are defined, wherever."""
+        self.attributes: set[str] = set()
+        """Every attribute that is read."""
+        self.attribute_uses: list[Use] = []
+        """Attributes of plain names."""
+        self.dropped: list[Use] = []
+        """Calls that stand as statements of their own."""
         self.modules: set[str] = set()
         """First parts of imported modules."""
         self.is_dynamic = False
@@ -65,6 +78,7 @@ class Reader:
         self.captures = 0
         self.most_loops = 0
         self._scopes_with_declared: list[Scope] = []
+        self._annotation = MAYBE if _postpones_annotations(tree) else UNGUARDED
         self._stack: list[tuple[ast.AST, Scope, Guard]] = [(node, self.root, UNGUARDED) for node in tree.body]
         self._walk()
 
@@ -99,7 +113,7 @@ class Reader:
     def _name(self, node: ast.Name, scope: Scope, guard: Guard) -> None:
         name = node.id
         if node.ctx.__class__ is not ast.Load:
-            scope.bind(name)
+            scope.bind(name, OPAQUE, node.lineno)
             return
         if name in _DYNAMIC_NAMES:
             self.is_dynamic = True
@@ -113,7 +127,7 @@ class Reader:
         owner = scope
         while owner.kind is Kind.COMPREHENSION and owner.parent is not None:
             owner = owner.parent
-        owner.bind(node.target.id)
+        owner.bind(node.target.id, OPAQUE, node.lineno)
         self._stack.append((node.value, scope, guard))
 
     def _declared(self, node: ast.Global | ast.Nonlocal, scope: Scope, _guard: Guard) -> None:
@@ -127,9 +141,9 @@ class Reader:
             first = alias.name.split(".", 1)[0]
             self._imported(first)
             if alias.asname:
-                scope.bind(alias.asname, alias.name)
+                scope.bind(alias.asname, alias.name, node.lineno)
             else:
-                scope.bind(first, first)
+                scope.bind(first, first, node.lineno)
 
     def _import_from(self, node: ast.ImportFrom, scope: Scope, guard: Guard) -> None:
         self.imports.append(Use(node, scope, guard))
@@ -137,7 +151,8 @@ class Reader:
         self._imported(module.split(".", 1)[0])
         for alias in node.names:
             if alias.name != "*":
-                scope.bind(alias.asname or alias.name, f"{module}:{alias.name}" if module else OPAQUE)
+                meaning = f"{module}:{alias.name}" if module else OPAQUE
+                scope.bind(alias.asname or alias.name, meaning, node.lineno)
             elif module.split(".", 1)[0] != "tools":
                 self.is_dynamic = True
 
@@ -151,37 +166,40 @@ class Reader:
     def _function(self, node: Any, scope: Scope, guard: Guard) -> None:
         """`def`, `async def` and `lambda`: defaults, decorators and annotations belong outside."""
         arguments = node.args
-        outer, inner = scope, Scope(Kind.FUNCTION, scope, can_await=isinstance(node, ast.AsyncFunctionDef))
+        outer = scope
+        inner = Scope(Kind.FUNCTION, scope, can_await=isinstance(node, ast.AsyncFunctionDef), node=node)
         if isinstance(node, ast.Lambda):
-            self._stack.append((node.body, inner, UNGUARDED))
+            self._stack.append((node.body, inner, guard))
         else:
-            scope.bind(node.name)
+            scope.bind(node.name, OPAQUE, node.lineno)
+            scope.functions[node.name] = node
+            self.functions.add(node.name)
             outer = self._type_parameters(node, scope, guard)
             inner.parent = outer
             self._push(node.decorator_list, scope, guard)
             self._push(node.body, inner, UNGUARDED)
-            self._push((node.returns,), outer, guard)
+            self._push((node.returns,), outer, guard | self._annotation)
         self._push(arguments.defaults, scope, guard)
         self._push(arguments.kw_defaults, scope, guard)
         for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
             inner.bind(argument.arg)
             if argument.annotation is not None:
-                self._stack.append((argument.annotation, outer, guard))
+                self._stack.append((argument.annotation, outer, guard | self._annotation))
         for argument in (arguments.vararg, arguments.kwarg):
             if argument is not None:
                 inner.bind(argument.arg)
-                self._push((argument.annotation,), outer, guard)
+                self._push((argument.annotation,), outer, guard | self._annotation)
 
     def _class(self, node: ast.ClassDef, scope: Scope, guard: Guard) -> None:
-        scope.bind(node.name)
+        scope.bind(node.name, OPAQUE, node.lineno)
         self._push(node.decorator_list, scope, guard)
         outer = self._type_parameters(node, scope, guard)
         self._push(node.bases, outer, guard)
         self._push([keyword.value for keyword in node.keywords], outer, guard)
-        self._push(node.body, Scope(Kind.CLASS, outer), guard)
+        self._push(node.body, Scope(Kind.CLASS, outer, node=node), guard)
 
     def _type_alias(self, node: Any, scope: Scope, guard: Guard) -> None:
-        scope.bind(node.name.id)
+        scope.bind(node.name.id, OPAQUE, node.lineno)
         self._stack.append((node.value, self._type_parameters(node, scope, guard), guard))
 
     def _type_parameters(self, node: Any, scope: Scope, guard: Guard) -> Scope:
@@ -218,9 +236,9 @@ class Reader:
             if _speaks_of_names(handler.type):
                 inside |= GUARDED_NAMES
             if handler.name:
-                scope.bind(handler.name)
-            self._push((handler.type,), scope, guard)
-            self._push(handler.body, scope, guard)
+                scope.bind(handler.name, OPAQUE, handler.lineno)
+            self._push((handler.type,), scope, guard | MAYBE)
+            self._push(handler.body, scope, guard | MAYBE)
         self._push(node.body, scope, inside)
         self._push(node.orelse, scope, guard)
         self._push(node.finalbody, scope, guard)
@@ -240,13 +258,13 @@ class Reader:
     def _capture(self, node: ast.MatchAs | ast.MatchStar, scope: Scope, guard: Guard) -> None:
         self.captures += 1
         if node.name:
-            scope.bind(node.name)
+            scope.bind(node.name, OPAQUE, node.lineno)
         self._push((getattr(node, "pattern", None),), scope, guard)
 
     def _mapping(self, node: ast.MatchMapping, scope: Scope, guard: Guard) -> None:
         if node.rest:
             self.captures += 1
-            scope.bind(node.rest)
+            scope.bind(node.rest, OPAQUE, node.lineno)
         self._children(node, scope, guard)
 
     def _return(self, node: ast.Return, scope: Scope, guard: Guard) -> None:
@@ -271,6 +289,9 @@ class Reader:
 
     def _attribute(self, node: ast.Attribute, scope: Scope, guard: Guard) -> None:
         value = node.value
+        self.attributes.add(node.attr)
+        if value.__class__ is ast.Name and node.ctx.__class__ is ast.Load:
+            self.attribute_uses.append(Use(node, scope, guard))
         if node.attr in _DYNAMIC_ATTRIBUTES or (
             node.ctx.__class__ is not ast.Load and value.__class__ is ast.Name and _last_name(value) == "tools"
         ):
@@ -283,6 +304,14 @@ class Reader:
         """The node's `value` cannot be a coroutine: a dropped one, `x[...]`, `{x}` in text, `*x`."""
         self.spoiled.add(node.value)
         self._children(node, scope, guard)
+
+    def _statement(self, node: ast.Expr, scope: Scope, guard: Guard) -> None:
+        """An expression whose value nobody takes, unless it is the program's last."""
+        value = node.value
+        self.spoiled.add(value)
+        if value.__class__ is ast.Call:
+            self.dropped.append(Use(value, scope, guard))
+        self._stack.append((value, scope, guard))
 
     def _spoil_operands(self, node: Any, scope: Scope, guard: Guard) -> None:
         self.spoiled.update((node.left, node.right) if node.__class__ is ast.BinOp else (node.operand,))
@@ -304,6 +333,13 @@ class Reader:
         self.spoiled.add(node.test)
         self._children(node, scope, guard)
 
+    def _if(self, node: ast.If, scope: Scope, guard: Guard) -> None:
+        self.spoiled.add(node.test)
+        inside = guard | MAYBE if _is_for_others(node.test) else guard
+        self._stack.append((node.test, scope, guard))
+        self._push(node.body, scope, inside)
+        self._push(node.orelse, scope, inside)
+
     def _for(self, node: ast.For | ast.AsyncFor, scope: Scope, guard: Guard) -> None:
         self.spoiled.add(node.iter)
         self._children(node, scope, guard)
@@ -311,11 +347,19 @@ class Reader:
     def _assign(self, node: Any, scope: Scope, guard: Guard) -> None:
         targets = node.targets if node.__class__ is ast.Assign else [node.target]
         value = node.value
+        if len(targets) == 1 and targets[0].__class__ is ast.Name and value is not None:
+            scope.values[targets[0].id] = value
         if isinstance(value, ast.Call):
             if any(isinstance(target, ast.Tuple | ast.List) for target in targets):
                 self.spoiled.add(value)
             elif len(targets) == 1 and isinstance(targets[0], ast.Name):
                 self.assigned.append((value, targets[0].id, scope))
+        if node.__class__ is ast.AnnAssign:
+            # Python evaluates the annotations of a function's own names never.
+            unread = MAYBE if scope.kind is Kind.FUNCTION else self._annotation
+            self._stack.append((node.annotation, scope, guard | unread))
+            self._push((node.value, node.target), scope, guard)
+            return
         self._children(node, scope, guard)
 
     def _leaf(self, _node: ast.AST, _scope: Scope, _guard: Guard) -> None:
@@ -347,7 +391,7 @@ class Reader:
         ast.Call: _call,
         ast.Await: _await,
         ast.Attribute: _attribute,
-        ast.Expr: _spoil_value,
+        ast.Expr: _statement,
         ast.Subscript: _spoil_value,
         ast.FormattedValue: _spoil_value,
         ast.Starred: _spoil_value,
@@ -355,7 +399,7 @@ class Reader:
         ast.BinOp: _spoil_operands,
         ast.UnaryOp: _spoil_operands,
         ast.Compare: _compare,
-        ast.If: _test,
+        ast.If: _if,
         ast.IfExp: _test,
         ast.While: _test,
         ast.Assert: _test,
@@ -383,6 +427,23 @@ def _fields(kind: type[ast.AST]) -> tuple[str, ...]:
 def _speaks_of_names(handled: ast.expr | None) -> bool:
     kinds = handled.elts if isinstance(handled, ast.Tuple) else [handled]
     return any(isinstance(kind, ast.Name) and kind.id in {"NameError", "AttributeError"} for kind in kinds)
+
+
+def _postpones_annotations(tree: ast.Module) -> bool:
+    for node in tree.body[:3]:  # after a docstring, and among others from there
+        if isinstance(node, ast.ImportFrom) and node.module == "__future__":
+            return any(alias.name == "annotations" for alias in node.names)
+    return False
+
+
+def _is_for_others(test: ast.expr) -> bool:
+    """A branch for type checkers, or for another version or system than this."""
+    if isinstance(test, ast.UnaryOp):
+        test = test.operand
+    if isinstance(test, ast.Constant):
+        return True
+    names = (node for node in ast.walk(test) if isinstance(node, ast.Name | ast.Attribute))
+    return any(_last_name(node) in _OTHERS for node in names)
 
 
 def _last_name(node: ast.expr) -> str:

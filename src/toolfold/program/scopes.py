@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from enum import Enum
 from typing import Final
 
@@ -25,20 +26,44 @@ class Scope:
     `tools.hr:price` for a member. Two different meanings make it opaque.
     """
 
-    __slots__ = ("bound", "can_await", "elsewhere", "kind", "parent", "rebound", "root")
+    __slots__ = (
+        "bound",
+        "can_await",
+        "elsewhere",
+        "first",
+        "functions",
+        "kind",
+        "node",
+        "parent",
+        "rebound",
+        "root",
+        "values",
+    )
 
-    def __init__(self, kind: Kind, parent: Scope | None = None, *, can_await: bool = False) -> None:
+    def __init__(
+        self, kind: Kind, parent: Scope | None = None, *, can_await: bool = False, node: ast.AST | None = None
+    ) -> None:
         self.kind = kind
+        self.node = node
+        """The function or class that opens it."""
         self.parent = parent
         self.root: Scope = parent.root if parent is not None else self
         self.can_await = can_await
         self.bound: dict[str, str] = {}
         self.rebound: set[str] = set()
+        self.first: dict[str, int] = {}
+        """The first line that binds each name; 0 for a parameter."""
+        self.functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = {}
+        """Those defined right here."""
+        self.values: dict[str, ast.expr] = {}
+        """What a plain assignment gives a name; it may have others, see `rebound`."""
         self.elsewhere: dict[str, bool] = {}
         """Names declared `global` (true) or `nonlocal` (false)."""
 
-    def bind(self, name: str, meaning: str = OPAQUE) -> None:
+    def bind(self, name: str, meaning: str = OPAQUE, line: int = 0) -> None:
         """Note that a statement gives `name` a value."""
+        if name not in self.first or line < self.first[name]:
+            self.first[name] = line
         if name in self.bound:
             self.rebound.add(name)
             if self.bound[name] != meaning:

@@ -171,6 +171,7 @@ def _tool_from(
         input_schema=input_schema,
         output_schema=_output_schema(signature.return_annotation, words),
         examples=tuple(examples),
+        is_lenient=True,
         **annotations,
     )
     return Tool(spec=spec, call=_call(fn, signature), prepare=prepare, retry=retry)
@@ -332,6 +333,8 @@ def _described(
 
 def _annotation(parameter: inspect.Parameter) -> Any:
     annotation = parameter.annotation
+    if parameter.default is None:
+        annotation = typing.Optional[annotation]  # noqa: UP045  # `|` fails for a text; `lang: str = None` means it
     if isinstance(parameter.default, FieldInfo):
         annotation = typing.Annotated[annotation, parameter.default]
     return annotation if _is_needed(parameter) else NotRequired[annotation]

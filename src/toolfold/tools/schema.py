@@ -55,9 +55,19 @@ def argument_check(spec: ToolSpec) -> Callable[[Mapping[str, Value]], Mapping[st
             valid = validator.is_valid(json)
         if valid:
             return arguments
+        given = _without_null_defaults(spec, arguments)
+        if len(given) < len(arguments) and validator.is_valid(msgspec.to_builtins(given)):
+            return given
         raise _explained(spec, json, validator)
 
     return check
+
+
+def _without_null_defaults(spec: ToolSpec, arguments: Mapping[str, Value]) -> dict[str, Value]:
+    """Without each `None` whose parameter has it as its default, though its type leaves no room for it."""
+    properties = spec.input_schema.get("properties", {})
+    nulls = {name for name, one in properties.items() if isinstance(one, Mapping) and one.get("default", "") is None}
+    return {name: value for name, value in arguments.items() if value is not None or name not in nulls}
 
 
 def _explained(spec: ToolSpec, arguments: Mapping[str, Value], validator: jsonschema_rs.Validator) -> Exception:

@@ -1,0 +1,173 @@
+"""Names that a program uses and never binds, or binds only later.
+
+Only where it is certain, or as good as that: code that runs when the program does. A function that
+nobody mentions, the body of a `try` with handlers, a handler and a branch for other versions of
+Python are left alone, for their mistakes may never show.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Container, Iterator
+from typing import Final
+
+from toolfold.program.arguments import Fault
+from toolfold.program.fixes import fix_for, is_old
+from toolfold.program.index import ToolIndex
+from toolfold.program.names import READY_NAMES
+from toolfold.program.reader import Reader, Use
+from toolfold.program.scopes import Kind, Scope
+
+_IMPLICIT: Final = frozenset({"__class__", "__qualname__", "__module__", "__path__", "_", "reveal_type"})
+_LOOPS: Final = (ast.For, ast.AsyncFor, ast.While)
+_FEW: Final = 20
+"""Names judged for each program; the first fault is the one that is told."""
+
+
+class Bindings:
+    """Judges the uses of names of one program."""
+
+    def __init__(self, tree: ast.Module, reader: Reader, index: ToolIndex, known_names: Container[str]) -> None:
+        self._tree = tree
+        self._reader = reader
+        self._index = index
+        self._known_names = known_names
+        self._living: dict[ast.AST, bool] = {}
+
+    def faults(self) -> Iterator[Fault]:
+        """In the order of the text; none where names can be bound unseen."""
+        if self._reader.is_dynamic:
+            return
+        for use, bound_at in sorted((*self._unbound(), *self._early()), key=_place)[:_FEW]:
+            if self.runs(use):
+                yield Fault("name", self._message(use, bound_at), use.node)
+                return
+
+    def runs(self, use: Use) -> bool:
+        """Whether the code that a use stands in is run when the program is, as far as anyone can see."""
+        return not use.guard and self._is_alive(use.scope)
+
+    def _unbound(self) -> Iterator[tuple[Use, int]]:
+        loads, bound = self._reader.loads, self._reader.root.bound
+        for name in loads.keys() - READY_NAMES - bound.keys() - self._index.names.keys() - _IMPLICIT:
+            if name in self._known_names:
+                continue
+            uses = [use for use in loads[name] if not use.guard and use.scope.find(name) is None]
+            if uses and not (is_old(name) and self._stands_in_branch(uses[0].node)):
+                yield min(uses, key=_line), 0
+
+    def _message(self, use: Use, bound_at: int) -> str:
+        name = use.node.id
+        if bound_at:
+            return f"{name!r} is used before it has a value; line {bound_at} is the first to give it one"
+        return f"{name!r} is not defined; {fix_for(name, use, self._reader, self._index)}"
+
+    # Bound only later
+
+    def _early(self) -> Iterator[tuple[Use, int]]:
+        """Uses on a line before, or in the statement of, the first binding in the same block."""
+        for name, uses in self._reader.loads.items():
+            for use in uses:
+                first = use.scope.first.get(name)
+                if (
+                    first is not None
+                    and use.node.lineno <= first
+                    and not use.guard
+                    and self._is_early(name, use, first)
+                ):
+                    yield use, first
+
+    def _is_early(self, name: str, use: Use, first: int) -> bool:
+        scope = use.scope
+        if scope.kind not in (Kind.MODULE, Kind.FUNCTION) or name in scope.elsewhere:
+            return False
+        if scope.kind is Kind.MODULE and (
+            name in READY_NAMES or name in self._known_names or name in self._index.names
+        ):
+            return False
+        body = scope.node.body if isinstance(scope.node, ast.FunctionDef | ast.AsyncFunctionDef) else self._tree.body
+        if isinstance(scope.node, ast.Lambda):
+            return False
+        path = _path_to(use.node, body)
+        if path is None or any(isinstance(node, (*_LOOPS, ast.Lambda)) for node in path):
+            return False  # an earlier round of the loop may have bound it
+        if use.node.lineno < first:
+            return True
+        statement = path[0] if len(path) == 1 else next((n for n in reversed(path) if isinstance(n, ast.stmt)), None)
+        return (
+            isinstance(statement, ast.Assign)
+            and _contains(statement.value, use.node)
+            and any(isinstance(target, ast.Name) and target.id == name for target in statement.targets)
+        )
+
+    def _stands_in_branch(self, node: ast.AST) -> bool:
+        path = _path_to(node, self._tree.body) or []
+        return any(isinstance(one, ast.If | ast.IfExp) for one in path)
+
+    # What runs
+
+    def _is_alive(self, scope: Scope | None) -> bool:
+        while scope is not None:
+            if isinstance(scope.node, ast.FunctionDef | ast.AsyncFunctionDef) and not self._is_used(
+                scope.node, scope.parent
+            ):
+                return False
+            scope = scope.parent
+        return True
+
+    def _is_used(self, node: ast.FunctionDef | ast.AsyncFunctionDef, owner: Scope | None) -> bool:
+        known = self._living.get(node)
+        if known is None:
+            self._living[node] = False  # while it is looked for: a function that only calls itself is not used
+            known = self._living[node] = bool(node.decorator_list) or (
+                owner is not None and self._is_reached(node.name, owner)
+            )
+        return known
+
+    def _is_reached(self, name: str, owner: Scope) -> bool:
+        while owner.kind is Kind.FUNCTION and owner.node is None and owner.parent is not None:
+            owner = owner.parent  # the scope of type parameters
+        if owner.kind is Kind.CLASS:
+            is_called = name in self._reader.attributes or (name.startswith("__") and name.endswith("__"))
+            within = owner.parent
+            return (
+                is_called
+                and isinstance(owner.node, ast.ClassDef)
+                and within is not None
+                and self._is_reached(owner.node.name, within)
+            )
+        uses = self._reader.loads.get(name, ())
+        return any(not use.guard and use.scope.find(name) is owner and self._is_alive(use.scope) for use in uses)
+
+
+def _path_to(node: ast.AST, body: list[ast.stmt]) -> list[ast.AST] | None:
+    """The nodes around one, from the statement of the block inwards, without itself."""
+    line = getattr(node, "lineno", 0)
+    for statement in body:
+        if statement.lineno <= line <= (statement.end_lineno or statement.lineno):
+            path = _path_within(node, statement)
+            if path is not None:
+                return path
+    return None
+
+
+def _path_within(node: ast.AST, top: ast.AST) -> list[ast.AST] | None:
+    stack: list[tuple[ast.AST, list[ast.AST]]] = [(top, [])]
+    while stack:
+        here, path = stack.pop()
+        if here is node:
+            return path
+        stack.extend((child, [*path, here]) for child in ast.iter_child_nodes(here))
+    return None
+
+
+def _contains(top: ast.AST, node: ast.AST) -> bool:
+    return any(one is node for one in ast.walk(top))
+
+
+def _line(use: Use) -> tuple[int, int]:
+    return use.node.lineno, use.node.col_offset
+
+
+def _place(found: tuple[Use, int]) -> tuple[int, int]:
+    return _line(found[0])

@@ -1,0 +1,68 @@
+"""Attributes that no list, text or dict has, where a name certainly holds one: mostly those of other languages."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from toolfold.program.arguments import Fault
+from toolfold.program.reader import Reader, Use
+from toolfold.program.scopes import Kind
+
+_TYPES: Final[dict[type[ast.expr], type]] = {
+    ast.List: list,
+    ast.ListComp: list,
+    ast.Dict: dict,
+    ast.DictComp: dict,
+    ast.JoinedStr: str,
+    ast.Set: set,
+    ast.SetComp: set,
+}
+_HAS: Final[dict[type, frozenset[str]]] = {kind: frozenset(dir(kind)) for kind in (list, dict, str, set)}
+_WRITE: Final = {
+    "length": "len({name})", "size": "len({name})", "count": "len({name})", "push": "{name}.append(...)",
+    "add": "{name}.append(...)", "includes": "... in {name}", "contains": "... in {name}",
+    "indexOf": "{name}.index(...)", "forEach": "for item in {name}: ...", "map": "[... for item in {name}]",
+    "filter": "[item for item in {name} if ...]", "join": "', '.join({name})", "slice": "{name}[start:stop]",
+    "concat": "{name} + ...", "toUpperCase": "{name}.upper()", "toLowerCase": "{name}.lower()",
+    "trim": "{name}.strip()", "startsWith": "{name}.startswith(...)", "endsWith": "{name}.endswith(...)",
+    "substring": "{name}[start:stop]", "toString": "str({name})", "has_key": "... in {name}",
+    "hasOwnProperty": "... in {name}", "iteritems": "{name}.items()",
+}  # fmt: skip
+_WORDS: Final[dict[type, str]] = {list: "a list", dict: "a dict", str: "text", set: "a set"}
+
+
+def attribute_faults(reader: Reader, runs: Callable[[Use], bool]) -> Iterator[Fault]:
+    """Faults in no order; `runs` tells which code is run."""
+    if reader.is_dynamic:
+        return
+    for use in reader.attribute_uses:
+        node = use.node
+        kind = _type_of(node.value, use)
+        if kind is not None and node.attr not in _HAS[kind] and runs(use):
+            yield Fault("name", _message(node, kind), node)
+
+
+def _type_of(value: ast.expr, use: Use) -> type | None:
+    """The type of a name that is given its one value by one assignment, in a block that runs once and in order."""
+    if not isinstance(value, ast.Name):
+        return None
+    owner = use.scope.find(value.id)
+    if owner is None or owner.kind not in (Kind.MODULE, Kind.FUNCTION) or value.id in owner.rebound:
+        return None
+    assigned = owner.values.get(value.id)
+    if isinstance(assigned, ast.Constant):
+        return str if isinstance(assigned.value, str) else None
+    return _TYPES.get(type(assigned)) if assigned is not None else None
+
+
+def _message(node: ast.Attribute, kind: type) -> str:
+    assert isinstance(node.value, ast.Name)
+    said = f"{node.value.id!r} is {_WORDS[kind]}, which has no {node.attr!r}"
+    wanted = _WRITE.get(node.attr)
+    if wanted is not None:
+        return f"{said}; write {wanted.format(name=node.value.id)}"
+    if kind is dict:
+        return f"{said}; write {node.value.id}[{node.attr!r}]"
+    return f"{said}; see dir({kind.__name__})"

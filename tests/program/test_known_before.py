@@ -1,0 +1,167 @@
+"""What is certain to fail is told before the first call, with the line and the change to make."""
+
+import pytest
+
+from toolfold.models import Problem, Program, ToolSpec
+from toolfold.program import Checker
+
+TOOLS = (
+    ToolSpec(name="get_users", python_name="get_users", read_only=True),
+    ToolSpec(
+        name="get",
+        python_name="get",
+        input_schema={
+            "type": "object",
+            "properties": {"n": {"type": "integer"}, "lang": {"type": "string", "default": None}},
+        },
+    ),
+)
+CHECKER = Checker(TOOLS)
+
+NAMES = [
+    ("users = await get_users()\nprint(usres)", 2, "'usres' is not defined; did you mean 'users'?"),
+    ("ok = true", 1, "'true' is not defined; write True"),
+    ("x = null", 1, "'null' is not defined; write None"),
+    ("console.log(await get_users())", 1, "'console' is not defined; write print(...)"),
+    ("client.get_users()", 1, "'client' is not defined; call the tool by its own name: get_users(...)"),
+    ("print(heapq.nlargest(1, [1]))", 1, "'heapq' is not defined; add 'import heapq'"),
+    ("d = defaultdict(list)", 1, "'defaultdict' is not defined; add 'from collections import defaultdict'"),
+    ("for u in await get_users():\n    print(usr)", 2, "'usr' is not defined; give it a value first"),
+    ("async def main():\n    print(rows)\nawait main()", 2, "'rows' is not defined; give it a value first"),
+    ("print(sorted([1], key=lambda v: w))", 1, "'w' is not defined; give it a value first"),
+    ("if a &lt; 3:\n    pass", 1, "'a' is not defined; give it a value first"),
+    ("a = 1\nx = a &lt; 3", 2, "'lt' is not defined; write '<' instead of the HTML entity"),
+    ("print(total)\ntotal = 1", 1, "'total' is used before it has a value; line 2 is the first to give it one"),
+    ("n = n + 1", 1, "'n' is used before it has a value; line 1 is the first to give it one"),
+    (
+        "def f():\n    print(x)\n    x = 1\nf()",
+        2,
+        "'x' is used before it has a value; line 3 is the first to give it one",
+    ),
+    ("rows = [1]\nprint(rows.length)", 2, "'rows' is a list, which has no 'length'; write len(rows)"),
+    ("rows = []\nrows.push(1)", 2, "'rows' is a list, which has no 'push'; write rows.append(...)"),
+    ("d = {'a': 1}\nprint(d.a)", 2, "'d' is a dict, which has no 'a'; write d['a']"),
+    ("s = 'a'\nprint(s.toUpperCase())", 2, "'s' is text, which has no 'toUpperCase'; write s.upper()"),
+]
+ARGUMENTS = [
+    ("def f(a, b):\n    return a\nf(1)", "'f' takes 'a', 'b'; 'b' is missing"),
+    ("def f(a):\n    return a\nprint(f(1, 2))", "'f' takes 'a'; got 2 positional arguments"),
+    ("def f(a):\n    return a\nprint(f(b=2))", "'f' takes 'a'; it has no argument 'b'"),
+    ("def f(a, *, k):\n    return a\nprint(f(1))", "'f' takes 'a', 'k'; 'k' is missing"),
+    ("async def f(a):\n    return a\nprint(await f())", "'f' takes 'a'; 'a' is missing"),
+    (
+        "await asyncio.gather([get(n=1)])",
+        "'gather' takes the calls one by one, not in a list; write 'gather(*[...])'",
+    ),
+]
+NOT_AWAITED = [
+    (
+        "async def main():\n    print(await get_users())\nmain()",
+        "'main' is called but never awaited; write 'await main(...)'",
+    ),
+    (
+        "async def main():\n    print(1)\nif __name__ == '__main__':\n    main()",
+        "'main' is called but never awaited; write 'await main(...)'",
+    ),
+    ("asyncio.gather(get(n=1), get(n=2))", "'gather' is called but never awaited; write 'await asyncio.gather(...)'"),
+    (
+        "print(sum(await get(n=i) for i in range(3)))",
+        "'sum' cannot read a generator that awaits; write 'sum([...])' with a list inside",
+    ),
+]
+FINE = [
+    "def unused():\n    return missing",
+    "class A:\n    def f(self):\n        return missing\nprint(A)",
+    "try:\n    print(missing)\nexcept NameError:\n    print('none')",
+    "try:\n    print(missing)\nexcept Exception:\n    print('none')",
+    "def f():\n    return missing\ntry:\n    f()\nexcept Exception:\n    pass",
+    "def f():\n    x: Missing = 1\n    return x\nf()",
+    "from __future__ import annotations\ndef f(a: Missing) -> Missing:\n    return a\nf(1)",
+    "import sys\nif sys.version_info[0] < 3:\n    text = unicode('a')",
+    "exec('made = 1')\nprint(made)",
+    "globals()['made'] = 1\nprint(made)",
+    "from math import *\nprint(sqrt(4))",
+    "def f():\n    global made\n    made = 1\nf()\nprint(made)",
+    "for i in range(2):\n    if i:\n        print(last)\n    last = i",
+    "def outer():\n    return inner()\ndef inner():\n    return 1\nprint(outer())",
+    "f = lambda n: f(n - 1) if n else 0\nprint(f(2))",
+    "print([y for x in [[1]] for y in x])",
+    "def f(*a, **k):\n    return a\nf(1, 2, c=3)",
+    "def f(a, b=1):\n    return a\nargs = [1]\nf(*args)",
+    "import functools\n@functools.cache\ndef f(a):\n    return a\nf(1, 2) if False else None",
+    "def f(a):\n    return a\nf = print\nf(1, 2)",
+    "async def main():\n    return 1\ntask = main()\nprint(await task)",
+    "async def gen():\n    yield 1\nasync for x in gen():\n    print(x)",
+    "t = asyncio.gather(get(n=1))\nawait t",
+    "asyncio.gather(get(n=1))\nawait asyncio.sleep(0)",
+    "print(sum(n for n in await get(n=1)))",
+    "await asyncio.gather(*[get(n=1)])",
+    "rows = [1]\nrows = object()\nprint(getattr(rows, 'length', 0))",
+    "class L(list):\n    length = 3\nrows = L()\nprint(rows.length)",
+    "def input(prompt):\n    return 1\nprint(input('?'))",
+    "await get(n=1, lang=None)",
+    "del_me = 1\ndel del_me",
+    "with open('a', 'w') as f:\n    f.write('x')\nprint(f.closed)",
+    "match [1]:\n    case [x]:\n        print(x)",
+    "if (n := 3) > 2:\n    print(n)",
+    "try:\n    import tools.nowhere as t\n    print(t.go())\nexcept ImportError:\n    pass",
+    "print(__name__, __file__, __doc__)",
+    "import os.path\nprint(os.path.sep)",
+]
+
+
+@pytest.mark.parametrize(("text", "line", "message"), NAMES)
+def test_a_name_that_is_not_there_is_told(text: str, line: int, message: str) -> None:
+    problem = CHECKER.check(text)
+
+    assert isinstance(problem, Problem)
+    assert (problem.kind, problem.line, problem.message) == ("name", line, message)
+
+
+@pytest.mark.parametrize(("text", "message"), ARGUMENTS)
+def test_arguments_that_a_function_of_the_program_does_not_take_are_told(text: str, message: str) -> None:
+    problem = CHECKER.check(text)
+
+    assert isinstance(problem, Problem)
+    assert (problem.kind, problem.message) == ("arguments", message)
+
+
+@pytest.mark.parametrize(("text", "message"), NOT_AWAITED)
+def test_a_coroutine_of_the_program_that_nobody_awaits_is_told(text: str, message: str) -> None:
+    problem = CHECKER.check(text)
+
+    assert isinstance(problem, Problem)
+    assert (problem.kind, problem.message) == ("not_awaited", message)
+
+
+def test_input_is_told() -> None:
+    problem = CHECKER.check("users = await get_users()\nname = input('which? ')")
+
+    assert problem == Problem(
+        kind="input",
+        message="'input' cannot work here: nobody is there to type; write the value into the program",
+        line=2,
+        column=8,
+        source="name = input('which? ')\n       ^",
+    )
+
+
+@pytest.mark.parametrize("text", FINE)
+def test_what_may_work_is_let_through(text: str) -> None:
+    assert isinstance(CHECKER.check(text), Program)
+
+
+@pytest.mark.parametrize("literal", ["'5'", "True", "5.0", "5"])
+def test_a_literal_is_judged_as_its_tool_would_judge_the_value(literal: str) -> None:
+    lenient = Checker([ToolSpec(name="f", python_name="f", input_schema=TOOLS[1].input_schema, is_lenient=True)])
+
+    assert isinstance(lenient.check(f"await f(n={literal})"), Program)
+
+
+def test_a_literal_that_no_tool_can_read_is_told_to_a_lenient_one_too() -> None:
+    lenient = Checker([ToolSpec(name="f", python_name="f", input_schema=TOOLS[1].input_schema, is_lenient=True)])
+
+    problem = lenient.check("await f(n='five')")
+
+    assert isinstance(problem, Problem)
+    assert problem.message == "'f' argument 'n' must be an integer, got 'five'"
