@@ -68,6 +68,7 @@ class _Wish(msgspec.Struct, frozen=True, kw_only=True):
     """What a caller wants of one execution."""
 
     outside: Sequence[ToolSpec] = ()
+    hidden: Collection[str] = ()
     files: Sequence[File] = ()
     limits: Limits
     on_call: Callable[[CallRecord], None] | None = None
@@ -210,7 +211,7 @@ class Runtime:
     async def run(
         self, text: str, *, files: Sequence[File] = (), limits: Limits | None = None, rerun_of: str = "",
         session: str = "", keep_names: bool = False, on_call: Callable[[CallRecord], None] | None = None,
-        tenant: str = "", repeat: Collection[str] | None = None,
+        tenant: str = "", repeat: Collection[str] | None = None, hidden: Collection[str] = (),
     ) -> Outcome:  # fmt: skip
         """A program, to its end.
 
@@ -219,8 +220,10 @@ class Runtime:
         The files of `session` are in the data folder, and what the program leaves there is kept;
         with `keep_names` its names are kept, too, for the next program of the session.
         `tenant` is on record with the execution, and tools are told of it.
+        `hidden` names tools that this program does not know of.
         """
         wish = _Wish(
+            hidden=hidden,
             files=files,
             limits=limits or self._limits,
             on_call=on_call,
@@ -238,7 +241,7 @@ class Runtime:
         self, text: str, *, tools: Sequence[ToolSpec] = (), files: Sequence[File] = (), limits: Limits | None = None,
         session: str = "", keep_names: bool = False, on_call: Callable[[CallRecord], None] | None = None,
         tenant: str = "", execution_id: str = "", rerun_of: str = "", repeat: Collection[str] | None = None,
-        durable: bool = False, expires_at: float = 0.0,
+        durable: bool = False, expires_at: float = 0.0, hidden: Collection[str] = (),
     ) -> Paused | Outcome:  # fmt: skip
         """A program that may also call `tools`, which only the caller can answer, with `resume`.
 
@@ -249,6 +252,7 @@ class Runtime:
         """
         wish = _Wish(
             outside=tools,
+            hidden=hidden,
             files=files,
             limits=limits or self._limits,
             on_call=on_call,
@@ -341,7 +345,7 @@ class Runtime:
     # the flow
 
     async def _begin(self, text: str, wish: _Wish) -> Paused | Outcome:
-        specs = self._granted(wish.outside) if wish.outside else self._specs
+        specs = self._granted(wish) if wish.outside or wish.hidden else self._specs
         if wish.session is None:
             if self._forewarned is not None:  # a guest can make the program ready while it is being checked
                 self._forewarned.expect(text, specs, wish.limits)
@@ -397,15 +401,15 @@ class Runtime:
 
     # its parts
 
-    def _granted(self, outside: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
+    def _granted(self, wish: _Wish) -> tuple[ToolSpec, ...]:
         """Own tools and the caller's; among the latter alone there is also something to search."""
-        outside = [spared_spec(spec) for spec in outside]
+        outside = [spared_spec(spec) for spec in wish.outside]
         if self._specs or any(spec.name == SEARCH_SPEC.name for spec in outside):
-            return (*self._specs, *outside)
+            return (*(spec for spec in self._specs if spec.name not in wish.hidden), *outside)
         return (*outside, SEARCH_SPEC)
 
     async def _check(self, text: str, specs: Sequence[ToolSpec], wish: _Wish) -> Program | Problem:
-        checker = Checker(specs) if wish.outside else self._checker
+        checker = Checker(specs) if wish.outside or wish.hidden else self._checker
         known = frozenset(wish.session.names) if wish.session is not None else frozenset()
         if len(text) < LARGE_TEXT_CHARACTERS:
             return checker.check(text, limits=wish.limits, known_names=known)

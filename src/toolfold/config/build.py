@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from glob import escape
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from toolfold.config.model import Config
+from toolfold.config.model import Config, ServerConfig
 from toolfold.errors import UsageError
 from toolfold.ledger.open import open_ledger
 from toolfold.ledger.record import Ledger
@@ -20,6 +20,9 @@ from toolfold.tools.globs import Globs
 from toolfold.tools.policy import Policy
 from toolfold.tools.tool import Tool
 from toolfold.tools.wrappers import wrappers
+
+if TYPE_CHECKING:
+    from toolfold.sources.mcp.server import Server
 
 _SESSIONS: Final = {"idle": "idle_seconds", "max_age": "max_age_seconds"}
 _KEEP: Final = {"max_age": "age_seconds", "max_bytes": "total_bytes", "max_executions": "executions"}
@@ -82,6 +85,23 @@ def folder_tools(config: Config) -> list[Tool]:
         except UsageError as error:
             raise UsageError(f"{config.place('tools', 'folders', at)}: {error}") from error
     return tools
+
+
+def bridge_servers(config: Config) -> list[Server]:
+    """`servers` as the bridge takes them. Needs the extra `mcp`."""
+    # Imported here: most of what reads a config bridges nothing.
+    from toolfold.sources.mcp.server import OAuth, Server  # noqa: PLC0415
+
+    def made(one: ServerConfig) -> Server:
+        said = one.model_dump(include=set(Server.__dataclass_fields__) & set(ServerConfig.model_fields))
+        if one.cwd is not None:
+            said["cwd"] = str(config.folder / one.cwd)
+        # Who brings credentials of its own is not sent to sign in.
+        has_credentials = any(name.lower() == "authorization" for name in one.headers)
+        auth = OAuth() if one.transport != "stdio" and not has_credentials else None
+        return Server(**{"auth": auth, **said})
+
+    return [made(one) for one in config.servers]
 
 
 def with_policies(config: Config, tools: Iterable[Tool]) -> list[Tool]:

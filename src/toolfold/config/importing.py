@@ -17,7 +17,8 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from toolfold.config.load import MAX_BYTES, shown_path, unset_text, with_env_file
+from toolfold.config.find import shown_path
+from toolfold.config.load import MAX_BYTES, unset_text, with_env_file
 from toolfold.config.model import ServerConfig
 from toolfold.errors import UsageError
 

@@ -11,18 +11,17 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-import platformdirs
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from toolfold.config import text as yaml_text
 from toolfold.config.env_file import read_env_file
+from toolfold.config.find import FILE_NAME, shown_path
 from toolfold.config.model import Config, ServerConfig
 from toolfold.config.text import Document, Mistake, read_document
 from toolfold.errors import UsageError
 
 _log: Final = logging.getLogger(__name__)
-FILE_NAME: Final = "toolfold.yaml"
 MAX_BYTES: Final = 1024 * 1024
 _SHOWN_MISTAKES: Final = 20
 _SHOWN_CHARACTERS: Final = 60
@@ -33,23 +32,6 @@ _TYPES: Final = {
     "model_type": "keys with values", "bool_type": "true or false", "bool_parsing": "true or false",
     "string_too_short": "text that is not empty", "too_short": "a list that is not empty",
 }  # fmt: skip
-
-
-def find_config(start: Path | None = None) -> Path | None:
-    """The nearest `toolfold.yaml` from a folder upwards, else the one in the user's configuration folder.
-
-    Raises:
-        UsageError: the nearest belongs to another user, who could make this process run anything.
-    """
-    here = (start or Path.cwd()).resolve()
-    folders = (here, *here.parents, platformdirs.user_config_path("toolfold", appauthor=False))
-    for folder in folders:
-        path = folder / FILE_NAME
-        if path.is_file():
-            if hasattr(os, "geteuid") and path.stat().st_uid not in (0, os.geteuid()):
-                raise UsageError(f"{shown_path(path)} belongs to another user; name it yourself if you trust it")
-            return path
-    return None
 
 
 def load_config(path: str | os.PathLike[str], *, environment: Mapping[str, str] | None = None) -> Config:
@@ -141,11 +123,6 @@ def _unset_line(place: str, value: Any, at: int, variables: list[str]) -> str:
     entry = value["servers"][at]
     server = repr(entry["name"]) if isinstance(entry, dict) and "name" in entry else f"servers[{at}]"
     return f"{place}: server {server} is left out: {unset_text(variables)}"
-
-
-def shown_path(path: Path) -> str:
-    """As given; below the current folder, without it."""
-    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
 
 
 def _line(name: str, mistake: Mistake) -> str:

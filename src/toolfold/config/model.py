@@ -69,6 +69,8 @@ Transport = Literal["stdio", "sse", "http"]
 
 _OF_STDIO: Final = ("command", "args", "env", "env_file", "cwd")
 _OF_URL: Final = ("url", "headers")
+OPEN_TENANT: Final = "local"
+"""The only tenant of an HTTP door without keys."""
 _TWINS: Final = {"timeout_seconds": "wall_seconds", "max_output_bytes": "output_bytes"}
 """Keys of `execution`, and the keys of `limits` that mean the same."""
 
@@ -323,6 +325,8 @@ class HttpConfig(Section):
     """The API key of each tenant. Take them from variables."""
     jwt: JwtConfig | None = None
     """Signed tokens instead of API keys, or beside them."""
+    tools: Mapping[Text, Globs] = Field(default_factory=dict)
+    """Tenants whose programs may call the tools of `servers`, and which of them: `{acme: ["mcp__crm__*"]}`."""
     token_key: SecretStr | None = None
     """Signs continuation tokens; left out, one is made and kept in the state folder, or in a ledger on a server."""
     advertise: Text | None = None
@@ -355,6 +359,16 @@ class HttpConfig(Section):
     """Of all request bodies of one tenant that are held at the same time; beyond it a request is told to come later."""
     preload_data: bool = True
     """Have guests with numpy, pandas and matplotlib wait from the start; takes memory that others can do without."""
+
+    @model_validator(mode="after")
+    def _knows_its_tenants(self) -> HttpConfig:
+        if self.jwt is not None and self.jwt.tenant_claim is not None:
+            return self  # tenants come with their tokens
+        known = [*self.keys, *([] if self.jwt is None else [self.jwt.issuer])] or [OPEN_TENANT]
+        for tenant in self.tools:
+            if tenant not in known:
+                raise wrong_key(f"tools.{tenant}", f"is no tenant; there is {', '.join(map(repr, known))}")
+        return self
 
 
 class Config(Section):

@@ -127,7 +127,7 @@ def test_odd_names_become_names_that_python_takes(tools: Tools) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["list"], "no tools to look at; name a file with --tools, as in --tools tools.py"),
+        (["list"], "no tools to look at; name a file with --tools, as in --tools tools.py, or a --config"),
         (["list", "--tools", "none.py"], "no tools file 'none.py'; check the path"),
         (["list", "--tools", "twice.py"], "two tools are named 'price': one from function, one from function"),
         (

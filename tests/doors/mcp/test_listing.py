@@ -5,7 +5,7 @@ import pytest
 from mcp.client.subscriptions import ToolsListChanged
 
 from tests.doors.mcp.conftest import ERAS, FakeBridge, Server, bridged, run, texts, until
-from toolfold.doors.mcp.offer import _mentions
+from toolfold.doors.bridged import mentions
 from toolfold.doors.mcp.texts import DESCRIPTION
 
 
@@ -90,7 +90,7 @@ async def test_a_program_waits_for_the_servers_that_it_mentions_and_for_no_other
     ],
 )
 def test_a_server_is_mentioned_by_a_tool_by_its_module_or_as_an_argument(code, is_mention) -> None:
-    assert _mentions(code, "late-one") is is_mention
+    assert mentions(code, "late-one") is is_mention
 
 
 async def test_a_count_that_changes_is_told_also_where_signatures_are_left_out(open_door) -> None:

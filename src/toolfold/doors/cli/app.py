@@ -6,19 +6,17 @@ import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Final, Literal, NoReturn
+from typing import Annotated, Literal, NoReturn
 
 import typer
 
 import toolfold
+from toolfold.doors.cli.configured import DEFAULT_ENGINE
 from toolfold.doors.cli.exits import Exit, exit_of_error
 from toolfold.doors.cli.runs import runs_app
 from toolfold.doors.cli.serve import serve_command
 from toolfold.doors.cli.tools import tools_app
 from toolfold.errors import ToolfoldError
-
-DEFAULT_ENGINE: Final = "process" if sys.platform == "linux" else "auto"
-"""Where namespaces exist, their absence must be an exit code and not another engine."""
 
 app = typer.Typer(
     name="toolfold",
@@ -90,15 +88,22 @@ def _run(
         list[str] | None,
         typer.Option(metavar="FILE.py|MODULE", help="Tools for the program: its `@tool` objects. Repeatable."),
     ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The config; the nearest toolfold.yaml from here upwards unless given."),
+    ] = None,
     timeout: Annotated[
-        float | None, typer.Option(parser=_seconds, metavar="SECONDS", help="Wall clock; 120 unless given.")
+        float | None,
+        typer.Option(parser=_seconds, metavar="SECONDS", help="Wall clock; the config's, or 120, unless given."),
     ] = None,
     engine: Annotated[
-        Literal["auto", "process", "monty"], typer.Option(help="Where the program runs.")
-    ] = DEFAULT_ENGINE,
+        Literal["auto", "process", "monty"] | None,
+        typer.Option(help=f"Where the program runs; the config's, or {DEFAULT_ENGINE}, unless given."),
+    ] = None,
     isolation: Annotated[
-        Literal["namespace", "landlock", "none"], typer.Option(help="How the process engine is walled in.")
-    ] = "namespace",
+        Literal["namespace", "landlock", "none"] | None,
+        typer.Option(help="How the process engine is walled in; the config's, or namespace, unless given."),
+    ] = None,
     file: Annotated[
         list[Path] | None, typer.Option(metavar="PATH", help="Put this file into /mnt/data. Repeatable.")
     ] = None,
@@ -112,7 +117,9 @@ def _run(
     ] = False,
     ledger: Annotated[
         str | None,
-        typer.Option(metavar="PATH|URL|memory", help="Where it is recorded; in your state folder unless given."),
+        typer.Option(
+            metavar="PATH|URL|memory", help="Where it is recorded; the config's, or in your state folder, unless given."
+        ),
     ] = None,
 ) -> int:
     """Run one program. Its stdout is this command's stdout.
@@ -134,6 +141,7 @@ def _run(
         as_json=json,
         accept_no_isolation=accept_no_isolation,
         ledger=ledger,
+        config=config,
     )
     return run_program(options)
 

@@ -10,8 +10,8 @@ import typer
 # PyYAML ships no types, and its stubs are no dependency of ours.
 import yaml  # type: ignore[import-untyped]
 
+from toolfold.config.find import FILE_NAME, shown_path
 from toolfold.config.importing import Found, client_files, read_servers
-from toolfold.config.load import FILE_NAME, shown_path
 from toolfold.config.model import plain_name
 from toolfold.config.writing import Writer, Written
 from toolfold.errors import UsageError

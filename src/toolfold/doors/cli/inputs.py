@@ -44,13 +44,14 @@ def read_files(paths: Sequence[Path], limits: Limits) -> tuple[File, ...]:
     return tuple(files.values())
 
 
-def limits_for(timeout_seconds: float | None, *, as_json: bool) -> Limits:
-    """The default limits, with the wall clock as asked for.
+def limits_for(timeout_seconds: float | None, *, as_json: bool, usual: Limits | None = None) -> Limits:
+    """The usual limits, with the wall clock as asked for.
 
     Without JSON the output is a stream for a pipe or a person, not for a model's context,
     so it may be as long as the ledger keeps it.
     """
-    limits = Limits() if as_json else Limits(output_bytes=_PRINTED_BYTES)
+    limits = usual or Limits()
+    limits = limits if as_json else replace(limits, output_bytes=_PRINTED_BYTES)
     if timeout_seconds is None:
         return limits
     if not 0 < timeout_seconds <= _LONGEST_TIMEOUT_SECONDS:

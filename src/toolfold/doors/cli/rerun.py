@@ -1,9 +1,13 @@
 """`toolfold runs rerun`: a corrected program beside the record of the earlier one."""
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
+from toolfold.doors.cli.configured import chosen_options, configured
 from toolfold.doors.cli.inputs import limits_for, read_program
 from toolfold.doors.cli.load import load_tools
 from toolfold.doors.cli.outputs import prepare_folder
@@ -12,10 +16,13 @@ from toolfold.ledger.record import History, Ledger
 from toolfold.models import Outcome
 from toolfold.runtime import Runtime
 
+if TYPE_CHECKING:
+    from toolfold.config import Config
+
 
 def rerun(
     options: RunOptions, ledger: Ledger, earlier: History, *, repeat: Sequence[str] | None = None,
-    open_runtime: Callable[..., Runtime] = Runtime,
+    config: Config | None = None, open_runtime: Callable[..., Runtime] = Runtime,
 ) -> int:  # fmt: skip
     """Run it, print it, say how much came from the record, and return the exit code."""
     begun = earlier.begun
@@ -32,10 +39,9 @@ def rerun(
             )
 
     with stdout_to_stderr():
-        runtime = open_runtime(
+        runtime = configured(config, text, open_runtime)(
             tools=load_tools(options.tools),
-            engine=options.engine,
-            isolation=options.isolation,
+            **chosen_options(config, engine=options.engine, isolation=options.isolation),
             limits=limits,
             ledger=ledger,
             warm=1,

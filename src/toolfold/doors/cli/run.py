@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from toolfold.doors.cli.configured import chosen_options, configured, nearest_config
 from toolfold.doors.cli.exits import Exit, exit_of_status
 from toolfold.doors.cli.inputs import limits_for, read_files, read_program
 from toolfold.doors.cli.load import load_tools
@@ -30,35 +31,39 @@ class RunOptions:
     program: str
     tools: tuple[str, ...] = ()
     timeout_seconds: float | None = None
-    engine: str = "process"
-    isolation: str = "namespace"
+    engine: str | None = None
+    """`None`: the config's, or the usual one; the same for the isolation."""
+    isolation: str | None = None
     files: tuple[Path, ...] = ()
     out: Path | None = None
     as_json: bool = False
     accept_no_isolation: bool = False
     ledger: str | None = None
+    config: Path | None = None
 
 
 def run_program(options: RunOptions, open_runtime: Callable[..., Runtime] = Runtime) -> int:
     """Run it, print it, and return the exit code."""
-    if options.isolation == "none" and not options.accept_no_isolation:
+    config = nearest_config(options.config)
+    chosen = chosen_options(config, engine=options.engine, isolation=options.isolation)
+    if chosen["isolation"] == "none" and not options.accept_no_isolation:
         raise UsageError(
             "--isolation none lets a program do anything that you can do; "
             "if you mean it, add --i-accept-that-programs-can-do-anything"
         )
-    limits = limits_for(options.timeout_seconds, as_json=options.as_json)
+    usual = config.program_limits if config is not None else None
+    limits = limits_for(options.timeout_seconds, as_json=options.as_json, usual=usual)
     text = read_program(options.program, limits)
     files = read_files(options.files, limits)
     if options.out is not None:
         prepare_folder(options.out)
     with stdout_to_stderr():
         tools = load_tools(options.tools)
-        ledger = open_for_command(options.ledger)
+        ledger = open_for_command(options.ledger, config)
         made = partial(
-            open_runtime,
+            configured(config, text, open_runtime),
             tools=tools,
-            engine=options.engine,
-            isolation=options.isolation,
+            **chosen,
             accept_no_isolation=options.accept_no_isolation,
             limits=limits,
             # One program is run, so no guest needs to wait for the next.

@@ -4,12 +4,16 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 import typer
 
+from toolfold.doors.cli.configured import DEFAULT_ENGINE, nearest_config
 from toolfold.errors import UsageError
 from toolfold.ledger.record import History, Ledger
+
+if TYPE_CHECKING:
+    from toolfold.config import Config
 
 _T = TypeVar("_T")
 _KEY_VARIABLE = "TOOLFOLD_LEDGER_KEY"
@@ -71,10 +75,18 @@ def _rerun(
         list[str] | None,
         typer.Option(metavar="FILE.py|MODULE", help="Tools for the program, as in `toolfold run`. Repeatable."),
     ] = None,
-    engine: Annotated[Literal["auto", "process", "monty"], typer.Option(help="Where the program runs.")] = "auto",
+    config: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The config; the nearest toolfold.yaml from here upwards unless given."),
+    ] = None,
+    engine: Annotated[
+        Literal["auto", "process", "monty"] | None,
+        typer.Option(help=f"Where the program runs; the config's, or {DEFAULT_ENGINE}, unless given."),
+    ] = None,
     isolation: Annotated[
-        Literal["namespace", "landlock"], typer.Option(help="How the process engine is walled in.")
-    ] = "namespace",
+        Literal["namespace", "landlock"] | None,
+        typer.Option(help="How the process engine is walled in; the config's, or namespace, unless given."),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write the files that the program made into DIR.")
     ] = None,
@@ -96,9 +108,10 @@ def _rerun(
     options = RunOptions(
         program=program or "", tools=tuple(tools or ()), engine=engine, isolation=isolation, out=out, as_json=json
     )
-    opened = open_for_command(ledger or context.obj)
+    found = nearest_config(config)
+    opened = open_for_command(ledger or context.obj, found)
     try:
-        return rerun(options, opened, asyncio.run(load(opened, id)), repeat=repeat)
+        return rerun(options, opened, asyncio.run(load(opened, id)), repeat=repeat, config=found)
     finally:
         asyncio.run(opened.close())
 
@@ -112,15 +125,19 @@ def with_ledger(where: str | None, use: Callable[[Ledger], Awaitable[_T]]) -> _T
         finally:
             await ledger.close()
 
-    ledger = open_for_command(where)
+    ledger = open_for_command(where, nearest_config() if where is None else None)
     return asyncio.run(once())
 
 
-def open_for_command(where: str | None) -> Ledger:
-    """The ledger that the command line names; the key of a sealed one is in the environment."""
+def open_for_command(where: str | None, config: "Config | None" = None) -> Ledger:
+    """The ledger that the command line names, else the config's; the key of a sealed one is in the environment."""
     # Imported here: `--help` starts without SQLite.
     from toolfold.ledger.open import open_ledger  # noqa: PLC0415
 
+    if where is None and config is not None and config.ledger.model_fields_set:
+        from toolfold.config.build import ledger_of  # noqa: PLC0415 - the same
+
+        return ledger_of(config)
     return open_ledger(where, key=os.environ.get(_KEY_VARIABLE))
 
 

@@ -1,15 +1,20 @@
-"""`toolfold tools`: which tools a file has, which of them fit some words, and their stubs on disk."""
+"""`toolfold tools`: which tools a file or a config has, which of them fit some words, and their stubs on disk."""
 
+import asyncio
 import json
 import sys
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from toolfold.errors import UsageError
 from toolfold.models import Json, ToolSpec
+
+if TYPE_CHECKING:
+    from toolfold.config import Config
+    from toolfold.tools.tool import Tool
 
 tools_app = typer.Typer(help="List tools, search them, or write their stubs.", rich_markup_mode=None)
 
@@ -17,16 +22,20 @@ _Sources = Annotated[
     list[str] | None,
     typer.Option("--tools", metavar="FILE.py|MODULE", help="Where the tools are: its `@tool` objects. Repeatable."),
 ]
+_Config = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="The config; without --tools, the nearest toolfold.yaml from here upwards."),
+]
 _AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @tools_app.command("list")
-def _list(tools: _Sources = None, json: _AsJson = False) -> int:
+def _list(tools: _Sources = None, config: _Config = None, json: _AsJson = False) -> int:
     """List the tools, one line each: the name that programs call, and what it does."""
     # Imported here: `--help` starts without reading schemas.
     from toolfold.tools.search import describe  # noqa: PLC0415
 
-    _print([describe(spec, "name") for spec in _specs(tools)], as_json=json)
+    _print([describe(spec, "name") for spec in _specs(tools, config)], as_json=json)
     return 0
 
 
@@ -34,6 +43,7 @@ def _list(tools: _Sources = None, json: _AsJson = False) -> int:
 def _search(
     query: Annotated[str, typer.Argument(metavar="QUERY", help="What is needed, in a few words.")],
     tools: _Sources = None,
+    config: _Config = None,
     detail: Annotated[
         Literal["name", "signature", "full"], typer.Option(help="How much to print of each tool.")
     ] = "name",
@@ -44,7 +54,7 @@ def _search(
     # Imported here for the same reason.
     from toolfold.tools.search import Index, describe  # noqa: PLC0415
 
-    hits = Index(_specs(tools)).search(query, limit)
+    hits = Index(_specs(tools, config)).search(query, limit)
     _print([describe(hit.spec, detail) for hit in hits], as_json=json)
     return 0 if hits else 1
 
@@ -53,12 +63,13 @@ def _search(
 def _stubs(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Gets tools/<domain>/<tool>.py; made if missing.")],
     tools: _Sources = None,
+    config: _Config = None,
 ) -> int:
     """Write one typed Python file per tool, for a model or a type checker to read."""
     # Imported here for the same reason.
     from toolfold.program.stubs import write_tree  # noqa: PLC0415
 
-    specs = _specs(tools)
+    specs = _specs(tools, config)
     try:
         written = write_tree(specs, folder)
     except OSError as error:
@@ -68,16 +79,30 @@ def _stubs(
     return 0
 
 
-def _specs(sources: list[str] | None) -> tuple[ToolSpec, ...]:
-    if not sources:
-        raise UsageError("no tools to look at; name a file with --tools, as in --tools tools.py")
+def _specs(sources: list[str] | None, config: Path | None) -> tuple[ToolSpec, ...]:
     # Imported here for the same reason.
+    from toolfold.doors.cli.configured import nearest_config  # noqa: PLC0415
     from toolfold.doors.cli.load import load_tools  # noqa: PLC0415
     from toolfold.tools.catalog import Catalog  # noqa: PLC0415
 
+    found = nearest_config(config) if config is not None or not sources else None
+    if not sources and found is None:
+        raise UsageError("no tools to look at; name a file with --tools, as in --tools tools.py, or a --config")
     # What the user's file prints while it is imported is no part of the answer.
     with redirect_stdout(sys.stderr):
-        return Catalog(load_tools(sources)).specs
+        loaded = load_tools(sources or [])
+        return Catalog(loaded).specs if found is None else _of_config(found, loaded)
+
+
+def _of_config(config: "Config", loaded: "list[Tool]") -> tuple[ToolSpec, ...]:
+    """What programs may call under this config, its servers' tools too."""
+    # Imported here for the same reason.
+    from toolfold.config.build import runtime_options  # noqa: PLC0415
+    from toolfold.doors.bridged import permitted_tools  # noqa: PLC0415
+    from toolfold.doors.cli.configured import local_tools  # noqa: PLC0415
+
+    local = [*loaded, *local_tools(config)]
+    return asyncio.run(permitted_tools(config, local, runtime_options(config)["policy"]))
 
 
 def _print(shown: list[dict[str, Json]], *, as_json: bool) -> None:

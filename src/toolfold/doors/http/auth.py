@@ -83,10 +83,15 @@ class _Signed:
         except (jwt.PyJWTError, ValueError, TypeError):
             return ""
         if not settings.tenant_claim:
-            return f"jwt:{settings.issuer}"
+            return jwt_tenant(settings.issuer, is_claim=False)
         claim = str(claims.get(settings.tenant_claim, ""))
-        # As digits: a claim may hold any sign, and becomes part of a session's name.
-        return f"jwt:{hashlib.sha256(claim.encode()).hexdigest()[:32]}" if claim else ""
+        return jwt_tenant(claim) if claim else ""
+
+
+def jwt_tenant(name: str, *, is_claim: bool = True) -> str:
+    """The tenant behind a claim, or behind an issuer whose tokens tell no tenants apart."""
+    # As digits: a claim may hold any sign, and becomes part of a session's name.
+    return f"jwt:{hashlib.sha256(name.encode()).hexdigest()[:32]}" if is_claim else f"jwt:{name}"
 
 
 def _credential(headers: Headers) -> str:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from fastapi import FastAPI
 
-from toolfold.config.build import command_tools, folder_tools, ledger_of, runtime_options, with_policies
+from toolfold.config.build import command_tools, folder_tools, ledger_of, runtime_options
 from toolfold.config.model import Config, HttpConfig
+from toolfold.doors.bridged import open_runtime
 from toolfold.doors.http.app import create_app
+from toolfold.doors.http.auth import jwt_tenant
 from toolfold.doors.http.settings import JwtSettings, Settings
 from toolfold.doors.http.tokens import kept_key
 from toolfold.doors.loopback import is_loopback
 from toolfold.errors import UsageError
 from toolfold.ledger.open import is_shared, usual_path
 from toolfold.ledger.record import Ledger
-from toolfold.runtime import Runtime
 from toolfold.stores import FolderStore
 from toolfold.tools.context import Decision
 from toolfold.tools.tool import Tool
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from toolfold.doors.http.replicas import Replicas
     from toolfold.ledger.redis import RedisLedger
 
+_log: Final = logging.getLogger(__name__)
 ENTRY_NAME: Final = "/exec/programmatic"
 _KEPT_AS: Final = "http-token"
 _SECONDS: Final = {"timeout": "timeout_seconds", "max_timeout": "max_timeout_seconds"}
@@ -52,9 +55,12 @@ def open_app(config: Config, *, modules: Sequence[Tool] = ()) -> tuple[FastAPI, 
     settings = settings_of(config, ledger)
     store = FolderStore(folder)
     replicas = _replicas(config, settings, ledger, kept_key(folder / ".id").hex()) if is_shared(ledger) else None
-    tools = with_policies(config, [*modules, *command_tools(config), *folder_tools(config)])
-    runtime = Runtime(
-        tools,
+    if config.servers and not config.http.tools:
+        _log.warning("no tenant may call the tools of 'servers', so none is started; name tenants in http.tools")
+    runtime = open_runtime(
+        config,
+        [*modules, *command_tools(config), *folder_tools(config)],
+        tenants=_tenants(config.http),
         **runtime_options(config),
         ledger=ledger,
         session_files=store,
@@ -95,6 +101,16 @@ def settings_of(config: Config, ledger: Ledger) -> Settings:
         token_key=key,
         **said,
     )
+
+
+def _tenants(http: HttpConfig) -> dict[str, Sequence[str]]:
+    """Whose programs may call which tools of the servers, by the names that the door knows tenants by."""
+    if http.jwt is None:
+        return dict(http.tools)
+    is_claim = bool(http.jwt.tenant_claim)
+    return {
+        name if name in http.keys else jwt_tenant(name, is_claim=is_claim): globs for name, globs in http.tools.items()
+    }
 
 
 def _jwt(http: HttpConfig, folder: Path) -> JwtSettings | None:

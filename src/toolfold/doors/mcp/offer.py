@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal, Protocol, Self
 
+from toolfold.doors.bridged import as_programs_say, mentions, without
 from toolfold.doors.mcp.budget import CHARACTERS
 from toolfold.doors.mcp.running import CURRENT
 from toolfold.doors.mcp.texts import SEARCH_NAME, Listed, program_description
@@ -87,7 +87,8 @@ class Offer:
 
     def refresh(self) -> bool:
         """Read anew what the servers have; whether anything changed that a client can see."""
-        tools = list(self._prepare([*self._local, *_as_programs_say(self._bridged())]))
+        bridged = without(self._servers.tools() if self._servers is not None else (), self._local)
+        tools = list(self._prepare([*self._local, *(_noting(tool) for tool in as_programs_say(bridged))]))
         tools += _sentinels(self._blocked, [tool.spec for tool in tools])
         self._runtime.replace_tools([*tools, self._search_tool])
         self._specs = tuple(
@@ -96,17 +97,6 @@ class Offer:
         self._index = self._index.updated(self._specs)
         told, (self._told, _) = self._told, self.description()
         return told != self._told
-
-    def _bridged(self) -> list[Tool]:
-        """What the servers have, without what the host calls by the same name."""
-        own = {tool.spec.name for tool in self._local}
-        bridged = list(self._servers.tools()) if self._servers is not None else []
-        for tool in bridged:
-            if tool.spec.name in own:
-                _log.warning(
-                    "%r of %s is left out: the config has a tool of that name", tool.spec.name, tool.spec.source
-                )
-        return [tool for tool in bridged if tool.spec.name not in own]
 
     # what a client is told
 
@@ -140,7 +130,7 @@ class Offer:
             # Here and not in its call: what it finds must be among the tools that the program starts with.
             await self.wait_for(late, SEARCH_WAIT_SECONDS)
         else:
-            await self.wait_for([name for name in late if _mentions(text, name)], MENTIONED_WAIT_SECONDS)
+            await self.wait_for([name for name in late if mentions(text, name)], MENTIONED_WAIT_SECONDS)
 
     async def wait_for_unknown(self, timeout_seconds: float) -> None:
         """Until every server of which nothing is known has listed its tools or failed, or the time is up."""
@@ -158,7 +148,7 @@ class Offer:
         return tuple(
             f"server {one.name!r} is not connected: {one.detail or one.state}"
             for one in self._statuses()
-            if one.state != "ready" and _mentions(text, one.name)
+            if one.state != "ready" and mentions(text, one.name)
         )
 
     def _connecting(self) -> list[str]:
@@ -170,13 +160,6 @@ class Offer:
 
     def _statuses(self) -> Sequence[Status]:
         return self._servers.status() if self._servers is not None else ()
-
-
-def _mentions(text: str, server: str) -> bool:
-    """By a tool's whole name, by the server's module, or as an argument: `read_resource("<server>", ...)`."""
-    name, module = re.escape(server), re.escape(python_name(server))
-    ways = rf"""\bmcp__(?:{name}|{module})__|\btools\.{module}\b|\btools\s+import\b.*\b{module}\b|["']{name}["']"""
-    return re.search(ways, text) is not None
 
 
 def _nothing_yet(query: str, missing: str) -> str:
@@ -192,20 +175,6 @@ def _shown(spec: ToolSpec, detail: Detail) -> str:
 
 
 # --- tools ----------------------------------------------------------------------------------
-
-
-def _as_programs_say(tools: Sequence[Tool]) -> list[Tool]:
-    """Bridged tools under the identifier that programs call them by, so that errors name what was written."""
-    taken = Counter(tool.spec.python_name for tool in tools)
-    return [_noting(tool if taken[tool.spec.python_name] > 1 else _under_identifier(tool)) for tool in tools]
-
-
-def _under_identifier(tool: Tool) -> Tool:
-    spec = tool.spec
-    if spec.name == spec.python_name:
-        return tool
-    # The client's own spelling stays an alias: a policy may be written with it.
-    return replace(tool, spec=replace(spec, name=spec.python_name, aliases=(*spec.aliases, spec.name)))
 
 
 def _noting(tool: Tool) -> Tool:

@@ -7,14 +7,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from toolfold.config.build import command_tools, folder_tools, ledger_of, runtime_options, with_policies
-from toolfold.config.model import Config, ServerConfig
+from toolfold.config.build import bridge_servers, command_tools, folder_tools, ledger_of, runtime_options, with_policies
+from toolfold.config.model import Config
 from toolfold.doors.mcp.client import Clients
 from toolfold.doors.mcp.door import Door
 from toolfold.doors.mcp.offer import Offer, Servers
 from toolfold.doors.mcp.texts import ENTRY_NAME
 from toolfold.runtime import Runtime
-from toolfold.sources.mcp import Bridge, OAuth, Server
+from toolfold.sources.mcp import Bridge
 from toolfold.tools.tool import Tool
 
 
@@ -51,17 +51,7 @@ def open_door(config: Config, *, modules: Sequence[Tool] = (), is_alone: bool = 
 
 
 def _bridge(config: Config, clients: Clients, on_change: Callable[[], None]) -> Servers:
-    return Bridge([_server(one, config.folder) for one in config.servers], outer=clients, on_change=on_change)
-
-
-def _server(config: ServerConfig, folder: Path) -> Server:
-    said = config.model_dump(include=set(Server.__dataclass_fields__) & set(ServerConfig.model_fields))
-    if config.cwd is not None:
-        said["cwd"] = str(folder / config.cwd)
-    # Who brings credentials of its own is not sent to sign in.
-    has_credentials = any(name.lower() == "authorization" for name in config.headers)
-    auth = OAuth() if config.transport != "stdio" and not has_credentials else None
-    return Server(**{"auth": auth, **said})
+    return Bridge(bridge_servers(config), outer=clients, on_change=on_change)
 
 
 # Any: the ledger is whatever the config names; both sides take the protocol.

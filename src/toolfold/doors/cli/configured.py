@@ -1,0 +1,70 @@
+"""What a `toolfold.yaml` says, for commands that do without one as well."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from toolfold.config import Config
+    from toolfold.runtime import Runtime
+    from toolfold.tools.tool import Tool
+
+DEFAULT_ENGINE: Final = "process" if sys.platform == "linux" else "auto"
+"""Where namespaces exist, their absence must be an exit code and not another engine."""
+_CHOSEN: Final = {"engine": DEFAULT_ENGINE, "isolation": "namespace"}
+
+
+def nearest_config(path: Path | None = None) -> Config | None:
+    """The config that the command line names, else the nearest from here upwards, else none.
+
+    Raises:
+        UsageError: it cannot be read, or has mistakes.
+    """
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="toolfold: %(message)s")
+    # Imported here: a config's models take a third of a second, and most commands have none.
+    from toolfold.config.find import find_config  # noqa: PLC0415
+
+    path = path or find_config()
+    if path is None:
+        return None
+    from toolfold.config import load_config  # noqa: PLC0415 - the same
+
+    return load_config(path)
+
+
+def chosen_options(config: Config | None, **said: str | None) -> dict[str, str]:
+    """Engine and isolation: what the command line says, else the config, else the usual."""
+    written = {} if config is None else {key: getattr(config, key) for key in config.model_fields_set & set(_CHOSEN)}
+    return {**_CHOSEN, **written, **{key: value for key, value in said.items() if value is not None}}
+
+
+# Any: each option of the runtime has its own type.
+def configured(config: Config | None, text: str, make: Callable[..., Runtime]) -> Callable[..., Runtime]:
+    """Makes a runtime for one program, with all that the config says of it; what the caller says counts more."""
+    if config is None:
+        return make
+    # Imported here for the same reason.
+    from toolfold.config.build import runtime_options  # noqa: PLC0415
+    from toolfold.doors.bridged import may_call_servers, open_runtime  # noqa: PLC0415
+
+    # No server is started for a program that cannot call one.
+    tenants: dict[str, Sequence[str]] | None = None if may_call_servers(text) else {}
+
+    def made(*, tools: Sequence[Tool], **options: Any) -> Runtime:
+        local = [*tools, *local_tools(config)]
+        return open_runtime(config, local, tenants=tenants, make=make, **{**runtime_options(config), **options})
+
+    return made
+
+
+def local_tools(config: Config) -> list[Tool]:
+    """The config's own tools: modules, commands and folders."""
+    # Imported here for the same reason.
+    from toolfold.config.build import command_tools, folder_tools, module_sources  # noqa: PLC0415
+    from toolfold.doors.cli.load import load_tools  # noqa: PLC0415
+
+    return [*load_tools(module_sources(config)), *command_tools(config), *folder_tools(config)]
