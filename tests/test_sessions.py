@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -187,7 +188,7 @@ async def test_files_are_put_into_a_session_and_taken_out_from_outside(runtime: 
     for sessions in (runtime.sessions, Sessions(lambda _: None, store=FolderStore(tmp_path))):
         sessions.put("s", [File(name="a.txt", data=b"one"), File(name="b.txt", data=b"two")])
         sessions.put("s", [File(name="a.txt", data=b"three")])
-        sessions.remove("s", File(name="b.txt", data=b"two"))
+        sessions.remove("s", next(file for file in sessions.listed("s") if file.name == "b.txt"))
 
         assert [(file.name, file.data) for file in sessions.files("s")] == [("a.txt", b"three")]
         assert (sessions.saved_at("s") > 0, sessions.saved_at("other")) == (True, 0.0)
@@ -227,3 +228,20 @@ async def test_an_execution_expires_with_what_it_printed_or_while_it_is_paused(r
     assert (outcome.status, outcome.stdout) == ("timeout", "1\n")
     with pytest.raises(UsageError):
         await runtime.resume(paused.execution_id, [Reply(call_id=1, value=1)])
+
+
+async def test_a_sweep_does_not_hold_up_programs(tmp_path: Path) -> None:
+    begun, let_go = threading.Event(), threading.Event()
+
+    class Slow(FolderStore):
+        def ages(self) -> dict[str, float]:
+            begun.set()
+            let_go.wait()
+            return super().ages()
+
+    async with Runtime(session_files=Slow(tmp_path)) as runtime:
+        outcome = await runtime.run("print(1)", session="s")
+        has_begun = begun.wait(timeout=60)
+        let_go.set()
+
+    assert (outcome.stdout, has_begun) == ("1\n", True)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import threading
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from toolfold.errors import UsageError
 from toolfold.models import MIB, File
+from toolfold.quota import Quota, QuotaExceeded
 from toolfold.stores import Change, Kept, MemoryStore, Store, TooLarge, digest_of
 
 if TYPE_CHECKING:
@@ -30,6 +32,8 @@ class SessionLimits:
     idle_seconds: float = 600
     """Since its last program; then the guest that holds its names ends."""
     max_sessions: int = 10_000
+    max_tenant_bytes: int = 1024 * MIB
+    """Of the files of all sessions of one tenant."""
 
 
 _SWEEP_EVERY_SECONDS: Final = 60.0
@@ -70,6 +74,10 @@ class Sessions:
         self._limits = limits or SessionLimits()
         self._open: dict[str, Session] = {}
         self._next_sweep = 0.0
+        self._quota = Quota(self._store, self._limits.max_tenant_bytes)
+        self._sweeping: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """Where sessions are open: their timers and guests belong to it."""
 
     def open(self, session: str, *, keep_names: bool = False) -> Session:
         """The session of that name, made if there is none. Names are kept from the first program that asks."""
@@ -106,6 +114,7 @@ class Sessions:
             UsageError: whoever has it is parked, now or while this one waits.
         """
         session.programs += 1
+        self._loop = asyncio.get_running_loop()
         try:
             await (_wait_for_turn(session) if session.turn.locked() else session.turn.acquire())
         except BaseException:
@@ -162,7 +171,9 @@ class Sessions:
         remove = {file.name: digest_of(file.data) for file in begun.files if file.name in ended.deleted}
         change = Change(put=tuple(put.values()), remove=remove)
         try:
-            self._store.merge(session, change, max_bytes=self._limits.max_bytes)
+            self._quota.merge(session, change, max_bytes=self._limits.max_bytes)
+        except QuotaExceeded as error:
+            return (f"{error}; none of this program's files is kept",)
         except TooLarge as error:
             return (
                 f"the session's files take {error.size} bytes, more than {self._limits.max_bytes}; "
@@ -179,7 +190,9 @@ class Sessions:
         named(session)
         self._sweep_if_due()
         try:
-            self._store.merge(session, Change(put=tuple(files)), max_bytes=self._limits.max_bytes)
+            self._quota.merge(session, Change(put=tuple(files)), max_bytes=self._limits.max_bytes)
+        except QuotaExceeded as error:
+            raise UsageError(f"{error}; delete some, or wait until old sessions are forgotten") from error
         except TooLarge as error:
             raise UsageError(
                 f"the session's files would take {error.size} bytes, more than {self._limits.max_bytes}"
@@ -188,19 +201,32 @@ class Sessions:
     def remove(self, session: str, file: Kept) -> None:
         """Forget one file; harmless if another has its name by now."""
         change = Change(remove={file.name: file.digest})
-        self._store.merge(session, change, max_bytes=self._limits.max_bytes)
+        self._quota.merge(session, change, max_bytes=self._limits.max_bytes)
 
     def _sweep_if_due(self) -> None:
         if time.monotonic() >= self._next_sweep:
             self._next_sweep = time.monotonic() + _SWEEP_EVERY_SECONDS
-            self.sweep()
+            # Beside the event loop: with 20,000 sessions it takes a second. One at a time, and never waited for.
+            if self._sweeping is None or not self._sweeping.is_alive():
+                self._sweeping = threading.Thread(target=self.sweep, name="toolfold-sweep", daemon=True)
+                self._sweeping.start()
 
     def sweep(self) -> None:
-        """Forget what is too old."""
+        """Forget what is too old; may be called from any thread."""
         oldest = time.time() - self._limits.max_age_seconds
         for session, saved_at in self._store.ages().items():
-            if saved_at < oldest and not (session in self._open and self._open[session].turn.locked()):
-                self.close(session, saved_before=oldest)
+            if saved_at >= oldest:
+                continue
+            if self._loop is not None and session in self._open:
+                self._loop.call_soon_threadsafe(self._close_idle, session, oldest)
+            else:
+                self._store.delete(session, before=oldest)
+        self._quota.measure()
+
+    def _close_idle(self, session: str, oldest: float) -> None:
+        found = self._open.get(session)
+        if found is None or not found.turn.locked():
+            self.close(session, saved_before=oldest)
 
 
 async def _wait_for_turn(session: Session) -> None:

@@ -89,8 +89,11 @@ class Store(Protocol):
     def ages(self) -> dict[str, float]:
         """Each session with the time of its last save, in seconds since 1970."""
 
+    def sizes(self) -> dict[str, int]:
+        """Each session with the bytes of its files."""
+
     def saved_at(self, session: str) -> float:
-        """The same for one; 0 if it has saved nothing."""
+        """The time of one session's last save; 0 if it has saved nothing."""
 
 
 def digest_of(data: bytes) -> str:
@@ -137,6 +140,9 @@ class MemoryStore:
 
     def ages(self) -> dict[str, float]:
         return {session: saved_at for session, (saved_at, _) in self._sessions.items()}
+
+    def sizes(self) -> dict[str, int]:
+        return {session: sum(file.size for file in files) for session, (_, files) in tuple(self._sessions.items())}
 
     def saved_at(self, session: str) -> float:
         return self._sessions.get(session, (0.0, ()))[0]
@@ -244,6 +250,14 @@ class FolderStore:
         for index in self._folder.glob(f"*/{_INDEX}"):
             with suppress(FileNotFoundError):  # another process was faster
                 found[json.loads(index.read_text("utf-8"))["session"]] = index.stat().st_mtime
+        return found
+
+    def sizes(self) -> dict[str, int]:
+        found = {}
+        for index in self._folder.glob(f"*/{_INDEX}"):
+            with suppress(FileNotFoundError):
+                said = json.loads(index.read_text("utf-8"))
+                found[said["session"]] = sum(_size(index.parent / entry["stored"]) for entry in said["files"])
         return found
 
     def saved_at(self, session: str) -> float:

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from tests.tools.support import FakeClock, Planned, made, router_of, serve
+from tests.tools.support import FakeClock, Planned, made, router_of, serve, serve_in
 from toolfold.errors import ToolArgumentsInvalid, ToolRefused
 from toolfold.models import ReplyMeta
 from toolfold.tools import Router
 from toolfold.tools.breaker import Breaker
+from toolfold.tools.context import CallContext
 
 
 async def broken_router(call: Any, clock: FakeClock, **options: Any) -> Router:
@@ -184,3 +185,16 @@ async def test_attempts_of_one_call_are_one_failure() -> None:
     ]
     assert replies[2].error == "'x' failed 2 times in a row and is not called until 7 s from now"
     assert call.calls == 6
+
+
+async def test_a_tool_that_fails_for_one_tenant_is_called_for_the_others() -> None:
+    call = Planned(*[ValueError("down")] * 5, "fine")
+    router = router_of(made(call), clock=FakeClock())
+    one, other = CallContext(tenant="one"), CallContext(tenant="two")
+
+    for _ in range(5):
+        await serve_in(one, router)
+    blocked, called = await serve_in(one, router), await serve_in(other, router)
+
+    assert blocked.error == "'x' failed 5 times in a row and is not called until 30 s from now"
+    assert called.value == "fine"

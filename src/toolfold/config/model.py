@@ -267,6 +267,8 @@ class SessionsConfig(Section):
     """Of its files."""
     max_sessions: Count | None = None
     """At the same time."""
+    max_tenant_bytes: Size | None = None
+    """Of the files of all sessions of one tenant of the HTTP door."""
 
 
 class KeepConfig(Section):

@@ -2,7 +2,8 @@
 
 A breaker is `closed` while its tool works. After several failures in a row it is open: calls
 fail at once. When its time is up one call may try; its success closes the breaker, its failure
-opens it for as long again. Only failures of the tool count: not a refusal, not bad arguments,
+opens it for as long again. Each tenant has breakers of its own: what fails for one, by its own arguments
+or its own rights, may work for the others. Only failures of the tool count: not a refusal, not bad arguments,
 not a reply that cannot be sent, not a cancel.
 """
 
@@ -10,12 +11,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Final
 
 from toolfold.errors import ToolRefused
 from toolfold.models import Value
 from toolfold.tools.clock import Clock
 from toolfold.tools.router import NO_FAULT_OF_THE_TOOL, Handler, Request, Wrapper
 from toolfold.tools.tool import Tool
+
+_MOST_TENANTS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,27 +32,33 @@ class Breaker:
 
 
 def breaking(breaker: Breaker, clock: Clock) -> Wrapper:
-    """One breaker for each tool."""
+    """One breaker for each tool and tenant."""
 
     def wrap(tool: Tool, rest: Handler) -> Handler:
-        state = _State(tool.spec.name, breaker, clock)
+        # Of the tenants for whom it failed last, oldest first; most calls find none here.
+        states: dict[str, _State] = {}
 
         async def watch(request: Request) -> Value:
-            is_probe = state.failures >= breaker.failures
-            if is_probe:
+            tenant = "" if request.context is None else request.context.tenant
+            state = states.get(tenant)
+            is_probe = state is not None and state.failures >= breaker.failures
+            if state is not None and is_probe:
                 state.admit_probe(request)
             try:
                 value = await rest(request)
             # Also `SystemExit`, which the router takes for a failure of the tool.
             except (Exception, SystemExit) as error:
                 if not isinstance(error, NO_FAULT_OF_THE_TOOL):
-                    state.fail(request, is_probe=is_probe)
+                    kept = states.setdefault(tenant, state or _State(tool.spec.name, breaker, clock))
+                    kept.fail(request, is_probe=is_probe)
+                    if len(states) > _MOST_TENANTS:
+                        del states[next(iter(states))]
                 raise
             finally:
-                if is_probe:
+                if state is not None and is_probe:
                     state.is_probing = False
-            if state.failures:
-                state.succeed(request)
+            if states and (healed := states.pop(tenant, None)) is not None:
+                healed.succeed(request)
             return value
 
         return watch
@@ -87,4 +97,3 @@ class _State:
     def succeed(self, request: Request) -> None:
         if self.failures >= self._breaker.failures:
             request.note(breaker="closed")
-        self.failures = 0

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.doors.http.conftest import KEYS, serve
+from tests.doors.http.conftest import KEYS, Served, serve
 from tests.doors.http.talk import LIBRECHAT, go_on, result, start
 from toolfold.doors.http import Settings
 from toolfold.doors.http.files import safe_name, unused
@@ -159,7 +159,7 @@ async def test_fifty_megabytes_go_in_and_out(client: httpx.AsyncClient) -> None:
 
 
 async def test_a_form_without_a_file_and_a_reference_to_none_are_told(client: httpx.AsyncClient) -> None:
-    empty = await client.post("/upload", data={"kind": "user"})
+    empty = await client.post("/upload", files={"kind": (None, b"user")})
     wrong = await client.post("/upload", files={"file": ("a", b"1")}, data={"session_id": "a/b"})
     missing = await start(client, "print(1)", files=[{"id": "nope", "session_id": "s"}], headers=LIBRECHAT)
 
@@ -204,3 +204,25 @@ async def test_a_session_that_could_not_be_kept_has_lost_nothing(tmp_path: Path)
         listed = (await client.get(f"/files/{session}")).json()
 
     assert ("deleted_files" in body, [one["filename"] for one in listed]) == (False, ["a.txt"])
+
+
+async def test_all_sessions_of_a_tenant_share_a_quota_and_leave_the_others_theirs(served: Served) -> None:
+    async with served(options={"session_limits": SessionLimits(max_tenant_bytes=1000)}) as client:
+
+        async def upload(size: int, tenant: str = "one") -> httpx.Response:
+            headers = {"X-API-Key": KEYS[tenant]}
+            return await client.post("/upload", files={"file": ("a", b"x" * size)}, headers=headers)
+
+        first, second, other = await upload(600), await upload(600), await upload(600, "two")
+        ran = (await start(client, "open('b', 'w').write('x' * 600)")).json()
+        kept = (await client.get(f"/files/{ran['session_id']}")).json()
+        await client.delete(f"/sessions/{first.json()['session_id']}/objects/{first.json()['files'][0]['fileId']}")
+        again = await upload(600)
+
+    text = "the files of all sessions would take 1200 bytes, more than 1000"
+    assert (second.status_code, second.json()) == (
+        400,
+        {"error": f"{text}; delete some, or wait until old sessions are forgotten"},
+    )
+    assert [one.status_code for one in (first, other, again)] == [200, 200, 200]
+    assert kept == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import hmac
 from collections.abc import Mapping
@@ -10,6 +9,7 @@ from typing import Any, Final, Protocol
 
 import jwt
 
+from toolfold.doors.http.jwks import SigningKeys
 from toolfold.doors.http.refusals import Refusal
 from toolfold.doors.http.settings import JwtSettings, Settings
 
@@ -68,14 +68,14 @@ class _Signed:
 
     def __init__(self, settings: JwtSettings) -> None:
         self._settings = settings
-        self._keys = jwt.PyJWKClient(settings.jwks_url, timeout=5) if settings.jwks_url else None
+        self._keys = SigningKeys(settings.jwks_url) if settings.jwks_url else None
 
     async def tenant(self, token: str) -> str:
         settings = self._settings
         try:
             key: Any = settings.public_key
             if self._keys is not None:
-                key = (await asyncio.to_thread(self._keys.get_signing_key_from_jwt, token)).key
+                key = await self._keys.of(token)
             claims: Mapping[str, Any] = jwt.decode(
                 token, key, algorithms=_ALGORITHMS, audience=settings.audience, issuer=settings.issuer,
                 leeway=_LEEWAY_SECONDS, options={"require": ["exp"]},
