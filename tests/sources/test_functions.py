@@ -101,6 +101,7 @@ def test_options_go_into_the_spec() -> None:
             "additionalProperties": False,
         },
         output_schema={"type": "null"},
+        is_lenient=True,
         examples=({"page": 1},),
         read_only=True,
         idempotent=True,
