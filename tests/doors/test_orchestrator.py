@@ -19,7 +19,7 @@ import pytest
 import toolfold
 from tests.escapes_support.seen import descendants
 from toolfold.errors import ToolError, ToolNotFound, UsageError
-from toolfold.models import Limits
+from toolfold.models import Call, Limits, ToolSpec
 from toolfold.orchestrator import (
     ProgrammaticToolExecutor,
     ToolCatalog,
@@ -29,6 +29,11 @@ from toolfold.orchestrator import (
     function_map,
     tool_map,
 )
+from toolfold.tools.breaker import Breaker
+from toolfold.tools.context import Decision
+from toolfold.tools.policy import Policy
+from toolfold.tools.retry import Retry
+from toolfold.tools.wrappers import wrappers
 
 SOURCE = str(Path(toolfold.__file__).parents[1])
 
@@ -658,6 +663,45 @@ except ToolError as error:
         "'get_users' failed 5 times in a row and is not called until 30 s from now\n",
         15,
     )
+
+
+async def test_calls_stand_in_their_order_also_after_retries_and_with_an_open_breaker(
+    executor: ProgrammaticToolExecutor,
+) -> None:
+    executor.register_worker("get_expenses", Flaky(99))
+
+    result = await executor.execute("""
+await asyncio.gather(*[get_expenses(user_id=str(n)) for n in range(6)], return_exceptions=True)
+for n in range(6, 10):
+    await asyncio.gather(get_expenses(user_id=str(n)), return_exceptions=True)
+""")
+
+    assert [call["parameters"]["user_id"] for call in result["tool_calls"]] == [str(n) for n in range(10)]
+
+
+async def test_steps_of_ones_own_are_used() -> None:
+    twice = Flaky(2)
+    catalog = company()
+    steps = wrappers(retry=Retry(attempts=1), breaker=Breaker(failures=1))
+    async with ProgrammaticToolExecutor(catalog, steps=steps) as executor:
+        executor.register_worker("get_users", twice)
+        result = await executor.execute("await asyncio.gather(get_users(dept='a'), return_exceptions=True)")
+        with pytest.raises(ToolError, match="'get_users' failed 1 times in a row"):
+            await executor.call_tool("get_users", {"dept": "a"})
+
+    assert (twice.calls, result["tool_calls"][0]["error"]) == (1, "'get_users' failed: failure 1")
+
+
+async def test_approve_answers_for_direct_calls_too() -> None:
+    async def approve(call: Call, _: ToolSpec) -> Decision:
+        return Decision(approved=call.arguments["dept"] == "a", reason="not that one")
+
+    async with ProgrammaticToolExecutor(company(), policy=Policy(ask=["get_users"]), approve=approve) as executor:
+        given = await executor.call_tool("get_users", {"dept": "a"})
+        with pytest.raises(ToolError, match="'get_users' was denied: not that one"):
+            await executor.call_tool("get_users", {"dept": "b"})
+
+    assert len(given) == 3
 
 
 async def test_the_same_idempotency_key_runs_once(executor: ProgrammaticToolExecutor) -> None:

@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import keyword
 import re
@@ -60,6 +61,11 @@ def spared_spec(spec: ToolSpec) -> ToolSpec:
         return spec
     hidden = [name for name in dict.fromkeys((identifier, own)) if name in RESERVED and name not in spec.aliases]
     return replace(spec, python_name=spared(identifier), aliases=(*spec.aliases, *hidden))
+
+
+def near_names(name: str, names: Collection[str]) -> str:
+    """The name most like a misspelt one; empty if none is."""
+    return next(iter(difflib.get_close_matches(name, names, 1, 0.75)), "")
 
 
 def settled(base: str, groups: Mapping[str, Collection[str]]) -> dict[str, str]:

@@ -82,9 +82,7 @@ class Router:
         self.catalog = catalog
         self._default_timeout_seconds = default_timeout_seconds
         self._max_reply_bytes = max_reply_bytes
-        # Wrappers that do not say where the arguments are checked come after it.
-        steps = wrappers if checked in wrappers else (checked, *wrappers)
-        self._steps: tuple[Wrapper, ...] = (_permitted, *steps, self._timed)
+        self._steps: tuple[Wrapper, ...] = (_permitted, *with_check(wrappers), self._timed)
         self._paths: dict[str, Handler] = {}
         self._recorded_paths: dict[str, Handler] = {}
 
@@ -164,6 +162,11 @@ def checked(tool: Tool, rest: Handler) -> Handler:
         return rest(request)
 
     return check
+
+
+def with_check(steps: Sequence[Wrapper]) -> Sequence[Wrapper]:
+    """The steps; those that do not say where the arguments are checked come after it."""
+    return steps if checked in steps else (checked, *steps)
 
 
 def from_record(_: Tool, rest: Handler) -> Handler:

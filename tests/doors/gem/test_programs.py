@@ -406,13 +406,15 @@ def test_wrong_arguments_and_file_names_run_nothing(programs: Programs) -> None:
     unknown = programs.run("1", coode="2")
     outside = programs.run("tools.add(a=1, b=1)", adding, filename="../x.py")
     timeout = programs.run("1", timeout=0)
+    long = programs.run("1", timeout=600)
 
     assert (
         unknown["error"]["message"] == "argument 'coode' of 'programmatic_tool_calling': Extra inputs are not permitted"
     )
     assert outside["error"]["message"].startswith("filename '../x.py' is not a plain file name")
     assert timeout["error"]["message"] == "timeout 0.0 is not a number of seconds above 0"
-    assert [answer["tool_calls"] for answer in (unknown, outside, timeout)] == [[], [], []]
+    assert long["error"]["message"] == "timeout is 600.0; the most here is 120 seconds; nothing was called"
+    assert [answer["tool_calls"] for answer in (unknown, outside, timeout, long)] == [[], [], [], []]
 
 
 def test_another_tools_name_is_left_to_other_tools(programs: Programs) -> None:

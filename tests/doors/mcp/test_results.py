@@ -141,6 +141,7 @@ async def test_a_picture_that_a_tool_returned_arrives_as_an_image(open_door) -> 
     [
         ({}, "code must be text, got None; nothing was called"),
         ({"code": "1", "timeout_seconds": -1}, "timeout_seconds must be a number above 0, got -1; nothing was called"),
+        ({"code": "1", "timeout_seconds": 999}, "timeout_seconds is 999; the most here is 100; nothing was called"),
         ({"code": "1", "session": 7}, "session must be 1 to 100 printable characters, got 7; nothing was called"),
     ],
 )

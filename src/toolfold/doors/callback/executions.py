@@ -91,11 +91,13 @@ class Executions:
     async def begin(self, wish: Wish, *, has_parent: bool = True) -> tuple[str, ResumeResult]:
         """Start a program: its id, and its first calls or its end."""
         began = time.perf_counter()
-        seconds = min(wish.timeout_seconds, self._limits.wall_seconds)
+        seconds, most = wish.timeout_seconds, self._limits.wall_seconds
         frame = Frame(seconds=0.0, timeout_seconds=seconds)
         try:
             if not seconds > 0:
-                raise UsageError(f"timeout {wish.timeout_seconds!r} is not a number of seconds above 0")
+                raise UsageError(f"timeout {seconds!r} is not a number of seconds above 0")
+            if seconds > most:
+                raise UsageError(f"timeout is {seconds!r}; the most here is {most:g} seconds; nothing was called")
             if wish.filename is not None:
                 frame = replace(frame, file_path=save_program(wish.code, wish.filename, self._workspace))
             limits = replace(self._limits, wall_seconds=seconds)

@@ -375,4 +375,6 @@ def _checked(arguments: Mapping[str, Any], max_seconds: float) -> tuple[str, str
         return text, session, max_seconds
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds > 0:
         raise UsageError(f"timeout_seconds must be a number above 0, got {seconds!r}; nothing was called")
-    return text, session, min(float(seconds), max_seconds)
+    if seconds > max_seconds:
+        raise UsageError(f"timeout_seconds is {seconds!r}; the most here is {max_seconds:g}; nothing was called")
+    return text, session, float(seconds)

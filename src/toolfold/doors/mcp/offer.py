@@ -60,17 +60,20 @@ class Offer:
         policy: What it does not permit is not listed; calling it says why.
         blocked: Names that are refused by name even where no server has such a tool.
         prepare: Has the last word on each tool: timeouts, retries, caches of the config.
+        when_complete: Told of all tools whenever they are read and no server's are missing.
     """
 
     def __init__(
         self, runtime: Runtime, *, local: Sequence[Tool] = (), policy: Policy | None = None,
         blocked: Sequence[str] = (), prepare: Callable[[Iterable[Tool]], Sequence[Tool]] = tuple,
+        when_complete: Callable[[Iterable[ToolSpec]], None] | None = None,
     ) -> None:  # fmt: skip
         self._runtime = runtime
         self._local = tuple(local)
         self._policy = policy or Policy()
         self._blocked = tuple(blocked)
         self._prepare = prepare
+        self._when_complete = when_complete
         self._servers: Servers | None = None
         self._index = Index(())
         self._search_tool = _telling(search_tool(lambda: self._index), self._missing)
@@ -89,6 +92,8 @@ class Offer:
         """Read anew what the servers have; whether anything changed that a client can see."""
         bridged = without(self._servers.tools() if self._servers is not None else (), self._local)
         tools = list(self._prepare([*self._local, *(_noting(tool) for tool in as_programs_say(bridged))]))
+        if self._when_complete is not None and self._is_complete():
+            self._when_complete([tool.spec for tool in tools])
         tools += _sentinels(self._blocked, [tool.spec for tool in tools])
         self._runtime.replace_tools([*tools, self._search_tool])
         self._specs = tuple(
@@ -157,6 +162,9 @@ class Offer:
     def _missing(self) -> str:
         late = self._connecting()
         return f"server {late[0]!r} is still connecting" if late else ""
+
+    def _is_complete(self) -> bool:
+        return self._servers is not None and all(one.state == "ready" for one in self._statuses())
 
     def _statuses(self) -> Sequence[Status]:
         return self._servers.status() if self._servers is not None else ()

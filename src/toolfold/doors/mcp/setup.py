@@ -9,6 +9,7 @@ from typing import Any
 
 from toolfold.config.build import bridge_servers, command_tools, folder_tools, ledger_of, runtime_options, with_policies
 from toolfold.config.model import Config
+from toolfold.config.strays import Strays
 from toolfold.doors.mcp.client import Clients
 from toolfold.doors.mcp.door import Door
 from toolfold.doors.mcp.offer import Offer, Servers
@@ -30,12 +31,17 @@ def open_door(config: Config, *, modules: Sequence[Tool] = (), is_alone: bool = 
     options = runtime_options(config)
     ledger = ledger_of(config)
     runtime = Runtime(**options, ledger=ledger, entry_name=ENTRY_NAME)
+    local = [*modules, *command_tools(config), *folder_tools(config)]
+    strays = Strays(config)
+    if not config.servers:
+        strays.warn(tool.spec for tool in local)
     offer = Offer(
         runtime,
-        local=[*modules, *command_tools(config), *folder_tools(config)],
+        local=local,
         policy=options["policy"],
         blocked=config.tools.block or (),
         prepare=partial(with_policies, config),
+        when_complete=strays.warn,
     )
     door = Door(
         runtime,

@@ -19,16 +19,16 @@ from toolfold.doors.orchestrator.definitions import ToolCatalog, ToolDefinition
 from toolfold.doors.orchestrator.home import Home
 from toolfold.doors.orchestrator.lint import validate_code_safety
 from toolfold.doors.orchestrator.own_loop import OwnLoop, is_in_a_loop
-from toolfold.doors.orchestrator.scope import Inside, Whole, current, entered
+from toolfold.doors.orchestrator.scope import Inside, Whole, current, entered, noting_begin
 from toolfold.doors.orchestrator.stub_files import write_stubs
 from toolfold.doors.orchestrator.workers import Worker, bare_tool, function_map, served, tool_map
 from toolfold.errors import ToolError, ToolNotFound, UsageError
 from toolfold.models import Call, CallRecord, File, Limits, Outcome, Value
 from toolfold.runtime import Runtime
 from toolfold.tools.catalog import Catalog
-from toolfold.tools.context import CallContext
+from toolfold.tools.context import Approve, CallContext
 from toolfold.tools.policy import Policy
-from toolfold.tools.router import Router
+from toolfold.tools.router import Router, Wrapper, with_check
 from toolfold.tools.search import SEARCH_SPEC, Index, search_tool
 from toolfold.tools.tool import Tool
 from toolfold.tools.wrappers import wrappers
@@ -66,19 +66,24 @@ class ProgrammaticToolExecutor:
         strict: Refuse programs that `_validate_code_safety` objects to, before they run.
         limits: Of one program, and of all programs that it runs in turn.
         policy: Which tools may be called, by programs and directly.
+        approve: Answers for tools that the policy asks for, in programs and in direct calls.
+        steps: The router's wrappers instead of the usual ones: retries, breaker, cache (`toolfold.tools.wrappers`).
         options: The other arguments of `toolfold.Runtime`: `engine`, `isolation`, `ledger`, ...
     """
 
     # Any: each option has its own type, and the runtime's signature has them all.
     def __init__(
         self, catalog: ToolCatalog, enable_stubs: bool = False, *, stub_dir: str | Path = "stubs",
-        strict: bool = False, limits: Limits | None = None, policy: Policy | None = None, **options: Any,
+        strict: bool = False, limits: Limits | None = None, policy: Policy | None = None,
+        approve: Approve | None = None, steps: Sequence[Wrapper] | None = None, **options: Any,
     ) -> None:  # fmt: skip
         self.catalog = catalog
         self._stub_dir = Path(stub_dir) if enable_stubs else None
         self._strict = strict
         self._limits = limits or Limits()
         self._policy = policy or Policy()
+        self._approve = approve
+        self._steps = steps
         self._options = options
         self._workers: dict[str, Worker] = {}
         self._homes: dict[asyncio.AbstractEventLoop, Home] = {}
@@ -120,7 +125,8 @@ class ProgrammaticToolExecutor:
         if parent is not None:  # a worker calls on: what its program has used counts here too
             inside = replace(inside, whole=parent.whole, depth=parent.depth, records=parent.records)
         with entered(inside):
-            return await _direct(self._routes.router, tool_name, parameters or {}, idempotency_key)
+            context = CallContext(idempotency_key=idempotency_key, approve=self._approve)
+            return await _direct(self._routes.router, tool_name, parameters or {}, context)
 
     async def close(self) -> None:
         """End every guest of this event loop; the next program opens a new engine."""
@@ -173,7 +179,9 @@ class ProgrammaticToolExecutor:
             del self._homes[closed]
         loop = asyncio.get_running_loop()
         if loop not in self._homes:
-            self._homes[loop] = Home(Runtime(limits=self._limits, policy=self._policy, **self._options))
+            self._homes[loop] = Home(
+                Runtime(limits=self._limits, policy=self._policy, approve=self._approve, **self._options)
+            )
         runtime = await self._homes[loop].open()
         self._refresh()
         if runtime._router is not self._routes.router:
@@ -194,7 +202,8 @@ class ProgrammaticToolExecutor:
         if tools and SEARCH_SPEC.name not in definitions:
             specs = [tool.spec for tool in tools]
             tools = (*tools, search_tool(functools.cache(lambda: Index(specs))))
-        return _Routes(definitions, tools, Router(Catalog(tools), wrappers=wrappers(policy=self._policy)))
+        steps = wrappers(policy=self._policy) if self._steps is None else self._steps
+        return _Routes(definitions, tools, Router(Catalog(tools), wrappers=(noting_begin, *with_check(steps))))
 
 
 async def call_tool(
@@ -223,7 +232,7 @@ async def call_tool(
     if router is None:
         router = Router(Catalog([bare_tool(tool_name, is_function=is_function)]), wrappers=wrappers())
         _bare_routers[is_function, tool_name] = router
-    return await _direct(router, tool_name, parameters or {}, idempotency_key)
+    return await _direct(router, tool_name, parameters or {}, CallContext(idempotency_key=idempotency_key))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -253,9 +262,9 @@ def _is_at(definition: ToolDefinition | None, server: str) -> bool:
     return server in (definition.server, definition.spec().domain or None, definition.type == "function" and "function")
 
 
-async def _direct(router: Router, name: str, arguments: Mapping[str, Value], key: str | None) -> Value:
+async def _direct(router: Router, name: str, arguments: Mapping[str, Value], context: CallContext) -> Value:
     call = Call(id=0, tool=name, arguments=arguments)
-    reply = await router.serve(call, caller="direct", context=CallContext(idempotency_key=key))
+    reply = await router.serve(call, caller="direct", context=context)
     if reply.error is not None:
         raise ToolError(reply.error)
     return reply.value

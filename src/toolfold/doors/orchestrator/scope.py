@@ -10,7 +10,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
 from toolfold.errors import ToolRefused
-from toolfold.models import CallRecord, Limits
+from toolfold.models import CallRecord, Limits, Value
+from toolfold.tools.router import Handler, Request
+from toolfold.tools.tool import Tool
 
 MAX_DEPTH: Final = 4
 """Programs within each other, the outermost counted."""
@@ -44,8 +46,8 @@ class Inside:
     depth: int = 1
     records: list[CallRecord] = field(default_factory=list)
     """Its calls and those of the programs it ran; times count from the start of the outermost."""
-    begun: list[tuple[str, float]] = field(default_factory=list)
-    """Calls of its own that have no record yet: their names and when they began."""
+    begun: dict[int, float] = field(default_factory=dict)
+    """When calls of its own that have no record yet began, by their id."""
 
     def began_of(self, record: CallRecord) -> float:
         """When the call of a new record began, on the clock of the outermost program.
@@ -53,13 +55,8 @@ class Inside:
         Not counted back from now: a busy machine may come to a record late, and then the calls of a
         program within this one would seem to begin before the call that ran it.
         """
-        about = self.whole.elapsed_seconds() - record.seconds
-        known = [one for one in self.begun if one[0] == record.name]
-        if not known:
-            return about  # refused before it came to the tool
-        nearest = min(known, key=lambda one: abs(one[1] - about))
-        self.begun.remove(nearest)
-        return nearest[1]
+        began = self.begun.pop(record.id, None)
+        return self.whole.elapsed_seconds() - record.seconds if began is None else began
 
     def limits(self) -> Limits:
         """What is left for this program.
@@ -97,6 +94,18 @@ def entered(inside: Inside) -> Iterator[None]:
         _current.reset(token)
 
 
+def noting_begin(_: Tool, rest: Handler) -> Handler:
+    """The router's outermost step: once for each call, whether it is then tried again, refused or not made at all."""
+
+    def note(request: Request) -> Awaitable[Value]:
+        inside = current()
+        if inside is not None and request.call.id:  # a direct call has no record
+            inside.begun[request.call.id] = inside.whole.elapsed_seconds()
+        return rest(request)
+
+    return note
+
+
 def count_call(name: str) -> None:
     """Count one call of the program around here.
 
@@ -106,7 +115,6 @@ def count_call(name: str) -> None:
     inside = current()
     if inside is None:
         return
-    inside.begun.append((name, inside.whole.elapsed_seconds()))
     # The outermost program's own calls are counted by its engine, exactly.
     if inside.depth > 1 and inside.whole.calls >= inside.whole.limits.calls:
         raise ToolRefused(f"{name!r} was not called: {inside.whole.calls} calls is the limit of a program and its own")

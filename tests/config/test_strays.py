@@ -1,0 +1,41 @@
+"""Patterns of a config that mean no tool, as each door that reads a config tells of them."""
+
+from pathlib import Path
+
+import pytest
+
+from toolfold.config import load_config
+from toolfold.doors.http.setup import open_app
+from toolfold.doors.mcp.setup import open_door
+
+TEXT = """
+tools:
+  ask: [pay_*, delete_usr]
+  block: [Bash, forbiden]
+  commands:
+    - {name: delete_user, argv: ["true"]}
+    - {name: forbidden, argv: ["true"]}
+policies:
+  delete_*: {max_calls: 2}
+  deletes_user: {timeout_seconds: 9}
+http: {files: files}
+ledger: {where: memory}
+"""
+LINES = [
+    "toolfold.yaml:4: tools.block[1]: no tool matches 'forbiden'; did you mean 'forbidden'?",
+    "toolfold.yaml:3: tools.ask[0]: no tool matches 'pay_*'; it has no effect",
+    "toolfold.yaml:3: tools.ask[1]: no tool matches 'delete_usr'; did you mean 'delete_user'?",
+    "toolfold.yaml:10: policies.deletes_user: no tool matches 'deletes_user'; did you mean 'delete_user'?",
+]
+
+
+@pytest.mark.parametrize("door", [open_app, open_door])
+def test_a_door_warns_of_each_pattern_that_matches_no_tool(
+    door, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("toolfold.yaml").write_text(TEXT)
+
+    door(load_config(Path("toolfold.yaml")))
+
+    assert [record.message for record in caplog.records if record.name == "toolfold.config.strays"] == LINES
