@@ -385,6 +385,26 @@ async def test_a_paused_execution_outlives_every_limit_but_its_age(new_ledger: O
     assert len(await ledger.list()) == 3
 
 
+async def test_one_that_expired_without_an_end_is_forgotten_ten_minutes_later(ledger: AnyLedger) -> None:
+    forgotten_soon = time.time() - 600 + 3
+    for name, expires_at in {"expired": forgotten_soon, "not yet": time.time() + 1, "never": 0.0}.items():
+        ledger.begin(begun(name, expires_at=expires_at))
+        await ledger.park(name)
+    ledger.begin(begun("ended", expires_at=forgotten_soon))
+    await ledger.finish("ended", outcome("ended"))
+
+    while await ledger.load("expired") is not None:
+        await ledger.sweep()
+        await asyncio.sleep(0.05)
+
+    assert sorted(one.execution_id for one in await ledger.list()) == ["ended", "never", "not yet"]
+
+
+@pytest.mark.parametrize(("keep", "seconds"), [(Retention(age_seconds=DAY), DAY), (Retention(age_seconds=0.0), 3600)])
+async def test_what_is_kept_of_ended_ones_holds_for_open_ones_too(keep: Retention, seconds: float) -> None:
+    assert keep.open_seconds == seconds
+
+
 async def test_a_note_costs_a_few_microseconds(ledger: AnyLedger) -> None:
     ledger.begin(begun("a"))
     call, reply = made(1, ticker="ACME"), given(1, {"price": 12.5}, ticker="ACME")

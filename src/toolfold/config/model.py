@@ -275,7 +275,7 @@ class KeepConfig(Section):
     """When the ledger forgets; whichever comes first."""
 
     max_age: Duration | None = None
-    """Since the end of an execution."""
+    """Since the end of an execution, or the last word of one that is open, but at least an hour for those."""
     max_bytes: Size | None = None
     """Of the whole ledger."""
     max_executions: Count | None = None

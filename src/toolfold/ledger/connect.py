@@ -12,7 +12,7 @@ from typing import Final
 
 from toolfold.errors import UsageError
 from toolfold.ledger.seal import SALT_BYTES, NoSeal, Seal, seal_with
-from toolfold.ledger.tables import SCHEMA
+from toolfold.ledger.tables import DEADLINES, SCHEMA
 
 FORMAT: Final = 1
 _APPLICATION: Final = 0x746F666C  # "tofl"
@@ -81,6 +81,7 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     _use_wal(connection)
     if not version:
         _lay_out(connection)
+    connection.execute(DEADLINES)
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:

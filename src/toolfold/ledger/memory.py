@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from toolfold.ledger import codec, refusals
 from toolfold.ledger.record import Begun, Entry, Given, History, Parked, Sealed, State, Summary, Tape, first_line
-from toolfold.ledger.retention import MAX_EXECUTION_BYTES, Retention
+from toolfold.ledger.retention import EXPIRED_SECONDS, MAX_EXECUTION_BYTES, Retention
 from toolfold.ledger.seal import Seal
 from toolfold.ledger.snapshots import seal_with_bytes
 from toolfold.models import MIB, CallRecord, Outcome
@@ -186,8 +186,9 @@ class MemoryLedger:
         now = time.time()
         before = len(self._executions)
         for key, kept in tuple(self._executions.items()):
-            age = keep.age_seconds if kept.state == "ended" else keep.open_age_seconds
-            if now - kept.touched_at >= age:
+            age = keep.age_seconds if kept.state == "ended" else keep.open_seconds
+            expires_at = kept.begun.expires_at if kept.state != "ended" else 0.0
+            if now - kept.touched_at >= age or (expires_at and now >= expires_at + EXPIRED_SECONDS):
                 self._forget(key)
         ended = sorted((kept.touched_at, key) for key, kept in self._executions.items() if kept.state == "ended")
         for _, key in ended:

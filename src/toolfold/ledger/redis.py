@@ -114,7 +114,7 @@ class RedisLedger:
         # What this process wrote under the old epoch goes first; its errors are of no interest any more.
         with suppress(LedgerFailed):
             await self._writer.drain(execution_id)
-        age = milliseconds(self._keep.open_age_seconds)
+        age = milliseconds(self._keep.open_seconds)
         asked_at = time.monotonic()
         answer = await self._ask(redis_scripts.TAKEOVER, execution_id, self._writer.name(), age, *self._lease)
         if answer[0] == b"unknown":
@@ -297,7 +297,7 @@ class RedisLedger:
             log.warning("old executions were not forgotten: %s", error)
 
     async def _sweep_some(self, keep: Retention) -> int:
-        limits = (keep.age_seconds, keep.open_age_seconds, keep.executions, keep.total_bytes, _SWEPT_AT_ONCE)
+        limits = (keep.age_seconds, keep.open_seconds, keep.executions, keep.total_bytes, _SWEPT_AT_ONCE)
         return int(await self._ask(redis_scripts.SWEEP, *limits))
 
     # from bytes

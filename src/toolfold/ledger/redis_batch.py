@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from toolfold.errors import ToolfoldError
 from toolfold.ledger import codec, refusals
 from toolfold.ledger.record import Begun, Tape, first_line
-from toolfold.ledger.retention import Retention
+from toolfold.ledger.retention import EXPIRED_SECONDS, Retention
 from toolfold.ledger.seal import NoSeal, Seal
 from toolfold.models import CallRecord, Outcome, ToolSpec
 
@@ -177,7 +177,7 @@ class Composer:
 
     async def _add_outcome(self, write: Write, job: Job | None, ending: bytes, snapshot: bytes) -> None:
         if job is None or job.outcome is None:
-            write.arguments += ["", "", snapshot, milliseconds(self._keep.open_age_seconds)]
+            write.arguments += ["", "", snapshot, milliseconds(self._keep.open_seconds)]
             return
         body = await self._pack(ending, f"{write.live.id}/-1")
         age = milliseconds(self._keep.age_seconds)
@@ -190,6 +190,7 @@ class Composer:
             await self._pack(start, f"{live.id}/0"),
             self._seal.seal(first_line(begun.program.sent_text).encode(), f"{live.id}/title"),
             begun.session, begun.tenant, repr(begun.began_at), write.granted, grant, self._seal.key_id, live.mark,
+            milliseconds(begun.expires_at + EXPIRED_SECONDS) if begun.expires_at else "",
         ]  # fmt: skip
 
     async def _pack(self, body: bytes, place: str) -> bytes:

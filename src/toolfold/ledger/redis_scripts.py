@@ -8,6 +8,7 @@ Every key holds `{prefix}`, so that all are in one slot of a cluster. Times are 
 * `g:<hex>`  tools that were granted; `grants` counts the executions that share them
 * `times`, `ids`, `of:<tenant>`   sorted sets for listings
 * `open`, `ended`   sorted sets by the last word; `sizes`, `origins`, `total` for what retention needs to know
+* `expiring`   sorted set of open executions with a deadline of their own, by when they are forgotten
 * `leased`   sorted set of open executions whose writer holds leases, by the last word; `replicas` by when they lapse
 
 `last` is the name of the latest write. A write says which one it follows: one that was sent, given up
@@ -28,8 +29,11 @@ local now = string.format('%d.%06d', clock[1], clock[2])
 local function touch(state, milliseconds)
   redis.call('ZREM', at .. (state == 'ended' and 'open' or 'ended'), id)
   redis.call('ZADD', at .. (state == 'ended' and 'ended' or 'open'), now, id)
+  local expires = redis.call('HGET', row, 'expires')
+  if expires and state == 'ended' then redis.call('ZREM', at .. 'expiring', id) end
   for _, key in ipairs({row, pieces}) do
-    if milliseconds == '' then redis.call('PERSIST', key) else redis.call('PEXPIRE', key, milliseconds) end
+    if expires and state ~= 'ended' then redis.call('PEXPIREAT', key, expires)
+    elseif milliseconds == '' then redis.call('PERSIST', key) else redis.call('PEXPIRE', key, milliseconds) end
   end
 end
 local function hold(state, owner, milliseconds)
@@ -49,7 +53,7 @@ WRITE: Final = (
 local epoch, follows, name, body, calls, bytes, is_full = unpack(ARGV, 3, 9)
 local state, status, seconds, outcome, milliseconds, owner, lease = unpack(ARGV, 10, 16)
 if #ARGV > 16 then
-  local begun, title, session, tenant, began_at, granted, grant, key_id, mark = unpack(ARGV, 17, 25)
+  local begun, title, session, tenant, began_at, granted, grant, key_id, mark, expires = unpack(ARGV, 17, 26)
   local there = redis.call('HGET', row, 'mark')
   if there then return there == mark and 'doubt' or 'twice' end
   if (redis.call('HGET', at .. 'facts', 'key_id') or '') ~= key_id then return 'key' end
@@ -65,6 +69,10 @@ if #ARGV > 16 then
   redis.call('ZADD', at .. 'of:' .. tenant, began_at, id)
   redis.call('ZADD', at .. 'ids', 0, id)
   redis.call('HSET', at .. 'origins', id, granted .. tenant)
+  if expires ~= '' then
+    redis.call('HSET', row, 'expires', expires)
+    redis.call('ZADD', at .. 'expiring', expires, id)
+  end
 end
 local there = redis.call('HMGET', row, 'epoch', 'state', 'last')
 if not there[1] then return 'unknown' end
@@ -192,7 +200,7 @@ local function forget(id)
   redis.call('DECRBY', at .. 'total', redis.call('HGET', at .. 'sizes', id) or 0)
   redis.call('HDEL', at .. 'sizes', id)
   redis.call('HDEL', at .. 'origins', id)
-  for _, set in ipairs({'times', 'ids', 'open', 'ended', 'leased', 'of:' .. tenant}) do
+  for _, set in ipairs({'times', 'ids', 'open', 'ended', 'leased', 'expiring', 'of:' .. tenant}) do
     redis.call('ZREM', at .. set, id)
   end
   if origin ~= '' and redis.call('HINCRBY', at .. 'grants', granted, -1) <= 0 then
@@ -201,6 +209,11 @@ local function forget(id)
   end
 end
 local gone = 0
+local expired = string.format('%.0f', now * 1000)
+for _, id in ipairs(redis.call('ZRANGEBYSCORE', at .. 'expiring', '-inf', expired, 'LIMIT', 0, at_once)) do
+  forget(id)
+  gone = gone + 1
+end
 for set, limit in pairs({ended = age, open = open_age}) do
   local latest = string.format('%.6f', now - limit)
   for _, id in ipairs(redis.call('ZRANGEBYSCORE', at .. set, '-inf', latest, 'LIMIT', 0, at_once)) do

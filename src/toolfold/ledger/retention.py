@@ -13,6 +13,10 @@ _LOOK_EVERY_SECONDS: Final = 300.0
 _SLACK: Final = 20
 """A limit may be passed by a twentieth before it is looked at out of turn."""
 
+_LEAST_OPEN_SECONDS: Final = 3600.0
+EXPIRED_SECONDS: Final = 600.0
+"""So long after its `expires_at` an execution that has not ended is forgotten: whoever held it has ended it by then."""
+
 MAX_EXECUTION_BYTES: Final = 128 * MIB
 """What one execution may keep, unless told otherwise: the files it began with, its calls, its replies."""
 
@@ -23,10 +27,16 @@ class Retention:
 
     age_seconds: float = 30 * _DAY
     """Since the last word of an execution that ended."""
-    open_age_seconds: float = 30 * _DAY
-    """The same for one that is paused, or was cut off. A younger one is never forgotten."""
+    open_age_seconds: float | None = None
+    """The same for one that is paused, or was cut off; `None`: as `age_seconds`, at least an hour. A younger one is
+    never forgotten, unless it has expired."""
     total_bytes: int = 1024 * MIB
     executions: int = 100_000
+
+    @property
+    def open_seconds(self) -> float:
+        """The age at which one that has not ended is forgotten."""
+        return max(self.age_seconds, _LEAST_OPEN_SECONDS) if self.open_age_seconds is None else self.open_age_seconds
 
 
 class Schedule:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from toolfold.ledger import codec, refusals
 from toolfold.ledger.record import Begun, Entry, History, Parked, Sealed, State, Summary, Tape, first_line
-from toolfold.ledger.retention import Retention
+from toolfold.ledger.retention import EXPIRED_SECONDS, Retention
 from toolfold.ledger.seal import NoSeal, Seal
 from toolfold.models import Outcome, ToolSpec
 
@@ -48,6 +48,10 @@ CREATE INDEX executions_by_state ON executions (state, touched_at, number, bytes
 CREATE TABLE pieces (execution INTEGER, piece INTEGER, body BLOB NOT NULL, PRIMARY KEY (execution, piece));
 CREATE TABLE grants (digest BLOB PRIMARY KEY, body BLOB NOT NULL);
 """
+DEADLINES: Final = """
+CREATE TABLE IF NOT EXISTS deadlines (execution INTEGER PRIMARY KEY, expires_at REAL NOT NULL)
+"""
+"""Of executions that have one; older files do not have the table, and older versions leave it alone."""
 
 _LISTED: Final = """
 SELECT id, state, status, began_at, seconds, calls, title, session, tenant FROM executions
@@ -106,6 +110,8 @@ class Tables:
             raise refusals.twice(begun.execution_id) from error
         number = cursor.lastrowid
         assert number is not None
+        if begun.expires_at:
+            self._db.execute("INSERT INTO deadlines VALUES (?, ?)", (number, begun.expires_at))
         self._put(begun.execution_id, number, 0, body)
         if is_full:
             self._append(begun.execution_id, self._row(begun.execution_id, 0), [_SPOILT])
@@ -318,20 +324,33 @@ class Tables:
 
     def sweep(self, keep: Retention) -> int:
         """Forget what `keep` does not allow, a few at a time; how many went."""
-        doomed = self._too_old(keep) or self._too_many(keep)
+        doomed = self._expired() or self._too_old(keep) or self._too_many(keep)
         for number in doomed:
             self._db.execute("DELETE FROM pieces WHERE execution = ?", (number,))
             self._db.execute("DELETE FROM executions WHERE number = ?", (number,))
+            self._db.execute("DELETE FROM deadlines WHERE execution = ?", (number,))
         if doomed:
             self._db.execute("DELETE FROM grants WHERE digest NOT IN (SELECT granted FROM executions)")
         return len(doomed)
+
+    def _expired(self) -> list[int]:
+        latest = time.time() - EXPIRED_SECONDS
+        found = self._db.execute(
+            "SELECT number FROM deadlines JOIN executions ON number = execution"
+            " WHERE expires_at <= ? AND state IN ('running', 'paused') LIMIT ?",
+            (latest, _SWEPT_AT_ONCE),
+        )
+        doomed = [number for (number,) in found]
+        if not doomed:  # what has ended has no deadline any more
+            self._db.execute("DELETE FROM deadlines WHERE expires_at <= ?", (latest,))
+        return doomed
 
     def _too_old(self, keep: Retention) -> list[int]:
         now = time.time()
         found = self._db.execute(
             "SELECT number FROM executions WHERE (state = 'ended' AND touched_at <= ?)"
             " OR (state IN ('running', 'paused') AND touched_at <= ?) LIMIT ?",
-            (now - keep.age_seconds, now - keep.open_age_seconds, _SWEPT_AT_ONCE),
+            (now - keep.age_seconds, now - keep.open_seconds, _SWEPT_AT_ONCE),
         )
         return [number for (number,) in found]
 

@@ -163,6 +163,11 @@ class Fleet:
         with Redis.from_url(self._url) as client:
             return (client.get(f"{{toolfold}}:l:{execution_of(token)}") or b"").decode()
 
+    def forgotten_in_seconds(self, token: str) -> float:
+        """When the server forgets an execution by itself."""
+        with Redis.from_url(self._url) as client:
+            return client.pttl(f"{{toolfold}}:x:{execution_of(token)}") / 1000
+
     @property
     def has_records(self) -> bool:
         """Whether the ledger knows of an execution."""

@@ -371,6 +371,19 @@ async def test_other_tenants_and_forged_replicas_get_nothing(pair: Fleet) -> Non
     assert pending(own) == [("call_002", "1")]
 
 
+async def test_a_paused_execution_is_forgotten_soon_after_its_own_time(pair: Fleet) -> None:
+    a, b = pair.replicas
+    own, librechat = [
+        (await start(a.client, CODE, timeout=20_000, headers={"User-Agent": agent})).json()
+        for agent in ("other", "LibreChat/1.0")
+    ]
+    second = await answer(b, own, "0")
+
+    # Ten minutes after its deadline: by then a replica has ended it, if there is one.
+    left = [pair.forgotten_in_seconds(body["continuation_token"]) for body in (own, second, librechat)]
+    assert [0 < seconds <= longest for seconds, longest in zip(left, (620, 620, 900), strict=True)] == [True] * 3
+
+
 async def test_answers_are_passed_on_as_they_are(pair: Fleet) -> None:
     a, b = pair.replicas
     body = (await start(a.client, "await get_weather(city='a')\nprint('é' * 40_000)\nraise KeyError(1)")).json()
