@@ -1,0 +1,51 @@
+"""The honest client: one small program after another, each timed."""
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import httpx
+
+from tests.hold.host import KEYS
+
+PROGRAM = {"code": "print(sum(range(10)))", "lang": "py"}
+
+
+@dataclass
+class Told:
+    """What the client saw."""
+
+    seconds: list[float] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+
+    @property
+    def p95(self) -> float:
+        return statistics.quantiles(self.seconds, n=20)[-1] if len(self.seconds) > 1 else float("inf")
+
+
+def run_programs(url: str, goes_on: Callable[[Told], bool]) -> Told:
+    """One after another, each over a connection of its own, as long as `goes_on` says."""
+    told = Told()
+    while goes_on(told):
+        began = time.monotonic()
+        try:
+            with httpx.Client(base_url=url, headers={"X-API-Key": KEYS["honest"]}, timeout=60) as client:
+                answer = client.post("/exec", json=PROGRAM)
+            if answer.status_code != 200 or answer.json()["stdout"] != "45\n":
+                told.failures.append(f"{answer.status_code} {answer.text[:200]}")
+        except httpx.HTTPError as error:
+            told.failures.append(repr(error))
+        told.seconds.append(time.monotonic() - began)
+    return told
+
+
+def some(count: int) -> Callable[[Told], bool]:
+    """So many programs."""
+    return lambda told: len(told.seconds) < count
+
+
+def within(seconds: float, *, at_least: int) -> Callable[[Told], bool]:
+    """As many as fit into a time, and not fewer than some."""
+    until = time.monotonic() + seconds
+    return lambda told: time.monotonic() < until or len(told.seconds) < at_least

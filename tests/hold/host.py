@@ -1,0 +1,129 @@
+"""A real `toolfold serve`, watched from outside: its memory, its descriptors, its answer to SIGTERM."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+KEYS = {"honest": "key-of-honest", "hostile": "key-of-hostile"}
+CONFIG = """
+http:
+  port: 0
+  files: files
+  preload_data: false
+  keys: {{honest: key-of-honest, hostile: key-of-hostile}}
+{http}
+tools: {{modules: [tools.py]}}
+ledger: {{where: ledger.sqlite}}
+"""
+TOOLS = '''
+from toolfold import tool
+
+@tool(read_only=True)
+def weigh(values: list[int] | list[str]) -> int:
+    """Takes one of two types."""
+    return len(values)
+
+@tool(read_only=True)
+def fail(reason: str = "down") -> int:
+    """Fails where it is told to."""
+    if reason:
+        raise ValueError(reason)
+    return 1
+'''
+DESCRIPTORS = 1024
+
+
+class Host:
+    """One server; ends with the block."""
+
+    def __init__(self, folder: Path, http: str = "") -> None:
+        (folder / "tools.py").write_text(TOOLS, "utf-8")
+        lines = "\n".join(f"  {line}" for line in http.splitlines())
+        (folder / "toolfold.yaml").write_text(CONFIG.format(http=lines), "utf-8")
+        environment = {**os.environ, "XDG_STATE_HOME": str(folder / "state")}
+        command = [sys.executable, "-m", "toolfold", "serve", "--config", str(folder / "toolfold.yaml")]
+        self.log = folder / "log"
+        with self.log.open("w") as log:
+            # With as many descriptors as most systems give.
+            limited = ["sh", "-c", f'ulimit -n {DESCRIPTORS} && exec "$0" "$@"', *command]
+            self.process = subprocess.Popen(limited, stderr=log, env=environment)
+        self.url = self._wait_until_ready()
+        self.idle_bytes = self.memory_bytes
+        self.idle_descriptors = self.descriptors
+        self.peak_bytes = self.idle_bytes
+        self._ended = threading.Event()
+        self._watching = threading.Thread(target=self._watch, daemon=True)
+        self._watching.start()
+
+    def __enter__(self) -> "Host":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._watching.join()
+        self.process.kill()
+        self.process.wait()
+
+    @property
+    def grown_bytes(self) -> int:
+        """The most above its idle size."""
+        return self.peak_bytes - self.idle_bytes
+
+    @property
+    def memory_bytes(self) -> int:
+        """Of the server itself; guests have limits of their own."""
+        found = re.search(r"VmRSS:\s+(\d+) kB", self._proc("status"))
+        return int(found[1]) * 1024 if found else 0
+
+    @property
+    def descriptors(self) -> int:
+        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+
+    def seconds_to_end(self, most: float) -> float:
+        """From SIGTERM until nobody is accepted any more; running programs may take longer."""
+        address = re.fullmatch(r"http://(.+):(\d+)", self.url)
+        assert address
+        began = time.monotonic()
+        self.process.send_signal(signal.SIGTERM)
+        while (seconds := time.monotonic() - began) < most:
+            if self.process.poll() is not None:
+                return seconds
+            with socket.socket() as one:
+                one.settimeout(0.2)
+                if one.connect_ex((address[1], int(address[2]))) == 111:
+                    return time.monotonic() - began
+            time.sleep(0.02)
+        return seconds
+
+    def _watch(self) -> None:
+        while not self._ended.wait(0.05):
+            self.peak_bytes = max(self.peak_bytes, self.memory_bytes)
+
+    def _proc(self, name: str) -> str:
+        try:
+            return Path(f"/proc/{self.process.pid}/{name}").read_text()
+        except OSError:
+            return ""
+
+    def _wait_until_ready(self) -> str:
+        for _ in range(600):
+            found = re.search(r"listening on (\S+)", self.log.read_text())
+            if self.process.poll() is not None:
+                break
+            if found:
+                try:
+                    with urllib.request.urlopen(f"{found[1]}/ready", timeout=5) as answer:
+                        if answer.status == 200:
+                            return found[1]
+                except (urllib.error.URLError, OSError):
+                    pass
+            time.sleep(0.05)
+        raise RuntimeError(self.log.read_text())
