@@ -21,6 +21,7 @@ MARK: Final = "allowed_callers"
 """The key in a tool's metadata."""
 
 _for_code: ContextVar[bool] = ContextVar("toolfold_for_code", default=False)
+_beside: ContextVar[bool] = ContextVar("toolfold_beside", default=False)
 
 
 def callers_of(definition: ToolDefinition, unset: AllowedCallers = "direct") -> AllowedCallers:
@@ -49,6 +50,21 @@ def listing_for_code() -> Iterator[None]:
         yield
     finally:
         _for_code.reset(token)
+
+
+@contextmanager
+def listing_beside() -> Iterator[None]:
+    """What an agent has beside its code modes: these give nothing in here."""
+    token = _beside.set(True)
+    try:
+        yield
+    finally:
+        _beside.reset(token)
+
+
+def is_listing_beside() -> bool:
+    """Whether a code mode asks for what is beside it."""
+    return _beside.get()
 
 
 def is_listing_for_code() -> bool:

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar, overload
 from pydantic_ai import FunctionToolset as PydanticFunctionToolset
 from pydantic_ai import RunContext, ToolsetTool
 from pydantic_ai.tools import AgentDepsT
+from pydantic_ai.toolsets import SetMetadataToolset
 
 from toolfold.doors.pydantic_ai.callers import MARK, callers_of, checked, is_listing_for_code
 from toolfold.models import AllowedCallers
@@ -55,8 +56,24 @@ class FunctionToolset(PydanticFunctionToolset[AgentDepsT]):
                 setattr(func, MARK_ON_FUNCTION, mark)
         return super().add_function(func, *args, **options)
 
+    # Any: metadata is whatever its author puts there.
+    def with_metadata(self, **metadata: Any) -> SetMetadataToolset[AgentDepsT]:
+        """As Pydantic AI's; tools that are marked `code` here are seen only by programs, too."""
+        return _Marked(self, metadata)
+
     async def get_tools(self, ctx: RunContext[AgentDepsT]) -> dict[str, ToolsetTool[AgentDepsT]]:
-        tools = await super().get_tools(ctx)
-        if is_listing_for_code():
-            return tools
-        return {name: tool for name, tool in tools.items() if callers_of(tool.tool_def) != "code"}
+        return _seen(await super().get_tools(ctx))
+
+
+class _Marked(SetMetadataToolset[AgentDepsT]):
+    """Sets a mark, and keeps to it."""
+
+    async def get_tools(self, ctx: RunContext[AgentDepsT]) -> dict[str, ToolsetTool[AgentDepsT]]:
+        return _seen(await super().get_tools(ctx))
+
+
+def _seen(tools: dict[str, ToolsetTool[AgentDepsT]]) -> dict[str, ToolsetTool[AgentDepsT]]:
+    """Without those that only programs may call, unless they are listed for programs."""
+    if is_listing_for_code():
+        return tools
+    return {name: tool for name, tool in tools.items() if callers_of(tool.tool_def) != "code"}

@@ -23,7 +23,8 @@ from pydantic_ai.tools import AgentDepsT
 from typing_extensions import TypedDict
 
 from toolfold.doors.pydantic_ai.approvals import Answers, answers_in, note_of
-from toolfold.doors.pydantic_ai.callers import callers_of, listing_for_code, spec_of
+from toolfold.doors.pydantic_ai.beside import root_of, tools_beside
+from toolfold.doors.pydantic_ai.callers import callers_of, is_listing_beside, listing_for_code, spec_of
 from toolfold.doors.pydantic_ai.home import Home, settled
 from toolfold.doors.pydantic_ai.nested import Nested, through_pydantic_ai
 from toolfold.doors.pydantic_ai.render import to_exception, to_retry, to_return
@@ -56,6 +57,8 @@ class _RunCode(ToolsetTool[AgentDepsT]):
     """The tool `run_code` of one step, with what programs may call in it."""
 
     tools: dict[str, ToolsetTool[AgentDepsT]]
+    beside: dict[str, ToolsetTool[AgentDepsT]]
+    """Those of them that other toolsets of the agent have."""
 
 
 @dataclass
@@ -63,7 +66,8 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
     """Wraps a toolset: the model gets `run_code`, and the tools are functions in its programs.
 
     A tool without a mark may be called by programs only; `allowed_callers='both'` offers it
-    directly as well, `'direct'` only directly.
+    directly as well, `'direct'` only directly. Programs also call what other toolsets of the agent
+    have marked `code` or `both`.
 
     Args:
         wrapped: Any toolset: functions, MCP, combined, filtered, prefixed, external.
@@ -129,9 +133,17 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
         self.wrapped.apply(visitor)
 
     async def get_tools(self, ctx: RunContext[AgentDepsT]) -> dict[str, ToolsetTool[AgentDepsT]]:
+        if is_listing_beside():
+            return {}
         with listing_for_code():
             tools = await self.wrapped.get_tools(ctx)
         in_code = {name: tool for name, tool in tools.items() if _is_for_code(ctx, tool.tool_def)}
+        beside = {
+            name: tool
+            for name, tool in (await tools_beside(ctx, self)).items()
+            if name not in tools and _is_for_code(ctx, tool.tool_def)
+        }
+        in_code |= beside
         offered = {name: tool for name, tool in tools.items() if _is_offered(ctx, tool.tool_def)}
         if RUN_CODE in tools:
             raise UserError(f"a tool is named {RUN_CODE!r}, which is the name of code mode's own; rename yours")
@@ -147,6 +159,7 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
             max_retries=self.max_retries,
             args_validator=_VALIDATOR,
             tools=in_code,
+            beside=beside,
         )
         return offered
 
@@ -155,7 +168,7 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
     ) -> Any:
         if not isinstance(tool, _RunCode):
             return await self.wrapped.call_tool(name, tool_args, ctx, tool)
-        toolset, tools = await self._all_tools(ctx, tool.tools)
+        toolset, tools = await self._all_tools(ctx, tool)
         specs = settled(spec_of(one.tool_def) for one in tools.values())
         runtime = await self.home.runtime(specs, through_pydantic_ai)
         nested = Nested(
@@ -211,19 +224,22 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
         return Answers(execution_id=waiting, is_yes_to_all=ctx.tool_call_approved)
 
     async def _all_tools(
-        self, ctx: RunContext[AgentDepsT], tools: dict[str, ToolsetTool[AgentDepsT]]
+        self, ctx: RunContext[AgentDepsT], tool: _RunCode[AgentDepsT]
     ) -> tuple[AbstractToolset[AgentDepsT], dict[str, ToolsetTool[AgentDepsT]]]:
-        """The wrapped tools and those that a tool search of the same agent has found."""
+        """The wrapped tools, those beside them, and those that a tool search of the same agent has found."""
         searches = searches_of(ctx)
         found = [(search, await search.found_for_code(ctx)) for search in searches]
-        if not any(more for _, more in found):
-            return self.wrapped, tools
-        routes: dict[str, AbstractToolset[AgentDepsT]] = dict.fromkeys(tools, self.wrapped)
-        all_tools = dict(tools)
+        if not tool.beside and not any(more for _, more in found):
+            return self.wrapped, tool.tools
+        routes: dict[str, AbstractToolset[AgentDepsT]] = dict.fromkeys(tool.tools, self.wrapped)
+        root = root_of(ctx)
+        if root is not None:
+            routes |= dict.fromkeys(tool.beside, root)
+        all_tools = dict(tool.tools)
         for search, more in found:
-            for name, tool in more.items():
+            for name, one in more.items():
                 routes.setdefault(name, search)
-                all_tools.setdefault(name, tool)
+                all_tools.setdefault(name, one)
         return _Routed(self.wrapped, routes), all_tools
 
 
