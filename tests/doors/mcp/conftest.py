@@ -64,6 +64,9 @@ class FakeBridge:
             if self.servers[name].state == "connecting":
                 self.arrive(name)
 
+    async def roots_changed(self) -> None:
+        pass
+
     def arrive(self, name: str, *tools: Tool) -> None:
         self.known += tools
         count = sum(1 for tool in self.known if tool.spec.source == f"mcp:{name}")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import hashlib
 import logging
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import anyio
 import mcp_types as types
@@ -18,10 +20,19 @@ from pydantic import ValidationError
 from toolfold.doors.mcp.asking import can_elicit
 from toolfold.doors.mcp.budget import CHARACTERS, kept_characters
 from toolfold.doors.mcp.running import CURRENT, Running
+from toolfold.errors import ToolRefused
 
 _log: Final = logging.getLogger(__name__)
 STDIO: Final = "stdio"
 _MOST_SESSIONS: Final = 1_000
+ROOTS_WAIT_SECONDS: Final = 2.0
+"""How long a program waits for servers to take the client's folders."""
+
+
+class Servers(Protocol):
+    """The bridge, as far as it is told of changes outside."""
+
+    async def roots_changed(self) -> None: ...
 
 
 # Any: nothing here reads what the lifespan yields or what the transport puts into a request.
@@ -87,6 +98,15 @@ class Clients:
         self._sessions: dict[str, ServerSession] = {}
         self.running: dict[str, Running] = {}
         """Every program that has not ended, by its own id."""
+        self._servers: Servers | None = None
+        self._roots: Sequence[types.Root] | None = None
+        self._vain_roots = 0
+        """How often servers asked for folders when no program could ask the client for them."""
+        self._roots_given = asyncio.Event()
+
+    def bridge(self, servers: Servers) -> None:
+        """The servers that these clients are the outside of."""
+        self._servers = servers
 
     def meet(self, context: ServerRequestContext[Any, Any]) -> None:
         """Remember the client of a request."""
@@ -109,6 +129,16 @@ class Clients:
                 _log.debug("client %s is gone", client)
                 self._sessions.pop(client, None)
 
+    async def tell_files_changed(self, client: str) -> None:
+        """To one client, if it is of the older era."""
+        session = self._sessions.get(client)
+        if session is not None:
+            try:
+                await session.send_resource_list_changed()
+            # As above.
+            except Exception:  # noqa: BLE001
+                _log.debug("client %s is gone", client)
+
     # for bridged servers
 
     @property
@@ -117,7 +147,7 @@ class Clients:
 
     @property
     def has_roots(self) -> bool:
-        return self._is_alone and bool(self._sessions) and bool(self._capabilities and self._capabilities.roots)
+        return self._is_alone and bool(self._capabilities and self._capabilities.roots)
 
     async def elicit(self, params: types.ElicitRequestParams, *, server: str, execution_id: str) -> types.ElicitResult:
         running = self._of(execution_id)
@@ -129,7 +159,31 @@ class Clients:
     async def roots(self) -> Sequence[types.Root]:
         for session in self._sessions.values():
             return (await session.send_request(types.ListRootsRequest(), types.ListRootsResult)).roots
-        return ()
+        if not self.has_roots:
+            return ()
+        # A client of the newer era is asked in the course of a program, whichever that is: it is the only client.
+        running = CURRENT.get() or next((one for one in self.running.values() if not one.is_done), None)
+        if self._roots is None and running is not None:
+            self._roots = await running.ask_for_roots()
+        if self._roots is None:
+            self._vain_roots += 1
+            return ()
+        self._vain_roots = max(0, self._vain_roots - 1)
+        self._roots_given.set()
+        return self._roots
+
+    async def tell_roots(self, running: Running) -> None:
+        """Before a program begins: have servers that asked for folders too early ask again."""
+        if self._roots is not None or not self._vain_roots or self._servers is None:
+            return
+        with contextlib.suppress(ToolRefused):
+            self._roots = await running.ask_for_roots()
+            await self._servers.roots_changed()
+            with anyio.move_on_after(ROOTS_WAIT_SECONDS):
+                while self._vain_roots > 0:
+                    self._roots_given.clear()
+                    await self._roots_given.wait()
+            self._vain_roots = 0
 
     def progress(
         self, *, server: str, tool: str, execution_id: str, progress: float, total: float | None, message: str

@@ -13,18 +13,19 @@ from typing import Any, Final, Self
 import anyio
 import mcp_types as types
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
-from mcp.server.lowlevel import NotificationOptions, Server
+from mcp.server.lowlevel import Server
 from mcp.server.models import InitializationOptions
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
-from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
+from mcp.server.subscriptions import ListenHandler, ToolsListChanged
 from mcp.shared.exceptions import MCPError
 
 import toolfold
+from toolfold.doors.mcp.changes import CLIENT, Changes, DeclaringServer
 from toolfold.doors.mcp.client import Clients, ask, can_ask, client_of, is_legacy, kept_by
 from toolfold.doors.mcp.offer import Offer, Servers
 from toolfold.doors.mcp.render import failed, to_mcp, to_result
-from toolfold.doors.mcp.resources import Files
-from toolfold.doors.mcp.running import CLIENT_ROUNDS, Running
+from toolfold.doors.mcp.resources import Files, Kept
+from toolfold.doors.mcp.running import CLIENT_ROUNDS, Question, Running
 from toolfold.doors.mcp.texts import (
     ENTRY_NAME,
     SEARCH_DESCRIPTION,
@@ -34,7 +35,7 @@ from toolfold.doors.mcp.texts import (
     program_schema,
 )
 from toolfold.errors import ToolfoldError, UsageError
-from toolfold.models import Limits
+from toolfold.models import Limits, Outcome
 from toolfold.runtime import Runtime
 
 Context = ServerRequestContext[Any, Any]
@@ -83,8 +84,8 @@ class Door:
         """Tools that another part of the door serves, told of beside its own."""
         self._has_listed = False
         self._is_telling = False
-        self._bus = InMemorySubscriptionBus()
-        self.server: Server[Any] = Server(
+        self._changes = Changes()
+        self.server: Server[Any] = DeclaringServer(
             NAME,
             version=toolfold.__version__,
             instructions=instructions(server_names),
@@ -93,7 +94,7 @@ class Door:
             on_list_resources=self._list_resources,
             on_list_resource_templates=self._list_resource_templates,
             on_read_resource=self._read_resource,
-            on_subscriptions_listen=ListenHandler(self._bus),
+            on_subscriptions_listen=ListenHandler(self._changes),
         )
         # What the client hands back is sealed: nobody resumes a program that is not theirs.
         security = RequestStateSecurity.ephemeral(ttl=ANSWER_WAIT_SECONDS)
@@ -101,7 +102,7 @@ class Door:
 
     def options(self) -> InitializationOptions:
         """What the older era's handshake tells."""
-        return self.server.create_initialization_options(NotificationOptions(tools_changed=True))
+        return self.server.create_initialization_options()
 
     async def __aenter__(self) -> Self:
         # In the background: a client's first request must not wait for the sandbox.
@@ -121,6 +122,7 @@ class Door:
         if self._connect is not None:
             make, self._connect = self._connect, None
             servers = make(self._clients, self._servers_changed)
+            self._clients.bridge(servers)
             await self._keep(servers)
             self._offer.bridge(servers)
 
@@ -211,6 +213,7 @@ class Door:
             limits=replace(self._limits, wall_seconds=seconds),
             session=f"{client_of(context)}/{session}" if session else "",
             can_ask=can_ask(context),
+            before=None if is_legacy(context) else self._clients.tell_roots,
         )
         self._clients.running[running.id] = running
         return running
@@ -223,12 +226,7 @@ class Door:
             raise UsageError("the program that asked is gone: it waited too long, or was answered; run it again")
         timer.cancel()
         running.unpark()
-        answers = {
-            key: result
-            for key, result in (params.input_responses or {}).items()
-            if isinstance(result, types.ElicitResult)
-        }
-        running.answer(answers)
+        running.answer(params.input_responses or {})
         return running
 
     async def _serve(
@@ -258,12 +256,10 @@ class Door:
                 self._clients.running.pop(running.id, None)
         outcome = running.outcome()
         notes = self._offer.notes_on(text) if outcome.status in ("rejected", "failed") else ()
-        kept = self._files.add(client_of(context), outcome.execution_id, outcome.files) if outcome.files else ()
+        kept = self._keep_files(client_of(context), outcome) if outcome.files else ()
         return to_result(outcome, wall_seconds=running.limits.wall_seconds, files=kept, notes=notes)
 
-    def _come_again(
-        self, running: Running, questions: Mapping[str, types.ElicitRequestParams]
-    ) -> types.InputRequiredResult:
+    def _come_again(self, running: Running, questions: Mapping[str, Question]) -> types.InputRequiredResult:
         """The program stands still until the client asks again, with answers; for so long and no longer."""
         running.park()
         loop = asyncio.get_running_loop()
@@ -272,8 +268,7 @@ class Door:
             oldest = next(iter(self._parked))
             self._parked[oldest].cancel()
             self._give_up(self._clients.running[oldest])
-        requests: types.InputRequests = {key: types.ElicitRequest(params=one) for key, one in questions.items()}
-        return types.InputRequiredResult(input_requests=requests, request_state=running.id)
+        return types.InputRequiredResult(input_requests=dict(questions), request_state=running.id)
 
     def _give_up(self, running: Running) -> None:
         """Nobody came back with an answer."""
@@ -282,6 +277,12 @@ class Door:
         self._spawn(running.cancel())
 
     # files
+
+    def _keep_files(self, client: str, outcome: Outcome) -> tuple[Kept, ...]:
+        kept = self._files.add(client, outcome.execution_id, outcome.files)
+        self._changes.tell_files(client)
+        self._spawn(self._clients.tell_files_changed(client))
+        return kept
 
     async def _list_resources(
         self, context: Context, _: types.PaginatedRequestParams | None
@@ -317,6 +318,7 @@ class Door:
     # servers
 
     async def _on_each_request(self, ctx: Context, call_next: CallNext) -> HandlerResult:
+        CLIENT.set(client_of(ctx))
         # The handshake is not over before its answer; what the client can do is known with its next message.
         if ctx.method != "initialize":
             self._clients.meet(ctx)
@@ -335,7 +337,7 @@ class Door:
         await asyncio.sleep(_SETTLE_SECONDS)
         self._is_telling = False
         if self._offer.refresh():
-            await self._bus.publish(ToolsListChanged())
+            await self._changes.publish(ToolsListChanged())
             await self._clients.tell_tools_changed()
 
     # Any: what a coroutine yields and is sent is asyncio's business.
@@ -359,8 +361,10 @@ async def _has_questions(running: Running) -> bool:
     return bool(running.open_questions()) and not running.is_done
 
 
-async def _put(context: Context, running: Running, key: str, params: types.ElicitRequestParams) -> None:
-    running.answer({key: await ask(context, params)})
+async def _put(context: Context, running: Running, key: str, question: Question) -> None:
+    # In the older era folders are asked for without a program: see `Clients.roots`.
+    assert isinstance(question, types.ElicitRequest)
+    running.answer({key: await ask(context, question.params)})
 
 
 def _checked(arguments: Mapping[str, Any], max_seconds: float) -> tuple[str, str, float]:

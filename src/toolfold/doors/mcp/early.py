@@ -63,7 +63,7 @@ def _handshake(request: dict[str, Any], instructions: Callable[[], str]) -> dict
         } if _is_usual(able, client):
             return {
                 "capabilities": {
-                    "resources": {"listChanged": False, "subscribe": False},
+                    "resources": {"listChanged": True, "subscribe": False},
                     "tools": {"listChanged": True},
                 },
                 "instructions": instructions(),

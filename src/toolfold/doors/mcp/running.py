@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import count
-from typing import Final
+from typing import Final, TypeAlias
 
 import mcp_types as types
 
@@ -46,10 +46,14 @@ class Progress:
     message: str
 
 
+Question: TypeAlias = types.ElicitRequest | types.ListRootsRequest
+Answer: TypeAlias = types.ElicitResult | types.ListRootsResult
+
+
 @dataclass(frozen=True, slots=True)
-class _Question:
-    params: types.ElicitRequestParams
-    answer: asyncio.Future[types.ElicitResult]
+class _Open:
+    request: Question
+    answer: asyncio.Future[Answer]
 
 
 class Running:
@@ -61,9 +65,13 @@ class Running:
         limits: Its own.
         session: The session's whole name; empty for none.
         can_ask: The client can put questions to a person. Without it calls that need a yes are refused.
+        before: Done before the program begins; it may ask, too.
     """
 
-    def __init__(self, runtime: Runtime, text: str, *, limits: Limits, session: str = "", can_ask: bool) -> None:
+    def __init__(
+        self, runtime: Runtime, text: str, *, limits: Limits, session: str = "", can_ask: bool,
+        before: Callable[[Running], Awaitable[None]] | None = None,
+    ) -> None:  # fmt: skip
         self.id = secrets.token_urlsafe(16)
         self.limits = limits
         self.execution_id = ""
@@ -73,8 +81,9 @@ class Running:
         """How often the client has been told to come back with answers."""
         self._runtime = runtime
         self._session = session
+        self._before = before
         self._asked = 0
-        self._questions: dict[str, _Question] = {}
+        self._questions: dict[str, _Open] = {}
         self._taken: set[str] = set()
         self._always: dict[str, Decision] = {}
         self._progress: deque[Progress] = deque(maxlen=_MOST_NEWS)
@@ -82,7 +91,7 @@ class Running:
         self._news = asyncio.Event()
         self._has_paused = False
         self._task = asyncio.create_task(self._run(text, session))
-        self._task.add_done_callback(lambda _: self._news.set())
+        self._task.add_done_callback(self._end)
 
     # what the program's side says
 
@@ -94,9 +103,22 @@ class Running:
         """
         if not self.can_ask:
             return types.ElicitResult(action="decline")
+        answer = await self._put(types.ElicitRequest(params=params))
+        return answer if isinstance(answer, types.ElicitResult) else types.ElicitResult(action="decline")
+
+    async def ask_for_roots(self) -> Sequence[types.Root]:
+        """The folders of a client of the newer era, which answers that only in the course of a request.
+
+        Raises:
+            ToolRefused: as in `ask`.
+        """
+        answer = await self._put(types.ListRootsRequest())
+        return answer.roots if isinstance(answer, types.ListRootsResult) else ()
+
+    async def _put(self, request: Question) -> Answer:
         self._asked += 1
         key = f"q{self._asked}"
-        question = _Question(params, asyncio.get_running_loop().create_future())
+        question = _Open(request, asyncio.get_running_loop().create_future())
         self._questions[key] = question
         self._news.set()
         try:
@@ -126,21 +148,23 @@ class Running:
         while self._progress:
             yield self._progress.popleft()
 
-    def take_questions(self) -> dict[str, types.ElicitRequestParams]:
+    def take_questions(self) -> dict[str, Question]:
         """Those that nobody has been asked yet."""
-        fresh = {key: one.params for key, one in self._questions.items() if key not in self._taken}
+        fresh = {key: one.request for key, one in self._questions.items() if key not in self._taken}
         self._taken.update(fresh)
         return fresh
 
-    def open_questions(self) -> dict[str, types.ElicitRequestParams]:
+    def open_questions(self) -> dict[str, Question]:
         """All that wait for an answer."""
-        return {key: one.params for key, one in self._questions.items()}
+        return {key: one.request for key, one in self._questions.items()}
 
-    def answer(self, answers: Mapping[str, types.ElicitResult]) -> None:
+    def answer(self, answers: Mapping[str, types.InputResponse]) -> None:
         """Hand over what the person said; an answer to no open question is ignored."""
         for key, result in answers.items():
             question = self._questions.get(key)
-            if question is not None and not question.answer.done():
+            if question is None or question.answer.done():
+                continue
+            if isinstance(result, types.ElicitResult | types.ListRootsResult):
                 question.answer.set_result(result)
                 del self._questions[key]
         if self._questions:
@@ -155,11 +179,11 @@ class Running:
             known = self._asked
             await asyncio.sleep(_GATHER_SECONDS)
 
-    def refuse_questions(self) -> None:
+    def refuse_questions(self, why: str = NO_MORE_QUESTIONS) -> None:
         """The client would not come back with answers: the calls that wait for one fail, with the reason."""
         for question in self._questions.values():
             if not question.answer.done():
-                question.answer.set_exception(ToolRefused(NO_MORE_QUESTIONS))
+                question.answer.set_exception(ToolRefused(why))
         self._questions.clear()
 
     def park(self) -> None:
@@ -197,8 +221,15 @@ class Running:
 
     # the program's task
 
+    def _end(self, _: object) -> None:
+        # A server may have asked for its own sake, in no call of the program.
+        self.refuse_questions("the program has ended")
+        self._news.set()
+
     async def _run(self, text: str, session: str) -> Outcome:
         CURRENT.set(self)
+        if self._before is not None:
+            await self._before(self)
         # Without a session nothing is kept, whatever `keep_names` says.
         go = self._runtime.start if self.can_ask else self._runtime.run
         step = await go(text, limits=self.limits, on_call=self._count, session=session, keep_names=True)

@@ -107,6 +107,11 @@ class Bridge:
                 for name in wanted:
                     await self._keepers[name].settled()
 
+    async def roots_changed(self) -> None:
+        """The folders of the client outside are others now: servers of the older era, which keep them, are told."""
+        for keeper in self._keepers.values():
+            await keeper.tell_roots_changed()
+
     def _change(self) -> None:
         self._tools = None
         if self._on_change is not None:

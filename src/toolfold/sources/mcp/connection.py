@@ -155,6 +155,11 @@ class Connection:
             raise MCPError.from_error_data(response)
         return response
 
+    async def tell_roots_changed(self) -> None:
+        """The newer era asks for them with each call, and needs no word of it."""
+        if self.era == "legacy":
+            await self._session.send_notification(types.RootsListChangedNotification())
+
     async def watch(self, on_change: Callable[[], None]) -> None:
         """Tell of changes, in the era that has to be asked for them; ends with the connection."""
         if self.version not in MODERN_PROTOCOL_VERSIONS:
@@ -233,7 +238,10 @@ class _Answers:
             return types.ErrorData(code=types.INVALID_REQUEST, message=str(error))
 
     async def list_roots(self, context: ClientRequestContext) -> types.ListRootsResult | types.ErrorData:
-        return types.ListRootsResult(roots=list(await self.outer.roots()))
+        try:
+            return types.ListRootsResult(roots=list(await self.outer.roots()))
+        except ToolError as error:
+            return types.ErrorData(code=types.INVALID_REQUEST, message=str(error))
 
     async def log(self, params: types.LoggingMessageNotificationParams) -> None:
         self.outer.log(server=self._name, level=params.level, data=params.data)

@@ -172,6 +172,12 @@ class Keeper:
                 raise ToolUnreachable(f"server {self.server.name!r} was lost during the call; {ran}{_after(why)}")
             is_second = True
 
+    async def tell_roots_changed(self) -> None:
+        """Harmless where the server is away: it asks once it is there."""
+        if self._live is not None:
+            with contextlib.suppress(MCPError, NotSent):
+                await self._live.connection.tell_roots_changed()
+
     async def _ready(self) -> _Live:
         if self._live is None:
             self._wanted.set()
