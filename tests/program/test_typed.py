@@ -12,7 +12,7 @@ from tests.program.conftest import TOOLS
 from tests.program.test_valid_programs import PROGRAMS
 from tests.test_programs import PROGRAMS as FILES
 from tests.test_programs import read, tools
-from toolfold import Runtime, ToolSpec
+from toolfold import Outcome, Runtime, ToolSpec
 from toolfold.engines.monty import type_checker
 from toolfold.engines.monty_check import TypeChecker
 from toolfold.program.typed import question
@@ -213,16 +213,17 @@ PRICE = ToolSpec(
     ("engine", "options", "status"),
     [
         ("monty", {}, "rejected"),
-        ("monty", {"type_check": False}, "paused"),
+        ("monty", {"type_check": False}, "failed"),
         ("process", {"type_check": True}, "rejected"),
-        ("process", {}, "paused"),
+        ("process", {}, "failed"),
     ],
 )
 async def test_a_runtime_rejects_before_anything_is_called(engine: str, options: dict[str, bool], status: str) -> None:
     async with Runtime(engine=engine, **options) as runtime:
         step = await runtime.start("x = 5\nprint('began')\nawait price(x)", tools=[PRICE])
 
-    assert getattr(step, "status", "paused") == status
+    assert isinstance(step, Outcome)
+    assert (step.status, step.stdout) == (status, "began\n" if status == "failed" else "")
     if status == "rejected":
         assert str(getattr(step, "problem", "")) == (
             "line 3: 'price' argument 'ticker' must be a string, got 5\nawait price(x)\n            ^"

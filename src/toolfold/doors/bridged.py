@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from toolfold.config.build import bridge_servers, with_policies
 from toolfold.config.model import Config
+from toolfold.config.strays import Strays
 from toolfold.errors import UsageError
 from toolfold.models import Json, Outcome, Paused, ToolSpec, Value
 from toolfold.runtime import Runtime
@@ -55,6 +56,8 @@ def open_runtime(
     Raises:
         UsageError: the extra `mcp` is not installed.
     """
+    if not config.servers:  # else a pattern may mean a tool of one that connects later
+        Strays(config).warn(tool.spec for tool in local)
     if not config.servers or tenants == {}:
         return make(tools=with_policies(config, local), **options)
     return BridgedRuntime(config, local, tenants=tenants, **options)

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 TYPING_NAMES: Final = ("Any", "Literal", "Never", "NotRequired", "TypedDict")
 """What type expressions may need from `typing`."""
 
-TYPE_NAMES: Final = frozenset({"str", "int", "float", "bool", "list", "dict", "tuple", *TYPING_NAMES})
+TYPE_NAMES: Final = frozenset({"str", "bytes", "int", "float", "bool", "list", "dict", "tuple", *TYPING_NAMES})
 """Names that expressions are made of; nothing else may be called so where they are read."""
 
 

@@ -142,6 +142,8 @@ class Types:
             return (self._array(schema, at),)
         if kind in _OBJECTS:
             return (self._object(schema, at),)
+        if kind == "string" and schema.get("format") == "bytes":  # as `sources.function_types` writes it
+            return ("bytes",)
         return _TYPES.get(kind, ANY)
 
     def _array(self, schema: Mapping[str, Json], at: _Place) -> str:

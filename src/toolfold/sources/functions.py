@@ -12,6 +12,7 @@ import contextlib
 import contextvars
 import functools
 import inspect
+import json
 import re
 import sys
 import typing
@@ -24,12 +25,12 @@ from typing import Any, Final, NotRequired, TypeVar, overload
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUndefinedAnnotation
 from pydantic.fields import FieldInfo
-from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import ErrorDetails
 from typing_extensions import TypedDict  # pydantic refuses the one in `typing` before Python 3.12
 
 from toolfold.errors import ToolArgumentsInvalid, ToolError, UsageError
 from toolfold.models import AllowedCallers, Json, ToolSpec, Value
+from toolfold.sources.function_types import FunctionSchema, portable
 from toolfold.tools.names import python_name
 from toolfold.tools.schema import TOO_LARGE_TO_EXPLAIN, bad_argument, missing, sample, shown, unknown, wrong
 from toolfold.tools.shape import show_path, to_value
@@ -242,7 +243,7 @@ def _resolved(annotation: Any, names: dict[str, Any]) -> Any:
     if annotation is inspect.Parameter.empty:
         return Any
     holder = SimpleNamespace(__annotations__={"it": annotation})
-    return typing.get_type_hints(holder, globalns=names, include_extras=True)["it"]
+    return portable(typing.get_type_hints(holder, globalns=names, include_extras=True)["it"])
 
 
 def _resolved_or_any(signature: inspect.Signature, names: dict[str, Any]) -> Any:
@@ -264,31 +265,15 @@ def _first_line(text: str) -> str:
 # --- schemas and the check of arguments ------------------------------------------------------
 
 
-class _Schema(GenerateJsonSchema):
-    """Without titles made from names, and with numbers where `shape.to_value` sends numbers."""
-
-    # Any: pydantic's schemas are large unions of typed dicts that nothing here looks into.
-    def field_title_should_be_set(self, _: Any) -> bool:
-        return False
-
-    def decimal_schema(self, schema: Any) -> JsonSchemaValue:
-        return {"type": "number"} if self.mode == "serialization" else super().decimal_schema(schema)
-
-    def timedelta_schema(self, schema: Any) -> JsonSchemaValue:
-        return {"type": "number"} if self.mode == "serialization" else super().timedelta_schema(schema)
-
-    def emit_warning(self, kind: Any, detail: str) -> None:
-        """A default that JSON cannot show is left out of the schema; nobody needs to hear of it."""
-
-
 _Prepare = Callable[[Mapping[str, Value]], Mapping[str, Any]]
 
 
 def _input(name: str, signature: inspect.Signature, words: _Words) -> tuple[_Prepare, dict[str, Json]]:
     """The check of the arguments and the schema that describes it, both made by pydantic."""
     parameters = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
-    is_open = len(parameters) < len(signature.parameters)
-    adapter, schema = _described(name, parameters, is_open=is_open)
+    further = next((one for one in signature.parameters.values() if one.kind is one.VAR_KEYWORD), None)
+    adapter, schema = _described(name, parameters, is_open=further is not None)
+    prepare_further = None if further is None else _further(name, further, schema)
     for parameter in parameters:
         _add_words(schema["properties"][parameter.name], parameter, words)
     fills = {one.name: one.default for one in parameters if isinstance(one.default, FieldInfo) and not _is_needed(one)}
@@ -300,11 +285,40 @@ def _input(name: str, signature: inspect.Signature, words: _Words) -> tuple[_Pre
             values: dict[str, Any] = validate(arguments)
         except ValidationError as error:
             raise _explained(name, error, arguments, adapter, known) from None
+        if prepare_further is not None:
+            values |= prepare_further({key: value for key, value in values.items() if key not in known})
         for missing_name in fills.keys() - values.keys():
             values[missing_name] = fills[missing_name].get_default(call_default_factory=True)
         return values
 
     return prepare, schema
+
+
+def _further(name: str, parameter: inspect.Parameter, schema: dict[str, Json]) -> _Prepare | None:
+    """The check of arguments that have no name in the signature, `**parameter`; adds to the schema what it says."""
+    annotation = parameter.annotation
+    if annotation is Any or annotation is object:
+        return None
+    # Any: what the annotation says is known at run time only.
+    adapter: TypeAdapter[Any]
+    try:
+        adapter = TypeAdapter(dict[str, annotation])  # type: ignore[valid-type]  # as above
+        described = adapter.json_schema(schema_generator=FunctionSchema)
+    except (PydanticUserError, PydanticUndefinedAnnotation) as error:
+        why = f"{getattr(annotation, '__name__', annotation)} is not a type that arguments can have"
+        raise _undescribable(name, f"**{parameter.name}", why) from error
+    schema["additionalProperties"] = described["additionalProperties"]
+    if "$defs" in described:
+        schema["$defs"] = {**schema.get("$defs", {}), **described["$defs"]}
+
+    def prepare(arguments: Mapping[str, Value]) -> Mapping[str, Any]:
+        try:
+            values: dict[str, Any] = adapter.validator.validate_python(arguments)
+        except ValidationError as error:
+            raise _explained(name, error, arguments, adapter, ()) from None
+        return values
+
+    return prepare
 
 
 def _described(
@@ -319,7 +333,7 @@ def _described(
     shape.__pydantic_config__ = ConfigDict(extra="allow" if is_open else "forbid")
     try:
         adapter = TypeAdapter(shape)
-        schema = adapter.json_schema(schema_generator=_Schema)
+        schema = adapter.json_schema(schema_generator=FunctionSchema)
     except (PydanticUserError, PydanticUndefinedAnnotation) as error:
         culprit = next((one for one in parameters if not _has_schema(one)), None)
         if culprit is None:
@@ -347,7 +361,7 @@ def _is_needed(parameter: inspect.Parameter) -> bool:
 
 def _has_schema(parameter: inspect.Parameter) -> bool:
     try:
-        TypeAdapter(parameter.annotation).json_schema(schema_generator=_Schema)
+        TypeAdapter(parameter.annotation).json_schema(schema_generator=FunctionSchema)
     except (PydanticUserError, PydanticUndefinedAnnotation):
         return False
     return True
@@ -358,15 +372,17 @@ def _add_words(described: dict[str, Json], parameter: inspect.Parameter, words: 
         described.setdefault("description", words.parameters[parameter.name])
     if not _is_needed(parameter) and not isinstance(parameter.default, FieldInfo):
         # Without it the schema still says that the argument may be left out.
-        with contextlib.suppress(ToolError):
-            described["default"] = to_value(parameter.default)
+        with contextlib.suppress(ToolError, TypeError):
+            default = to_value(parameter.default)
+            json.dumps(default)  # bytes are a value, and not JSON
+            described["default"] = default
 
 
 def _output_schema(annotation: Any, words: _Words) -> dict[str, Json] | None:
     if annotation is Any or annotation is object:
         return None
     try:
-        schema = TypeAdapter(annotation).json_schema(mode="serialization", schema_generator=_Schema)
+        schema = TypeAdapter(annotation).json_schema(mode="serialization", schema_generator=FunctionSchema)
     except (PydanticUserError, PydanticUndefinedAnnotation):
         return None  # a DataFrame, for instance: it works, but says nothing of its columns
     if words.returns:

@@ -11,7 +11,6 @@ from fastapi import FastAPI
 
 from toolfold.config.build import command_tools, folder_tools, ledger_of, runtime_options
 from toolfold.config.model import Config, HttpConfig
-from toolfold.config.strays import Strays
 from toolfold.doors.bridged import open_runtime
 from toolfold.doors.http.app import create_app
 from toolfold.doors.http.auth import jwt_tenant
@@ -58,12 +57,9 @@ def open_app(config: Config, *, modules: Sequence[Tool] = ()) -> tuple[FastAPI, 
     replicas = _replicas(config, settings, ledger, kept_key(folder / ".id").hex()) if is_shared(ledger) else None
     if config.servers and not config.http.tools:
         _log.warning("no tenant may call the tools of 'servers', so none is started; name tenants in http.tools")
-    local = [*modules, *command_tools(config), *folder_tools(config)]
-    if not config.servers:  # a pattern may mean a tool of one that connects later
-        Strays(config).warn(tool.spec for tool in local)
     runtime = open_runtime(
         config,
-        local,
+        [*modules, *command_tools(config), *folder_tools(config)],
         tenants=_tenants(config.http),
         **runtime_options(config),
         ledger=ledger,
