@@ -20,6 +20,7 @@ options.add_argument("--garbage", action="store_true")
 options.add_argument("--pages", type=int, default=0)
 options.add_argument("--same-cursor", action="store_true")
 options.add_argument("--names", default="")
+options.add_argument("--schema", default="")
 options.add_argument("--log", default="")
 options.add_argument("--stubborn", action="store_true")
 options.add_argument("--start-seconds", type=float, default=0.0)
@@ -55,7 +56,11 @@ def tool(name, schema=NOTHING, **more):
 
 def tools():
     if chosen.names:
-        return [tool(name, TEXT) for name in json.loads(chosen.names)]
+        schema = json.loads(chosen.schema) if chosen.schema else TEXT
+        return [
+            tool(name, schema, **({"outputSchema": schema} if chosen.schema else {}))
+            for name in json.loads(chosen.names)
+        ]
     safe = {"annotations": {"readOnlyHint": True, "idempotentHint": True, "destructiveHint": False}}
     return [
         tool("echo", TEXT, **safe),
@@ -98,6 +103,10 @@ def call(number, name, arguments, meta):  # noqa: C901
     match name:
         case "echo":
             reply(number, **text(arguments["text"]))
+        case "broken":
+            with lock:
+                sys.stdout.write(arguments["text"].replace("ID", json.dumps(number)) + "\n")
+                sys.stdout.flush()
         case "pid":
             reply(number, **text(str(os.getpid())))
         case "die":

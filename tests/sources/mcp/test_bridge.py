@@ -1,6 +1,7 @@
 """Servers that behave, and servers that do not, bridged by one bridge."""
 
 import asyncio
+import json
 import os
 from pathlib import Path
 
@@ -226,6 +227,50 @@ async def test_what_a_server_says_no_to_is_its_own_answer_and_other_errors_are_f
             await call(bridge, "mcp__raw__refuse", text="a teapot")
 
     assert type(caught.value) is ToolError
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"jsonrpc": "2.0", "id": ID, "result": {"content": [',
+        '{"jsonrpc": "2.0", "id": ID, "result": {"n": NaN}}',
+        '{"jsonrpc": "2.0", "id": ID, "result": "no object"}',
+        '{"result": {"content": [{"id": 1, "text": "}, "jsonrpc": "2.0", "id": ID}',
+        '{"jsonrpc": "2.0", "id": ID, "result": {"content": [{"type": "text", "text": "\\ud800"}]}}',
+    ],
+)
+async def test_a_reply_that_cannot_be_read_ends_its_call_at_once(line: str, eras: Path) -> None:
+    server = raw("raw", "--names", '["broken"]')
+    async with Bridge([server], eras=remember(eras, "legacy", server)) as bridge:
+        await bridge.settled(timeout_seconds=60)
+
+        with pytest.raises(ToolError, match=r"^the server's reply could not be read, so it is unknown whether"):
+            await call(bridge, "mcp__raw__broken", text=line)
+
+
+async def test_what_a_server_prints_besides_its_replies_ends_no_call(eras: Path) -> None:
+    server = raw("raw", "--names", '["broken"]')
+    reply = '{"jsonrpc": "2.0", "id": ID, "result": {"content": [{"type": "text", "text": "fine"}]}}'
+    async with Bridge([server], eras=remember(eras, "legacy", server)) as bridge:
+        await bridge.settled(timeout_seconds=60)
+
+        value = await call(bridge, "mcp__raw__broken", text=f'INFO request "id": ID\n{{"level": "info"}}\n{reply}')
+
+    assert value == "fine"
+
+
+async def test_a_schema_that_stands_for_too_much_is_cut_down_when_its_tool_is_listed(eras: Path) -> None:
+    double = {f"d{n}": {"anyOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(40)}
+    schema = {"type": "object", "properties": {"text": {"$ref": "#/$defs/d0"}}, "$defs": {**double, "d40": {}}}
+    server = raw("raw", "--names", '["echo"]', "--schema", json.dumps(schema))
+    async with Bridge([server], eras=remember(eras, "legacy", server)) as bridge:
+        await bridge.settled(timeout_seconds=60)
+
+        spec = tool(bridge, "mcp__raw__echo").spec
+        value = await call(bridge, "mcp__raw__echo", text="fine")
+
+    names_only = {"type": "object", "properties": {"text": {}}, "required": []}
+    assert (spec.input_schema, spec.output_schema, value) == (names_only, names_only, "fine")
 
 
 @pytest.mark.parametrize("args", [("--pages", "4"), ("--pages", "1")])

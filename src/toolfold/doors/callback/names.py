@@ -17,6 +17,7 @@ from toolfold.models import Limits, Problem, ToolSpec
 from toolfold.program.names import ANY_TOOL, GUEST_NAMES, READY_NAMES
 from toolfold.program.parse import parse
 from toolfold.program.reader import Reader
+from toolfold.tools.expansion import bounded
 from toolfold.tools.names import unique_names
 
 CALL_TOOL: Final = "call_tool"
@@ -84,8 +85,8 @@ def _spec(tool: ListedTool, identifier: str) -> ToolSpec:
         name=tool.name,
         python_name=identifier,
         description=tool.description,
-        input_schema=tool.parameters,
-        output_schema=tool.output_schema,
+        input_schema=bounded(tool.parameters, tool.name),
+        output_schema=bounded(tool.output_schema, tool.name) if tool.output_schema is not None else None,
         source="parent",
     )
 

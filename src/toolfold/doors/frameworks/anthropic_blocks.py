@@ -15,6 +15,7 @@ from toolfold.doors.frameworks.items import Item, as_item
 from toolfold.doors.frameworks.render import Shown
 from toolfold.errors import UsageError
 from toolfold.models import AllowedCallers, Call, Media, Reply, ToolSpec, Value
+from toolfold.tools.expansion import bounded
 from toolfold.tools.names import unique_names
 
 DIRECT: Final = "direct"
@@ -92,7 +93,7 @@ def _spec(given: Item, identifier: str, callers: AllowedCallers) -> ToolSpec:
         name=given["name"],
         python_name=identifier,
         description=str(given.get("description") or ""),
-        input_schema=schema,
+        input_schema=bounded(schema, given["name"]),
         examples=tuple(given.get("input_examples") or ()),
         allowed_callers=callers,
         source="caller",

@@ -14,6 +14,7 @@ from toolfold.doors.http.answers import call_name
 from toolfold.doors.http.refusals import Refusal
 from toolfold.doors.http.wire import ToolDefinition, ToolResult
 from toolfold.models import Reply, ToolSpec
+from toolfold.tools.expansion import bounded
 from toolfold.tools.names import unique_names
 
 _CALL: Final = re.compile(r"call_([0-9]{3,9})", re.ASCII)
@@ -46,7 +47,7 @@ def _spec(one: ToolDefinition, python_name: str) -> ToolSpec:
         name=one.name,
         python_name=python_name,
         description="\n\n".join(text for text in (description, told) if text),
-        input_schema=schema,
+        input_schema=bounded(schema, one.name),
         source="caller",
     )
 

@@ -17,8 +17,10 @@ from mcp.client.subscriptions import SubscriptionLost, listen
 from mcp.shared.dispatcher import ProgressFnT
 from mcp.shared.message import SessionMessage
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
 
 from toolfold.errors import ToolError
+from toolfold.sources.mcp.broken import UNREADABLE
 from toolfold.sources.mcp.eras import Era, negotiate
 from toolfold.sources.mcp.outer import EXECUTION, Outer
 
@@ -134,7 +136,7 @@ class Connection:
 
     async def _answered(self, send: _Asking) -> Any:
         """The new era's way to ask: the server answers with questions, and is asked again with the answers."""
-        result = await send(None, None)
+        result = await _read(send(None, None))
         rounds = 0
         while isinstance(result, types.InputRequiredResult):
             rounds += 1
@@ -145,7 +147,7 @@ class Connection:
                 responses = {key: await self._ask(key, one) for key, one in result.input_requests.items()}
             else:
                 await asyncio.sleep(min(0.05 * 2**rounds, 1.0))
-            result = await send(responses, result.request_state)
+            result = await _read(send(responses, result.request_state))
         return result
 
     async def _ask(self, key: str, request: types.InputRequest) -> types.InputResponse:
@@ -176,6 +178,14 @@ class Connection:
             except (MCPError, TimeoutError) as error:
                 _log.debug("no word of changes from this server: %s", error)
                 return
+
+
+# Any: as above.
+async def _read(reply: Awaitable[Any]) -> Any:
+    try:
+        return await reply
+    except ValidationError as error:  # JSON, but not of the shape that such a reply has
+        raise MCPError(types.INTERNAL_ERROR, UNREADABLE) from error
 
 
 @asynccontextmanager

@@ -24,6 +24,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
 from toolfold.models import MIB
+from toolfold.sources.mcp.broken import broken_reply
 from toolfold.sources.mcp.server import Server
 from toolfold.sources.mcp.streams import Inbox, Outbox
 
@@ -153,7 +154,10 @@ class ServerProcess(asyncio.SubprocessProtocol):
             message = jsonrpc_message_adapter.validate_json(line, by_name=False)
         except ValueError:
             self.noise = (self.noise + line + b"\n")[-_TAIL_BYTES:]
-            return
+            answered = broken_reply(line)
+            if answered is None:
+                return
+            message = answered
         self.inbox.put(SessionMessage(message))
 
     def _resume(self) -> None:

@@ -15,11 +15,13 @@ from toolfold.sources.mcp.names import Names
 from toolfold.sources.mcp.outer import Outer
 from toolfold.sources.mcp.values import output_schema, value_reader
 from toolfold.tools.context import CallContext
+from toolfold.tools.expansion import bounded
 from toolfold.tools.tool import Tool
 
 
 def bridged_tool(tool: types.Tool, names: Names, keeper: Keeper, outer: Outer | None) -> Tool:
     """One tool of one server."""
+    tool = _bounded(tool, names.name)
     read = value_reader(tool, names.name)
     spec = _spec(tool, names, keeper)
     may_repeat = spec.read_only or spec.idempotent
@@ -39,6 +41,11 @@ def bridged_tool(tool: types.Tool, names: Names, keeper: Keeper, outer: Outer | 
 
     # The keeper has tried again where that is safe.
     return Tool(spec=spec, call=call, call_within=call_within, retry="never")
+
+
+def _bounded(tool: types.Tool, name: str) -> types.Tool:
+    schemas = {"input_schema": tool.input_schema, "output_schema": tool.output_schema}
+    return tool.model_copy(update={key: bounded(one, name) for key, one in schemas.items() if one is not None})
 
 
 def _spec(tool: types.Tool, names: Names, keeper: Keeper) -> ToolSpec:

@@ -22,6 +22,7 @@ import msgspec
 
 from toolfold.errors import ToolSaidNo
 from toolfold.models import Json, Media, Value
+from toolfold.tools.schema import TOO_LARGE_TO_EXPLAIN, sample
 
 _WRAPPED: Final = "result"
 _log: Final = logging.getLogger(__name__)
@@ -161,8 +162,9 @@ class _Check:
     def __call__(self, value: Value) -> None:
         if self._has_warned or self._validator is None or self._validator.is_valid(value):
             return
-        error = next(self._validator.iter_errors(value))
-        self.warn(error.message.partition("\n")[0][:200])
+        # Of the first parts only: an error for each of a million items would stop the host.
+        error = next(self._validator.iter_errors(sample(value)), None)
+        self.warn(error.message.partition("\n")[0][:200] if error is not None else TOO_LARGE_TO_EXPLAIN)
 
     def warn(self, why: str) -> None:
         if not self._has_warned:

@@ -1,0 +1,55 @@
+"""A schema of a stranger that stands for too much is cut down when it is taken in."""
+
+import logging
+from typing import Any
+
+import pytest
+
+from toolfold.tools.expansion import MAX_DEPTH, bounded, is_bounded
+
+
+def doubling(levels: int, word: str = "anyOf") -> dict[str, Any]:
+    """A few lines for each level, and twice as many alternatives."""
+    parts: dict[str, Any] = {
+        f"d{n}": {word: [{"$ref": f"#/$defs/d{n + 1}"}, {"$ref": f"#/$defs/d{n + 1}"}]} for n in range(levels)
+    }
+    parts[f"d{levels}"] = {"type": "integer"}
+    schema = {"type": "object", "properties": {"x": {"$ref": "#/$defs/d0"}, "y": {"type": "string"}}, "required": ["x"]}
+    return {**schema, "$defs": parts}
+
+
+@pytest.mark.parametrize("word", ["anyOf", "oneOf", "allOf"])
+def test_references_that_double_leave_the_names_of_the_parameters(word: str, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        taken = bounded(doubling(40, word), "mcp__evil__x")
+
+    assert taken == {"type": "object", "properties": {"x": {}, "y": {}}, "required": ["x"]}
+    assert caplog.messages == [
+        "the schema of 'mcp__evil__x' is used for its names only: with its references followed it is too large"
+    ]
+
+
+def test_a_plain_schema_stays_as_it_is() -> None:
+    schema = doubling(5)
+
+    assert bounded(schema, "x") is schema
+
+
+def test_a_schema_that_refers_to_itself_stays_as_it_is() -> None:
+    value = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"$ref": "#/$defs/value"}}]}
+    schema = {"properties": {"x": {"$ref": "#/$defs/value"}, "y": {"$ref": "#"}}, "$defs": {"value": value}}
+
+    assert bounded(schema, "x") is schema
+
+
+def test_a_schema_nested_beyond_reason_is_cut_down_too() -> None:
+    schema: dict[str, Any] = {"type": "string"}
+    for _ in range(MAX_DEPTH + 1):
+        schema = {"type": "array", "items": schema}
+
+    assert not is_bounded({"properties": {"x": schema}})
+
+
+@pytest.mark.parametrize("reference", ["#/nowhere", "#/properties/x/0/9", "http://127.0.0.1:9/x.json", "#/%zz", ""])
+def test_a_reference_to_nothing_here_counts_as_little(reference: str) -> None:
+    assert is_bounded({"properties": {"x": {"$ref": reference}}})
