@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from toolfold import forks
+from toolfold.checking import LARGE_TEXT_CHARACTERS, LargeChecks
 from toolfold.engines.auto import engine_named
 from toolfold.engines.base import (
     Called,
@@ -59,9 +60,6 @@ if TYPE_CHECKING:
     from toolfold.tools.router import Wrapper
     from toolfold.tools.search import Detail
     from toolfold.tools.tool import Tool
-
-LARGE_TEXT_CHARACTERS = 32 * 1024
-"""Parsing more than this could hold up every other execution."""
 
 
 class _Wish(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,6 +120,7 @@ class Runtime:
         self._type_check = type_check
         self._types: TypeChecker | None = None
         self._index: Index | None = None
+        self._large_checks = LargeChecks()
         self._steps = wrappers(policy=self._policy) if steps is None else steps
         self.replace_tools(tools)
         if isinstance(engine, str):
@@ -409,11 +408,11 @@ class Runtime:
         return (*outside, SEARCH_SPEC)
 
     async def _check(self, text: str, specs: Sequence[ToolSpec], wish: _Wish) -> Program | Problem:
-        checker = Checker(specs) if wish.outside or wish.hidden else self._checker
         known = frozenset(wish.session.names) if wish.session is not None else frozenset()
-        if len(text) < LARGE_TEXT_CHARACTERS:
-            return checker.check(text, limits=wish.limits, known_names=known)
-        return await asyncio.to_thread(checker.check, text, limits=wish.limits, known_names=known)
+        if len(text) >= LARGE_TEXT_CHARACTERS:
+            return await self._large_checks.check(text, specs, limits=wish.limits, known_names=known)
+        checker = Checker(specs) if wish.outside or wish.hidden else self._checker
+        return checker.check(text, limits=wish.limits, known_names=known)
 
     async def _type_problem(self, program: Program, specs: Sequence[ToolSpec], wish: _Wish) -> Problem | None:
         is_wanted = self._engine.name == "monty" if self._type_check is None else self._type_check

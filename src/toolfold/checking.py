@@ -1,0 +1,94 @@
+"""Checks of large texts, in a process of their own with an end to its time and memory.
+
+A megabyte of hostile text takes seconds of parsing, in which the interpreter lets no other thread run; and two threads
+that parse at once share a count of depth in Python's own parser, so that one may be told what is true of the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import pickle
+import sys
+from collections.abc import Container, Sequence
+from typing import Final
+
+import msgspec
+
+from toolfold.models import Limits, Problem, Program, ToolSpec
+from toolfold.program import Checker
+
+LARGE_TEXT_CHARACTERS: Final = 32 * 1024
+"""Parsing more than this could hold up every other execution."""
+_AT_ONCE: Final = 2
+_CPU_SECONDS: Final = 30
+_WALL_SECONDS: Final = 120.0
+_MEMORY_BYTES: Final = 3 * 1024**3
+_NICENESS: Final = 5
+_CHILD: Final = "from toolfold.checking import main; main()"
+_TOO_MUCH: Final = Problem(
+    kind="too_large",
+    message="the check of the program took too long or too much memory; write less, and read data from files",
+)
+
+
+class _Verdict(msgspec.Struct):
+    program: Program | None = None
+    problem: Problem | None = None
+
+
+class LargeChecks:
+    """A few processes at a time, each for one text."""
+
+    def __init__(self) -> None:
+        self._places = asyncio.Semaphore(_AT_ONCE)
+
+    async def check(
+        self, text: str, tools: Sequence[ToolSpec], *, limits: Limits | None, known_names: Container[str]
+    ) -> Program | Problem:
+        """As `Checker.check`; the same verdict for the same text, however busy the host is."""
+        if limits is not None and len(text) > limits.program_bytes:
+            return Checker().check(text, limits=limits)  # says so without looking at it
+        # Our own data for our own code: what comes back, after the parser saw a stranger's text, is JSON.
+        order = pickle.dumps((text, list(tools), limits, known_names))
+        async with self._places:
+            answer = await _ask(order)
+        try:
+            verdict = msgspec.json.decode(answer, type=_Verdict)
+        except msgspec.MsgspecError:
+            return _TOO_MUCH
+        return verdict.program or verdict.problem or _TOO_MUCH
+
+
+async def _ask(order: bytes) -> bytes:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-s", "-P", "-c", _CHILD,
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
+        env={"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "LC_ALL": "C.UTF-8"},
+        start_new_session=True,
+    )  # fmt: skip
+    try:
+        async with asyncio.timeout(_WALL_SECONDS):
+            answer, _ = await process.communicate(order)
+    except TimeoutError:
+        answer = b""
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+    return answer
+
+
+def main() -> None:
+    """The process: one order from stdin, one verdict to stdout."""
+    import resource  # noqa: PLC0415  # on Unix only, as is whatever needs this process
+
+    os.nice(_NICENESS)
+    for limit, value in ((resource.RLIMIT_CPU, _CPU_SECONDS), (resource.RLIMIT_AS, _MEMORY_BYTES)):
+        resource.setrlimit(limit, (value, value))
+    # S301: from the host, which made it.
+    text, tools, limits, known_names = pickle.loads(sys.stdin.buffer.read())  # noqa: S301
+    found = Checker(tools).check(text, limits=limits, known_names=known_names)
+    verdict = _Verdict(program=found) if isinstance(found, Program) else _Verdict(problem=found)
+    sys.stdout.buffer.write(msgspec.json.encode(verdict))

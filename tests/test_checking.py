@@ -1,0 +1,79 @@
+"""Checks of large texts: beside the host, within bounds, with the same verdict every time."""
+
+import asyncio
+
+import pytest
+
+from toolfold import Runtime, checking
+from toolfold.checking import LARGE_TEXT_CHARACTERS, LargeChecks
+from toolfold.models import Limits, Problem, Program, ToolSpec
+from toolfold.program import check
+
+LIMITS = Limits()
+DEEP = "x = " + "-" * 80 + "1\n"
+MANY = "x = [" + "[], " * 200_000 + "]\n"
+
+
+@pytest.fixture
+def parsed_here(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Texts that this process checked itself."""
+    seen: list[str] = []
+    plain = checking.Checker.check
+
+    def noted(self: object, text: str, **options: object) -> object:
+        seen.append(text)
+        return plain(self, text, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(checking.Checker, "check", noted)
+    return seen
+
+
+async def test_a_large_text_is_not_parsed_in_the_host(parsed_here: list[str]) -> None:
+    text = "# " + "x" * LARGE_TEXT_CHARACTERS + "\n6 * 7"
+    async with Runtime() as runtime:
+        outcome = await runtime.run(text)
+
+    assert (outcome.status, outcome.value, parsed_here) == ("finished", 42, [])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import json\nprint(pd.DataFrame())\n" + "# x\n" * 20_000,
+        "await prise(ticker=1)\n" + "# x\n" * 20_000,
+        "x = (\n" + "# x\n" * 20_000,
+        "  x = 1\n" + "  # x\n" * 20_000,
+    ],
+)
+async def test_the_verdict_is_that_of_the_check_itself(text: str) -> None:
+    tools = [ToolSpec(name="price", python_name="price", input_schema={"type": "object", "properties": {"ticker": {}}})]
+
+    found = await LargeChecks().check(text, tools, limits=LIMITS, known_names=frozenset())
+
+    assert found == check(text, tools)
+
+
+async def test_checks_at_the_same_time_do_not_change_each_others_verdict() -> None:
+    checks = LargeChecks()
+
+    found = await asyncio.gather(
+        *[checks.check(DEEP * 500 + MANY, [], limits=LIMITS, known_names=frozenset()) for _ in range(3)]
+    )
+
+    assert [type(one) for one in found] == [Program] * 3
+
+
+async def test_a_check_that_has_used_up_its_time_is_a_problem_of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checking, "_WALL_SECONDS", 0.0)
+
+    found = await LargeChecks().check(MANY, [], limits=LIMITS, known_names=frozenset())
+
+    assert isinstance(found, Problem)
+    assert found.kind == "too_large"
+
+
+async def test_a_text_beyond_its_limit_costs_nothing(parsed_here: list[str]) -> None:
+    found = await LargeChecks().check("#" * 2000, [], limits=Limits(program_bytes=1000), known_names=frozenset())
+
+    assert isinstance(found, Problem)
+    assert found.kind == "too_large"
