@@ -88,6 +88,7 @@ class Runtime:
         tools: What programs may call: functions, or `Tool` objects of any source.
         engine: `auto`, `process`, `monty`, or an engine of one's own.
         isolation: The tier of the process engine; fails closed.
+        host_libraries: Let programs import all packages that are installed here, not only the data libraries.
         limits: For programs that are given none of their own.
         ledger: Where executions are kept; by default in memory, so that they end with this object.
         policy: Which tools may be called, and which only after asking.
@@ -111,7 +112,7 @@ class Runtime:
         steps: Sequence[Wrapper] | None = None, session_files: Store | None = None,
         session_limits: SessionLimits | None = None, entry_name: str = "", observer: Observer | None = None,
         may_ask: bool = False, before_files: Callable[[str], Awaitable[None]] | None = None,
-        type_check: bool | None = None,
+        type_check: bool | None = None, host_libraries: bool = False,
     ) -> None:  # fmt: skip
         self._limits = limits or Limits()
         self._policy = policy or Policy()
@@ -125,8 +126,9 @@ class Runtime:
         self.replace_tools(tools)
         if isinstance(engine, str):
             engine = engine_named(
-                engine, isolation=isolation, limits=self._limits, warm=warm, accept_no_isolation=accept_no_isolation
-            )
+                engine, isolation=isolation, limits=self._limits, warm=warm, accept_no_isolation=accept_no_isolation,
+                host_libraries=host_libraries,
+            )  # fmt: skip
         self._engine: Engine = engine
         self._forewarned = engine if isinstance(engine, Forewarned) else None
         self._ledger: Ledger = ledger if ledger is not None else MemoryLedger()

@@ -80,12 +80,7 @@ class _Server:
         self._control = control
         self._limits: dict[str, Any] = order["limits"]
         self._folder: str = order["folder"]
-        self._lockdown = Lockdown(
-            order["layers"],
-            order["readable_folders"],
-            order["readable_files"],
-            most_processes=order["most_processes"],
-        )
+        self._lockdown = Lockdown(order)
         self._has_pid_namespaces = "pid" in order["layers"]
         self._pid_namespace = os.open("self/ns/pid", os.O_RDONLY | os.O_CLOEXEC, dir_fd=PROC_FD)
         self._ids: dict[int, int] = {}

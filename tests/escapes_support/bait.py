@@ -16,6 +16,8 @@ import threading
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 from tests.escapes_support.numbers import NUMBERS
 
 _IPC_CREAT, _IPC_RMID, _SHARED_BYTES = 0o1000, 0, 4096
@@ -88,6 +90,7 @@ class Bait:
             "HOST_PID": self._victim.pid,
             "HOST_FOLDER": str(self.folder),
             "SECRET_FILE": str(self.folder / "secret"),
+            "HOST_PACKAGE_FILE": msgspec.__file__,
             "WITNESS_FILE": str(self.folder / "witness"),
             "OPEN_FOLDER": str(self.folder / "open"),
             "TCP_PORT": self._ports["tcp"],

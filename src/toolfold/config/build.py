@@ -39,6 +39,7 @@ def runtime_options(config: Config) -> dict[str, Any]:
     return {
         "engine": config.engine,
         "isolation": config.isolation,
+        "host_libraries": config.libraries.host,
         "limits": config.program_limits,
         "policy": policy,
         "steps": wrappers(policy=policy, concurrency=Concurrency(sources=by_server, tools=in_flight)),

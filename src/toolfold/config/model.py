@@ -256,6 +256,13 @@ class PolicyConfig(Section):
     """Calls of one tool at the same time; others wait for their turn."""
 
 
+class LibrariesConfig(Section):
+    """Which installed packages programs can import."""
+
+    host: bool = False
+    """All that is installed beside toolfold, your own packages included, instead of only the data libraries."""
+
+
 class SessionsConfig(Section):
     """What lives on between programs; see `toolfold.sessions.SessionLimits`."""
 
@@ -386,6 +393,8 @@ class Config(Section):
     """`timeout_seconds` and `max_output_bytes` of one program."""
     limits: LimitsConfig = Field(default_factory=LimitsConfig)
     """All else that one program may use."""
+    libraries: LibrariesConfig = Field(default_factory=LibrariesConfig)
+    """Which installed packages programs can import."""
     sessions: SessionsConfig = Field(default_factory=SessionsConfig)
     """What lives on between programs."""
     ledger: LedgerConfig = Field(default_factory=LedgerConfig)

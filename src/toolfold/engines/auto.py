@@ -22,24 +22,32 @@ NAMES = ("auto", "process", "monty")
 
 def engine_named(
     name: str, *, isolation: str = "namespace", limits: Limits | None = None, warm: int = 2,
-    accept_no_isolation: bool = False,
+    accept_no_isolation: bool = False, host_libraries: bool = False,
 ) -> Engine:  # fmt: skip
     """An engine that is not open yet."""
     if name not in NAMES:
         raise UsageError(f"no engine {name!r}; there are {', '.join(NAMES)}")
     if name == "monty":
         return _monty()
-    process = _process(isolation, limits, warm, accept_no_isolation)
+    process = _process(isolation, limits, warm, accept_no_isolation, host_libraries)
     if name == "process" or isolation != "namespace":
         return process  # a tier that was asked for by name is not replaced by another engine
     return AutoEngine(process)
 
 
-def _process(isolation: str, limits: Limits | None, warm: int, accept_no_isolation: bool) -> Engine:
+def _process(
+    isolation: str, limits: Limits | None, warm: int, accept_no_isolation: bool, host_libraries: bool
+) -> Engine:
     # Here, not at the top: fork servers and seccomp tables exist on Linux only.
     from toolfold.engines.process import ProcessEngine  # noqa: PLC0415
 
-    return ProcessEngine(isolation=isolation, limits=limits, warm=warm, accept_no_isolation=accept_no_isolation)
+    return ProcessEngine(
+        isolation=isolation,
+        limits=limits,
+        warm=warm,
+        accept_no_isolation=accept_no_isolation,
+        host_libraries=host_libraries,
+    )
 
 
 def _monty() -> Engine:

@@ -73,6 +73,10 @@ class Ruleset:
         """Below these directories, or in these `files`."""
         self._rules += [self._rule(fd, _READ & _OF_A_FILE if files else _READ) for fd in fds]
 
+    def allow_list(self, fds: Iterable[int]) -> None:
+        """The names in these directories and in those below them, and nothing of what is in the files."""
+        self._rules += [self._rule(fd, _READ_DIR) for fd in fds]
+
     def allow_devices(self, fds: Iterable[int]) -> None:
         """Reading and writing of harmless devices such as /dev/null."""
         self._rules += [self._rule(fd, _DEVICE) for fd in fds]

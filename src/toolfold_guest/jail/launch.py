@@ -108,6 +108,8 @@ def _enter(order: dict[str, Any]) -> list[str]:
             _open_namespace(name, flag)
     if "mount" in layers and not is_built:
         _build_tree(order)
+    elif "mount" not in layers:
+        tree.make_links(order["links"])
     if "uts" in layers:
         _name_host()
     _check_readable(order)
@@ -116,7 +118,7 @@ def _enter(order: dict[str, Any]) -> list[str]:
 
 def _build_tree(order: dict[str, Any]) -> None:
     try:
-        tree.build(order["binds"], order["hidden"], order["links"])
+        tree.build(order)
     except OSError as error:
         raise kernel.JailError(f"the file tree cannot be built ({error.strerror}); {_NAMESPACE_ADVICE}") from None
 

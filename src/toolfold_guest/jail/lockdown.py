@@ -38,10 +38,8 @@ _ANY_PROCESS: Final = 0x7E571D01
 class Lockdown:
     """What the zygote can prepare for all its guests; a guest calls `separate`, then `seal`."""
 
-    def __init__(
-        self, layers: Sequence[str], readable: Sequence[str], files: Sequence[str], *, most_processes: int
-    ) -> None:
-        self._layers = frozenset(layers)
+    def __init__(self, order: Mapping[str, Any]) -> None:
+        self._layers = frozenset(order["layers"])
         self.has_tree = "mount" in self._layers
         self._has_own_ids = "pid" in self._layers
         self._namespaces = 0
@@ -49,7 +47,7 @@ class Lockdown:
             self._namespaces |= flag if layer in self._layers else 0
         self.first_free_fd = DATA_FD + 1
         if "landlock" in self._layers:
-            self._prepare_landlock(readable, files)
+            self._prepare_landlock(order["readable_folders"], order["readable_files"], order["listed_folders"])
         if "seccomp" in self._layers:
             assert kernel.MACHINE is not None
             process = 1 if self._has_own_ids else _ANY_PROCESS
@@ -58,6 +56,7 @@ class Lockdown:
         self._user, self._group = os.getuid(), os.getgid()
         self._hard_limits = [(limit, resource.getrlimit(limit)[1]) for limit in _LIMITS]
         hard = resource.getrlimit(_NPROC)[1]
+        most_processes: int = order["most_processes"]
         self._most_processes = most_processes if hard == _INFINITY else min(most_processes, hard)
         self._process_limit = (self._most_processes, hard)
 
@@ -105,29 +104,32 @@ class Lockdown:
 
     def seal(self, limits: Mapping[str, Any], vm_bytes: int, folder: str) -> None:
         """Give up every right that a program must not have. There is no way back."""
+        if "landlock" in self._layers:
+            # Before the limits: the zygote has more files open for it than a guest may open.
+            self._ruleset.impose(self._folders_of(folder))
+        _close_from(DATA_FD)
         if "rlimits" in self._layers:
             self._limit(limits, vm_bytes)
         if "caps" in self._layers:
             _drop_capabilities()
             _hide_from_debuggers()
-        if "landlock" in self._layers:
-            self._ruleset.impose(self._folders_of(folder))
-        _close_from(DATA_FD)
         _die_with_parent()
         if "seccomp" in self._layers:
             own = self._loadable if self._has_own_ids else seccomp.Filter(_for_process(self._filter, os.getpid()))
             own.load()
 
-    def _prepare_landlock(self, readable: Sequence[str], files: Sequence[str]) -> None:
+    def _prepare_landlock(self, readable: Sequence[str], files: Sequence[str], listed: Sequence[str]) -> None:
         # Opened before anything else, so that a guest keeps these and closes all above them.
         devices = ["/dev"] if self.has_tree else [f"/dev/{name}" for name in tree.DEVICES]
         folder_fds = [_open(path) for path in readable]
         file_fds = [_open(path) for path in files]
+        listed_fds = [_open(path) for path in listed]
         device_fds = [_open(path) for path in devices if os.path.exists(path)]
-        self.first_free_fd = max(*folder_fds, *file_fds, *device_fds) + 1
+        self.first_free_fd = max(*folder_fds, *file_fds, *listed_fds, *device_fds) + 1
         self._ruleset = landlock.Ruleset(landlock.version())
         self._ruleset.allow_read(folder_fds)
         self._ruleset.allow_read(file_fds, files=True)
+        self._ruleset.allow_list(listed_fds)
         self._ruleset.allow_devices(device_fds)
 
     def _folders_of(self, folder: str) -> tuple[str, str]:

@@ -4,8 +4,8 @@ Every source is copied before anything is mounted, so it does not matter what th
 """
 
 import os
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from toolfold_guest.jail import kernel
 
@@ -25,12 +25,14 @@ _ETC: Final = {
 }
 
 
-def build(binds: Sequence[Sequence[str]], hidden: Sequence[str], links: Sequence[Sequence[str]]) -> None:
-    """Make and enter the tree: `binds` and `links` are pairs of source and target, `hidden` become empty."""
+def build(order: Mapping[str, Any]) -> None:
+    """Make and enter the tree: `binds`, `copies` and `links` are pairs of source and target, `hidden` become empty."""
+    binds, hidden = order["binds"], order["hidden"]
     kernel.mount(None, b"/", None, kernel.MS_PRIVATE_RECURSIVE, None)
     clones = [(kernel.clone_mount(source), target, os.path.isdir(source)) for source, target in binds]
     clones += [(kernel.clone_mount(f"/dev/{name}", device=True), f"/dev/{name}", False) for name in DEVICES]
-    options = b"size=1m,nr_inodes=1k,mode=755"
+    originals = [(kernel.clone_mount(source), target, os.path.isdir(source)) for source, target in order["copies"]]
+    options = b"size=64m,nr_inodes=16k,mode=755"
     kernel.mount(b"tmpfs", _BASE.encode(), b"tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, options)
     for fd, target, is_directory in clones:
         _make_place(_BASE + target, is_directory=is_directory)
@@ -38,16 +40,23 @@ def build(binds: Sequence[Sequence[str]], hidden: Sequence[str], links: Sequence
         os.close(fd)
     for path in (DATA, TEMP):
         os.makedirs(_BASE + path)
+    for fd, target, is_directory in originals:
+        _copy(fd, _BASE + target, is_directory=is_directory)
     _hide(hidden)
-    for text, path in links:
-        os.makedirs(os.path.dirname(_BASE + path), exist_ok=True)
-        os.symlink(text, _BASE + path)
+    make_links(order["links"], _BASE)
     _write_etc()
     os.chdir(_BASE)
     kernel.pivot_here()
     kernel.make_read_only("/")
     # Libraries write caches while they are loaded, before any guest is there.
     mount_temp(TEMP, size_bytes=64 * 1024 * 1024, files=1024, mode=0o1777)
+
+
+def make_links(links: Sequence[Sequence[str]], base: str = "") -> None:
+    """Symbolic links, each a text and a place."""
+    for text, path in links:
+        os.makedirs(os.path.dirname(base + path), exist_ok=True)
+        os.symlink(text, base + path)
 
 
 def mount_temp(path: str, *, size_bytes: int, files: int, mode: int = 0o700) -> None:
@@ -64,6 +73,39 @@ def _make_place(path: str, *, is_directory: bool) -> None:
         return
     os.makedirs(os.path.dirname(path), exist_ok=True)
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o644))
+
+
+def _copy(fd: int, target: str, *, is_directory: bool) -> None:
+    """From a mount that is there only for that time."""
+    source = f"{_BASE}/.original"
+    _make_place(source, is_directory=is_directory)
+    kernel.attach_mount(fd, source)
+    os.close(fd)
+    if is_directory:
+        os.makedirs(target)
+        _copy_folder(source, target)
+    else:
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        _copy_file(source, target)
+    kernel.detach(source.encode())
+    (os.rmdir if is_directory else os.unlink)(source)
+
+
+def _copy_folder(source: str, target: str) -> None:
+    with os.scandir(source) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                os.mkdir(f"{target}/{entry.name}")
+                _copy_folder(entry.path, f"{target}/{entry.name}")
+            elif entry.is_file():
+                _copy_file(entry.path, f"{target}/{entry.name}")
+
+
+def _copy_file(source: str, target: str) -> None:
+    with open(source, "rb") as original, open(target, "wb") as copy:
+        copy.write(original.read())
+    found = os.stat(source)
+    os.utime(target, ns=(found.st_atime_ns, found.st_mtime_ns))  # compiled modules are compared with it
 
 
 def _hide(targets: Sequence[str]) -> None:

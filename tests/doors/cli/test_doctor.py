@@ -41,6 +41,8 @@ def test_a_diagnosis_is_one_line_per_finding_and_ends_in_the_verdict() -> None:
         ),
         canaries={"landlock": (Finding(name="fork", ok=True, detail="PermissionError"),)},
         notes={"landlock": ("the program can see which files the host has",)},
+        libraries=("numpy", "pandas"),
+        host_libraries=True,
         tier="landlock",
         required="namespace",
         ok=False,
@@ -60,6 +62,9 @@ layers
 attacks in tier landlock
   fork                            held      PermissionError
   note: the program can see which files the host has
+
+libraries of programs: numpy, pandas
+  and every other package that is installed here: libraries.host is on in toolfold.yaml
 
 strongest tier that holds here: landlock
 required: namespace, DOES NOT HOLD: nothing runs in it

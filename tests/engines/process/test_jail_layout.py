@@ -1,6 +1,7 @@
 """Which paths go into the jail, and under which names."""
 
 import sys
+from pathlib import Path
 
 from toolfold.engines.process import layout
 
@@ -30,5 +31,9 @@ def test_packages_of_the_base_installation_are_hidden() -> None:
 def test_in_place_nothing_is_mounted_and_temp_files_have_one_folder() -> None:
     places = layout.in_place("/some/folder")
 
-    assert (places.binds, places.hidden, places.links) == ((), (), ())
+    assert (places.binds, places.copies, places.hidden) == ((), (), ())
+    assert {str(Path(path).parent) for _, path in places.links} <= {
+        "/some/folder/site",
+        "/some/folder/site/mpl_toolkits",
+    }
     assert {places.environment[name] for name in ("HOME", "TMPDIR")} == {"/some/folder"}

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from rich.console import Console
 from rich.text import Text
 
+from toolfold.config import find_config, load_config
 from toolfold.doors.cli.exits import Exit
 from toolfold.engines.process.doctor import Diagnosis, Finding, examine
 from toolfold.models import Isolation
@@ -15,7 +16,9 @@ from toolfold.models import Isolation
 
 def diagnose(*, as_json: bool, required: Isolation) -> int:
     """Examine, print, and say through the exit code whether the required tier can be had."""
-    diagnosis = asyncio.run(examine(required))
+    path = find_config()
+    host_libraries = load_config(path).libraries.host if path is not None else False
+    diagnosis = asyncio.run(examine(required, host_libraries=host_libraries))
     console = Console(soft_wrap=True, highlight=False, markup=False)
     if as_json:
         console.out(json.dumps(asdict(diagnosis), indent=2))
@@ -34,6 +37,9 @@ def print_diagnosis(diagnosis: Diagnosis, console: Console) -> None:
         _print_findings(findings, console, good="held", bad="NOT HELD")
         for note in diagnosis.notes.get(tier, ()):
             console.print(f"  note: {note}")
+    console.print(f"\nlibraries of programs: {', '.join(diagnosis.libraries) or 'none'}")
+    if diagnosis.host_libraries:
+        console.print("  and every other package that is installed here: libraries.host is on in toolfold.yaml")
     console.print(f"\nstrongest tier that holds here: {diagnosis.tier}")
     console.print(f"required: {diagnosis.required}, {'holds' if diagnosis.ok else 'DOES NOT HOLD: nothing runs in it'}")
 

@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from toolfold.engines.process import layout
 from toolfold.engines.process.tiers import LANDLOCK, LAYERS, NAMESPACE, NAMESPACES, Layer, Tier, TierName
 from toolfold.engines.process.zygote import Guest, Zygote
 from toolfold.errors import EngineError
@@ -72,20 +73,24 @@ class Diagnosis:
     """By tier: every attack, and whether it was held."""
     notes: Mapping[str, tuple[str, ...]]
     """By tier: what it cannot enforce here."""
+    libraries: tuple[str, ...]
+    """Modules that programs can import besides the standard library."""
+    host_libraries: bool
+    """Whether the config gives them all that is installed here besides."""
     tier: TierName
     """The strongest that holds."""
     required: Isolation
     ok: bool
 
 
-async def examine(required: Isolation = "namespace") -> Diagnosis:
+async def examine(required: Isolation = "namespace", *, host_libraries: bool = False) -> Diagnosis:
     """Try every layer, run every attack in both tiers, and compare with what is `required`."""
     layers = tuple([await _try_layer(layer) for layer in LAYERS])
     canaries: dict[str, tuple[Finding, ...]] = {}
     notes: dict[str, tuple[str, ...]] = {}
     reached: TierName = "none"
     for tier in (LANDLOCK, NAMESPACE):
-        canaries[tier.name], notes[tier.name] = await _attack_tier(tier)
+        canaries[tier.name], notes[tier.name] = await _attack_tier(tier, host_libraries=host_libraries)
         if all(finding.ok for finding in canaries[tier.name]):
             reached = tier.name
     return Diagnosis(
@@ -96,6 +101,8 @@ async def examine(required: Isolation = "namespace") -> Diagnosis:
         layers=layers,
         canaries=canaries,
         notes=notes,
+        libraries=tuple(layout.library_modules()),
+        host_libraries=host_libraries,
         tier=reached,
         required=required,
         ok=_STRENGTH[reached] >= _STRENGTH.get(required, 0),
@@ -113,9 +120,9 @@ async def _try_layer(layer: Layer) -> Finding:
         return Finding(name=layer, ok=False, detail=_reason(error))
 
 
-async def _attack_tier(tier: Tier) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
+async def _attack_tier(tier: Tier, *, host_libraries: bool = False) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
     try:
-        async with _jail(tier) as zygote:
+        async with _jail(tier, host_libraries=host_libraries) as zygote:
             with _targets() as names:
                 findings = [await _attack(zygote, name, text, names) for name, text in ATTACKS.items()]
             return tuple(findings), zygote.notes
@@ -136,8 +143,10 @@ async def _attack(zygote: Zygote, name: str, text: str, names: Mapping[str, Any]
 
 
 @contextlib.asynccontextmanager
-async def _jail(tier: Tier) -> AsyncIterator[Zygote]:
-    zygote = await Zygote.start(tier=tier, library_set="bare", limits=Limits(), loop_module=PROBE)
+async def _jail(tier: Tier, *, host_libraries: bool = False) -> AsyncIterator[Zygote]:
+    zygote = await Zygote.start(
+        tier=tier, library_set="bare", limits=Limits(), loop_module=PROBE, host_libraries=host_libraries
+    )
     try:
         yield zygote
     finally:

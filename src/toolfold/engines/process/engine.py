@@ -30,19 +30,21 @@ class ProcessEngine:
         isolation: `namespace`, `landlock`, or a `Tier` of one's own (for tests of single layers).
         limits: What a parked guest is locked to; a program with other limits gets its own guest.
         warm: How many guests of each library set wait for a program.
+        host_libraries: Let programs import all that is installed on the host, not only the libraries of the sets.
     """
 
     name = "process"
 
     def __init__(
         self, *, isolation: str | Tier = "namespace", limits: Limits | None = None, warm: int = 2,
-        accept_no_isolation: bool = False,
+        accept_no_isolation: bool = False, host_libraries: bool = False,
     ) -> None:  # fmt: skip
         self._tier = tier_named(isolation) if isinstance(isolation, str) else isolation
         if self._tier.name == "none" and not accept_no_isolation:
             raise UsageError("isolation 'none' lets programs do anything; pass accept_no_isolation=True to mean it")
         self._limits = limits or Limits()
         self._warm = warm
+        self._host_libraries = host_libraries
         self._pools: dict[LibrarySet, Pool] = {}
         self._starting: dict[LibrarySet, asyncio.Lock] = {}
         self._last_set: LibrarySet = "bare"
@@ -120,6 +122,8 @@ class ProcessEngine:
                 raise EngineUnavailable("the engine is not open; use it in `async with`")
             if pool is not None:
                 await pool.close()
-            zygote = await Zygote.start(tier=self._tier, library_set=library_set, limits=self._limits)
+            zygote = await Zygote.start(
+                tier=self._tier, library_set=library_set, limits=self._limits, host_libraries=self._host_libraries
+            )
             pool = self._pools[library_set] = Pool(zygote, self._limits, self._warm)
             return pool

@@ -6,6 +6,7 @@ system Python, one under a home directory. Without one (tiers `landlock` and `no
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 import sys
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 import toolfold_guest
+from toolfold.engines.process.libraries import library_entries
 
 Pair = tuple[str, str]
 
@@ -22,6 +24,9 @@ HOME: Final = "/py"
 _VERSION: Final = f"python{sys.version_info.major}.{sys.version_info.minor}"
 _SYSTEM_PREFIXES: Final = ("/usr", "/usr/local", "/")
 _SYSTEM_FOLDERS: Final = ("/usr/lib", "/usr/lib64", "/usr/lib32", "/lib", "/lib64", "/lib32", "/usr/share/zoneinfo")
+_PACKAGE_FOLDERS: Final = ("site-packages", "dist-packages")
+_SMALL_BYTES: Final = 1536 * 1024
+_SMALL_FILES: Final = 100
 _START: Final = "from toolfold_guest.zygote import main; main()"
 _ENVIRONMENT: Final = {
     "HOME": "/tmp",
@@ -47,16 +52,21 @@ class Layout:
     sys_path: tuple[str, ...]
     """Folders of installed packages, after the standard library."""
     binds: tuple[Pair, ...] = ()
+    copies: tuple[Pair, ...] = ()
+    """Put into the tree as copies: each mount of a tree costs every guest that is forked."""
     hidden: tuple[str, ...] = ()
     links: tuple[Pair, ...] = ()
+    """Text and place of symbolic links."""
     readable_folders: tuple[str, ...] = ()
     """What Landlock leaves readable."""
     readable_files: tuple[str, ...] = ()
+    listed_folders: tuple[str, ...] = ()
+    """What it only lets be listed; in those below it, too."""
 
 
-def jailed() -> Layout:
+def jailed(*, host_libraries: bool = False) -> Layout:
     """A tree of its own: neutral paths only."""
-    sites = [(path, f"{HOME}/site{index or ''}") for index, path in enumerate(_sites())]
+    sites, packages, copies = _packages(host_libraries=host_libraries)
     stdlib, libraries = _stdlib(), _libraries()
     home_stdlib = f"{HOME}/{sys.platlibdir}/{_VERSION}"
     binds: list[Pair] = [(_interpreter(), f"{HOME}/bin/python3")]
@@ -68,7 +78,7 @@ def jailed() -> Layout:
         binds.append((_parent(stdlib), f"{HOME}/{sys.platlibdir}"))
         outside = [path for path in libraries if _parent(path) != _parent(stdlib) and _is_private(path)]
         binds += [(path, f"{HOME}/bin/{os.path.basename(path)}") for path in outside]
-    binds += [*sites, (_guest(), f"{HOME}/guest/toolfold_guest")]
+    binds += [*packages, (_guest(), f"{HOME}/guest/toolfold_guest")]
     folders, links = _system_folders()
     binds += [(path, path) for path in [*folders, *_existing(["/etc/ld.so.cache"])]]
     environment = {
@@ -80,17 +90,40 @@ def jailed() -> Layout:
     return Layout(
         arguments=_arguments(f"{HOME}/bin/python3"),
         environment=environment,
-        sys_path=tuple(target for _, target in sites),
+        sys_path=tuple(sites),
         binds=tuple(binds),
-        hidden=(f"{home_stdlib}/site-packages", f"{home_stdlib}/dist-packages"),
+        copies=tuple(copies),
+        hidden=(*[f"{home_stdlib}/{name}" for name in _PACKAGE_FOLDERS], *_system_packages()),
         links=tuple(links),
         readable_folders=("/",),
     )
 
 
-def in_place(folder: str) -> Layout:
+def _packages(*, host_libraries: bool) -> tuple[list[str], list[Pair], list[Pair]]:
+    """Folders of packages in the tree, what is mounted there, and what is copied."""
+    if host_libraries:
+        pairs = [(path, f"{HOME}/site{index or ''}") for index, path in enumerate(_sites())]
+        return [target for _, target in pairs], pairs, []
+    mounted: list[Pair] = []
+    copied: list[Pair] = []
+    for name, source in library_entries(tuple(_sites())).items():
+        (copied if _is_small(source) else mounted).append((source, f"{HOME}/site/{name}"))
+    return [f"{HOME}/site"] if mounted or copied else [], mounted, copied
+
+
+def in_place(folder: str, *, host_libraries: bool = False) -> Layout:
     """The host's own paths; `folder` is for what libraries write while they are loaded."""
-    sites, folders = _sites(), _system_folders()[0]
+    sites, entries = _sites(), library_entries(tuple(_sites()))
+    folders, files, listed = [_stdlib(), *_system_folders()[0]], list[str](), list[str]()
+    if host_libraries:
+        entries = {}
+        folders += sites
+    else:
+        sites = [f"{folder}/site"] if entries else []
+        folders, files, listed = _without_packages(folders)
+        folders += [path for path in entries.values() if os.path.isdir(path)]
+        files += [path for path in entries.values() if not os.path.isdir(path)]
+        listed += sites
     environment = {
         **_ENVIRONMENT,
         "HOME": folder,
@@ -102,9 +135,53 @@ def in_place(folder: str) -> Layout:
         arguments=_arguments(_interpreter()),
         environment=environment,
         sys_path=tuple(sites),
-        readable_folders=tuple(dict.fromkeys([_stdlib(), *sites, _guest(), *folders])),
-        readable_files=tuple(_existing(["/etc/ld.so.cache", *_libraries()])),
+        links=tuple((source, f"{folder}/site/{name}") for name, source in entries.items()),
+        readable_folders=tuple(dict.fromkeys([*folders, _guest()])),
+        readable_files=tuple(_existing(["/etc/ld.so.cache", *_libraries(), *files])),
+        listed_folders=tuple(listed),
     )
+
+
+def _without_packages(folders: Iterable[str]) -> tuple[list[str], list[str], list[str]]:
+    """Folders, files and folders to list that make up `folders` without the packages that are installed in them."""
+    readable: list[str] = []
+    files: list[str] = []
+    listed: list[str] = []
+    waiting = [os.path.realpath(folder) for folder in folders]
+    packages = {os.path.realpath(path) for path in [*_system_packages(), *_packages_of_stdlib()]}
+    while waiting:
+        folder = waiting.pop()
+        if folder in packages:
+            continue
+        if not any(path.startswith(folder + os.sep) for path in packages):
+            readable.append(folder)
+            continue
+        listed.append(folder)
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                (waiting if entry.is_dir() else files).append(entry.path)
+    return readable, files, listed
+
+
+def _system_packages() -> list[str]:
+    return [path for name in _PACKAGE_FOLDERS for path in glob.glob(f"/usr/lib*/python3*/{name}")]
+
+
+def _packages_of_stdlib() -> list[str]:
+    return _existing(f"{_stdlib()}/{name}" for name in _PACKAGE_FOLDERS)
+
+
+def _is_small(path: str) -> bool:
+    if not os.path.isdir(path):
+        return os.path.getsize(path) <= _SMALL_BYTES
+    sizes = [os.path.getsize(os.path.join(top, name)) for top, _, names in os.walk(path) for name in names]
+    return len(sizes) <= _SMALL_FILES and sum(sizes) <= _SMALL_BYTES
+
+
+def library_modules() -> list[str]:
+    """Modules of the libraries that programs can import, as far as they are installed."""
+    names = {os.path.dirname(name) or name.removesuffix(".py") for name in library_entries(tuple(_sites()))}
+    return sorted(name for name in names if name.isidentifier())
 
 
 def builder_arguments() -> tuple[str, ...]:
@@ -133,7 +210,7 @@ def _guest() -> str:
 
 def _sites() -> list[str]:
     """Where packages are installed; not the folders of the host's own code."""
-    found = [path for path in sys.path if os.path.basename(path) in ("site-packages", "dist-packages")]
+    found = [path for path in sys.path if os.path.basename(path) in _PACKAGE_FOLDERS]
     return list(dict.fromkeys(os.path.realpath(path) for path in found if os.path.isdir(path)))
 
 

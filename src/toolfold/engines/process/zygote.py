@@ -258,13 +258,17 @@ class Zygote:
         library_set: LibrarySet,
         limits: Limits,
         loop_module: str = "toolfold_guest.loop",
+        host_libraries: bool = False,
     ) -> Zygote:
         """Build the jail and load the libraries; `EngineUnavailable` says in one line what is missing."""
         if sys.platform != "linux":
             raise EngineUnavailable(f"cannot isolate here: the process engine needs Linux, this is {sys.platform!r}")
         has_tree = "mount" in tier.layers
         folder = "" if has_tree else tempfile.mkdtemp(prefix="toolfold-")
-        places = layout.jailed() if has_tree else layout.in_place(folder)
+        if has_tree:
+            places = layout.jailed(host_libraries=host_libraries)
+        else:
+            places = layout.in_place(folder, host_libraries=host_libraries)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             _send_orders(ours, places, tier, folder, library_set, limits, loop_module)
@@ -274,7 +278,7 @@ class Zygote:
             raise
         ours.setblocking(False)
         zygote = cls(process, ours, folder)
-        zygote.notes = _notes(tier)
+        zygote.notes = _notes(tier, host_libraries=host_libraries)
         try:
             async with asyncio.timeout(START_SECONDS):
                 await zygote._hear_of_start()
@@ -469,6 +473,7 @@ def _send_orders(
         "arguments": places.arguments,
         "environment": places.environment,
         "binds": places.binds,
+        "copies": places.copies,
         "hidden": places.hidden,
         "links": places.links,
         "readable": [source for source, _ in places.binds] or [*places.readable_folders, *places.readable_files],
@@ -479,16 +484,18 @@ def _send_orders(
         "limits": dataclasses.asdict(limits),
         "readable_folders": places.readable_folders,
         "readable_files": places.readable_files,
+        "listed_folders": places.listed_folders,
         "most_processes": most_processes(),
     }
     for part in (builder, zygote):
         control.send(json.dumps({**both, **part}).encode())
 
 
-def _notes(tier: Tier) -> tuple[str, ...]:
+def _notes(tier: Tier, *, host_libraries: bool) -> tuple[str, ...]:
+    notes = ["the program can read every package that is installed on the host"] if host_libraries else []
     if "mount" in tier.layers:
-        return ()
-    notes = ["the size of the data folder and the number of its files are not limited"]
+        return tuple(notes)
+    notes += ["the size of the data folder and the number of its files are not limited"]
     if "user" not in tier.layers:
         notes.append("the number of threads is limited by memory only")
     if "landlock" in tier.layers:
