@@ -21,6 +21,8 @@ class ToolfoldError(Exception):
     """Root of the tree; catches everything that this package raises on purpose."""
 
     code: ClassVar[str] = "error"
+    started: tuple[str, ...] = ()
+    """Tools that were called before it, where it ended an execution: they may have run."""
 
 
 class UsageError(ToolfoldError):

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from toolfold import eager
+from toolfold.accounts import record_of
 from toolfold.clock import Clock
 from toolfold.engines.base import Ended, Freezable, Nudgeable, Order, Printed, Waiting, snapshot_version
 from toolfold.errors import ToolfoldError, UsageError
 from toolfold.ledger import codec, refusals, snapshots
-from toolfold.ledger.record import Given, Handed, LedgerFull, Made, Sealed, Tape
+from toolfold.ledger.record import Fenced, Given, Handed, LedgerFull, Made, Sealed, Tape
 from toolfold.ledger.snapshots import Snapshot
 from toolfold.models import CallRecord, Outcome, Paused, Problem, Reply, ReplyMeta
 from toolfold.output import Output
@@ -91,6 +92,7 @@ class Execution:
         """Why the execution could not go on although its program could."""
         self._epoch = epoch
         self._is_durable = is_durable
+        self.is_finished = False
         self._is_strict = begun.is_strict or tape is not None
         """A call that is not safe to repeat is on record before it is made."""
         self._not_repeated: list[str] = []
@@ -204,9 +206,9 @@ class Execution:
         else:
             self._stopped_early = status, problem
 
-    def lose(self) -> None:
+    def lose(self, reason: Fenced | None = None) -> None:
         """Another process goes on with this execution: stop, and write nothing more."""
-        self.failure = refusals.fenced(self.id)
+        self.failure = reason or refusals.fenced(self.id)
         if hasattr(self, "run"):  # else it is being opened, and hears it from the ledger
             self.run.stop("cancelled")
 
@@ -219,6 +221,11 @@ class Execution:
 
     def _note(self, *entries: Made | Given | Tape | Handed) -> None:
         self._ledger.note(self.id, *entries, epoch=self._epoch)
+
+    @property
+    def is_settled(self) -> bool:
+        """Its end is on its way to the record, or is not for this process to write."""
+        return self.is_finished or isinstance(self.failure, Fenced)
 
     @property
     def started(self) -> tuple[str, ...]:
@@ -424,27 +431,7 @@ class Execution:
             self._on_call(record)
 
     def _record(self, call: Call, reply: Reply, began: float, ended: float) -> CallRecord:
-        record = CallRecord(
-            id=call.id,
-            name=call.tool,
-            arguments=call.arguments,
-            started_seconds=began - self._began,
-            seconds=ended - began,
-            error=reply.error,
-            bytes_in=json_size(call.arguments),
-            bytes_out=_size(reply),
-        )
-        meta = reply.meta
-        if meta is None:
-            return record
-        return msgspec.structs.replace(
-            record,
-            attempts=meta.attempts,
-            cached=meta.cached,
-            breaker=meta.breaker,
-            from_record=meta.from_record,
-            used_arguments=meta.arguments,
-        )
+        return record_of(call, reply, began - self._began, ended - began)
 
     # pauses
 
@@ -556,6 +543,7 @@ class Execution:
         if outcome.stdout_cut_bytes or outcome.stderr_cut_bytes:
             whole = replace(outcome, stdout=self._output["stdout"].whole(), stderr=self._output["stderr"].whole())
         self._observer.ended(self.id, outcome)
+        self.is_finished = True
         await self._ledger.finish(self.id, whole, epoch=self._epoch, wait=self._is_durable)
         if self.failure is not None:
             raise self.failure
@@ -605,9 +593,3 @@ class Execution:
         return context_saved(
             records, text=self._order.program.sent_text, shown_bytes=shown_bytes, is_finished=is_finished
         )
-
-
-def _size(reply: Reply) -> int:
-    if reply.size_bytes is not None:
-        return reply.size_bytes
-    return json_size(reply.value if reply.error is None else reply.error)

@@ -29,6 +29,7 @@ from toolfold.engines.base import (
 )
 from toolfold.errors import EngineCrashed, UsageError
 from toolfold.execution import Execution
+from toolfold.ledger import refusals
 from toolfold.ledger.memory import MemoryLedger
 from toolfold.ledger.otel import usual_observer
 from toolfold.ledger.record import Begun, Fenced, LedgerFailed
@@ -282,7 +283,11 @@ class Runtime:
                 return step
         if not replies and not decisions:
             return await execution.pause() or await self._guarded(execution)
-        await execution.accept(replies, decisions or {})
+        try:
+            await execution.accept(replies, decisions or {})
+        except asyncio.CancelledError:
+            await self._close(execution)  # only the ledger knows whether they are taken: the next try asks it
+            raise
         return await self._guarded(execution)
 
     async def call(self, name: str, arguments: Mapping[str, Value], *, idempotency_key: str | None = None) -> Reply:
@@ -321,6 +326,12 @@ class Runtime:
             await self._close(execution)
         else:
             execution.lose()
+
+    def suspend(self, execution_id: str) -> None:
+        """End the guest of an execution that runs and leave its record open: the host stops, and `resume` goes on."""
+        execution = self._executions.get(execution_id)
+        if execution is not None and not execution.is_paused:
+            execution.lose(refusals.suspended(execution_id))
 
     async def expire(self, execution_id: str) -> None:
         """As `cancel`, at a deadline of the caller's own that counts paused time: the outcome is a timeout."""
@@ -496,8 +507,16 @@ class Runtime:
         try:
             return await self._advance(execution)
         except asyncio.CancelledError:
-            await self._give_up(execution)
+            await self._close(execution)
+            if not execution.is_settled:
+                await self._give_up(execution)
             raise
+        except (Fenced, LedgerFailed) as error:
+            await self._close(execution)
+            # Another one: the ledger gives the same to all who waited for it.
+            failure = type(error)(*error.args)
+            failure.started = execution.started
+            raise failure from error
         except BaseException:
             await self._close(execution)
             raise

@@ -9,6 +9,11 @@ def fenced(execution_id: str) -> Fenced:
     return Fenced(f"execution {execution_id!r} was taken over by another process; leave it to that one")
 
 
+def suspended(execution_id: str) -> Fenced:
+    """For an execution whose host stops."""
+    return Fenced(f"execution {execution_id!r} was cut off because its host stops; it is on record up to there")
+
+
 def leased(execution_id: str) -> Fenced:
     """For a takeover while another replica is there."""
     return Fenced(f"execution {execution_id!r} is held by another replica; send the request to that one")

@@ -116,7 +116,8 @@ def refused(refusal: Refusal, *, session: str = "") -> Answer:
             body={"error": refusal.text, "retry_after_seconds": refusal.retry_after_seconds},
         )
     if not refusal.is_contract:
-        return Answer(status=refusal.status, body={"error": refusal.text})
+        said = {} if refusal.started is None else {"started": refusal.started}
+        return Answer(status=refusal.status, body={"error": refusal.text, **said})
     return failed(refusal.text, status=refusal.status, session=session)
 
 

@@ -92,6 +92,7 @@ def create_app(
     )
     app.state.max_connections = door.settings.max_connections
     app.state.drain = door.executions.drain
+    app.state.suspend = door.executions.suspend
     app.state.replicas = replicas
     door.add_routes(app)
     door.add_guards(app)

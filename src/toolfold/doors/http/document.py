@@ -145,6 +145,8 @@ class Refused(Shape):
     """Why, in one line."""
 
     error: str
+    started: bool | None = None
+    """With 503 to a start: whether tools of this server were called, so that sending it again may do the same twice."""
 
 
 class RateLimited(Shape):

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import hmac
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -30,13 +29,24 @@ from toolfold.doors.http.gate import Gate, SessionTurns
 from toolfold.doors.http.held import Held, Start
 from toolfold.doors.http.metrics import Metrics
 from toolfold.doors.http.records import end_record, ended_before, expired_before, replies_from_outside
-from toolfold.doors.http.refusals import CANCELLED, EXPIRED, INVALID_TOKEN, TIMED_OUT, Refusal, too_many_rounds
+from toolfold.doors.http.refusals import (
+    CANCELLED,
+    EXPIRED,
+    HOST_FAILURES,
+    INVALID_TOKEN,
+    TIMED_OUT,
+    Refusal,
+    changes_hands,
+    cut_off,
+    put_off,
+    too_many_rounds,
+)
 from toolfold.doors.http.requests import Requests
 from toolfold.doors.http.results import check_calls, refuse_large, replies_of
 from toolfold.doors.http.settings import Settings
 from toolfold.doors.http.tokens import Token, Tokens
 from toolfold.doors.http.wire import ToolResult
-from toolfold.errors import UsageError
+from toolfold.errors import ToolfoldError, UsageError
 from toolfold.ledger.record import Fenced, Ledger, LedgerFailed
 from toolfold.ledger.refusals import fenced
 from toolfold.models import Limits, Outcome, Paused, Reply
@@ -73,6 +83,8 @@ class Executions:
         self._clock = clock
         self._replicas = replicas
         self._is_draining = False
+        self._is_stopping = False
+        self._running: list[Held] = []
         self._sessions = SessionTurns()
         self._tokens = Tokens(settings.token_key)
         self._files = SessionFiles(runtime.sessions)
@@ -110,12 +122,17 @@ class Executions:
                         )
                     )  # fmt: skip
                     step = await self._step(held)
-        except Fenced:
+        except Fenced as error:
             held.is_lost = True
+            if self._is_stopping:
+                raise await self._failed_start(start, execution_id, error) from error
             raise
         except TimeoutError:
             self._end(held, "timeout")
             return answers.failed(TIMED_OUT, status=408, session=start.session, known_error="Time limit exceeded")
+        except HOST_FAILURES as error:
+            self._end(held, "broken")
+            raise await self._failed_start(start, execution_id, error) from error
         finally:
             if step is None:
                 self._let_go(held)
@@ -130,6 +147,14 @@ class Executions:
             held.last = (0, b"", answer) if start.execution_id else None
             self._hold(held)
         return answer
+
+    async def _failed_start(self, start: Start, execution_id: str, error: Exception) -> Refusal:
+        if start.execution_id:
+            return put_off(error)
+        with suppress(LedgerFailed):
+            await end_record(self._ledger, execution_id, "cancelled")  # nobody has a token for it
+        called = error.started if isinstance(error, ToolfoldError) else ()
+        return cut_off(error, started=not {spec.name for spec in start.tools}.issuperset(called))
 
     def _longest(self, start: Start, own_seconds: float) -> float:
         """How long it may take until its end, if its program may run for so long itself."""
@@ -192,7 +217,7 @@ class Executions:
         body_bytes: int = 0, errand: Errand | None = None,
     ) -> Answer | Passed:  # fmt: skip
         """Answer calls of a paused execution and run it to its end or its next pause."""
-        token = self._read(text, tenant, session)
+        token = self._tokens.read_for(text, tenant, session)
         if body_bytes > self._limits.reply_bytes:
             refuse_large(results, self._limits.reply_bytes)
         replies = replies_of(results)
@@ -216,10 +241,14 @@ class Executions:
                 return await attempt()
             except _Gone:
                 continue
-            except Fenced:
+            except Fenced as error:
+                if self._is_stopping:
+                    raise put_off(error) from error
                 if self._replicas is None:
                     raise
-        raise _changes_hands()
+            except HOST_FAILURES as error:
+                raise put_off(error) from error
+        raise changes_hands()
 
     async def _go_on_here(self, token: Token, replies: Sequence[Reply], digest: bytes, request_id: str) -> Answer:
         held = self._held.get(token.execution_id)
@@ -265,7 +294,7 @@ class Executions:
         """End what a request started; unknown ids are ignored, so that a cancel can race the end."""
         execution_id = ""
         if token:
-            of_token = self._read(token, tenant, None)
+            of_token = self._tokens.read_for(token, tenant, None)
             if of_token.expires_at < self._clock():
                 raise Refusal(400, EXPIRED)
             execution_id = of_token.execution_id
@@ -329,6 +358,12 @@ class Executions:
                 handed_over.append(held.execution_id)
         await self._replicas.let_go(handed_over)
 
+    def suspend(self) -> None:
+        """Cut off what runs: the server does not wait any longer, and the ledger has what others go on with."""
+        self._is_stopping = True
+        for held in self._running:
+            self._runtime.suspend(held.execution_id or held.turn)
+
     async def close(self) -> None:
         """Stop the clocks; what is paused stays in the ledger for the next process."""
         await self.drain()
@@ -351,7 +386,7 @@ class Executions:
             held.task = asyncio.ensure_future(self._runtime.resume(held.execution_id, replies))
             try:
                 step = await self._step(held)
-            except LedgerFailed:
+            except HOST_FAILURES:
                 # The same continuation may be sent again: what was written is not written twice.
                 held.replies -= len(replies)
                 self._pause(held, True)
@@ -370,15 +405,20 @@ class Executions:
         task = held.task
         assert task is not None
         self._metrics.running += 1
+        self._running.append(held)
         try:
             await asyncio.wait([task])
             return None if task.cancelled() else task.result()
         except asyncio.CancelledError:
+            # The server stops and will not wait: what is on record goes on elsewhere.
+            self._runtime.suspend(held.execution_id or held.turn)
+            await asyncio.wait([task], timeout=_GRACE_SECONDS)
             task.cancel()
             await asyncio.wait([task])
             raise
         finally:
             self._metrics.running -= 1
+            self._running.remove(held)
             held.task = None
 
     async def _answer(self, held: Held, step: Paused | Outcome) -> Answer:
@@ -403,12 +443,6 @@ class Executions:
         return answers.tool_calls(step.calls, session=held.session, token=self._tokens.sign(token))
 
     # tokens and the ledger
-
-    def _read(self, text: str, tenant: str, session: str | None) -> Token:
-        token = self._tokens.read(text)
-        if not _is_same(token.tenant, tenant) or (session is not None and not _is_same(token.session, session)):
-            raise Refusal(400, INVALID_TOKEN)
-        return token
 
     async def _recall(self, held: Held, token: Token, replies: Sequence[Reply]) -> Answer | None:
         """Bring back what another process paused; an answer if this continuation was taken before it stopped."""
@@ -564,12 +598,3 @@ class Executions:
             if self._replicas is not None:
                 self._replicas.leave_session(key_of(held.tenant, held.session), is_lost=held.is_lost)
         self._requests.forget(held)
-
-
-def _changes_hands() -> Refusal:
-    return Refusal(503, "the execution moves from replica to replica; try again", is_contract=False)
-
-
-def _is_same(one: str, other: str) -> bool:
-    # Both are signed, and so no secret of ours; compared as one all the same.
-    return hmac.compare_digest(one.encode("utf-8", "surrogatepass"), other.encode("utf-8", "surrogatepass"))

@@ -17,6 +17,8 @@ from toolfold.errors import UsageError
 _log: Final = logging.getLogger(__name__)
 DRAIN_SECONDS: Final = 30
 """What running programs get after a SIGTERM; paused ones wait in the ledger for the next process."""
+_ANSWER_SECONDS: Final = 3
+"""Of these, for the answers to programs that are cut off: what is on record can be gone on with."""
 
 
 async def serve(
@@ -33,11 +35,18 @@ async def serve(
     draining: list[asyncio.Task[None]] = []
 
     def stop() -> None:
+        loop = asyncio.get_running_loop()
         if not draining:
             # At once: what is paused need not wait for the running ones to end.
             draining.append(asyncio.ensure_future(app.state.drain()))
-        server.force_exit = server.should_exit
+            loop.call_later(DRAIN_SECONDS - _ANSWER_SECONDS, app.state.suspend)
+        elif not server.force_exit:
+            app.state.suspend()
+            loop.call_later(_ANSWER_SECONDS, force)
         server.should_exit = True
+
+    def force() -> None:
+        server.force_exit = True
 
     if on_listening is not None:
         on_listening(listening.getsockname()[1])

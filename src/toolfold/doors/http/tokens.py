@@ -66,8 +66,20 @@ class Tokens:
         except (binascii.Error, msgspec.DecodeError, ValueError) as error:
             raise Refusal(400, INVALID_TOKEN) from error
 
+    def read_for(self, text: str, tenant: str, session: str | None) -> Token:
+        """The same, if it is that tenant's, and of that session where one is named."""
+        token = self.read(text)
+        if not _is_same(token.tenant, tenant) or (session is not None and not _is_same(token.session, session)):
+            raise Refusal(400, INVALID_TOKEN)
+        return token
+
     def _signature(self, payload: str) -> str:
         return _text(hmac.digest(self._key, payload.encode("utf-8", "surrogatepass"), "sha256"))
+
+
+def _is_same(one: str, other: str) -> bool:
+    # Both are signed, and so no secret of ours; compared as one all the same.
+    return hmac.compare_digest(one.encode("utf-8", "surrogatepass"), other.encode("utf-8", "surrogatepass"))
 
 
 def kept_key(path: Path) -> bytes:

@@ -49,6 +49,7 @@ class ProcessEngine:
         self._starting: dict[LibrarySet, asyncio.Lock] = {}
         self._last_set: LibrarySet = "bare"
         self._is_open = False
+        self._burials: set[asyncio.Task[None]] = set()
         self._kept = KeptGuests()
         self.notes: tuple[str, ...] = ()
 
@@ -68,7 +69,7 @@ class ProcessEngine:
         self._is_open = False
         self._kept.drop_all()
         pools, self._pools = tuple(self._pools.values()), {}
-        await asyncio.gather(*(pool.close() for pool in pools))
+        await asyncio.gather(*(pool.close() for pool in pools), *self._burials)
 
     def disown(self) -> None:
         """In a forked child: the zygotes let go of their own; the next program here starts another."""
@@ -109,6 +110,12 @@ class ProcessEngine:
         pidfds = [fd for pool in self._pools.values() for fd in pool.zygote.guest_pidfds]
         return Guests(len(pidfds), await asyncio.to_thread(held_bytes, pidfds))
 
+    def _bury(self, pool: Pool) -> None:
+        """Its zygote is gone; the next one need not wait until all of it is."""
+        burial = asyncio.create_task(pool.close_idle())
+        self._burials.add(burial)
+        burial.add_done_callback(self._burials.discard)
+
     async def _pool(self, library_set: LibrarySet) -> Pool:
         self._last_set = library_set
         pool = self._pools.get(library_set)
@@ -121,7 +128,7 @@ class ProcessEngine:
             if not self._is_open:
                 raise EngineUnavailable("the engine is not open; use it in `async with`")
             if pool is not None:
-                await pool.close()
+                self._bury(pool)
             zygote = await Zygote.start(
                 tier=self._tier, library_set=library_set, limits=self._limits, host_libraries=self._host_libraries
             )

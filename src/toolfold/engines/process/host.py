@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from toolfold.engines.base import Called, Died, Ended, Event, Order, Printed, Taped, Waiting
 from toolfold.engines.process.files import checked_names, collect
 from toolfold.engines.process.frames import program_frame, start_frame
+from toolfold.errors import EngineCrashed
 from toolfold.models import Call, LibrarySet, Limits, Problem, ProblemKind, Reply, Status
 from toolfold.protocol.codec import (
     HOLD_FRAME,
@@ -79,7 +80,7 @@ class ProcessRun:
         self._had = frozenset(file.name for file in order.files) if order.files else frozenset()
         """Files that the program has once it runs; at its end, those that it left."""
         self._loop = asyncio.get_running_loop()
-        self._conversation = Conversation(len(order.tools), order.limits)
+        self._conversation: Conversation
         self._events: deque[Event] = deque()
         self._wake: asyncio.Future[None] | None = None
         self._guest: Guest
@@ -102,7 +103,21 @@ class ProcessRun:
         self._last_words_timer: asyncio.TimerHandle | None = None
 
     async def __aenter__(self) -> ProcessRun:
+        for tries_left in (2, 1, 0):
+            try:
+                await self._take_guest()
+                break
+            except EngineCrashed:
+                # Nothing was heard of the program yet, so that it may begin anew with the next zygote.
+                if not tries_left or not self._pool.zygote.closed:
+                    raise
+        return self
+
+    async def _take_guest(self) -> None:
         self._pool = await self._pool_of(self._order.program.library_set)
+        self._conversation = Conversation(len(self._order.tools), self._order.limits)
+        self._unsent.clear()
+        self._unsent_bytes = 0
         kept = self._kept.take(self._order.session) if self._order.session else None
         if kept is not None:
             self._pool, self._guest, self._had = kept
@@ -122,7 +137,6 @@ class ProcessRun:
             except BaseException:
                 self._loop.remove_writer(self._guest.sock.fileno())
                 raise
-        return self
 
     def _start(self, *, is_kept: bool) -> None:
         order = self._order

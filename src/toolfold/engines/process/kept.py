@@ -21,7 +21,11 @@ class KeptGuests:
 
     def take(self, session: str) -> tuple[Pool, Guest, frozenset[str]] | None:
         """The session's guest, if it has one that is still alive, and the names of its files."""
-        return self._guests.pop(session, None)
+        kept = self._guests.pop(session, None)
+        if kept is not None and kept[0].zygote.closed:
+            kept[0].give_back(kept[1])  # it went with its zygote
+            return None
+        return kept
 
     def keep(self, session: str, pool: Pool, guest: Guest, files: frozenset[str]) -> None:
         """A program ended; its guest waits for the next."""

@@ -105,13 +105,19 @@ class Pool:
 
     async def close(self) -> None:
         """End every guest, parked or taken, and the zygote."""
+        for guest in self._taken:
+            guest.close()
+        self._taken.clear()
+        await self.close_idle()
+
+    async def close_idle(self) -> None:
+        """End the zygote and what is parked. Programs that have a guest of it see for themselves how that ended."""
         self._is_closed = True
         if self._top_up_timer is not None:
             self._top_up_timer.cancel()
-        for guest in (*self._parked, *self._taken):
+        for guest in self._parked:
             guest.close()
         self._parked.clear()
-        self._taken.clear()
         await self.zygote.close()
 
     def _next(self, limits: Limits, text: str, tools: Sequence[ToolSpec]) -> Guest:

@@ -21,6 +21,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
@@ -272,7 +273,12 @@ class Zygote:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             _send_orders(ours, places, tier, folder, library_set, limits, loop_module)
-            process = await asyncio.to_thread(_launch, theirs)
+            launch = asyncio.ensure_future(asyncio.to_thread(_launch, theirs))
+            process = await asyncio.shield(launch)
+        except asyncio.CancelledError:
+            launch.add_done_callback(_reap)  # it ends by itself, now that the control socket is closed
+            ours.close()
+            raise
         except BaseException:
             ours.close()
             raise
@@ -441,6 +447,12 @@ class Zygote:
             guest._fail(EngineCrashed("the zygote is gone and took the guest along"))
             guest._end(_KILLED)
         self._guests.clear()
+
+
+def _reap(launch: asyncio.Future[subprocess.Popen[bytes]]) -> None:
+    """A process that nobody wants any more must not stay as a zombie."""
+    if not launch.cancelled() and launch.exception() is None:
+        threading.Thread(target=launch.result().wait, daemon=True).start()
 
 
 def _launch(control: socket.socket) -> subprocess.Popen[bytes]:
