@@ -65,9 +65,26 @@ async def test_a_tool_call_becomes_a_tool_message_with_the_outcome_beside_it(run
     ],
 )
 async def test_a_program_that_does_not_finish_is_a_message_with_an_error(runtime, code, content) -> None:
-    message = await toolfold.langchain_tool(runtime).ainvoke(call(code))
+    made = toolfold.langchain_tool(runtime)
 
-    assert (message.content, message.status) == (content, "error")
+    message = await made.ainvoke(call(code))
+    bare = await made.ainvoke({"code": code})
+
+    assert (message.content, message.status, message.tool_call_id) == (content, "error", "call_1")
+    assert bare == content
+
+
+async def test_the_message_of_a_failed_program_has_its_outcome_from_every_way_in(runtime) -> None:
+    made = toolfold.langchain_tool(runtime)
+    code = "await count(text='abc')\n1 / 0"
+
+    awaited = await made.ainvoke(call(code))
+    threaded = await asyncio.to_thread(made.invoke, call(code))
+    rejected, fine = await asyncio.gather(made.ainvoke(call("await cuont()")), made.ainvoke(call("1")))
+
+    for message in (awaited, threaded):
+        assert (message.artifact.status, [one.name for one in message.artifact.calls]) == ("failed", ["count"])
+    assert (rejected.artifact.status, fine.artifact.status) == ("rejected", "finished")
 
 
 async def test_it_is_called_from_other_threads_while_its_loop_runs(runtime) -> None:
@@ -81,12 +98,24 @@ async def test_it_is_called_from_other_threads_while_its_loop_runs(runtime) -> N
     assert str(error.value) == "'execute_program' runs in the event loop of its runtime; call ainvoke there"
 
 
-async def test_pictures_are_standard_content_blocks() -> None:
-    picture = toolfold.Media(kind="image", mime="image/png", data=b"png")
-    runtime, _ = scripted(Ended(status="finished", value=picture))
+PICTURE = toolfold.Media(kind="image", mime="image/png", data=b"png")
+
+
+async def test_pictures_are_counted_for_chat_completions_takes_none_in_a_tools_message() -> None:
+    runtime, _ = scripted(Ended(status="finished", value=PICTURE))
 
     async with runtime:
-        message = await toolfold.langchain_tool(runtime).ainvoke(call("x"))
+        message = await toolfold.langchain_tool(runtime).ainvoke(call("1"))
+
+    assert message.content == '"<image image/png>"\n(images not shown here: 1)'
+    assert message.artifact.value == PICTURE
+
+
+async def test_pictures_are_standard_content_blocks_where_the_model_takes_them() -> None:
+    runtime, _ = scripted(Ended(status="finished", value=PICTURE))
+
+    async with runtime:
+        message = await toolfold.langchain_tool(runtime, images=True).ainvoke(call("1"))
 
     assert [dict(block) for block in message.content_blocks] == [
         {"type": "text", "text": '"<image image/png>"'},

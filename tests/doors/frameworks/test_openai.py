@@ -190,13 +190,13 @@ async def test_pictures_are_pictures_in_responses_and_counted_in_chat() -> None:
     picture = toolfold.Media(kind="image", mime="image/png", data=b"png")
     runtime, _ = scripted(Ended(status="finished", value=picture))
     tool = toolfold.openai_tool(runtime)
-    arguments = json.dumps({"code": "x"})
+    arguments = json.dumps({"code": "1"})
 
     async with runtime:
         item = await tool.answer(
             {"type": "function_call", "call_id": "c", "name": "execute_program", "arguments": arguments}
         )
-        message = await tool.answer(chat_call("execute_program", code="x"))
+        message = await tool.answer(chat_call("execute_program", code="1"))
 
     assert item["output"] == [
         {"type": "input_text", "text": '"<image image/png>"'},

@@ -108,8 +108,7 @@ def _in_chat(definition: Item) -> Item:
 
 def _message(call_id: str, shown: Shown) -> Item:
     """Tool messages of Chat Completions take text only."""
-    left_out = f"\n(images not shown here: {len(shown.images)})" if shown.images else ""
-    return {"role": "tool", "tool_call_id": call_id, "content": shown.text + left_out}
+    return {"role": "tool", "tool_call_id": call_id, "content": shown.text_alone}
 
 
 def _output(call: Item, kind: str, call_id: str, shown: Shown) -> Item:

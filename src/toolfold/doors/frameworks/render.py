@@ -38,6 +38,11 @@ class Shown:
     images: tuple[Image, ...] = ()
     has_failed: bool = False
 
+    @property
+    def text_alone(self) -> str:
+        """For messages that take text only: pictures are counted."""
+        return f"{self.text}\n(images not shown here: {len(self.images)})" if self.images else self.text
+
 
 def shown_outcome(outcome: Outcome) -> Shown:
     """What a program printed and its value; where it did not finish, why, and what that means for a next try."""
