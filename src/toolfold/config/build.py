@@ -17,6 +17,7 @@ from toolfold.sources.files import file_tools
 from toolfold.sources.shell import shell_tool
 from toolfold.tools.concurrency import Concurrency
 from toolfold.tools.globs import Globs
+from toolfold.tools.masking import hide, is_secret
 from toolfold.tools.policy import Policy
 from toolfold.tools.tool import Tool
 from toolfold.tools.wrappers import wrappers
@@ -36,13 +37,16 @@ def runtime_options(config: Config) -> dict[str, Any]:
     by_server = {f"mcp:{escape(one.name)}": one.concurrency for one in config.servers if one.concurrency}
     policy = Policy(allow=config.tools.allow, block=config.tools.block or (), ask=config.tools.ask, max_calls=max_calls)
     sessions = config.sessions.model_dump(exclude_none=True)
+    hide(config.variables.values())
+    hide(value for server in config.servers for name, value in server.env.items() if is_secret(name))
+    concurrency = Concurrency(sources=by_server, tools=in_flight)
     return {
         "engine": config.engine,
         "isolation": config.isolation,
         "host_libraries": config.libraries.host,
         "limits": config.program_limits,
         "policy": policy,
-        "steps": wrappers(policy=policy, concurrency=Concurrency(sources=by_server, tools=in_flight)),
+        "steps": wrappers(policy=policy, concurrency=concurrency, error_details=config.tools.error_details),
         "session_limits": SessionLimits(**{_SESSIONS.get(key, key): value for key, value in sessions.items()}),
     }
 
@@ -100,7 +104,7 @@ def bridge_servers(config: Config) -> list[Server]:
         # Who brings credentials of its own is not sent to sign in.
         has_credentials = any(name.lower() == "authorization" for name in one.headers)
         auth = OAuth() if one.transport != "stdio" and not has_credentials else None
-        return Server(**{"auth": auth, **said})
+        return Server(**{"auth": auth, "withheld": config.used_elsewhere(one.name), **said})
 
     return [made(one) for one in config.servers]
 

@@ -72,6 +72,8 @@ def parse_config(text: str, *, name: str = FILE_NAME, environment: Mapping[str, 
     document = read_document(text, environment)
     config = None if document.mistakes else _checked(document)
     if config is not None:
+        config._variables = document.variables
+        config._uses = frozenset((name, _server_at(document.value, at)) for name, at in document.uses)
         config._place = lambda path: f"{name}:{document.line_of(path)}: {_dotted(path)}"
         for at, variables in sorted(document.unset.items()):
             _log.warning(
@@ -116,6 +118,11 @@ def _with_env_files(config: Config, name: str) -> Config:
         except UsageError as error:
             _log.warning("%s: server %r is left out: %s", name, server.name, error)
     return config.model_copy(update={"servers": tuple(servers)})
+
+
+# Any: the file's values.
+def _server_at(value: Any, at: str | int | None) -> str:
+    return str(value["servers"][at]["name"]) if isinstance(at, int) else ""
 
 
 # Any: the file's values.

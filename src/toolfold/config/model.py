@@ -67,7 +67,7 @@ Globs = tuple[Text, ...]
 ArgvItem = Annotated[Any, AfterValidator(_is_argv_item), WithJsonSchema(_ARGV_ITEM)]
 Transport = Literal["stdio", "sse", "http"]
 
-_OF_STDIO: Final = ("command", "args", "env", "env_file", "cwd")
+_OF_STDIO: Final = ("command", "args", "env", "env_file", "inherit_env", "cwd")
 _OF_URL: Final = ("url", "headers")
 OPEN_TENANT: Final = "local"
 """The only tenant of an HTTP door without keys."""
@@ -87,9 +87,12 @@ class ServerConfig(Section):
     args: tuple[str, ...] = ()
     """stdio: its arguments."""
     env: Mapping[str, str] = Field(default_factory=dict, repr=False)
-    """stdio: variables on top of this process' own."""
+    """stdio: variables on top of what it inherits."""
     env_file: Text | None = None
     """stdio: a file of `NAME=value` lines, relative to the file's own folder; `env` counts more."""
+    inherit_env: bool = True
+    """stdio: it gets this process' variables, but for `TOOLFOLD_*` and those that this file uses elsewhere; if not,
+    only a few such as PATH and HOME."""
     cwd: Text | None = None
     """stdio: a folder, relative to the file's own."""
     url: Url | None = None
@@ -196,6 +199,8 @@ class ToolsConfig(Section):
     """These may not be called."""
     ask: Globs = ()
     """A person is asked before each call of these."""
+    error_details: bool = True
+    """Programs read the text of a tool's error, without secrets; if not, only its type. The log has all of it."""
     modules: tuple[Text, ...] = ()
     """Python files, relative to this file's folder, or modules, with `@toolfold.tool` functions."""
     commands: tuple[CommandConfig, ...] = ()
@@ -407,11 +412,22 @@ class Config(Section):
     """The tier of the process engine: `namespace`, `landlock` or `none`."""
 
     _path: Path | None = PrivateAttr(default=None)
+    _variables: Mapping[str, str] = PrivateAttr(default_factory=dict)
+    _uses: frozenset[tuple[str, str]] = PrivateAttr(default=frozenset())
     _place: Callable[[tuple[str | int, ...]], str] | None = PrivateAttr(default=None)
 
     def place(self, *path: str | int) -> str:
         """Where a value stands, for errors that come up later: `toolfold.yaml:12: tools.commands[0]`."""
         return ".".join(str(step) for step in path) if self._place is None else self._place(path)
+
+    @property
+    def variables(self) -> Mapping[str, str]:
+        """What was filled in for each `${NAME}`."""
+        return self._variables
+
+    def used_elsewhere(self, server: str) -> frozenset[str]:
+        """Names of variables that the file uses for other things than this server."""
+        return frozenset(name for name, user in self._uses if user != server)
 
     @property
     def path(self) -> Path | None:

@@ -40,6 +40,10 @@ class Document:
     lines: dict[Path, int] = field(default_factory=dict)
     texts: dict[Path, str] = field(default_factory=dict)
     """Scalars as written, before variables were filled in: those may be secret."""
+    variables: dict[str, str] = field(default_factory=dict)
+    """What was filled in from the environment."""
+    uses: set[tuple[str, str | int | None]] = field(default_factory=set)
+    """Each of them with the server whose section uses it, by its place; `None` anywhere else."""
     mistakes: list[Mistake] = field(default_factory=list)
     unset: dict[int, list[str]] = field(default_factory=dict)
     """Variables that are not set, by the place of the server in `servers` that needs them."""
@@ -167,6 +171,8 @@ class _Walk:
             found = self._environment.get(name)
             # As in a shell: the default also stands in for an empty variable.
             if found or (found is not None and match["default"] is None):
+                self._document.variables[name] = found
+                self._document.uses.add((name, path[1] if path[:1] == ("servers",) and len(path) > 1 else None))
                 return found
             if match["default"] is None and len(path) > 1 and path[0] == "servers" and isinstance(path[1], int):
                 # One server can do without: the others, and all else in the file, do not need it.

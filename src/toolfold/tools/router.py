@@ -11,6 +11,7 @@ call; a step that has nothing to do for a tool is left out of it.
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -31,6 +32,7 @@ from toolfold.errors import (
 from toolfold.models import Call, Reply, ReplyMeta, ToolSpec, Value
 from toolfold.tools.catalog import Catalog
 from toolfold.tools.context import CallContext
+from toolfold.tools.masking import masked
 from toolfold.tools.schema import argument_check
 from toolfold.tools.shape import is_plain, to_sized_value
 from toolfold.tools.tool import Tool
@@ -38,6 +40,7 @@ from toolfold.tools.tool import Tool
 Caller: TypeAlias = Literal["code", "direct"]
 
 MAX_ERROR_CHARACTERS: Final = 2_000
+_log: Final = logging.getLogger("toolfold.tools")
 
 
 @dataclass(slots=True)
@@ -142,10 +145,13 @@ def error_text(tool: str, error: BaseException) -> str:
     """What a program reads after `ToolError: `; never a traceback, never a folder of this host."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
-    text = _message(error)
+    whole = message_of(error)
+    text = masked(whole)
+    if text != whole:
+        _log.warning("%r failed, and a secret was masked in what the program reads: %s", tool, whole)
     # Half a surrogate pair has no UTF-8 form and would break the wire.
     text = text.encode("utf-8", "backslashreplace").decode()
-    if not isinstance(error, _SPEAKS_FOR_ITSELF):
+    if not isinstance(error, SPEAKS_FOR_ITSELF):
         text = f"{tool!r} failed: {text}"
     if len(text) > MAX_ERROR_CHARACTERS:
         text = f"{text[:MAX_ERROR_CHARACTERS]}… ({len(text) - MAX_ERROR_CHARACTERS} more characters)"
@@ -203,10 +209,11 @@ class ReplyUnfit(ToolError):
 _REFUSALS: Final = (ToolNotFound, ToolRefused, ToolArgumentsInvalid, ReplyUnfit)
 NO_FAULT_OF_THE_TOOL: Final = (*_REFUSALS, ToolSaidNo, ToolUnreachable)
 """Errors that a retry would not mend, and that do not say that the tool is broken."""
-_SPEAKS_FOR_ITSELF: Final = (*_REFUSALS, ToolTimedOut)
+SPEAKS_FOR_ITSELF: Final = (*_REFUSALS, ToolTimedOut)
 
 
-def _message(error: BaseException) -> str:
+def message_of(error: BaseException) -> str:
+    """An error's own words, whatever it is."""
     if isinstance(error, KeyError) and len(error.args) == 1:
         return f"no key {error.args[0]!r}"  # the text of a `KeyError` is the bare key
     if isinstance(error, OSError) and error.strerror and isinstance(error.filename, str | bytes):

@@ -11,6 +11,7 @@ from toolfold.tools.concurrency import Concurrency
 from toolfold.tools.policy import Policy
 from toolfold.tools.retry import Retry, retrying
 from toolfold.tools.router import Wrapper, checked, from_record
+from toolfold.tools.withholding import withholding
 
 
 def wrappers(
@@ -21,14 +22,17 @@ def wrappers(
     retry: Retry | None = None,
     concurrency: Concurrency | None = None,
     clock: Clock | None = None,
+    error_details: bool = True,
 ) -> tuple[Wrapper, ...]:
     """The steps for one `Router`, outermost first.
 
-    `None` is the default of each: memory, breaker and retry are on, everything is allowed, nothing queues.
+    `None` is the default of each: memory, breaker and retry are on, everything is allowed, nothing queues. Without
+    `error_details` a program reads only the type of a tool's error.
     """
     policy = policy or Policy()
     clock = clock or SystemClock()
     return (
+        *(() if error_details else (withholding,)),
         policy.gate,
         checked,  # after the gate: who may not call learns nothing of the arguments
         approval(policy),

@@ -82,3 +82,9 @@ def test_a_live_line_shows_a_call_and_no_control_character_of_the_program() -> N
             "     8  get(q='xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…)  2000 ms  failed: 'no\\nmore'",
         ]
     )
+
+
+def test_names_of_arguments_are_as_harmless_in_a_terminal_as_values() -> None:
+    record = CallRecord(id=1, name="a\x1b[2J", arguments={"x\r\u202e\x1b[31m\n": "\x1b[31m"}, seconds=0.5, bytes_out=3)
+
+    assert call_line(record) == (r"     1  a\x1b[2J(x\r\u202e\x1b[31m\n='\x1b[31m')  500 ms  3 bytes")

@@ -330,3 +330,11 @@ def test_media_in_a_reply_is_shown_as_json(runs: Runs, ledger: Path) -> None:
         "name": "",
         "data": {"base64": "/w=="},
     }
+
+
+def test_names_of_arguments_are_cleaned_like_values() -> None:
+    from toolfold.doors.cli.history import _signature
+
+    call = Call(id=1, tool="ask", arguments={"a\x1b[2J\r\u202e": 1})
+
+    assert _signature("ask", call, full=True) == r"ask(a\x1b[2J\r\u202e=1)"

@@ -11,6 +11,7 @@ import anyio
 from mcp.server.stdio import stdio_server
 
 from toolfold.doors.callback.server import make_server
+from toolfold.doors.loopback import OnlyFromHere, is_loopback
 from toolfold.engines.auto import NAMES
 
 
@@ -35,8 +36,14 @@ async def _serve_stdio(workspace: Path, engine: str) -> None:
 def _serve_http(workspace: Path, engine: str, host: str, port: int) -> None:
     # Here, not at the top: stdio, which nearly every parent uses, starts without it.
     import uvicorn  # noqa: PLC0415
+    from mcp.server.transport_security import TransportSecuritySettings  # noqa: PLC0415
+    from starlette.types import ASGIApp  # noqa: PLC0415
 
-    app = make_server(workspace, engine=engine).streamable_http_app(host=host)
+    app: ASGIApp = make_server(workspace, engine=engine).streamable_http_app(
+        transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False)
+    )
+    if is_loopback(host):
+        app = OnlyFromHere(app, text="only this machine is served; listen on another address with --host")
     uvicorn.run(app, host=host, port=port, log_level=os.environ.get("TOOLFOLD_LOG_LEVEL", "warning"))
 
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from toolfold.doors.cli.exits import Exit
-from toolfold.doors.cli.render import _call, _cut, _plain, _write, as_json
+from toolfold.doors.cli.render import _call, _cut, _plain, _write, as_json, shown_arguments, word
 from toolfold.ledger.record import Given, History, Made, Summary
 from toolfold.models import Call, CallRecord, Json, Reply
 
@@ -174,8 +174,7 @@ def _shown(value: Json, *, full: bool) -> str:
 
 
 def _signature(name: str, of: Call | CallRecord, *, full: bool) -> str:
-    # `repr` leaves no control character in it.
-    text = f"{safe(name)}({', '.join(f'{key}={value!r}' for key, value in of.arguments.items())})"
+    text = f"{word(name)}({shown_arguments(of.arguments)})"
     return text if full else _cut(text, _CALL_CELLS)
 
 

@@ -49,10 +49,20 @@ def as_json(outcome: Outcome) -> dict[str, Json]:
 
 
 def call_line(record: CallRecord) -> str:
-    """One tool call in one line, safe for a terminal: `repr` leaves no control character in it."""
-    arguments = _cut(", ".join(f"{name}={value!r}" for name, value in record.arguments.items()), _SHOWN_ARGUMENTS)
+    """One tool call in one line, safe for a terminal."""
+    arguments = _cut(shown_arguments(record.arguments), _SHOWN_ARGUMENTS)
     ending = f"failed: {record.error!r}" if record.error is not None else f"{record.bytes_out} bytes"
-    return f"  {record.id:>4}  {record.name}({arguments})  {record.seconds * 1000:.0f} ms  {ending}"
+    return f"  {record.id:>4}  {word(record.name)}({arguments})  {record.seconds * 1000:.0f} ms  {ending}"
+
+
+def shown_arguments(arguments: Mapping[str, Value]) -> str:
+    """As in a call. `repr` leaves no control character in a value; names are as free as values."""
+    return ", ".join(f"{word(name)}={value!r}" for name, value in arguments.items())
+
+
+def word(name: str) -> str:
+    """A name in one line: what would move the cursor or turn the text around is written out."""
+    return name if name.isprintable() else repr(name)[1:-1]
 
 
 def _notes(outcome: Outcome) -> list[str]:

@@ -37,6 +37,7 @@ from toolfold.sources.mcp.remembered import Known, Remembered
 from toolfold.sources.mcp.server import Server, ServerStatus, State
 from toolfold.sources.mcp.stdio import ServerProcess, start_server
 from toolfold.sources.mcp.streams import NotSent, Watched
+from toolfold.tools.masking import masked
 
 FIRST_WAIT_SECONDS: Final = 0.5
 LONGEST_WAIT_SECONDS: Final = 60.0
@@ -374,7 +375,7 @@ async def _last_words(link: Link | None) -> str:
 
 def _said(link: Link | None) -> str:
     words = link.process.last_words() if link is not None and link.process is not None else ""
-    return _after(words[-_SHOWN_CHARACTERS:])
+    return _after(masked(words)[-_SHOWN_CHARACTERS:])
 
 
 def _after(words: str) -> str:
@@ -386,7 +387,7 @@ def _words(error: BaseException) -> str:
         error = error.exceptions[0]
     match error:
         case FileNotFoundError():
-            return f"no command {error.filename!r}; check the path"
+            return masked(f"no command {error.filename!r}; check the path")
         case httpx2.HTTPStatusError():
             return f"HTTP {error.response.status_code} {error.response.reason_phrase}".strip()
-    return str(error).strip()[:_SHOWN_CHARACTERS] or type(error).__name__
+    return masked(str(error).strip())[:_SHOWN_CHARACTERS] or type(error).__name__

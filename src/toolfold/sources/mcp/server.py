@@ -37,7 +37,11 @@ class Server:
     command: str | None = None
     args: Sequence[str] = ()
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """On top of this process' own variables."""
+    """On top of what it inherits."""
+    inherit_env: bool = True
+    """stdio: it gets this process' variables; if not, only those that commands need, such as PATH and HOME."""
+    withheld: frozenset[str] = frozenset()
+    """stdio: names of variables that it does not get, whatever it inherits."""
     cwd: str | None = None
     url: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)

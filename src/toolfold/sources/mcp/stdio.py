@@ -16,7 +16,7 @@ import contextlib
 import os
 import signal
 import tempfile
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import IO, Final
 
@@ -34,6 +34,8 @@ _QUEUED_MESSAGES: Final = 1000
 _STDERR_BYTES: Final = 8 * MIB
 _TAIL_BYTES: Final = 2000
 _DRAIN_SECONDS: Final = 0.5
+_USUAL: Final = frozenset({"HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"})
+"""What commands need to start at all; the config may use these for anything, they are no secrets."""
 _EXIT_SECONDS: Final = 2.0
 """From one way to end a server to the next, harder one."""
 
@@ -57,7 +59,7 @@ async def start_server(server: Server) -> AsyncIterator[ServerProcess]:
             stdout=asyncio.subprocess.PIPE,
             stderr=stderr,
             cwd=server.cwd,
-            env=environment(server.env),
+            env=environment(server),
             start_new_session=True,
         )
         try:
@@ -68,9 +70,14 @@ async def start_server(server: Server) -> AsyncIterator[ServerProcess]:
             transport.close()
 
 
-def environment(extra: Mapping[str, str]) -> dict[str, str]:
-    """The user's own, as Claude Code gives it, and what the config adds."""
-    return {**os.environ, **extra}
+def environment(server: Server) -> dict[str, str]:
+    """The user's own, as Claude Code gives it, without what is ours or meant for others; and what the config adds."""
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if name in _USUAL or (server.inherit_env and not name.startswith("TOOLFOLD_") and name not in server.withheld)
+    }
+    return {**inherited, **server.env}
 
 
 class ServerProcess(asyncio.SubprocessProtocol):

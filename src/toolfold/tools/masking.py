@@ -1,0 +1,66 @@
+"""Secrets of this process, masked in what programs and models read of an error.
+
+A model needs the text to try something else, and texts hold passwords: of a URL, of a header, of a connection. So the
+values of variables that are called like secrets, and of those that the config uses, are masked in it.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+from urllib.parse import quote, quote_plus
+
+MASK: Final = "***"
+SHORTEST: Final = 8
+"""Characters; shorter values are words, numbers and flags."""
+_SECRET_NAME: Final = re.compile(
+    r"secret|token|passw|pwd|passphrase|credential|private|api_?key|access_?key|(^|_)(key|auth|dsn|cookie|session)($|_)",
+    re.IGNORECASE,
+)
+_hidden: set[str] = set()
+
+
+def hide(values: Iterable[str]) -> None:
+    """Mask these from now on in every error of a tool, in this process: a config says what it got from variables."""
+    _hidden.update(value for value in values if len(value) >= SHORTEST)
+
+
+def is_secret(name: str) -> bool:
+    """Whether a variable is called like a secret."""
+    return _SECRET_NAME.search(name) is not None
+
+
+def masked(text: str, environment: Mapping[str, str] | None = None) -> str:
+    """The text without secrets, raw or encoded."""
+    named = (os.environ if environment is None else environment).items()
+    secrets = {value for name, value in named if len(value) >= SHORTEST and is_secret(name)} | _hidden
+    for form in _forms_of(frozenset(secrets)):
+        if form in text:
+            text = text.replace(form, MASK)
+    return text
+
+
+@functools.lru_cache(maxsize=4)
+def _forms_of(secrets: frozenset[str]) -> tuple[str, ...]:
+    """The longest first: one may be a part of another."""
+    forms = {form for secret in secrets for form in _forms(secret) if len(form) >= SHORTEST}
+    return tuple(sorted(forms, key=len, reverse=True))
+
+
+def _forms(secret: str) -> Iterator[str]:
+    yield secret
+    yield from (quote(secret, safe=""), quote(secret), quote_plus(secret))
+    yield from (json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1], repr(secret)[1:-1])
+    data = secret.encode("utf-8", "surrogateescape")
+    for before in range(3):
+        # Within a longer text it may begin at any of three places; the signs at its edges hold bits of its neighbours.
+        encoded = base64.b64encode(b"\0" * before + data)
+        first = (0, 2, 3)[before]
+        last = len(encoded) if (before + len(data)) % 3 == 0 else (before + len(data)) * 8 // 6
+        inner = encoded[first:last].decode()
+        yield from (inner, inner.replace("+", "-").replace("/", "_"))
