@@ -21,8 +21,8 @@ Isolation = Literal["namespace", "landlock", "none", "monty", "scripted"]
 Status = Literal["finished", "failed", "rejected", "timeout", "cancelled", "limit"]
 ProblemKind = Literal[
     "syntax", "unknown_tool", "unknown_argument", "missing_argument", "wrong_type",
-    "not_awaited", "name", "arguments", "input", "import", "too_large", "memory", "output", "calls", "cpu", "value",
-    "wall_clock", "protocol", "exception",
+    "not_awaited", "name", "arguments", "reply", "input", "import", "too_large", "memory", "output", "calls", "cpu",
+    "value", "wall_clock", "protocol", "exception",
 ]  # fmt: skip
 LibrarySet = Literal["bare", "data", "science"]
 

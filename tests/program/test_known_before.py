@@ -16,7 +16,23 @@ TOOLS = (
         },
     ),
 )
-CHECKER = Checker(TOOLS)
+ROWS = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "properties": {"amount": {"type": "number"}, "by": {"$ref": "#/$defs/By"}},
+        "additionalProperties": False,
+    },
+    "$defs": {"By": {"type": "object", "properties": {"name": {"type": "string"}}, "additionalProperties": False}},
+}
+OPEN = {"type": "object", "properties": {"a": {"type": "string"}}}
+CHECKER = Checker(
+    (
+        *TOOLS,
+        ToolSpec(name="get_rows", python_name="get_rows", output_schema=ROWS),
+        ToolSpec(name="get_open", python_name="get_open", output_schema=OPEN),
+    )
+)
 
 NAMES = [
     ("users = await get_users()\nprint(usres)", 2, "'usres' is not defined; did you mean 'users'?"),
@@ -56,6 +72,18 @@ ARGUMENTS = [
 ]
 NOT_AWAITED = [
     (
+        "async def two():\n    return 2\nprint(two())",
+        "'two' is called but never awaited; write 'await two(...)'",
+    ),
+    (
+        "async def two():\n    return 2\nx = two()\nprint(x + 1)",
+        "'two' is called but never awaited; write 'await two(...)'",
+    ),
+    (
+        "async def rows():\n    return []\nfor r in rows():\n    print(r)",
+        "'rows' is called but never awaited; write 'await rows(...)'",
+    ),
+    (
         "async def main():\n    print(await get_users())\nmain()",
         "'main' is called but never awaited; write 'await main(...)'",
     ),
@@ -69,7 +97,33 @@ NOT_AWAITED = [
         "'sum' cannot read a generator that awaits; write 'sum([...])' with a list inside",
     ),
 ]
+REPLIES = [
+    (
+        "rows = await get_rows()\nprint(rows[0]['amout'])",
+        "the reply of 'get_rows' has no key 'amout'; did you mean 'amount'?",
+    ),
+    (
+        "for row in await get_rows():\n    print(row['total'])",
+        "the reply of 'get_rows' has no key 'total'; it has 'amount', 'by'",
+    ),
+    (
+        "rows = get_rows()\nprint(sum(r['amont'] for r in rows))",
+        "the reply of 'get_rows' has no key 'amont'; did you mean 'amount'?",
+    ),
+    (
+        "for row in await get_rows():\n    print(row['by']['nam'])",
+        "the reply of 'get_rows' has no key 'nam'; did you mean 'name'?",
+    ),
+    ("x = await get_open()\nprint(x.a)", "'x' is a dict from 'get_open', which has no attribute 'a'; write x['a']"),
+]
 FINE = [
+    "x = await get_open()\nprint(x['b'], x.get('c'), x.items())",
+    "rows = await get_rows()\nrows = [{'x': 1}]\nprint(rows[0]['x'])",
+    "rows = await get_rows()\nfor r in rows:\n    r['x'] = 1",
+    "rows = await get_rows()\ntry:\n    print(rows[0]['x'])\nexcept KeyError:\n    pass",
+    "async def two():\n    return 2\nts = [two(), two()]\nprint(await asyncio.gather(*ts))",
+    "async def two():\n    return 2\nx = two()\nx.close()",
+    "async def two():\n    return 2\ndef f(c):\n    return c\nprint(await f(two()))",
     "def unused():\n    return missing",
     "class A:\n    def f(self):\n        return missing\nprint(A)",
     "try:\n    print(missing)\nexcept NameError:\n    print('none')",
@@ -124,6 +178,14 @@ def test_arguments_that_a_function_of_the_program_does_not_take_are_told(text: s
 
     assert isinstance(problem, Problem)
     assert (problem.kind, problem.message) == ("arguments", message)
+
+
+@pytest.mark.parametrize(("text", "message"), REPLIES)
+def test_a_key_or_attribute_that_no_reply_has_is_told(text: str, message: str) -> None:
+    problem = CHECKER.check(text)
+
+    assert isinstance(problem, Problem)
+    assert (problem.kind, problem.message) == ("reply", message)
 
 
 @pytest.mark.parametrize(("text", "message"), NOT_AWAITED)

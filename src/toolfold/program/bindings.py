@@ -35,9 +35,7 @@ class Bindings:
         self._living: dict[ast.AST, bool] = {}
 
     def faults(self) -> Iterator[Fault]:
-        """In the order of the text; none where names can be bound unseen."""
-        if self._reader.is_dynamic:
-            return
+        """The first in the text."""
         for use, bound_at in sorted((*self._unbound(), *self._early()), key=_place)[:_FEW]:
             if self.runs(use):
                 yield Fault("name", self._message(use, bound_at), use.node)

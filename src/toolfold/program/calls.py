@@ -40,6 +40,8 @@ class Calls:
         self._index = index
         self._known_names = known_names
         self._guesses: dict[str, str | None] = {}
+        self.tools: dict[ast.AST, ToolSpec] = {}
+        """The tool of each call that was judged and found right."""
 
     def first_fault(self) -> Fault | None:
         """The fault that stands first in the text; `None` when names can be bound unseen."""
@@ -53,6 +55,7 @@ class Calls:
                 fault = fault_in(use.node, found.name, self._index.signature(found.tool))
                 if fault is not None:
                     return fault
+                self.tools[use.node] = found.tool
         return None
 
     def subtraction_faults(self) -> Iterator[Fault]:

@@ -35,8 +35,6 @@ _WORDS: Final[dict[type, str]] = {list: "a list", dict: "a dict", str: "text", s
 
 def attribute_faults(reader: Reader, runs: Callable[[Use], bool]) -> Iterator[Fault]:
     """Faults in no order; `runs` tells which code is run."""
-    if reader.is_dynamic:
-        return
     for use in reader.attribute_uses:
         node = use.node
         kind = _type_of(node.value, use)

@@ -17,15 +17,20 @@ from toolfold.program.arguments import Fault
 from toolfold.program.bindings import Bindings
 from toolfold.program.calls import Calls
 from toolfold.program.certain_types import attribute_faults
+from toolfold.program.coroutines import coroutine_faults
+from toolfold.program.hopeless import hopeless_faults
 from toolfold.program.imports import import_faults, missing_package
 from toolfold.program.index import ToolIndex
 from toolfold.program.names import DATA_MODULES, DATA_NAMES, PRESET_NAMES, SCIENCE_MODULES, SCIENCE_NAMES
-from toolfold.program.own_functions import function_faults
+from toolfold.program.own_functions import arity_faults
 from toolfold.program.parse import late_error
 from toolfold.program.places import problem_at, problem_at_byte
 from toolfold.program.reader import Reader
+from toolfold.program.replies import reply_faults
 from toolfold.program.sent import program_in
 
+_RULES: Final = (arity_faults, coroutine_faults, attribute_faults, hopeless_faults)
+"""For programs whose names can all be seen."""
 _LIMITS: Final = Limits()
 _NOTHING: Final[frozenset[str]] = frozenset()
 _PRESETS: Final = frozenset(PRESET_NAMES)
@@ -119,10 +124,12 @@ class Checker:
         fault = calls.first_fault()
         if fault is not None:
             yield fault
-        bindings = Bindings(tree, reader, self._index, known_names)
-        yield from bindings.faults()
-        yield from function_faults(reader, bindings.runs)
-        yield from attribute_faults(reader, bindings.runs)
+        if not reader.is_dynamic:
+            bindings = Bindings(tree, reader, self._index, known_names)
+            yield from bindings.faults()
+            for faults in _RULES:
+                yield from faults(reader, bindings.runs)
+            yield from reply_faults(reader, calls.tools, bindings.runs)
 
     def _preset_names(self, reader: Reader, known_names: Container[str]) -> tuple[str, ...]:
         """Presets that the program uses and neither it, nor a tool, nor its session defines."""

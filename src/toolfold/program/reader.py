@@ -64,6 +64,8 @@ class Reader:
         """Names of all that are defined, wherever."""
         self.attributes: set[str] = set()
         """Every attribute that is read."""
+        self.keys: list[Use] = []
+        """Subscripts with a text."""
         self.attribute_uses: list[Use] = []
         """Attributes of plain names."""
         self.dropped: list[Use] = []
@@ -223,6 +225,8 @@ class Reader:
             self._push(loop.ifs, inner, guard)
             self.spoiled.add(loop.iter)
             self.spoiled.update(loop.ifs)
+            if loop.target.__class__ is ast.Name and not loop.is_async:
+                inner.loops[loop.target.id] = loop.iter
         if node.__class__ is ast.DictComp:
             self._push((node.key, node.value), inner, guard)
         else:
@@ -300,6 +304,16 @@ class Reader:
             self.spoiled.add(value)
         self._stack.append((value, scope, guard))
 
+    def _subscript(self, node: ast.Subscript, scope: Scope, guard: Guard) -> None:
+        self.spoiled.add(node.value)
+        if (
+            isinstance(node.slice, ast.Constant)
+            and isinstance(node.slice.value, str)
+            and isinstance(node.ctx, ast.Load)
+        ):
+            self.keys.append(Use(node, scope, guard))
+        self._children(node, scope, guard)
+
     def _spoil_value(self, node: Any, scope: Scope, guard: Guard) -> None:
         """The node's `value` cannot be a coroutine: a dropped one, `x[...]`, `{x}` in text, `*x`."""
         self.spoiled.add(node.value)
@@ -342,6 +356,8 @@ class Reader:
 
     def _for(self, node: ast.For | ast.AsyncFor, scope: Scope, guard: Guard) -> None:
         self.spoiled.add(node.iter)
+        if node.__class__ is ast.For and isinstance(node.target, ast.Name):
+            scope.loops[node.target.id] = node.iter
         self._children(node, scope, guard)
 
     def _assign(self, node: Any, scope: Scope, guard: Guard) -> None:
@@ -392,7 +408,7 @@ class Reader:
         ast.Await: _await,
         ast.Attribute: _attribute,
         ast.Expr: _statement,
-        ast.Subscript: _spoil_value,
+        ast.Subscript: _subscript,
         ast.FormattedValue: _spoil_value,
         ast.Starred: _spoil_value,
         ast.AugAssign: _spoil_value,

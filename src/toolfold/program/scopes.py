@@ -33,6 +33,7 @@ class Scope:
         "first",
         "functions",
         "kind",
+        "loops",
         "node",
         "parent",
         "rebound",
@@ -57,6 +58,8 @@ class Scope:
         """Those defined right here."""
         self.values: dict[str, ast.expr] = {}
         """What a plain assignment gives a name; it may have others, see `rebound`."""
+        self.loops: dict[str, ast.expr] = {}
+        """What a plain loop takes a name's values from."""
         self.elsewhere: dict[str, bool] = {}
         """Names declared `global` (true) or `nonlocal` (false)."""
 

@@ -1,0 +1,113 @@
+"""Keys and attributes of replies, where the tool's output schema says that there are none such."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from toolfold.models import Json, ToolSpec
+from toolfold.program.arguments import Fault
+from toolfold.program.reader import Reader, Use
+from toolfold.program.scopes import Kind, Scope
+
+_DEEPEST: Final = 8
+_FEW: Final = 8
+_ELSEWHERE: Final = frozenset({*dir(dict), *dir(str), *dir(list)})
+"""Attributes that some reply may have, even one that is not what its schema says."""
+
+
+class _Shape(NamedTuple):
+    """What is known of a value: its schema, and the tool that it came from."""
+
+    schema: Mapping[str, Json]
+    tool: ToolSpec
+
+
+def reply_faults(reader: Reader, tools: Mapping[ast.AST, ToolSpec], runs: Callable[[Use], bool]) -> Iterator[Fault]:
+    """Faults in no order; `tools` are those that calls certainly go to, `runs` tells which code is run."""
+    if not any(tool.output_schema for tool in tools.values()):
+        return
+    for use in reader.keys:
+        shape = _shape(use.node.value, use.scope, tools, 0)
+        key = use.node.slice.value
+        if shape is not None and _lacks(shape.schema, key) and runs(use):
+            yield Fault("reply", _no_key(shape, key), use.node.slice)
+    for use in reader.attribute_uses:
+        shape = _shape(use.node.value, use.scope, tools, 0)
+        name = use.node.attr
+        if shape is not None and shape.schema.get("type") == "object" and name not in _ELSEWHERE and runs(use):
+            said = f"{use.node.value.id!r} is a dict from {shape.tool.python_name!r}, which has no attribute {name!r}"
+            yield Fault("reply", f"{said}; write {use.node.value.id}[{name!r}]", use.node)
+
+
+def _lacks(schema: Mapping[str, Json], key: str) -> bool:
+    properties = schema.get("properties")
+    return (
+        schema.get("type") == "object"
+        and schema.get("additionalProperties") is False
+        and "patternProperties" not in schema
+        and isinstance(properties, Mapping)
+        and key not in properties
+    )
+
+
+def _no_key(shape: _Shape, key: str) -> str:
+    keys = list(shape.schema["properties"])
+    near = difflib.get_close_matches(key, keys[:200], 1)
+    rest = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(map(repr, keys[:_FEW])) or 'none'}"
+    return f"the reply of {shape.tool.python_name!r} has no key {key!r}; {rest}"
+
+
+def _shape(value: ast.expr, scope: Scope, tools: Mapping[ast.AST, ToolSpec], depth: int) -> _Shape | None:
+    """What a value certainly is, followed through names that are bound once, loops, items and keys."""
+    if depth > _DEEPEST:
+        return None
+    if isinstance(value, ast.Await):
+        value = value.value
+    if isinstance(value, ast.Call):
+        tool = tools.get(value)
+        return _part(tool.output_schema, tool) if tool is not None else None
+    if isinstance(value, ast.Name):
+        return _shape_of_name(value.id, scope, tools, depth + 1)
+    if isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Constant):
+        whole = _shape(value.value, scope, tools, depth + 1)
+        return None if whole is None else _at(whole, value.slice.value)
+    return None
+
+
+def _shape_of_name(name: str, scope: Scope, tools: Mapping[ast.AST, ToolSpec], depth: int) -> _Shape | None:
+    owner = scope.find(name)
+    if owner is None or owner.kind is Kind.CLASS or name in owner.rebound:
+        return None
+    assigned = owner.values.get(name)
+    if assigned is not None:
+        return _shape(assigned, owner, tools, depth)
+    source = owner.loops.get(name)
+    if source is None:
+        return None
+    # The iterable of a comprehension is read outside of it.
+    outside = owner.parent if owner.kind is Kind.COMPREHENSION and owner.parent is not None else owner
+    whole = _shape(source, outside, tools, depth)
+    return None if whole is None else _at(whole, 0)
+
+
+def _at(whole: _Shape, key: object) -> _Shape | None:
+    if isinstance(key, str):
+        properties = whole.schema.get("properties")
+        return _part(properties.get(key), whole.tool) if isinstance(properties, Mapping) else None
+    is_list = whole.schema.get("type") == "array" and "prefixItems" not in whole.schema
+    return _part(whole.schema.get("items"), whole.tool) if is_list else None
+
+
+def _part(schema: Json, tool: ToolSpec) -> _Shape | None:
+    """A schema that says one thing for certain; one that refers to another, or leaves a choice, does not."""
+    for _ in range(_DEEPEST):
+        if not isinstance(schema, Mapping) or set(schema) & {"anyOf", "oneOf", "allOf", "not", "if"}:
+            return None
+        if "$ref" not in schema:
+            return _Shape(schema, tool)
+        name = str(schema["$ref"]).removeprefix("#/$defs/")
+        schema = (tool.output_schema or {}).get("$defs", {}).get(name)
+    return None
