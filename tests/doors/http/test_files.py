@@ -5,6 +5,7 @@ from pathlib import Path
 
 import httpx
 import numpy as np
+import pandas as pd
 import pytest
 from PIL import Image
 
@@ -226,3 +227,30 @@ async def test_all_sessions_of_a_tenant_share_a_quota_and_leave_the_others_their
     )
     assert [one.status_code for one in (first, other, again)] == [200, 200, 200]
     assert kept == []
+
+
+async def test_a_workbook_goes_in_is_changed_with_pandas_and_comes_out(client: httpx.AsyncClient) -> None:
+    made = (
+        "import pandas as pd\npd.DataFrame({'item': ['a', 'b'], 'price': [1.5, 2.0]}).to_excel('in.xlsx', index=False)"
+    )
+    code = """
+frames = pd.read_excel("/mnt/data/in.xlsx", sheet_name=None)
+frame = frames["Sheet1"]
+frame["price"] = frame["price"] * await get_weather(city="factor")
+with pd.ExcelWriter("out.xlsx") as book:
+    frame.to_excel(book, sheet_name="new", index=False)
+print(frame["price"].sum())
+"""
+    first = (await start(client, made, timeout=120_000)).json()
+    paused = (await start(client, code, session_id=first["session_id"], timeout=120_000)).json()
+
+    body = (await go_on(client, paused["continuation_token"], result("call_001", 10))).json()
+    (file,) = body["files"]
+    book = await client.get(f"/download/{file['storage_session_id']}/{file['id']}")
+
+    assert (first["stderr"], body["stdout"], file["name"]) == ("", "35.0\n", "out.xlsx")
+    assert book.headers["content-type"] == "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
+    assert pd.read_excel(io.BytesIO(book.content), sheet_name="new").to_dict("list") == {
+        "item": ["a", "b"],
+        "price": [15, 20],
+    }
