@@ -11,6 +11,7 @@ import _signal  # type: ignore[import-not-found]  # as `_socket`: the Python aro
 import _socket
 import _thread
 import asyncio
+import ctypes
 import functools
 import gc
 import json
@@ -26,7 +27,7 @@ import types
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from toolfold_guest import eventloop, preload, tape, tracebacks
+from toolfold_guest import ending, eventloop, preload, tape, tracebacks
 from toolfold_guest.channel import Channel
 from toolfold_guest.hints import hints_of
 from toolfold_guest.names import Namespace, ToolFacts, lenient_loads, preset
@@ -55,6 +56,8 @@ _Codes = tuple[types.CodeType, types.CodeType | None]
 """The body of a program, and its last expression."""
 
 CO_COROUTINE = 0x80
+OWN_FRAMES = 11
+"""Below the first frame of a program that awaits nothing."""
 _HOST = (3,)  # where the zygote puts the guest's socket
 LOOKS_UP_NAMES = frozenset(
     {"__globals__", "__main__", "dir", "eval", "exec", "f_globals", "globals", "locals", "modules", "vars"}
@@ -85,6 +88,8 @@ class _Made:
     """The module in which programs run; a session's programs share it."""
     notes: list[str]
     """What to tell of the last program's value."""
+    file: str
+    """What the program takes for its own file."""
 
 
 _made = _Made()  # not the class: a type that is changed must be looked up anew
@@ -95,13 +100,16 @@ def prepare(library_set: str) -> None:
     if library_set != "bare":
         preload.preload_data(with_science=library_set == "science")
     tape.prepare()
+    ending.prepare()
     _heed_signals()
+    _count_own_frames()
     json.loads = lenient_loads  # type: ignore[assignment]  # takes more than the original
     loop = _made.loop = eventloop.GuestLoop()
     eventloop.install(loop)
-    stdout, stderr = Outlet(), Outlet()
+    stdout, stderr = Outlet(1), Outlet(2)
     _made.streams = Stream(stdout), Stream(stderr)
     _made.channel = loop.poll_selector.channel = Channel(loop, stdout, stderr, _made.streams)
+    _made.file = "program.py"
     _made.start = marshal.dumps((START, {"seed": 1}), PLAIN)
     _made.codes = compile_program("len('')")
     for text in REHEARSALS * 8:  # later passes specialise the bytecode
@@ -142,6 +150,21 @@ def _heed_signals() -> None:
 
     signal.pthread_sigmask = functools.update_wrapper(pthread_sigmask, block)
     signal.signal = functools.update_wrapper(set_handler, handle)
+
+
+def _count_own_frames() -> None:
+    """A program may go as deep as under the interpreter alone, and is told the limit that it knows."""
+    get, put = sys.getrecursionlimit, sys.setrecursionlimit
+
+    def getrecursionlimit() -> int:
+        return get() - OWN_FRAMES
+
+    def setrecursionlimit(limit: int, /) -> None:
+        put(limit + OWN_FRAMES if limit > 0 else limit)
+
+    put(get() + OWN_FRAMES)
+    sys.getrecursionlimit = functools.update_wrapper(getrecursionlimit, get)
+    sys.setrecursionlimit = functools.update_wrapper(setrecursionlimit, put)
 
 
 def _print_at_once() -> None:
@@ -186,7 +209,9 @@ def main(fd: int) -> NoReturn:
     """Serve the programs of that socket, one or a session's, then leave when the host has done with it."""
     _freeze()
     _enable()
-    _path.append(_getcwd())  # modules that the caller gave, or that the program writes, can be imported
+    folder = _getcwd()
+    _path.append(folder)  # modules that the caller gave, or that the program writes, can be imported
+    _made.file = folder + "/program.py"
     sock = _Socket(_AF_UNIX, _SOCK_STREAM, 0, fd)
     _set_handler(_SIGTERM, _made.channel.send_last_words)
     _made.session = _ModuleType("__main__")
@@ -219,7 +244,9 @@ def _serve(sock: Any, meanwhile: Callable[[], None] | None = None) -> bool:
     channel = _made.channel
     channel.attach(sock)
     _made.loop.poll_selector.busy_turns = 0  # a replay counts them too, and may have had no rehearsal
-    sys.stdout, sys.stderr = _made.streams
+    sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__ = _made.streams  # type: ignore[misc]  # none until now
+    for stream in _made.streams:
+        stream.reopen()
     text, tools = channel.receive_program()
     codes = _make_ready(channel, text, tools)
     if meanwhile is not None:
@@ -238,10 +265,13 @@ def _serve(sock: Any, meanwhile: Callable[[], None] | None = None) -> bool:
         channel.send_unpacked()
     status, value, error, message = _run(codes, text, options)
     is_session = bool(options.get("session"))
-    _add_low_level_output(_made.streams[0])
     if _threads() and not is_session:
         threading._shutdown()  # type: ignore[attr-defined]  # waits for the program's threads, as an exit does
-    channel.send_end(status, value, error, message, hints_of(channel, _made.notes))
+    hints = hints_of(channel, _made.notes)
+    if ending.leaves_something(text):
+        ending.end(_made.session.__dict__, is_session=is_session)
+    _add_low_level_output(_made.streams[0], text)
+    channel.send_end(status, value, error, message, hints)
     return is_session
 
 
@@ -250,6 +280,9 @@ def _make_ready(channel: Channel, text: str, tools: list[Any]) -> _Codes | BaseE
     _modules["__main__"] = _made.session
     names = _made.session.__dict__
     names[RETURN_NAME] = _Returned
+    names["__file__"] = _made.file
+    if tracebacks.reads_source(text):
+        tracebacks.remember_source(text, _made.file)
     names.pop("result", None)  # of an earlier program
     try:
         codes = compile_in_parts(text) or compile_program(text)
@@ -340,6 +373,8 @@ async def _drive(codes: _Codes, names: dict[str, Any]) -> Any:
         rest = asyncio.all_tasks() - {asyncio.current_task()}
         if rest:
             await _cancel(rest)
+        if _made.loop._asyncgens:  # type: ignore[attr-defined]  # asyncio's own list of those that are not at their end
+            await _made.loop.shutdown_asyncgens()
 
 
 async def _cancel(tasks: Any) -> None:
@@ -381,11 +416,14 @@ def _seed(seed: int | None) -> None:
         numpy.random.seed(random.getrandbits(32) if seed is None else seed & 0xFFFFFFFF)
 
 
-def _add_low_level_output(stdout: Any) -> None:
+def _add_low_level_output(stdout: Any, text: str = "") -> None:
     """What C code or `os.write(1, ...)` wrote lies in the file behind descriptors 1 and 2."""
     try:
+        if "ctypes" in text:
+            ctypes.CDLL(None).fflush(None)  # what `printf` of a C library left in its buffer
         size = _lseek(1, 0, _SEEK_END)
         if size > 0:
+            stdout.reopen()
             stdout.buffer.write(os.pread(1, size, 0))
             os.ftruncate(1, 0)
             os.lseek(1, 0, os.SEEK_SET)

@@ -11,7 +11,9 @@ KEEP_BYTES = 8 * 1024 * 1024  # what the ledger keeps; more is counted and dropp
 class Outlet(io.RawIOBase):
     """One stream. Whoever sends a frame takes what has gathered."""
 
-    def __init__(self) -> None:
+    def __init__(self, descriptor: int = 1) -> None:
+        self._descriptor = descriptor
+        self.name = ("<stdout>", "<stderr>")[descriptor - 1]
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self.reset()
         self.full: Callable[[], None] = lambda: None
@@ -27,6 +29,14 @@ class Outlet(io.RawIOBase):
 
     def writable(self) -> bool:
         return True
+
+    def fileno(self) -> int:
+        """What is written there past this object is added at the end of the program."""
+        return self._descriptor
+
+    def reopen(self) -> None:
+        """As if it had never been closed; what was written is still here to be taken."""
+        self.__dict__.pop("__IOBase_closed", None)  # where `io` keeps it
 
     def write(self, data: object) -> int:
         chunk = bytes(data)  # type: ignore[call-overload]  # any buffer; typeshed has no stdlib name for it at 3.11
@@ -66,9 +76,16 @@ class Stream(io.TextIOWrapper):
 
     def flush(self) -> None:
         """The program wants to be heard now."""
-        self.gather()
+        super().flush()
         self._outlet.full()
 
     def gather(self) -> None:
         """Move what is buffered here to the outlet."""
-        super().flush()
+        if not self.closed:
+            super().flush()
+
+    def reopen(self) -> None:
+        """For the next program of a session, which finds its streams open as every program does."""
+        if self.closed:
+            self._outlet.reopen()
+            self.__init__(self._outlet)  # type: ignore[misc]  # others hold this object, so no new one will do

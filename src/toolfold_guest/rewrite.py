@@ -175,8 +175,8 @@ def _call_of(name: str, value: Any) -> ast.Call:
 
 
 def _rewrite_tools(tree: ast.Module) -> None:
-    modules = {"tools"}
     nodes = list(ast.walk(tree))
+    modules = set() if _binds_tools(nodes) else {"tools"}
     for node in nodes:
         if isinstance(node, ast.Import):
             modules.update(alias.asname for alias in node.names if alias.asname and _is_tools(alias.name))
@@ -191,6 +191,15 @@ def _rewrite_tools(tree: ast.Module) -> None:
             for argument in node.args:
                 for value in _awaited_in(argument):
                     _make_awaitable(value, modules)
+
+
+def _binds_tools(nodes: list[ast.AST]) -> bool:
+    """A program's own variable `tools` is none of our module's."""
+    return any(
+        (isinstance(node, ast.Name) and node.id == "tools" and not isinstance(node.ctx, ast.Load))
+        or (isinstance(node, ast.arg) and node.arg == "tools")
+        for node in nodes
+    )
 
 
 def _is_tools(module: str) -> bool:

@@ -2,11 +2,13 @@
 
 import linecache
 import os
+import re
 import sys
 import traceback
 
 from toolfold_guest.rewrite import FILENAME
 
+MOST_FRAMES = 50
 _OURS = os.path.dirname(os.path.dirname(__file__))
 
 
@@ -16,9 +18,31 @@ def describe(error: BaseException, text: str) -> tuple[str, str]:
     Also leaves the program's lines where `linecache` finds them.
     """
     remember_source(text)
-    whole = traceback.TracebackException.from_exception(error, compact=True)
-    _clean(whole, set())
-    return _neutral("".join(whole.format())).rstrip("\n"), _neutral(_message(whole)).rstrip("\n")
+    try:
+        whole = traceback.TracebackException.from_exception(error, compact=True)
+        _clean(whole, set())
+        report, message = "".join(whole.format()), _message(whole)
+    except Exception:  # noqa: BLE001  # too deep to walk, or with attributes of the program's own that raise
+        report, message = _shallow(error)
+    return _neutral(report).rstrip("\n"), _neutral(message).rstrip("\n")
+
+
+def _shallow(error: BaseException) -> tuple[str, str]:
+    """The exception alone, without what it was raised from, in or with."""
+    kind = type(error)
+    name = (
+        kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
+    )
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001  # it is the program's own method
+        text = "<exception str() failed>"
+    message = f"{name}: {text}" if text else name
+    # Not the attribute of the instance: that may be the program's own, too.
+    tb = vars(BaseException)["__traceback__"].__get__(error)
+    frames = [frame for frame in traceback.extract_tb(tb) if frame.filename == FILENAME][-MOST_FRAMES:]
+    lines = [f'  File "{FILENAME}", line {frame.lineno}, in {frame.name}\n    {frame.line}\n' for frame in frames]
+    return "".join(["Traceback (most recent call last):\n", *lines, message]), message
 
 
 def _message(whole: traceback.TracebackException) -> str:
@@ -29,8 +53,18 @@ def _message(whole: traceback.TracebackException) -> str:
     return "".join(parts)
 
 
-def remember_source(text: str) -> None:
-    linecache.cache[FILENAME] = (len(text), None, text.splitlines(keepends=True), FILENAME)
+_READS_SOURCE = re.compile(r"inspect|linecache|trace|logging|exc_info|getsource|warn|excepthook|unraisable")
+
+
+def reads_source(text: str) -> bool:
+    """Whether the program may look at its own lines while it runs."""
+    return _READS_SOURCE.search(text) is not None
+
+
+def remember_source(text: str, file: str = FILENAME) -> None:
+    """Leave the program's lines where `linecache`, and so `inspect` and `traceback`, find them."""
+    lines = text.splitlines(keepends=True)
+    linecache.cache[FILENAME] = linecache.cache[file] = (len(text), None, lines, FILENAME)
 
 
 def _clean(whole: traceback.TracebackException, seen: set[int]) -> bool:
@@ -61,4 +95,4 @@ def _neutral(text: str) -> str:
     for prefix in {sys.prefix, sys.base_prefix, _OURS}:
         if prefix not in ("/py", "/py/guest", "/usr", "/"):
             text = text.replace(prefix + os.sep, "/py/")
-    return text
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()  # lone surrogates
