@@ -12,6 +12,7 @@ import httpx2
 import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
+from mcp_types import Implementation
 
 from tests.doors.mcp.conftest import ERAS, run, texts
 from toolfold.doors.mcp.address import parse_address
@@ -58,6 +59,19 @@ async def test_sessions_of_two_connections_are_apart(tmp_path) -> None:
             await run(one, "x = 1", session="work")
             mine = await run(one, "print(x)", session="work")
             theirs = await run(other, "print('x' in globals())", session="work")
+
+    assert texts(mine) == ["[Script executed successfully]\n1\n"]
+    assert texts(theirs) == ["[Script executed successfully]\nFalse\n"]
+
+
+@pytest.mark.long
+async def test_clients_of_the_newer_era_on_one_address_are_apart(tmp_path) -> None:
+    one, other = (Implementation(name=name, version="1") for name in ("one", "other"))
+    with served(tmp_path) as address:
+        async with Client(address, client_info=one) as first, Client(address, client_info=other) as second:
+            await run(first, "x = 1", session="work")
+            mine = await run(first, "print(x)", session="work")
+            theirs = await run(second, "print('x' in globals())", session="work")
 
     assert texts(mine) == ["[Script executed successfully]\n1\n"]
     assert texts(theirs) == ["[Script executed successfully]\nFalse\n"]

@@ -12,6 +12,7 @@ from toolfold.errors import ToolError, ToolSaidNo, ToolUnreachable, UsageError
 from toolfold.sources.mcp import Bridge, Server, ServerStatus
 from toolfold.sources.mcp.eras import Eras
 from toolfold.tools.context import CallContext
+from toolfold.tools.masking import hide
 
 
 @pytest.fixture
@@ -422,3 +423,13 @@ def test_two_servers_of_one_name_are_refused() -> None:
 def test_a_server_without_what_its_transport_needs_is_refused() -> None:
     with pytest.raises(UsageError, match=r"^server 'x' has no url; transport 'http' needs one$"):
         Server(name="x", transport="http")
+
+
+@pytest.mark.long
+async def test_the_value_of_a_variable_in_a_command_is_not_told() -> None:
+    hide(["/opt/very-secret-place"])
+    async with Bridge([Server(name="gone", command="/opt/very-secret-place/run")]) as bridge:
+        await bridge.settled(timeout_seconds=60)
+        [status] = bridge.status()
+
+    assert (status.state, status.detail) == ("failed", "no command '***/run'; check the path")

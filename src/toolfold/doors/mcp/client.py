@@ -40,7 +40,7 @@ def client_of(context: ServerRequestContext[Any, Any]) -> str:
     """The same for all requests of one client, another for another client.
 
     On HTTP that is the protocol session of the older era; in the newer one, which has none, the
-    credentials and the address that the request came with.
+    credentials and the address that the request came with, and what the client calls itself.
     """
     request = context.request
     if request is None:
@@ -49,7 +49,9 @@ def client_of(context: ServerRequestContext[Any, Any]) -> str:
     if session and is_legacy(context):
         return f"session-{session}"
     peer = request.client.host if request.client is not None else ""
-    told = f"{request.headers.get('authorization', '')}\0{peer}"
+    params = context.session.client_params
+    name = "" if params is None else f"{params.client_info.name}\0{params.client_info.version}"
+    told = f"{request.headers.get('authorization', '')}\0{peer}\0{name}"
     return f"peer-{hashlib.sha256(told.encode()).hexdigest()[:32]}"
 
 
