@@ -15,7 +15,7 @@ class Model:
     """One conversation.
 
     Args:
-        script: The tool uses, one per turn; after the last one the model says that it is done.
+        script: The tool uses, one per turn, or a list of those made at once; after the last one the model is done.
         on_turn: Called before each turn's answer with the turn's number, from 0.
     """
 
@@ -38,7 +38,8 @@ class Model:
         self._on_turn(turn)
         if turn >= len(self.script):
             return [{"type": "text", "text": "done"}], "end_turn"
-        return [{"type": "tool_use", "id": f"toolu_{next(self._ids):04d}", **self.script[turn]}], "tool_use"
+        uses = self.script[turn] if isinstance(self.script[turn], list) else [self.script[turn]]
+        return [{"type": "tool_use", "id": f"toolu_{next(self._ids):04d}", **one} for one in uses], "tool_use"
 
     def shown(self) -> list[tuple[bool, Json]]:
         """What came back for each tool use: whether it was an error, and its content."""
@@ -48,10 +49,10 @@ class Model:
         results = [block for block in blocks if block.get("type") == "tool_result"]
         return [(bool(block.get("is_error")), block.get("content")) for block in results]
 
-    def described(self, tool: str) -> str:
-        """The description of a tool in the last request."""
-        found = [one for one in self.requests[-1]["tools"] if one.get("name") == tool] if self.requests else []
-        return str(found[0].get("description")) if found else ""
+    def tools(self) -> dict[str, str]:
+        """The description of each tool in the last request, by its name."""
+        listed = self.requests[-1]["tools"] if self.requests else []
+        return {str(one.get("name")): str(one.get("description")) for one in listed}
 
     @contextmanager
     def serving(self) -> Iterator[str]:
