@@ -265,10 +265,14 @@ async def test_a_picture_that_a_program_saved_arrives_as_an_image_and_as_a_link(
 
 
 async def test_a_program_may_ask_for_less_time_but_not_for_more(open_door) -> None:
-    async with open_door(limits=Limits(wall_seconds=0.3)) as client:
-        result = await run(client, "while True: pass", timeout_seconds=60)
+    async with open_door(limits=Limits(wall_seconds=60)) as client:
+        less = await run(client, "while True: pass", timeout_seconds=0.3)
+        more = await run(client, "while True: pass", timeout_seconds=61)
 
-    assert texts(result) == ["[Script execution failed]\nTimeoutError: Execution exceeded 0.3s limit"]
+    assert texts(less) == ["[Script execution failed]\nTimeoutError: Execution exceeded 0.3s limit"]
+    assert texts(more) == [
+        "[Script execution failed]\nUsageError: timeout_seconds is 61; the most here is 60; nothing was called"
+    ]
 
 
 async def test_a_sandbox_that_cannot_be_had_is_told_to_each_program(monkeypatch) -> None:

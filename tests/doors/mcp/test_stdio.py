@@ -167,11 +167,6 @@ async def test_a_client_that_leaves_in_the_middle_of_a_program_leaves_no_process
             "toolfold.yaml:2: servers[0].url: must be a URL such as http://localhost:8080/mcp, got 'localhost:1'",
         ),
         (
-            "servers:\n  - name: a\n    command: ${NOT_SET_HERE}",
-            "toolfold.yaml:3: servers[0].command: variable 'NOT_SET_HERE' is not set; "
-            "set it, or write ${NOT_SET_HERE:-default}",
-        ),
-        (
             "tools:\n  folders:\n    - {name: docs, path: nowhere}",
             "toolfold.yaml:3: tools.folders[0]: folder 'nowhere' is no folder; make it first",
         ),
@@ -184,6 +179,21 @@ def test_a_mistake_in_the_config_is_one_line_with_its_place_and_exit_2(tmp_path,
 
     assert ended.stderr.replace(f"{tmp_path}/", "") == f"toolfold: {message}\n"
     assert (ended.returncode, ended.stdout) == (2, "")
+
+
+def test_a_server_whose_variable_is_not_set_is_left_out_with_one_line_and_a_client_that_is_not_there_ends_it(
+    tmp_path,
+) -> None:
+    (tmp_path / "toolfold.yaml").write_text("servers:\n  - name: a\n    command: ${NOT_SET_HERE}\n")
+
+    ended = subprocess.run(
+        COMMAND, cwd=tmp_path, env=environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+
+    assert ended.stderr.replace(f"{tmp_path}/", "") == (
+        "toolfold: toolfold.yaml:2: server 'a' is left out: variable 'NOT_SET_HERE' is not set; set it\n"
+    )
+    assert (ended.returncode, ended.stdout) == (0, "")
 
 
 def test_without_a_config_the_next_step_is_told(tmp_path) -> None:

@@ -49,6 +49,6 @@ async def _decoded(reader: asyncio.StreamReader) -> AsyncIterator[str]:
 
 
 def _can_be_watched(fd: int) -> bool:
-    """Whether an event loop can wait for it: a file of a disk is always ready."""
+    """Whether an event loop can wait for it: a file of a disk is always ready, and so is the null device."""
     mode = os.fstat(fd).st_mode
-    return sys.platform != "win32" and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or stat.S_ISCHR(mode))
+    return sys.platform != "win32" and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(fd))
