@@ -17,6 +17,12 @@ _UNCERTAIN: Final = ("$ref", "allOf", "anyOf", "oneOf", "if", "not", "dependentS
 _FEW: Final = 8
 
 
+IDEMPOTENCY_KEY: Final = "idempotency_key"
+"""What any call may have besides its tool's arguments: the same key twice calls the tool once."""
+_ANSWERED_OUTSIDE: Final = ("caller", "parent")
+"""Sources of tools whose calls leave this process as they are."""
+
+
 class Fault(NamedTuple):
     """What is wrong, and the node that the caret goes under."""
 
@@ -43,6 +49,13 @@ class Signature:
         self._respelt = {_identifier(name): name for name in self.order if _identifier(name) != name}
         self.required = _required(schema, self.properties)
         self.is_open = _is_open(schema, self.properties)
+        self.takes_key = (
+            self.is_certain
+            and not self.is_open
+            and IDEMPOTENCY_KEY not in self.properties
+            and tool.source not in _ANSWERED_OUTSIDE
+        )
+        """Whether `idempotency_key` is no argument of the tool's own, and so can be given for the call."""
         self.first_takes_object = bool(self.order) and accepts(self.properties[self.order[0]], "object", self.root)
 
     def name_of(self, argument: str) -> str | None:
@@ -81,7 +94,7 @@ def _faults(call: ast.Call, name: str, signature: Signature) -> Iterator[Fault]:
         known = signature.name_of(named.arg)
         if known is not None:
             given[known] = named.value
-        elif not signature.is_open:
+        elif not signature.is_open and not (signature.takes_key and named.arg == IDEMPOTENCY_KEY):
             yield _unknown(name, named.arg, signature, named)
     yield from _value_faults(call, given, name, signature, is_complete=is_complete)
 

@@ -31,6 +31,7 @@ from typing_extensions import TypedDict  # pydantic refuses the one in `typing` 
 from toolfold.errors import ToolArgumentsInvalid, ToolError, UsageError
 from toolfold.models import AllowedCallers, Json, ToolSpec, Value
 from toolfold.sources.function_types import FunctionSchema, portable
+from toolfold.tools.context import CallContext
 from toolfold.tools.names import python_name
 from toolfold.tools.schema import TOO_LARGE_TO_EXPLAIN, bad_argument, missing, sample, shown, unknown, wrong
 from toolfold.tools.shape import show_path, to_value
@@ -104,6 +105,9 @@ def tool_from_function(
 ) -> Tool:
     """A tool that calls `fn`: awaited if it is async, else run in a thread with the caller's context.
 
+    A parameter of type `CallContext` is filled in here and unknown to programs: whose call it is, and its
+    idempotency key.
+
     A thread cannot be stopped: after a timeout, a function that is not async runs on unheard.
 
     Raises:
@@ -164,7 +168,8 @@ def _tool_from(
     name = name or _name_of(fn)
     signature = _signature(fn, name, {**namespace, **_local_names(fn)})
     words = _Words.of(fn)
-    prepare, input_schema = _input(name, signature, words)
+    visible = [one for one in signature.parameters.values() if one.annotation is not CallContext]
+    prepare, input_schema = _input(name, signature.replace(parameters=visible), words)
     spec = ToolSpec(
         name=name,
         python_name=python_name(name),
@@ -175,7 +180,16 @@ def _tool_from(
         is_lenient=True,
         **annotations,
     )
-    return Tool(spec=spec, call=_call(fn, signature), prepare=prepare, retry=retry)
+    call = _call(fn, signature)
+    hidden = [one.name for one in signature.parameters.values() if one.annotation is CallContext]
+    if not hidden:
+        return Tool(spec=spec, call=call, prepare=prepare, retry=retry)
+
+    def call_within(arguments: Mapping[str, Any], context: CallContext) -> Awaitable[Any]:
+        return call({**arguments, **dict.fromkeys(hidden, context)})
+
+    alone = functools.partial(call_within, context=CallContext())
+    return Tool(spec=spec, call=alone, call_within=call_within, prepare=prepare, retry=retry)
 
 
 def _name_of(fn: Function) -> str:

@@ -47,6 +47,7 @@ class CallContext(msgspec.Struct, frozen=True, kw_only=True):
     approve: Approve | None = None
     spent: Spent = msgspec.field(default_factory=Spent)
     idempotency_key: str | None = None
+    """Given by the caller, a program too; a tool that takes its context has one for every call of a program."""
     outside: tuple[ToolSpec, ...] = ()
     """Tools of this execution's caller; no catalog has them, and a search must find them."""
     limits_left: Callable[[], Limits] | None = None

@@ -30,10 +30,11 @@ from toolfold.errors import (
     ToolUnreachable,
 )
 from toolfold.models import Call, Reply, ReplyMeta, ToolSpec, Value
+from toolfold.program.arguments import IDEMPOTENCY_KEY, Signature
 from toolfold.tools.catalog import Catalog
 from toolfold.tools.context import CallContext
 from toolfold.tools.masking import masked
-from toolfold.tools.schema import argument_check
+from toolfold.tools.schema import argument_check, bad_argument, wrong
 from toolfold.tools.shape import is_plain, to_sized_value
 from toolfold.tools.tool import Tool
 
@@ -161,13 +162,26 @@ def error_text(tool: str, error: BaseException) -> str:
 def checked(tool: Tool, rest: Handler) -> Handler:
     """The step that checks the arguments; in a router's `wrappers` it marks the place of that step."""
     prepare = preparation(tool)
+    takes_key = Signature(tool.spec).takes_key
 
     # Not async, like every step that only looks before it leaps: a coroutine less for each call.
     def check(request: Request) -> Awaitable[Value]:
+        if takes_key and IDEMPOTENCY_KEY in request.call.arguments:
+            _take_key(request)
         request.arguments = prepare(request.call.arguments)
         return rest(request)
 
     return check
+
+
+def _take_key(request: Request) -> None:
+    """A key among the arguments is for the call, not for the tool."""
+    arguments = dict(request.call.arguments)
+    key = arguments.pop(IDEMPOTENCY_KEY)
+    if not isinstance(key, str) or not key:
+        raise bad_argument(request.call.tool, wrong([IDEMPOTENCY_KEY], "must be a text that is not empty", key))
+    request.call = msgspec.structs.replace(request.call, arguments=arguments)
+    request.context = msgspec.structs.replace(request.context or CallContext(), idempotency_key=key)
 
 
 def with_check(steps: Sequence[Wrapper]) -> Sequence[Wrapper]:
@@ -269,11 +283,19 @@ def _calling(tool: Tool) -> Handler:
 
     async def run_within(request: Request) -> Value:
         assert call_within is not None
-        returned = await call_within(request.arguments, request.context or CallContext())
+        returned = await call_within(request.arguments, _with_key(request))
         value, request.size_bytes = _shaped(spec, returned, request.max_reply_bytes)
         return value
 
     return run if call_within is None else run_within
+
+
+def _with_key(request: Request) -> CallContext:
+    """The context for the tool: a call of a program that has no key gets one, the same for each attempt and replay."""
+    context = request.context or CallContext()
+    if context.idempotency_key is not None or not context.execution_id:
+        return context
+    return msgspec.structs.replace(context, idempotency_key=f"{context.execution_id}:{request.call.id}")
 
 
 def _shaped(spec: ToolSpec, returned: object, max_bytes: int | None) -> tuple[Value, int]:

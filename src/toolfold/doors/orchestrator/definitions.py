@@ -11,6 +11,7 @@ from toolfold.errors import UsageError
 from toolfold.models import Json, ToolSpec
 from toolfold.sources.agents import MESSAGE_SCHEMA
 from toolfold.tools.names import python_name
+from toolfold.tools.tool import RetryWhen
 
 ToolType = Literal["mcp", "function", "code_exec", "agent"]
 
@@ -81,6 +82,10 @@ class ToolDefinition:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Of an `agent`: sent with every request to it."""
     timeout_seconds: float | None = None
+    cache_seconds: float = 0.0
+    """How long a reply may be given again to the same arguments; 0 is not at all."""
+    retry: RetryWhen | None = None
+    """When a failed call is made again; by default `always`, and `never` for a `code_exec`."""
     read_only: bool = False
     idempotent: bool = False
     destructive: bool = False
@@ -96,6 +101,10 @@ class ToolDefinition:
             raise UsageError(f"tool {self.name!r} has a url, which only a tool of type 'agent' has")
         if self.parameters and self.input_schema is not None:
             raise UsageError(f"tool {self.name!r} has parameters and an input_schema; keep one of the two")
+        if self.retry is not None and self.retry not in get_args(RetryWhen):
+            raise UsageError(f"tool {self.name!r} has no known retry {self.retry!r}; {', '.join(get_args(RetryWhen))}")
+        if not self.cache_seconds >= 0:
+            raise UsageError(f"cache_seconds of tool {self.name!r} must be 0 or more, got {self.cache_seconds!r}")
         names = [parameter.name for parameter in self.parameters]
         twice = [name for at, name in enumerate(names) if name in names[:at]]
         if twice:
@@ -120,6 +129,7 @@ class ToolDefinition:
             idempotent=self.idempotent,
             destructive=self.destructive,
             timeout_seconds=self.timeout_seconds,
+            cache_seconds=self.cache_seconds,
             source=f"orchestrator:{self.type}",
         )
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from contextvars import ContextVar
 from typing import Any, Final, TypeAlias
 
 from toolfold.doors.orchestrator.definitions import ToolDefinition
@@ -13,12 +15,15 @@ from toolfold.errors import ToolNotFound, UsageError
 from toolfold.models import ToolSpec, Value
 from toolfold.sources.agents import ask_agent
 from toolfold.sources.functions import tool_from_function
+from toolfold.tools.context import CallContext
 from toolfold.tools.names import python_name
 from toolfold.tools.tool import Tool
 
 # Any: a worker returns whatever can be sent, at once or when awaited.
 Worker: TypeAlias = Callable[[dict[str, Value]], Any]
 """Takes one payload, async or not."""
+
+_context: Final[ContextVar[CallContext]] = ContextVar("toolfold_orchestrator_call", default=CallContext())  # noqa: B039  # frozen
 
 tool_map: Final[MutableMapping[str, Worker]] = {}
 """Workers by the tool's name, for every executor of this process."""
@@ -34,12 +39,23 @@ def served(definition: ToolDefinition, workers: Mapping[str, Worker]) -> Tool:
     elif definition.type == "code_exec":
         otherwise = _running(definition.spec())
 
-    async def call(arguments: Mapping[str, Any]) -> Any:
+    async def call_within(arguments: Mapping[str, Any], context: CallContext) -> Any:
         count_call(definition.name)
-        return await _call(definition.name, definition.type == "function", dict(arguments), workers, otherwise)
+        token = _context.set(context)
+        try:
+            return await _call(definition.name, definition.type == "function", dict(arguments), workers, otherwise)
+        finally:
+            _context.reset(token)
 
     # A program's failure is a value of its reply, so trying again would only do its calls twice.
-    return Tool(spec=definition.spec(), call=call, retry="never" if definition.type == "code_exec" else "always")
+    retry = definition.retry or ("never" if definition.type == "code_exec" else "always")
+    call = functools.partial(call_within, context=CallContext())
+    return Tool(spec=definition.spec(), call=call, call_within=call_within, retry=retry)
+
+
+def call_context() -> CallContext:
+    """For a worker: whose call it serves, with the idempotency key that each attempt and replay of the call has."""
+    return _context.get()
 
 
 def bare_tool(name: str, *, is_function: bool) -> Tool:
