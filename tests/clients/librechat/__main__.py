@@ -13,8 +13,10 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+import pandas as pd
 
 CLIENTS = {"3.9.2 esm": ("agents-3.9.2", ""), "3.9.2 cjs": ("agents-3.9.2", "1"), "3.0.50": ("agents-3.0.50", "")}
 CONFIG = "http: {{keys: {{one: test-key}}, port: 0, files: files, starts_per_minute: {starts}}}\nledger: {{where: runs.sqlite}}\n"
@@ -26,7 +28,10 @@ def main(packages: Path) -> int:
         serve(Path(folder) / "a", 6000) as base,
         serve(Path(folder) / "b", 1) as narrow,
     ):
-        tables = {name: drive(packages / client, cjs, base, narrow) for name, (client, cjs) in CLIENTS.items()}
+        book = Path(folder) / "sales.xlsx"
+        pd.DataFrame({"item": ["a", "b"], "price": [1, 2]}).to_excel(book, index=False)
+        given = {"BASE_URL": base, "NARROW_URL": narrow, "WORKBOOK": str(book)}
+        tables = {name: drive(packages / client, cjs, given) for name, (client, cjs) in CLIENTS.items()}
     return show(tables)
 
 
@@ -59,8 +64,8 @@ def wait_until_ready(address: str) -> None:
     raise SystemExit(f"no server at {address}")
 
 
-def drive(client: Path, cjs: str, base: str, narrow: str) -> dict[str, dict[str, object]]:
-    environment = {**os.environ, "BASE_URL": base, "NARROW_URL": narrow, "CLIENT_DIR": str(client)}
+def drive(client: Path, cjs: str, given: Mapping[str, str]) -> dict[str, dict[str, object]]:
+    environment = {**os.environ, **given, "CLIENT_DIR": str(client)}
     if cjs:
         environment["CJS"] = cjs
     done = subprocess.run(

@@ -1,11 +1,12 @@
 // Drives the real npm package @librechat/agents against a real server, with real programs.
-//   BASE_URL=... NARROW_URL=... CLIENT_DIR=<package folder> [CJS=1] node drive.mjs
+//   BASE_URL=... NARROW_URL=... CLIENT_DIR=<package folder> WORKBOOK=<an .xlsx file> [CJS=1] node drive.mjs
 // One line of JSON for each scenario on stdout: {"name", "ok", "ms", "calls", "said"}.
+import { readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
 
-const { BASE_URL: BASE, NARROW_URL: NARROW, CLIENT_DIR, CJS } = process.env;
+const { BASE_URL: BASE, NARROW_URL: NARROW, CLIENT_DIR, CJS, WORKBOOK } = process.env;
 const KEY = 'test-key';
 process.env.LIBRECHAT_CODE_BASEURL = BASE; // 3.0.x reads it while it is imported
 const require = createRequire(path.join(CLIENT_DIR, 'package.json'));
@@ -15,6 +16,7 @@ const agents = CJS
 const isOld = require(path.join(CLIENT_DIR, 'package.json')).version.startsWith('3.0.');
 
 // ---- tools on the client's side
+const sleep = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
 const object = (properties) => ({ type: 'object', properties, required: Object.keys(properties) });
 const string = { type: 'string' };
 const integer = { type: 'integer' };
@@ -23,6 +25,7 @@ const tools = {
   'get-forecast': [object({ city: string, days: integer }), ({ days }) => Array.from({ length: days }, (_, day) => ({ day }))],
   boom: [object({ why: string }), ({ why }) => { throw new Error(`boom: ${why}`); }],
   for: [object({ n: integer }), ({ n }) => n * 2],
+  slow: [object({ n: integer }), async ({ n }) => { await sleep(1500); return n; }],
   search_mcp_srv: [object({ q: string }), ({ q }) => [[{ type: 'text', text: JSON.stringify({ q, hits: 2 }) }], undefined]],
 };
 let calls = 0;
@@ -48,18 +51,33 @@ function plain(args, inject = {}) {
   );
   return tool.invoke({ name: tool.name, args, id: 'tc', type: 'tool_call', ...inject });
 }
-async function upload(name, text) {
+async function upload(name, content) {
   const form = new FormData();
   form.append('kind', 'user');
   form.append('id', 'u1');
-  form.append('file', new Blob([text]), name);
+  form.append('file', new Blob([content]), name);
   const response = await fetch(`${BASE}/upload`, { method: 'POST', headers: headersOf(KEY), body: form });
   return response.json();
 }
 const text = (message) => (typeof message.content === 'string' ? message.content : JSON.stringify(message.content));
 const thrown = (promise) => promise.then((value) => `NOT THROWN ${text(value)}`, (error) => `${error.name} ${error.message}`);
-const download = async (file) => (await fetch(
-  `${BASE}/download/${file.storage_session_id ?? file.session_id}/${file.id}`, { headers: headersOf(KEY) })).text();
+const fetched = (file) => fetch(
+  `${BASE}/download/${file.storage_session_id ?? file.session_id}/${file.id}`, { headers: headersOf(KEY) });
+const download = async (file) => (await fetched(file)).text();
+// 3.0.x lists the session's files itself; 3.9.x is given references by LibreChat.
+function withUpload(stored) {
+  const session = stored.storage_session_id;
+  const files = stored.files.map(({ fileId: id, filename: name }) => (
+    { id, resource_id: id, name, storage_session_id: session, kind: 'user' }));
+  return isOld ? { args: { session_id: session } } : { inject: { session_id: session, _injected_files: files } };
+}
+const running = async () => {
+  const metrics = await (await fetch(`${BASE}/metrics`, { headers: headersOf(KEY) })).text();
+  return Number(/^toolfold_http_running (\d+)$/m.exec(metrics)[1]);
+};
+async function untilRunning(count, began) {
+  while (await running() !== count && performance.now() - began < 15000) await sleep(50);
+}
 
 // ---- scenarios: each gives what the model would read, and the pattern it must have
 const run = (code, pattern, options) => async () => [text(await programmatic(code, options)), pattern];
@@ -89,13 +107,29 @@ const scenarios = {
   },
   files_in: async () => {
     const stored = await upload('data.csv', 'x\n7\n');
-    const [{ fileId: id }] = stored.files;
-    const session = stored.storage_session_id;
-    const files = [{ id, resource_id: id, name: 'data.csv', storage_session_id: session, kind: 'user' }];
     const code = 'await get_weather(city="SF")\nprint(open("/mnt/data/data.csv").read().split())';
-    // 3.0.x lists the session's files itself; 3.9.x is given references by LibreChat.
-    const options = isOld ? { args: { session_id: session } } : { inject: { session_id: session, _injected_files: files } };
-    return [text(await programmatic(code, options)), /\['x', '7'\]/];
+    return [text(await programmatic(code, withUpload(stored))), /\['x', '7'\]/];
+  },
+  // Together they take longer than the timeout, the program itself does not.
+  slow_tools: run('print(sum([await slow(n=n) for n in (1, 2, 3)]))', /stdout:\n6/, { args: { timeout: 4000 } }),
+  long_output: run('await get_weather(city="SF")\nprint("x" * 200_000)', /x{65536}\n\.\.\. \(truncated\) 134465 more bytes/),
+  workbook: async () => {
+    const stored = await upload('sales.xlsx', await readFile(WORKBOOK));
+    const code = 'frame = pd.read_excel("/mnt/data/sales.xlsx")\nframe["price"] *= (await get_weather(city="SF"))["temp"]\nframe.to_excel("/mnt/data/changed.xlsx", index=False)\nprint("sum", frame["price"].sum())';
+    const message = await programmatic(code, withUpload(stored));
+    const file = message.artifact.files.find((one) => one.name === 'changed.xlsx');
+    const again = await upload('again.xlsx', await (await fetched(file)).arrayBuffer());
+    const read = 'await get_weather(city="SF")\nprint(pd.read_excel("/mnt/data/again.xlsx").to_dict("list"))';
+    const seen = text(await programmatic(read, withUpload(again)));
+    return [`${text(message)} ${seen}`, /sum 183[^]*\{'item': \['a', 'b'\], 'price': \[61, 122\]\}/];
+  },
+  deleted_file: async () => {
+    const stored = await upload('gone.txt', 'old');
+    const code = 'import os\nawait get_weather(city="SF")\nos.remove("/mnt/data/gone.txt")\nprint("removed")';
+    const message = await programmatic(code, withUpload(stored));
+    const named = isOld ? ['gone.txt'] : message.artifact.deleted_files;
+    const files = await (await fetch(`${BASE}/files/${stored.storage_session_id}`, { headers: headersOf(KEY) })).json();
+    return [`${text(message)} named=${named} left=${files.length}`, /removed[^]* named=gone.txt left=0/];
   },
   session_kept: async () => {
     const first = await programmatic('await get_weather(city="SF")\nopen("/mnt/data/kept.txt", "w").write("still here")\nprint(1)');
@@ -150,12 +184,35 @@ if (!isOld) {
   scenarios.cancel_by_abort = async () => {
     const began = performance.now();
     const said = await thrown(programmatic('import time\ntime.sleep(60)\nawait get_weather(city="SF")', { config: { signal: AbortSignal.timeout(400) } }));
-    const running = async () => {
-      const metrics = await (await fetch(`${BASE}/metrics`, { headers: headersOf(KEY) })).text();
-      return Number(/^toolfold_http_running (\d+)$/m.exec(metrics)[1]);
-    };
-    while (await running() && performance.now() - began < 15000) await new Promise((resolve) => setTimeout(resolve, 50));
+    await untilRunning(0, began);
     return [`${said} running=${await running()} early=${performance.now() - began < 15000}`, /abort[^]*running=0 early=true/i];
+  };
+  scenarios.abort_in_round_2 = async () => {
+    const began = performance.now();
+    const controller = new AbortController();
+    const code = 'import time\nawait get_weather(city="SF")\ntime.sleep(60)';
+    const ended = thrown(programmatic(code, { args: { timeout: 15000 }, config: { signal: controller.signal } }));
+    while (!calls) await sleep(20);
+    await untilRunning(1, began);
+    controller.abort();
+    const said = await ended;
+    await untilRunning(0, began);
+    return [`${said} calls=${calls} running=${await running()} early=${performance.now() - began < 14000}`, /abort[^]*calls=1 running=0 early=true/i];
+  };
+  scenarios.deleted_by_node = async () => { // its ToolNode keeps the references, and sends them with every request
+    const stored = await upload('gone.txt', 'old');
+    const tool = agents.createCodeExecutionTool({ baseUrl: BASE, authHeaders: headersOf(KEY) });
+    const { session_id, _injected_files: files } = withUpload(stored).inject;
+    const sessions = new Map([['execute_code', { session_id, files, lastUpdated: Date.now() }]]);
+    const node = new agents.ToolNode({ tools: [tool], sessions });
+    const ask = async (code) => {
+      const asked = new agents.AIMessage({ content: '', tool_calls: [{ name: tool.name, args: { lang: 'py', code }, id: `tc${Math.random()}`, type: 'tool_call' }] });
+      return text((await node.invoke({ messages: [asked] })).messages.at(-1));
+    };
+    const first = await ask('import os\nos.remove("/mnt/data/gone.txt")\nprint("removed")');
+    const names = sessions.get('execute_code').files.map((one) => one.name);
+    const second = await ask('import os\nprint("left", os.listdir("/mnt/data"))');
+    return [`${first} names=${JSON.stringify(names)} ${second}`, /removed[^]* names=\[\][^]*left \[\]/];
   };
 }
 
