@@ -400,6 +400,21 @@ async def test_one_that_expired_without_an_end_is_forgotten_ten_minutes_later(le
     assert sorted(one.execution_id for one in await ledger.list()) == ["ended", "never", "not yet"]
 
 
+async def test_a_flood_of_one_tenant_leaves_the_records_of_the_others(new_ledger: Open) -> None:
+    ledger = new_ledger(keep=Retention(executions=20))
+    for number in range(5):
+        ledger.begin(begun(f"quiet-{number}", tenant="quiet"))
+        await ledger.finish(f"quiet-{number}", outcome(f"quiet-{number}"))
+    for number in range(200):
+        ledger.begin(begun(f"loud-{number}", tenant="loud"))
+        await ledger.finish(f"loud-{number}", outcome(f"loud-{number}"))
+    while len(await ledger.list(limit=500)) > 20:
+        await ledger.sweep()
+        await asyncio.sleep(0.01)
+
+    assert len(await ledger.list(limit=500, tenant="quiet")) == 5
+
+
 @pytest.mark.parametrize(("keep", "seconds"), [(Retention(age_seconds=DAY), DAY), (Retention(age_seconds=0.0), 3600)])
 async def test_what_is_kept_of_ended_ones_holds_for_open_ones_too(keep: Retention, seconds: float) -> None:
     assert keep.open_seconds == seconds

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -48,6 +49,7 @@ class MemoryLedger:
         self._keep = keep
         self._max_bytes = max_execution_bytes
         self._executions: dict[str, _Kept] = {}
+        self._tenants: Counter[str] = Counter()
         self._bytes = 0
         self._snapshot_key = secrets.token_bytes(32)
 
@@ -55,6 +57,7 @@ class MemoryLedger:
         if begun.execution_id in self._executions:
             raise refusals.twice(begun.execution_id)
         kept = self._executions[begun.execution_id] = _Kept(begun)
+        self._tenants[begun.tenant] += 1
         size = len(begun.program.sent_text) + sum(file.size for file in begun.files)
         if size > self._max_bytes:
             kept.begun, kept.is_full, size = replace(begun, files=()), True, len(begun.program.sent_text)
@@ -190,21 +193,31 @@ class MemoryLedger:
             expires_at = kept.begun.expires_at if kept.state != "ended" else 0.0
             if now - kept.touched_at >= age or (expires_at and now >= expires_at + EXPIRED_SECONDS):
                 self._forget(key)
-        ended = sorted((kept.touched_at, key) for key, kept in self._executions.items() if kept.state == "ended")
-        for _, key in ended:
-            if len(self._executions) <= keep.executions and self._bytes <= keep.total_bytes:
+        while len(self._executions) > keep.executions or self._bytes > keep.total_bytes:
+            if not self._make_room():
                 break
-            self._forget(key)
         return before - len(self._executions)
 
-    def _make_room(self) -> None:
-        """Forget the first of those that have ended; a whole sweep for every program would cost more than the rest."""
-        oldest = next((key for key, kept in self._executions.items() if kept.state == "ended"), None)
+    def _make_room(self) -> bool:
+        """Forget the first that has ended, of the tenant that has the most; false if none has.
+
+        A whole sweep for every program would cost more than the rest.
+        """
+        most = max(self._tenants, key=self._tenants.__getitem__, default="")
+        ended = (key for key, kept in self._executions.items() if kept.state == "ended")
+        oldest = next((key for key in ended if self._executions[key].begun.tenant == most), None)
+        if oldest is None:
+            oldest = next((key for key, kept in self._executions.items() if kept.state == "ended"), None)
         if oldest is not None:
             self._forget(oldest)
+        return oldest is not None
 
     def _forget(self, execution_id: str) -> None:
-        self._bytes -= self._executions.pop(execution_id).bytes
+        gone = self._executions.pop(execution_id)
+        self._bytes -= gone.bytes
+        self._tenants[gone.begun.tenant] -= 1
+        if not self._tenants[gone.begun.tenant]:
+            del self._tenants[gone.begun.tenant]
 
 
 def _summary(kept: _Kept) -> Summary:

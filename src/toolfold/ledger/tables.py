@@ -356,10 +356,18 @@ class Tables:
 
     def _too_many(self, keep: Retention) -> list[int]:
         count, size = self._db.execute("SELECT count(*), coalesce(sum(bytes), 0) FROM executions").fetchone()
+        if count <= keep.executions and size <= keep.total_bytes:
+            return []
+        # Whoever has the most makes room: one tenant's flood leaves the others' records.
+        share = "count(*)" if count > keep.executions else "sum(bytes)"
+        largest = self._db.execute(
+            f"SELECT tenant FROM executions WHERE state = 'ended' GROUP BY tenant ORDER BY {share} DESC LIMIT 1"  # noqa: S608 - of the two above
+        ).fetchone()
         doomed: list[int] = []
         for number, its_bytes in self._db.execute(
-            "SELECT number, bytes FROM executions WHERE state = 'ended' ORDER BY touched_at, number LIMIT ?",
-            (_SWEPT_AT_ONCE,),
+            "SELECT number, bytes FROM executions WHERE state = 'ended' AND tenant = ?"
+            " ORDER BY touched_at, number LIMIT ?",
+            (largest[0] if largest else "", _SWEPT_AT_ONCE),
         ):
             if count <= keep.executions and size <= keep.total_bytes:
                 break
