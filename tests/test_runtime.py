@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import toolfold
-from toolfold import Call, Limits, Outcome, Paused, Problem, Reply, Runtime, ToolSpec, UsageError
+from toolfold import Call, Limits, Outcome, Paused, Problem, Reply, Runtime, ToolSpec, UsageError, tool
 from toolfold.models import CallRecord, ContextSaved
 
 ASK = ToolSpec(
@@ -255,3 +255,31 @@ async def test_what_stayed_out_of_the_context_is_estimated() -> None:
 
 def test_run_sync_runs_one_program() -> None:
     assert toolfold.run_sync("1 + 1").value == 2
+
+
+class Odd(BaseException):
+    """What a library may raise past every handler of `Exception`."""
+
+
+@pytest.mark.parametrize("kind", [Odd, KeyboardInterrupt, SystemExit])
+@pytest.mark.parametrize("timeout_seconds", [None, 5.0])
+async def test_whatever_a_tool_raises_its_program_hears_of_it(
+    kind: type[BaseException], timeout_seconds: float | None
+) -> None:
+    @tool(timeout_seconds=timeout_seconds)
+    def blocking() -> int:
+        raise kind("no")
+
+    @tool(timeout_seconds=timeout_seconds)
+    async def waiting() -> int:
+        await asyncio.sleep(0)
+        raise kind("no")
+
+    text = "for call in (blocking, waiting):\n    try:\n        await call()\n    except Exception as error:\n        print(error)"
+    async with Runtime([blocking, waiting]) as runtime:
+        outcome = await runtime.run(text)
+
+    assert (outcome.status, outcome.stdout) == (
+        "finished",
+        "'blocking' failed: no\n'waiting' failed: no\n",
+    )

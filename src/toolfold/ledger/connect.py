@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Final
 
 from toolfold.errors import UsageError
+from toolfold.ledger.migrations import FORMAT, check_shape, migrate
 from toolfold.ledger.seal import SALT_BYTES, NoSeal, Seal, seal_with
 from toolfold.ledger.tables import DEADLINES, SCHEMA
 
-FORMAT: Final = 1
 _APPLICATION: Final = 0x746F666C  # "tofl"
 _BUSY_SECONDS: Final = 30.0
 
@@ -68,7 +68,7 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
         "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_master)"
         " FROM pragma_application_id, pragma_user_version"
     ).fetchone()
-    if application != _APPLICATION and (tables or version):
+    if (tables or version) and not (application == _APPLICATION and version):
         raise UsageError(f"{str(path)!r} is a database, but no ledger of toolfold's; name another file")
     if version > FORMAT:
         raise UsageError(
@@ -79,9 +79,11 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
         # Only a file without tables takes this; the space of forgotten executions then goes back to the disk.
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
     _use_wal(connection)
-    if not version:
+    if version:
+        migrate(connection, path, version)
+    else:
         _lay_out(connection)
-    connection.execute(DEADLINES)
+    check_shape(connection, path)
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:
@@ -103,7 +105,7 @@ def _lay_out(connection: sqlite3.Connection) -> None:
     try:
         # Asked again: another process may have been first.
         if not connection.execute("PRAGMA user_version").fetchone()[0]:
-            for statement in SCHEMA.split(";"):
+            for statement in (*SCHEMA.split(";"), DEADLINES):
                 connection.execute(statement)
             connection.execute(f"PRAGMA application_id = {_APPLICATION}")
             connection.execute(f"PRAGMA user_version = {FORMAT}")

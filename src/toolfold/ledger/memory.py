@@ -158,6 +158,9 @@ class MemoryLedger:
         found.sort(key=lambda kept: kept.begun.began_at, reverse=True)
         return [_summary(kept) for kept in found[:limit]]
 
+    def is_there(self) -> bool:
+        return True
+
     async def close(self) -> None:
         """Nothing to let go of: it can be read as long as it is held."""
 

@@ -192,6 +192,9 @@ class RedisLedger:
         found = await self._ask(redis_scripts.LIST, latest, limit, tenant or "", int(tenant is not None))
         return [self._summary(row) for row in found]
 
+    def is_there(self) -> bool:
+        return True
+
     async def close(self) -> None:
         if self._is_closed:
             return

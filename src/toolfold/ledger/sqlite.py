@@ -7,17 +7,19 @@ checkpoint (`synchronous=NORMAL`); so is every reply that was acknowledged.
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 import threading
 import zlib
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
 from toolfold import forks
-from toolfold.errors import ToolfoldError
+from toolfold.errors import ToolfoldError, UsageError
 from toolfold.ledger import codec, refusals
 from toolfold.ledger.connect import connect
 from toolfold.ledger.record import Begun, Entry, Fenced, Given, History, LedgerFailed, Sealed, Summary
@@ -27,6 +29,11 @@ from toolfold.ledger.snapshots import seal_for_snapshots
 from toolfold.ledger.tables import Tables
 from toolfold.ledger.writer import Act, Live, Writer
 from toolfold.models import Outcome
+
+try:
+    import fcntl
+except ImportError:  # on Windows nobody else is kept out
+    fcntl = None  # type: ignore[assignment]
 
 _T = TypeVar("_T")
 
@@ -52,7 +59,10 @@ class SqliteLedger:
     ) -> None:  # fmt: skip
         self._keep = keep or Retention()
         self._snapshot_seal: Seal | None = None
-        writer, reader, seal = connect(Path(path), key)
+        self._path = Path(path)
+        writer, reader, seal = connect(self._path, key)
+        self._identity = _identity(self._path)
+        self._alone: int | None = None
         self._writer = Writer(writer, Tables(writer, seal, max_execution_bytes), self._keep)
         self._seal = seal
         self._reader = reader
@@ -149,6 +159,18 @@ class SqliteLedger:
     async def list(self, *, limit: int = 50, before: float | None = None, tenant: str | None = None) -> list[Summary]:
         return await self._read(lambda tables: tables.summaries(limit, before, tenant))
 
+    def is_there(self) -> bool:
+        return _identity(self._path) == self._identity
+
+    def hold_alone(self) -> None:
+        """Be the only server of this file, until it is closed or the process ends. Commands may still use it.
+
+        Raises:
+            UsageError: Another one is.
+        """
+        if self._alone is None:
+            self._alone = _only_server(self._path)
+
     async def close(self) -> None:
         if not self._is_closed:
             self._is_closed = True
@@ -159,6 +181,9 @@ class SqliteLedger:
         with self._reads:
             self._reader.close()
         self._writer.close()
+        if self._alone is not None:
+            os.close(self._alone)
+            self._alone = None
 
     def _live_of(self, execution_id: str) -> Live:
         live = self._live.get(execution_id)
@@ -184,14 +209,37 @@ class SqliteLedger:
 
     def _query(self, query: Callable[[Tables], _T]) -> _T:
         with self._reads:
-            # One transaction: the row, its pieces and its grant are of one moment.
-            self._reader.execute("BEGIN")
             try:
+                # One transaction: the row, its pieces and its grant are of one moment.
+                self._reader.execute("BEGIN")
                 return query(self._read_tables)
             except (sqlite3.Error, msgspec.MsgspecError, zlib.error, LookupError, TypeError) as error:
                 raise LedgerFailed(f"the ledger cannot be read: {error}; a record in it is damaged") from error
             finally:
-                self._reader.execute("COMMIT")
+                with suppress(sqlite3.Error):  # said already
+                    self._reader.execute("COMMIT")
+
+
+def _only_server(path: Path) -> int:
+    # A file of its own: closing a handle of the database's own file would end SQLite's locks on it.
+    handle = os.open(path.with_name(f"{path.name}-serve"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        if fcntl is not None:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(handle)
+        raise UsageError(
+            f"ledger {str(path)!r} is served by another process; name another file, or share one Redis"
+        ) from error
+    return handle
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        facts = path.stat()
+    except OSError:
+        return None
+    return facts.st_dev, facts.st_ino
 
 
 def _nothing(_: Tables) -> None:

@@ -116,8 +116,10 @@ class Router:
             if task is None or task.cancelling():
                 raise
             return Reply(call_id=call.id, error=f"{call.tool!r} failed: it was cancelled", meta=request.meta)
-        # A tool that calls `sys.exit` must not end the host; so not only `Exception`.
-        except (Exception, SystemExit) as error:  # noqa: BLE001
+        except GeneratorExit:
+            raise  # this very coroutine is thrown away
+        # Whatever a tool raises, its program must hear of it, and the host's loop must not end.
+        except BaseException as error:  # noqa: BLE001
             return Reply(call_id=call.id, error=error_text(call.tool, error), meta=request.meta)
         return Reply(call_id=call.id, value=value, size_bytes=request.size_bytes, meta=request.meta)
 

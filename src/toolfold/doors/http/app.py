@@ -122,6 +122,7 @@ class _Door:
         self.settings = settings
         self._replicas = replicas
         self.is_ready = False
+        self._ledger = ledger
         self._runtime = runtime
         self._auth = Auth(settings)
         self._gate = Gate(settings)
@@ -334,8 +335,15 @@ class _Door:
         return _json(200, {"status": "ok", "version": toolfold.__version__})
 
     async def ready(self) -> Response:
-        """It takes programs; 503 before its start is done and while it drains."""
-        return _json(200 if self.is_ready else 503, {"status": "ready" if self.is_ready else "not ready"})
+        """It takes programs; 503 before its start is done, while it drains, and when its ledger was deleted."""
+        is_ready = self.is_ready and self._ledger_is_there()
+        return _json(200 if is_ready else 503, {"status": "ready" if is_ready else "not ready"})
+
+    def _ledger_is_there(self) -> bool:
+        if self._ledger.is_there():
+            return True
+        _log.error("the ledger's file was deleted or replaced: nothing that is written now will be found; start again")
+        return False
 
     async def metrics(self, request: Request) -> Response:
         """Counts for Prometheus."""

@@ -20,6 +20,7 @@ from toolfold.doors.loopback import is_loopback
 from toolfold.errors import UsageError
 from toolfold.ledger.open import is_shared, usual_path
 from toolfold.ledger.record import Ledger
+from toolfold.ledger.sqlite import SqliteLedger
 from toolfold.stores import FolderStore
 from toolfold.tools.context import Decision
 from toolfold.tools.tool import Tool
@@ -52,6 +53,8 @@ def open_app(config: Config, *, modules: Sequence[Tool] = ()) -> tuple[FastAPI, 
         )
     folder = _folder(config)
     ledger = ledger_of(config)
+    if isinstance(ledger, SqliteLedger):
+        ledger.hold_alone()  # what one server holds of an execution, another would not know of
     settings = settings_of(config, ledger)
     store = FolderStore(folder)
     replicas = _replicas(config, settings, ledger, kept_key(folder / ".id").hex()) if is_shared(ledger) else None

@@ -1,0 +1,85 @@
+"""Ledgers that an older toolfold wrote, and files that are not whole."""
+
+import gzip
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from toolfold import Reply, Runtime, UsageError, tool
+from toolfold.ledger.migrations import FORMAT
+from toolfold.ledger.sqlite import SqliteLedger
+
+FORMATS = Path(__file__).parent / "formats"
+KEYS = {"format1": None, "format1-sealed": "correct horse battery staple"}
+
+
+@tool
+async def save(key: int) -> int:
+    """Keeps a number."""
+    return key * 10
+
+
+def version_of(path: Path) -> int:
+    with closing(sqlite3.connect(path)) as connection:
+        found: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    return found
+
+
+@pytest.mark.parametrize("name", list(KEYS))
+async def test_a_ledger_of_format_1_is_read_resumed_and_kept_as_it_was(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    path.write_bytes(gzip.decompress((FORMATS / f"{name}.sqlite.gz").read_bytes()))
+    ledger = SqliteLedger(path, key=KEYS[name])
+
+    ended = await ledger.load("a" * 16)
+    async with Runtime([save], ledger=ledger, engine="process") as runtime:
+        outcome = await runtime.resume("b" * 16, [Reply(call_id=2, value="answer")])
+    await ledger.close()
+
+    assert ended is not None
+    assert ended.outcome is not None
+    assert (ended.outcome.stdout, ended.is_whole) == ("10\n20\n", True)
+    assert getattr(outcome, "stdout", "") == "30 answer\n"
+    old = tmp_path / "ledger.sqlite.format1"
+    assert (version_of(path), version_of(old), oct(old.stat().st_mode & 0o777)) == (FORMAT, 1, "0o600")
+    with closing(sqlite3.connect(old)) as connection:
+        states = connection.execute("SELECT id, state FROM executions ORDER BY id").fetchall()
+    assert states == [("a" * 16, "ended"), ("b" * 16, "paused")]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("ALTER TABLE executions DROP COLUMN calls", "is not whole: there is no column 'calls' in 'executions'"),
+        ("DROP TABLE grants", "is not whole: there is no table 'grants'"),
+        ("PRAGMA user_version = 0", "is a database, but no ledger of toolfold's"),
+    ],
+)
+async def test_a_file_that_is_not_whole_is_refused_in_one_line(change: str, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    await SqliteLedger(path).close()
+    with closing(sqlite3.connect(path)) as vandal:
+        vandal.execute(change)
+
+    with pytest.raises(UsageError) as caught:
+        SqliteLedger(path)
+
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+async def test_only_one_server_holds_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    first, second = SqliteLedger(path), SqliteLedger(path)
+    first.hold_alone()
+
+    with pytest.raises(UsageError) as caught:
+        second.hold_alone()
+    await first.close()
+    second.hold_alone()
+    await second.close()
+
+    text = f"ledger {str(path)!r} is served by another process; name another file, or share one Redis"
+    assert str(caught.value) == text
