@@ -68,6 +68,9 @@ class Execution:
         self.session = session
         self.run: Run
         self.is_paused = False
+        self.on_frozen: Callable[[Execution, int], None] | None = None
+        """Told how much memory the guest takes that stands still."""
+        self._is_spoilt = False
         self._stopped_early: tuple[Literal["timeout", "cancelled", "limit"], Problem | None] | None = None
         self._is_closed = False
         self._order = order = Order(
@@ -82,6 +85,7 @@ class Execution:
             report_waiting=can_pause,
             # What comes before a call on the tape must be on record before the call.
             serve=self.serve if tape is None and not can_pause else None,
+            on_frozen=self._weighed if can_pause else None,
             meanwhile=self._rehearse_end,
         )
         self._engine = engine
@@ -217,7 +221,17 @@ class Execution:
         if isinstance(event, Printed):
             self._output[event.stream].add(event.text, event.cut_bytes)
         else:
+            self._is_spoilt = self._is_spoilt or event.is_spoilt
             self._note(Tape(event.wakes, event.clocks, event.is_spoilt))
+
+    def _weighed(self, held_bytes: int) -> None:
+        if self.is_paused and self.on_frozen is not None:
+            self.on_frozen(self, held_bytes)
+
+    @property
+    def can_be_replayed(self) -> bool:
+        """Whether the ledger has all that its guest knows."""
+        return self._order.tape is not None and not self._is_spoilt
 
     def _note(self, *entries: Made | Given | Tape | Handed) -> None:
         self._ledger.note(self.id, *entries, epoch=self._epoch)

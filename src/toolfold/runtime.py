@@ -34,6 +34,7 @@ from toolfold.ledger.memory import MemoryLedger
 from toolfold.ledger.otel import usual_observer
 from toolfold.ledger.record import Begun, Fenced, LedgerFailed
 from toolfold.models import Call, Limits, Outcome, Paused, Problem, Reply
+from toolfold.paused import PausedLimits, PausedMemory
 from toolfold.program.check import Checker
 from toolfold.replay import Past, Rerun, snapshot_of
 from toolfold.savings import context_saved
@@ -61,6 +62,12 @@ if TYPE_CHECKING:
     from toolfold.tools.router import Wrapper
     from toolfold.tools.search import Detail
     from toolfold.tools.tool import Tool
+
+
+_TOO_MUCH_PAUSED = Problem(
+    kind="memory",
+    message="paused programs held too much memory, and this one cannot be replayed; hold less, or use no threads",
+)
 
 
 class _Wish(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,6 +109,8 @@ class Runtime:
         observer: Told of what happens while it happens; by default the log, and OpenTelemetry if it is there.
         before_files: Asked before an execution's files are kept for its session; raises `Fenced` where another process
             may have the execution. The ledger fences its own records, a folder cannot.
+        paused_limits: How much memory the guests of paused executions may hold, per tenant and in all; beyond it the
+            oldest end, and are replayed when they go on.
         type_check: Have Monty's type checker look at each program before it runs, which takes some milliseconds;
             by default where programs run on Monty. Needs `toolfold[monty]` on any engine.
     """
@@ -113,7 +122,7 @@ class Runtime:
         steps: Sequence[Wrapper] | None = None, session_files: Store | None = None,
         session_limits: SessionLimits | None = None, entry_name: str = "", observer: Observer | None = None,
         may_ask: bool = False, before_files: Callable[[str], Awaitable[None]] | None = None,
-        type_check: bool | None = None, host_libraries: bool = False,
+        type_check: bool | None = None, host_libraries: bool = False, paused_limits: PausedLimits | None = None,
     ) -> None:  # fmt: skip
         self._limits = limits or Limits()
         self._policy = policy or Policy()
@@ -123,6 +132,8 @@ class Runtime:
         self._types: TypeChecker | None = None
         self._index: Index | None = None
         self._large_checks = LargeChecks()
+        self._paused_memory = PausedMemory(paused_limits or PausedLimits())
+        self._leaving: set[asyncio.Task[None]] = set()
         self._steps = wrappers(policy=self._policy) if steps is None else steps
         self.replace_tools(tools)
         if isinstance(engine, str):
@@ -288,6 +299,7 @@ class Runtime:
         except asyncio.CancelledError:
             await self._close(execution)  # only the ledger knows whether they are taken: the next try asks it
             raise
+        self._paused_memory.remove(execution_id)
         return await self._guarded(execution)
 
     async def call(self, name: str, arguments: Mapping[str, Value], *, idempotency_key: str | None = None) -> Reply:
@@ -363,6 +375,8 @@ class Runtime:
                 self._forewarned.expect(text, specs, wish.limits)
         else:
             await self.sessions.enter(wish.session)
+            if wish.session.names and not self._engine.has_session(wish.session.id):
+                wish.session.names.clear()  # its guest had to make room for others
         try:
             program = await self._check(text, specs, wish)  # program text -> check
             if not isinstance(program, Problem):
@@ -490,7 +504,23 @@ class Runtime:
             **options,
         )  # fmt: skip
         self._executions[begun.execution_id] = execution
+        execution.on_frozen = self._stands_still
         return execution
+
+    def _stands_still(self, execution: Execution, held_bytes: int) -> None:
+        for execution_id in self._paused_memory.add(execution.id, execution.begun.tenant, held_bytes):
+            task = asyncio.create_task(self._let_go(execution_id))
+            self._leaving.add(task)
+            task.add_done_callback(self._leaving.discard)
+
+    async def _let_go(self, execution_id: str) -> None:
+        execution = self._executions.get(execution_id)
+        if execution is None or not execution.is_paused:
+            return
+        if execution.can_be_replayed:
+            await self._close(execution)
+        else:
+            await self._give_up(execution, "limit", _TOO_MUCH_PAUSED)
 
     async def _open(self, execution: Execution) -> Paused | Outcome:
         try:
@@ -562,14 +592,17 @@ class Runtime:
         await self._close(execution)
         return await execution.finish(last, notes, deleted)
 
-    async def _give_up(self, execution: Execution, status: Status = "cancelled") -> Outcome:
+    async def _give_up(
+        self, execution: Execution, status: Status = "cancelled", problem: Problem | None = None
+    ) -> Outcome:
         await self._close(execution)
-        return await execution.finish(Ended(status=status))
+        return await execution.finish(Ended(status=status, problem=problem))
 
     async def _close(self, execution: Execution) -> None:
         if self._executions.get(execution.id) is not execution:
             return
         del self._executions[execution.id]
+        self._paused_memory.remove(execution.id)
         await execution.close()
         if execution.session is not None:
             if execution.session.keeps_names and not self._engine.has_session(execution.session.id):

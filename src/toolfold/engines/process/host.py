@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 UNREAD_REPLIES_BYTES: Final = 64 * 1024 * 1024
 LAST_WORDS_SECONDS: Final = 0.1
 """How long a program that is stopped has to hand over what it printed."""
+FREEZE_AFTER_SECONDS: Final = 0.5
+"""How long the threads of a paused program may run on; most callers have answered by then."""
 HANG_UP_SECONDS: Final = 0.5
 """How long a guest may take to end after its connection did."""
 LOOKS_FOR_FIRST: Final = 512
@@ -101,6 +103,7 @@ class ProcessRun:
         self._failure: Exception | None = None
         self._stopping: Ended | None = None
         self._last_words_timer: asyncio.TimerHandle | None = None
+        self._freeze_timer: asyncio.TimerHandle | None = None
 
     async def __aenter__(self) -> ProcessRun:
         for tries_left in (2, 1, 0):
@@ -158,6 +161,8 @@ class ProcessRun:
     ) -> None:
         if self._last_words_timer is not None:
             self._last_words_timer.cancel()
+        if self._freeze_timer is not None:
+            self._freeze_timer.cancel()
         if not self._is_over:  # left while someone may still wait for the next event
             self._push(Ended(status="cancelled"))
         if self._order.session and self._said_its_end and not self._unsent:
@@ -369,11 +374,27 @@ class ProcessRun:
                 self._write(b"".join(batch))
 
     def hold(self) -> None:
-        """The execution pauses: the program's timers stand still until `release`."""
+        """The execution pauses: the program's timers stand still until `release`, and soon all of its threads."""
         self._write(HOLD_FRAME)
+        if self._freeze_timer is None:
+            self._freeze_timer = self._loop.call_later(FREEZE_AFTER_SECONDS, self._freeze)
+
+    def _freeze(self) -> None:
+        if self._is_over or self._unsent:
+            return  # gone, or still reading: what it has not read would wait here
+        self._guest.freeze()
+        if self._order.on_frozen is not None:
+            self._guest.weigh(self._order.on_frozen)
+
+    def _thaw(self) -> None:
+        if self._freeze_timer is not None:
+            self._freeze_timer.cancel()
+            self._freeze_timer = None
+            self._guest.thaw()
 
     def release(self) -> None:
         """The execution goes on."""
+        self._thaw()
         self._write(RELEASE_FRAME)
 
     def stop(self, status: Literal["timeout", "cancelled", "limit"], problem: Problem | None = None) -> None:
@@ -381,6 +402,7 @@ class ProcessRun:
         if self._is_over or self._stopping is not None:
             return
         self._stopping = Ended(status=status, problem=problem)
+        self._thaw()
         self._guest.warn()
         self._last_words_timer = self._loop.call_later(LAST_WORDS_SECONDS, self._finish_stop)
 

@@ -23,12 +23,13 @@ import sys
 import tempfile
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from toolfold import forks
 from toolfold.engines.process import cores, layout
 from toolfold.engines.process.frames import program_frame
+from toolfold.engines.process.memory import held_bytes
 from toolfold.engines.process.pidfd import pid_of
 from toolfold.engines.process.processes import most_processes
 from toolfold.engines.process.tiers import Tier
@@ -68,21 +69,53 @@ class Guest:
         self._told: tuple[str, Sequence[ToolSpec]] | None = None
         self._was_told_all = False
         self._is_parked = False
+        self._is_frozen = False
         self._is_closed = False
         self._reason = bytearray()
         self._ended: asyncio.Future[int] = loop.create_future()
 
     def kill(self) -> None:
         """End it now. Harmless when it has ended already."""
-        if self._pidfd >= 0:
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+        self._signal(signal.SIGKILL)
 
     def warn(self) -> None:
         """Let it say its last words: the kill comes next."""
+        self._signal(signal.SIGTERM)
+        self.thaw()
+
+    def freeze(self) -> None:
+        """Have it stand still, with all its threads, until `thaw`; no program can refuse that."""
+        self._is_frozen = True
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on. Harmless when it does."""
+        if self._is_frozen:
+            self._is_frozen = False
+            self._signal(signal.SIGCONT)
+
+    def weigh(self, tell: Callable[[int], None]) -> None:
+        """Tell in a later turn of the loop how much memory it takes; not if it is closed by then."""
+        if self._pidfd < 0:
+            return
+        fd = os.dup(self._pidfd)  # the number may be another's before a thread comes to it
+
+        def measure() -> int:
+            try:
+                return held_bytes([fd])
+            finally:
+                os.close(fd)
+
+        def measured(future: asyncio.Future[int]) -> None:
+            if not future.cancelled() and future.exception() is None and not self._is_closed:
+                tell(future.result())
+
+        self._loop.run_in_executor(None, measure).add_done_callback(measured)
+
+    def _signal(self, number: signal.Signals) -> None:
         if self._pidfd >= 0:
             with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._pidfd, signal.SIGTERM)
+                signal.pidfd_send_signal(self._pidfd, number)
 
     def tell(self, text: str, tools: Sequence[ToolSpec]) -> None:
         """Have it wake up and make ready a program that is about to come. It is for no other from then on."""
