@@ -95,7 +95,8 @@ class Channel:
         self._unsent_bytes = 0
         self._patience = Patience(sock)
         self._told_waiting = -1
-        self._is_listening = False
+        self._listening: list[Any] = []
+        """The event loops that look for replies: the guest's own, and any other that ran a call in the main thread."""
         self._is_reading = False
         self._arrived: dict[int, Any] = {}
         self.in_place: dict[str, int] = {}
@@ -108,15 +109,14 @@ class Channel:
 
     async def call(self, index: int, name: str, arguments: dict[str, Any]) -> Any:
         """An awaited call: blocks in place if nothing else could run, else waits as a future."""
-        loop: Any = self.loop
-        running: Any = asyncio.get_running_loop()
-        if running is not loop:
+        loop: Any = asyncio.get_running_loop()
+        if loop is not self.loop and not self._serves(loop):
             return await asyncio.to_thread(self.call_blocking, index, name, arguments)
         if not self._pending and not loop._ready and not loop._scheduled and not _threads():
             return self.call_blocking(index, name, arguments)
         text = self._encode(name, arguments)
-        if not self._is_listening:
-            self._is_listening = True
+        if loop not in self._listening:
+            self._listening.append(loop)
             loop.add_reader(self._sock, self._readable)
         future = loop.create_future()
         if _threads():
@@ -125,6 +125,10 @@ class Channel:
         else:
             self._queue(index, text, future)
         return await future
+
+    def _serves(self, loop: Any) -> bool:
+        """Whether a loop that the program made can wait for replies: one of ours, in the main thread."""
+        return type(loop) is type(self.loop) and _ident() == self._main_thread
 
     def call_blocking(self, index: int, name: str, arguments: dict[str, Any]) -> Any:
         """A synchronous call, from the program's main thread or any other."""
@@ -262,7 +266,7 @@ class Channel:
             if _ident() == self._main_thread:
                 _resolve(waiter, reply)
             else:
-                self.loop.call_soon_threadsafe(_resolve, waiter, reply)
+                waiter.get_loop().call_soon_threadsafe(_resolve, waiter, reply)
 
     def receive_program(self) -> tuple[str, list[Any]]:
         """The next program and its tools; a late reply to the last one of the session is nobody's."""

@@ -10,6 +10,7 @@ import io
 import re
 import sys
 import traceback
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -50,8 +51,14 @@ def end(names: dict[str, Any], *, is_session: bool) -> None:
         if issubclass(type(found), io.IOBase) and not _is_ours(found):
             _flush(found)
     if not is_session:
+        warnings.formatwarning = _warning_at_exit
         _clear(names)
         gc.collect()
+
+
+def _warning_at_exit(message: Any, category: type[Warning], *_: object, **__: object) -> str:
+    """As the interpreter says it at its end, when there is no line to name."""
+    return f"sys:1: {category.__name__}: {message}\n"
 
 
 def _run_handlers() -> None:

@@ -6,7 +6,7 @@ import asyncio.tasks
 import selectors
 import threading
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from toolfold_guest.channel import QUIET_SECONDS
@@ -28,7 +28,7 @@ class GuestSelector(selectors.PollSelector):
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         tape = self.channel.tape
-        if tape is not None:
+        if tape is not None and (self.loop is _state["loop"] or _is_main()):
             return self._select_on_tape(tape, timeout)
         if timeout is None or timeout > 0 or self._is_busy_for_long():
             self._before_sleep(timeout)
@@ -138,19 +138,54 @@ class GuestLoop(asyncio.SelectorEventLoop):
         if not self.is_running():
             return super().run_until_complete(future)
         task = asyncio.ensure_future(future, loop=self)
+        self._run_while(lambda: not task.done())
+        return task.result()
+
+    def _check_running(self) -> None:
+        """Another loop may run in this thread: it stands still while this one runs."""
+        if self.is_running():
+            raise RuntimeError("This event loop is already running")
+
+    def run_forever(self) -> None:
+        """Also where it, or another loop of this thread, runs already."""
+        outer = asyncio._get_running_loop()
+        if outer is self:
+            self._run_while(lambda: not self._stopping)
+            self._stopping = False
+            return
+        asyncio._set_running_loop(None)
+        try:
+            super().run_forever()
+        finally:
+            asyncio._set_running_loop(outer)
+
+    def _run_while(self, goes_on: Callable[[], bool]) -> None:
         outer = asyncio.current_task(self)
         if outer is not None:
             asyncio.tasks._leave_task(self, outer)
         try:
-            while not task.done():
-                self._run_once()  # type: ignore[attr-defined]  # the same
+            while goes_on():
+                self._run_once()  # type: ignore[attr-defined]  # a private method of asyncio's loop
         finally:
             if outer is not None:
                 asyncio.tasks._enter_task(self, outer)
-        return task.result()
+
+    # Of both below: typeshed ties the arguments to the callback's; they are only handed on here.
+
+    def add_signal_handler(self, sig: int, callback: Any, *args: Any) -> None:  # type: ignore[override]
+        """The interpreter wakes the loop through its pipe."""
+        self.make_wakeable()
+        super().add_signal_handler(sig, callback, *args)
+
+    def call_soon_threadsafe(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
+        if self is not _state.get("loop"):
+            self.make_wakeable()  # whoever calls may be the first to know that there are threads
+        return super().call_soon_threadsafe(*args, **kwargs)
 
     def close(self) -> None:
-        """Programs close the loop they think is theirs; the guest still needs it."""
+        """Programs close the loop they think is theirs; the guest still needs its own."""
+        if self is not _state.get("loop"):
+            super().close()
 
 
 class Runner:
@@ -186,7 +221,7 @@ def install(loop: GuestLoop) -> None:
 
 
 _state: dict[str, Any] = {}
-_asyncio_run, _asyncio_new_event_loop = asyncio.run, asyncio.new_event_loop
+_asyncio_run = asyncio.run
 _asyncio_as_completed = asyncio.as_completed
 
 
@@ -205,13 +240,38 @@ def run(main: Coroutine[Any, Any, Any], *, debug: bool | None = None, **_: Any) 
         return _asyncio_run(main, debug=debug)
     if not asyncio.iscoroutine(main):
         raise ValueError(f"a coroutine was expected, got {main!r}")
-    return _guest_loop().run_until_complete(main)
+    loop = _guest_loop()
+    tasks, generators = asyncio.all_tasks(loop), set(loop._asyncgens)  # type: ignore[attr-defined]  # asyncio's own list
+    try:
+        return loop.run_until_complete(main)
+    finally:
+        _close_new(loop, tasks, generators)
+
+
+def _close_new(loop: Any, tasks: set[Any], generators: set[Any]) -> None:
+    """Cancel the tasks and close the async generators that a run left behind, and none that were there before."""
+    left = asyncio.all_tasks(loop) - tasks
+    for task in left:
+        task.cancel()
+    if left:
+        loop.run_until_complete(_finished(left))
+    for generator in set(loop._asyncgens) - generators:
+        loop.run_until_complete(generator.aclose())
+
+
+async def _finished(tasks: set[Any]) -> None:
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _new_event_loop() -> asyncio.AbstractEventLoop:
-    return _guest_loop() if _is_main() else _asyncio_new_event_loop()
+    """A loop of the program's own, which can wait for tool calls as the guest's can."""
+    loop = GuestLoop()
+    loop.poll_selector.channel = _guest_loop().poll_selector.channel
+    return loop
 
 
 def _as_completed(fs: Any, *, timeout: float | None = None) -> Any:
     """Starts its tasks in the order given; asyncio's own takes them from a set, by address."""
-    return _asyncio_as_completed([asyncio.ensure_future(future) for future in fs], timeout=timeout)
+    # Each once, as in asyncio, which puts them into a set; by identity, which no object can have an opinion on.
+    once = {id(future): future for future in fs}
+    return _asyncio_as_completed([asyncio.ensure_future(future) for future in once.values()], timeout=timeout)
