@@ -1,7 +1,9 @@
 """The names of seed 001, for importers; see `toolfold.doors.orchestrator`."""
 
 from toolfold.doors.orchestrator import (
+    MCPClientShim,
     ProgrammaticToolExecutor,
+    StubGenerator,
     ToolCatalog,
     ToolDefinition,
     ToolParameter,
@@ -12,7 +14,9 @@ from toolfold.doors.orchestrator import (
 )
 
 __all__ = [
+    "MCPClientShim",
     "ProgrammaticToolExecutor",
+    "StubGenerator",
     "ToolCatalog",
     "ToolDefinition",
     "ToolParameter",

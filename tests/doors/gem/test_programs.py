@@ -446,3 +446,29 @@ def test_an_action_in_gems_dialect_gives_four_values(programs: Programs) -> None
         "\n<tool_response>\nthe arguments are not a JSON object\n</tool_response>\n",
         broken,
     )
+
+
+def test_repeated_calls_are_answered_from_memory_if_asked_for(tmp_path: Path) -> None:
+    calls = []
+
+    def executor(name, args, call_id):
+        calls.append(args["x"])
+        return True, args["x"] == 3, f"{len(calls)}", name, call_id
+
+    tool = create_programmatic_tool_calling_tool_stdio(tmp_path, executor, cache_seconds=60)
+    code = """
+def failed(x):
+    try:
+        tools.get(x=x)
+    except ToolError:
+        return True
+
+result = [tools.get(x=1), tools.get(x=1), tools.get(x=2), failed(3), failed(3)]
+"""
+    try:
+        answer = Programs(tool, tmp_path).run(code)
+    finally:
+        tool.close()
+
+    assert (answer["return_value"], calls) == (["1", "1", "2", True, True], [1, 2, 3, 3])
+    assert len({call["tool_call_id"] for call in answer["tool_calls"]}) == 5

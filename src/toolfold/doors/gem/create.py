@@ -32,6 +32,7 @@ def create_programmatic_tool_calling_tool_stdio(
     *,
     engine: str = "auto",
     on_output: OnOutput | None = None,
+    cache_seconds: float = 0.0,
 ) -> ProgrammaticToolCallingTool:
     """A tool whose child is started with the first program, and ends with this process.
 
@@ -41,6 +42,7 @@ def create_programmatic_tool_calling_tool_stdio(
         validate_on_init: Start the child now, and raise `UsageError` if that fails.
         engine: Where programs run, as in `toolfold.Runtime`.
         on_output: Gets what a generator executor yields.
+        cache_seconds: How long a reply is given again to the same call, for tools that only read; 0 is not at all.
     """
     workspace = Path(workspace_path or ".").absolute()
     if not workspace.is_dir():
@@ -70,6 +72,7 @@ def create_programmatic_tool_calling_tool_stdio(
         validate_on_init=validate_on_init,
         on_output=on_output,
         describe_failure=lambda: last_words,
+        cache_seconds=cache_seconds,
     )
 
 
@@ -82,6 +85,7 @@ def create_programmatic_tool_calling_tool_http(
     url: str | None = None,
     headers: Mapping[str, str] | None = None,
     on_output: OnOutput | None = None,
+    cache_seconds: float = 0.0,
 ) -> ProgrammaticToolCallingTool:
     """A tool whose child runs already: `python -m toolfold.doors.callback --transport streamable-http`.
 
@@ -93,6 +97,7 @@ def create_programmatic_tool_calling_tool_http(
         url: Its whole address, instead of host and port.
         headers: For every request, such as `Authorization`.
         on_output: Gets what a generator executor yields.
+        cache_seconds: How long a reply is given again to the same call, for tools that only read; 0 is not at all.
     """
     address = url or f"http://{host}:{port}/mcp"
 
@@ -108,7 +113,11 @@ def create_programmatic_tool_calling_tool_http(
             yield client
 
     return ProgrammaticToolCallingTool(
-        connect, tool_executor=tool_executor, validate_on_init=validate_on_init, on_output=on_output
+        connect,
+        tool_executor=tool_executor,
+        validate_on_init=validate_on_init,
+        on_output=on_output,
+        cache_seconds=cache_seconds,
     )
 
 

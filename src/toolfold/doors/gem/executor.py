@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import threading
+import time
 import traceback
 from collections.abc import Callable, Generator
 from contextlib import suppress
@@ -22,15 +23,19 @@ OnOutput: TypeAlias = Callable[[str, str, str], None]
 """`on_output(tool_name, tool_call_id, text)`"""
 
 _HERE: Final = os.path.dirname(__file__)
+_MOST_KEPT: Final = 10_000
 NO_EXECUTOR: Final = "there is no tool executor; pass tool_executor=... or call set_tool_executor(...)"
 
 
 class Answers:
     """Serves calls with the executor of the moment."""
 
-    def __init__(self, executor: Executor | None, on_output: OnOutput | None) -> None:
+    def __init__(self, executor: Executor | None, on_output: OnOutput | None, cache_seconds: float = 0.0) -> None:
         self.executor = executor
         self.on_output = on_output
+        self._cache_seconds = cache_seconds
+        self._kept: dict[tuple[int, str, str], tuple[float, ToolReply]] = {}
+        """Replies and until when they hold, by executor, tool and arguments."""
 
     async def answer(self, call: OpenCall) -> ToolReply:
         """One call, in a thread of its own: an executor may block for as long as it likes."""
@@ -53,6 +58,21 @@ class Answers:
     def _reply(self, call: OpenCall) -> ToolReply:
         if self.executor is None:
             return _failed(call, NO_EXECUTOR)
+        if self._cache_seconds <= 0:
+            return self._fetched(call)
+        key = (id(self.executor), call.name, json.dumps(call.arguments, sort_keys=True))
+        until, kept = self._kept.get(key, (0.0, None))
+        if kept is not None and time.monotonic() < until:
+            return kept.model_copy(update={"id": call.id})
+        reply = self._fetched(call)
+        if not reply.has_error:  # a failure may be over by the next call
+            while len(self._kept) >= _MOST_KEPT:
+                self._kept.pop(next(iter(self._kept)), None)
+            self._kept[key] = (time.monotonic() + self._cache_seconds, reply)
+        return reply
+
+    def _fetched(self, call: OpenCall) -> ToolReply:
+        assert self.executor is not None
         try:
             returned = self.executor(call.name, call.arguments, call.id)
             if isinstance(returned, Generator):

@@ -56,8 +56,11 @@ class ProgrammaticToolCallingTool:
         validate_on_init: bool = False,
         on_output: OnOutput | None = None,
         describe_failure: Callable[[], str] = str,
+        cache_seconds: float = 0.0,
     ) -> None:
-        self._answers = Answers(tool_executor, on_output)
+        if not cache_seconds >= 0:
+            raise UsageError(f"cache_seconds must be 0 or more, got {cache_seconds!r}")
+        self._answers = Answers(tool_executor, on_output, cache_seconds)
         answer = _weak(self._answers)
         self._link = Link(lambda: connect(ParentTools(answer)))
         self._describe_failure = describe_failure

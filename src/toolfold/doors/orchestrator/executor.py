@@ -20,10 +20,11 @@ from toolfold.doors.orchestrator.home import Home
 from toolfold.doors.orchestrator.lint import validate_code_safety
 from toolfold.doors.orchestrator.own_loop import OwnLoop, is_in_a_loop
 from toolfold.doors.orchestrator.scope import Inside, Whole, current, entered, noting_begin
+from toolfold.doors.orchestrator.shim import direct
 from toolfold.doors.orchestrator.stub_files import write_stubs
 from toolfold.doors.orchestrator.workers import Worker, bare_tool, function_map, served, tool_map
-from toolfold.errors import ToolError, ToolNotFound, UsageError
-from toolfold.models import Call, CallRecord, File, Limits, Outcome, Value
+from toolfold.errors import ToolNotFound, UsageError
+from toolfold.models import CallRecord, File, Limits, Outcome, Value
 from toolfold.runtime import Runtime
 from toolfold.tools.catalog import Catalog
 from toolfold.tools.context import Approve, CallContext
@@ -126,7 +127,7 @@ class ProgrammaticToolExecutor:
             inside = replace(inside, whole=parent.whole, depth=parent.depth, records=parent.records)
         with entered(inside):
             context = CallContext(idempotency_key=idempotency_key, approve=self._approve)
-            return await _direct(self._routes.router, tool_name, parameters or {}, context)
+            return await direct(self._routes.router, tool_name, parameters or {}, context)
 
     async def close(self) -> None:
         """End every guest of this event loop; the next program opens a new engine."""
@@ -232,7 +233,7 @@ async def call_tool(
     if router is None:
         router = Router(Catalog([bare_tool(tool_name, is_function=is_function)]), wrappers=wrappers())
         _bare_routers[is_function, tool_name] = router
-    return await _direct(router, tool_name, parameters or {}, CallContext(idempotency_key=idempotency_key))
+    return await direct(router, tool_name, parameters or {}, CallContext(idempotency_key=idempotency_key))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -260,14 +261,6 @@ def _is_at(definition: ToolDefinition | None, server: str) -> bool:
     if definition is None:
         return False
     return server in (definition.server, definition.spec().domain or None, definition.type == "function" and "function")
-
-
-async def _direct(router: Router, name: str, arguments: Mapping[str, Value], context: CallContext) -> Value:
-    call = Call(id=0, tool=name, arguments=arguments)
-    reply = await router.serve(call, caller="direct", context=context)
-    if reply.error is not None:
-        raise ToolError(reply.error)
-    return reply.value
 
 
 def _refusal(code: str) -> str | None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 from toolfold.doors.orchestrator.definitions import ToolDefinition
+from toolfold.doors.orchestrator.workers import served
 from toolfold.errors import UsageError
 from toolfold.program.stub import Stub
 from toolfold.program.stubs import write_tree
@@ -16,11 +18,34 @@ from toolfold.tools.tool import Tool
 _IMPORTS: Final = "from toolfold.orchestrator import call_tool"
 
 
-def write_stubs(definitions: Iterable[ToolDefinition], tools: Iterable[Tool], folder: Path) -> None:
+class StubGenerator:
+    """Writes a catalog as importable files, without an executor: `StubGenerator("stubs").generate(catalog)`.
+
+    Args:
+        stub_dir: The folder that `tools/<domain>/<tool>.py` goes below; made if it is not there.
+    """
+
+    def __init__(self, stub_dir: str | Path = "stubs") -> None:
+        self.stub_dir = Path(stub_dir)
+
+    def generate(self, catalog: Iterable[ToolDefinition]) -> list[Path]:
+        """Write every tool, and remove what was written for tools that are gone; the files."""
+        definitions = list(catalog)
+        tools = [served(definition, {}) for definition in definitions]
+        return write_stubs(definitions, tools, self.stub_dir)
+
+    def source(self, definition: ToolDefinition) -> str:
+        """What `generate` writes for one tool."""
+        with tempfile.TemporaryDirectory() as folder:
+            files = write_stubs([definition], [served(definition, {})], Path(folder))
+            return next(text for file in files if "async def " in (text := file.read_text(encoding="utf-8")))
+
+
+def write_stubs(definitions: Iterable[ToolDefinition], tools: Iterable[Tool], folder: Path) -> list[Path]:
     """Write `tools/<domain>/<tool>.py` below `folder`; each body goes to `call_tool`."""
     servers = {definition.name: definition.server for definition in definitions}
     try:
-        write_tree(
+        return write_tree(
             Catalog(tools).specs, folder, body=lambda stub: _body(stub, servers[stub.spec.name]), imports=_IMPORTS
         )
     except OSError as error:

@@ -58,11 +58,11 @@ def call_context() -> CallContext:
     return _context.get()
 
 
-def bare_tool(name: str, *, is_function: bool) -> Tool:
+def bare_tool(name: str, *, is_function: bool, workers: Mapping[str, Worker] | None = None) -> Tool:
     """A tool that no catalog describes: any arguments, to whatever is registered under the name."""
 
     async def call(arguments: Mapping[str, Any]) -> Any:
-        return await _call(name, is_function, dict(arguments), {}, _unregistered(name, {}))
+        return await _call(name, is_function, dict(arguments), workers or {}, _unregistered(name, workers or {}))
 
     spec = ToolSpec(name=name, python_name=python_name(name), source="orchestrator")
     return Tool(spec=spec, call=call, retry="always")
