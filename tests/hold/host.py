@@ -18,7 +18,7 @@ http:
   port: 0
   files: files
   preload_data: false
-  keys: {{honest: key-of-honest, hostile: key-of-hostile}}
+  keys: {keys}
 {http}
 tools: {{modules: [tools.py]}}
 ledger: {{where: ledger.sqlite}}
@@ -44,10 +44,11 @@ DESCRIPTORS = 1024
 class Host:
     """One server; ends with the block."""
 
-    def __init__(self, folder: Path, http: str = "") -> None:
+    def __init__(self, folder: Path, http: str = "", *, is_open: bool = False) -> None:
         (folder / "tools.py").write_text(TOOLS, "utf-8")
+        keys = "{}" if is_open else f"{{honest: {KEYS['honest']}, hostile: {KEYS['hostile']}}}"
         lines = "\n".join(f"  {line}" for line in http.splitlines())
-        (folder / "toolfold.yaml").write_text(CONFIG.format(http=lines), "utf-8")
+        (folder / "toolfold.yaml").write_text(CONFIG.format(http=lines, keys=keys), "utf-8")
         environment = {**os.environ, "XDG_STATE_HOME": str(folder / "state")}
         command = [sys.executable, "-m", "toolfold", "serve", "--config", str(folder / "toolfold.yaml")]
         self.log = folder / "log"

@@ -32,6 +32,8 @@ class Held:
     grown_bytes: int
     seconds_to_end: float
     log_bytes: int
+    has_reached: bool
+    """The attack ended by itself: it got what it came for, or could not go on."""
 
     @property
     def is_prompt(self) -> bool:
@@ -44,6 +46,7 @@ class Held:
             text
             for text, is_broken in (
                 (f"{len(self.under.failures)} honest failures: {self.under.failures[:1]}", bool(self.under.failures)),
+                ("the attack reached its aim", self.has_reached),
                 (f"grown by {self.grown_bytes} bytes", self.grown_bytes > MOST_BYTES),
                 (f"SIGTERM unanswered for {self.seconds_to_end:.1f} s", self.seconds_to_end > MOST_SECONDS_TO_END),
                 (f"a log of {self.log_bytes} bytes", self.log_bytes > 1_000_000),
@@ -63,29 +66,38 @@ def attack_of(name: str) -> Any:
 
 def measure(name: str, *, seconds: float, is_control: bool = False) -> Held:
     """Run one attack; as a control, with what holds it switched off."""
-    http = attack_of(name).CONTROL or "" if is_control else ""
-    with tempfile.TemporaryDirectory() as folder, Host(Path(folder), http) as host:
+    module = attack_of(name)
+    http = module.CONTROL or "" if is_control else getattr(module, "HTTP", "")
+    is_open = getattr(module, "IS_OPEN", False)
+    with tempfile.TemporaryDirectory() as folder, Host(Path(folder), http, is_open=is_open) as host:
         run_programs(host.url, some(5))  # the first ones warm it up
         alone = run_programs(host.url, some(40))
         host.idle_bytes = host.memory_bytes
-        with attacking(name, host.url):
+        with attacking(name, host.url) as attacker:
             under = run_programs(host.url, within(seconds, at_least=20))
+            reached = attacker.poll() is not None
             to_end = host.seconds_to_end(most=4 * MOST_SECONDS_TO_END)
         log = host.log.stat().st_size
         return Held(
-            name=name, alone=alone, under=under, grown_bytes=host.grown_bytes, seconds_to_end=to_end, log_bytes=log
+            name=name,
+            alone=alone,
+            under=under,
+            grown_bytes=host.grown_bytes,
+            seconds_to_end=to_end,
+            log_bytes=log,
+            has_reached=reached,
         )
 
 
 @contextmanager
-def attacking(name: str, url: str) -> Iterator[None]:
+def attacking(name: str, url: str) -> Iterator["subprocess.Popen[str]"]:
     """The attack in a process of its own, which has begun."""
     command = [sys.executable, "-m", "tests.hold.attacker", name, url]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=ROOT, text=True)
     try:
         assert process.stdout is not None
         assert process.stdout.readline() == "attacking\n"
-        yield
+        yield process
     finally:
         process.kill()
         process.communicate()

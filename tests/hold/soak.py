@@ -2,7 +2,6 @@
 
 import tempfile
 import time
-from contextlib import ExitStack
 from pathlib import Path
 
 from tests.hold.honest import run_programs, some, within
@@ -19,8 +18,7 @@ def soak(seconds: float) -> int:
     with tempfile.TemporaryDirectory() as folder, Host(Path(folder)) as host:
         run_programs(host.url, some(5))
         before = host.descriptors
-        with ExitStack() as stack:
-            stack.enter_context(attacking("mixed_connections", host.url))
+        with attacking("mixed_connections", host.url):
             told = run_programs(host.url, within(seconds, at_least=20))
         after = _settled(host, before)
         broken = [
