@@ -8,6 +8,7 @@ Python are left alone, for their mistakes may never show.
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Container, Iterator
 from typing import Final
 
@@ -20,6 +21,8 @@ from toolfold.program.scopes import Kind, Scope
 
 _IMPLICIT: Final = frozenset({"__class__", "__qualname__", "__module__", "__path__", "_", "reveal_type"})
 _LOOPS: Final = (ast.For, ast.AsyncFor, ast.While)
+_NEVER: Final = sys.maxsize
+"""The line that binds a name which is only ever added to."""
 _FEW: Final = 20
 """Names judged for each program; the first fault is the one that is told."""
 
@@ -56,6 +59,8 @@ class Bindings:
 
     def _message(self, use: Use, bound_at: int) -> str:
         name = use.node.id
+        if bound_at == _NEVER:
+            return f"{name!r} is added to before it has a value; give it one first, such as '{name} = 0'"
         if bound_at:
             return f"{name!r} is used before it has a value; line {bound_at} is the first to give it one"
         return f"{name!r} is not defined; {fix_for(name, use, self._reader, self._index)}"
@@ -66,13 +71,10 @@ class Bindings:
         """Uses on a line before, or in the statement of, the first binding in the same block."""
         for name, uses in self._reader.loads.items():
             for use in uses:
-                first = use.scope.first.get(name)
-                if (
-                    first is not None
-                    and use.node.lineno <= first
-                    and not use.guard
-                    and self._is_early(name, use, first)
-                ):
+                if use.guard or name not in use.scope.bound:
+                    continue
+                first = use.scope.first.get(name, _NEVER)
+                if use.node.lineno <= first and self._is_early(name, use, first):
                     yield use, first
 
     def _is_early(self, name: str, use: Use, first: int) -> bool:
@@ -87,8 +89,8 @@ class Bindings:
         if isinstance(scope.node, ast.Lambda):
             return False
         path = _path_to(use.node, body)
-        if path is None or any(isinstance(node, (*_LOOPS, ast.Lambda)) for node in path):
-            return False  # an earlier round of the loop may have bound it
+        if path is None or any(isinstance(node, ast.Lambda) or _may_bind(node, first) for node in path):
+            return False
         if use.node.lineno < first:
             return True
         statement = path[0] if len(path) == 1 else next((n for n in reversed(path) if isinstance(n, ast.stmt)), None)
@@ -136,6 +138,11 @@ class Bindings:
             )
         uses = self._reader.loads.get(name, ())
         return any(not use.guard and use.scope.find(name) is owner and self._is_alive(use.scope) for use in uses)
+
+
+def _may_bind(node: ast.AST, first: int) -> bool:
+    """Whether an earlier round of a loop may have bound it."""
+    return isinstance(node, _LOOPS) and (node.end_lineno or node.lineno) >= first
 
 
 def _path_to(node: ast.AST, body: list[ast.stmt]) -> list[ast.AST] | None:

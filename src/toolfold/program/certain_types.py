@@ -58,9 +58,15 @@ def _type_of(value: ast.expr, use: Use) -> type | None:
 def _message(node: ast.Attribute, kind: type) -> str:
     assert isinstance(node.value, ast.Name)
     said = f"{node.value.id!r} is {_WORDS[kind]}, which has no {node.attr!r}"
-    wanted = _WRITE.get(node.attr)
+    wanted = in_python(node.attr, node.value.id)
     if wanted is not None:
-        return f"{said}; write {wanted.format(name=node.value.id)}"
+        return f"{said}; write {wanted}"
     if kind is dict:
         return f"{said}; write {node.value.id}[{node.attr!r}]"
     return f"{said}; see dir({kind.__name__})"
+
+
+def in_python(attribute: str, name: str) -> str | None:
+    """What Python has for an attribute of another language's lists, texts and dicts."""
+    wanted = _WRITE.get(attribute)
+    return None if wanted is None else wanted.format(name=name)

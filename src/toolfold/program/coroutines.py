@@ -48,17 +48,24 @@ class _Unawaited:
         self._spoiled: set[ast.expr] | None = None
 
     def fault_of(self, use: Use) -> Fault | None:
-        function = own_function(use, self._reader)
-        if not isinstance(function, ast.AsyncFunctionDef) or _is_generator(function):
+        name = self._name_of(use)
+        if name is None:
             return None
         if self._spoiled is None:
             self._spoiled = self._reader.spoiled | self._consumed()
             self._spoiled |= self._lost(self._spoiled)
         if use.node not in self._spoiled:
             return None
-        name = function.name
         wanted = f"await {name}(...)" if use.scope.can_await else f"asyncio.run({name}(...))"
         return Fault("not_awaited", f"{name!r} is called but never awaited; write '{wanted}'", use.node)
+
+    def _name_of(self, use: Use) -> str | None:
+        """What a call goes to that gives something to be awaited."""
+        if use.node not in self.dropped and _is_gather(use.node.func, use.scope):
+            return ast.unparse(use.node.func)
+        function = own_function(use, self._reader)
+        is_coroutine = isinstance(function, ast.AsyncFunctionDef) and not _is_generator(function)
+        return function.name if function is not None and is_coroutine else None
 
     def _consumed(self) -> set[ast.expr]:
         """Values given to something that needs more than a coroutine, such as `print`."""
@@ -82,7 +89,7 @@ class _Unawaited:
         return lost
 
 
-def _is_generator(function: ast.AsyncFunctionDef) -> bool:
+def _is_generator(function: ast.AST) -> bool:
     return any(isinstance(node, ast.Yield | ast.YieldFrom) for node in ast.walk(function))
 
 

@@ -347,6 +347,17 @@ class Reader:
         self.spoiled.add(node.test)
         self._children(node, scope, guard)
 
+    def _augment(self, node: ast.AugAssign, scope: Scope, guard: Guard) -> None:
+        """`x += 1` reads `x` before it binds it."""
+        self.spoiled.add(node.value)
+        target = node.target
+        if isinstance(target, ast.Name):
+            scope.bind(target.id, OPAQUE, None)
+            self.loads.setdefault(target.id, []).append(Use(target, scope, guard))
+        else:
+            self._stack.append((target, scope, guard))
+        self._stack.append((node.value, scope, guard))
+
     def _if(self, node: ast.If, scope: Scope, guard: Guard) -> None:
         self.spoiled.add(node.test)
         inside = guard | MAYBE if _is_for_others(node.test) else guard
@@ -411,7 +422,7 @@ class Reader:
         ast.Subscript: _subscript,
         ast.FormattedValue: _spoil_value,
         ast.Starred: _spoil_value,
-        ast.AugAssign: _spoil_value,
+        ast.AugAssign: _augment,
         ast.BinOp: _spoil_operands,
         ast.UnaryOp: _spoil_operands,
         ast.Compare: _compare,

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from toolfold.models import Json, ToolSpec
 from toolfold.program.arguments import Fault
+from toolfold.program.certain_types import in_python
 from toolfold.program.reader import Reader, Use
 from toolfold.program.scopes import Kind, Scope
 
@@ -36,10 +37,22 @@ def reply_faults(reader: Reader, tools: Mapping[ast.AST, ToolSpec], runs: Callab
             yield Fault("reply", _no_key(shape, key), use.node.slice)
     for use in reader.attribute_uses:
         shape = _shape(use.node.value, use.scope, tools, 0)
-        name = use.node.attr
-        if shape is not None and shape.schema.get("type") == "object" and name not in _ELSEWHERE and runs(use):
-            said = f"{use.node.value.id!r} is a dict from {shape.tool.python_name!r}, which has no attribute {name!r}"
-            yield Fault("reply", f"{said}; write {use.node.value.id}[{name!r}]", use.node)
+        if shape is not None and use.node.attr not in _ELSEWHERE and runs(use):
+            wanted = _no_attribute(use.node, shape)
+            if wanted:
+                yield Fault("reply", wanted, use.node)
+
+
+def _no_attribute(node: ast.Attribute, shape: _Shape) -> str:
+    name = ast.unparse(node.value)
+    match shape.schema.get("type"):
+        case "object":
+            kind, rest = "a dict", f"write {name}[{node.attr!r}]"
+        case "array":
+            kind, rest = "a list", f"write {in_python(node.attr, name) or f'[item.{node.attr} for item in {name}]'}"
+        case _:
+            return ""
+    return f"{name!r} is {kind} from {shape.tool.python_name!r}, which has no attribute {node.attr!r}; {rest}"
 
 
 def _lacks(schema: Mapping[str, Json], key: str) -> bool:
@@ -67,14 +80,29 @@ def _shape(value: ast.expr, scope: Scope, tools: Mapping[ast.AST, ToolSpec], dep
     if isinstance(value, ast.Await):
         value = value.value
     if isinstance(value, ast.Call):
-        tool = tools.get(value)
-        return _part(tool.output_schema, tool) if tool is not None else None
+        return _shape_of_call(value, scope, tools, depth)
+    if isinstance(value, ast.ListComp):
+        return _listed(_shape(value.elt, scope, tools, depth + 1))
     if isinstance(value, ast.Name):
         return _shape_of_name(value.id, scope, tools, depth + 1)
     if isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Constant):
         whole = _shape(value.value, scope, tools, depth + 1)
         return None if whole is None else _at(whole, value.slice.value)
     return None
+
+
+def _shape_of_call(call: ast.Call, scope: Scope, tools: Mapping[ast.AST, ToolSpec], depth: int) -> _Shape | None:
+    tool = tools.get(call)
+    if tool is not None:
+        return _part(tool.output_schema, tool)
+    match call:
+        case ast.Call(func=ast.Attribute(attr="gather"), args=[ast.Starred(value=ast.ListComp(elt=one))], keywords=[]):
+            return _listed(_shape(one, scope, tools, depth + 1))
+    return None
+
+
+def _listed(one: _Shape | None) -> _Shape | None:
+    return None if one is None else _Shape({"type": "array", "items": one.schema}, one.tool)
 
 
 def _shape_of_name(name: str, scope: Scope, tools: Mapping[ast.AST, ToolSpec], depth: int) -> _Shape | None:
@@ -87,9 +115,7 @@ def _shape_of_name(name: str, scope: Scope, tools: Mapping[ast.AST, ToolSpec], d
     source = owner.loops.get(name)
     if source is None:
         return None
-    # The iterable of a comprehension is read outside of it.
-    outside = owner.parent if owner.kind is Kind.COMPREHENSION and owner.parent is not None else owner
-    whole = _shape(source, outside, tools, depth)
+    whole = _shape(source, owner, tools, depth)
     return None if whole is None else _at(whole, 0)
 
 

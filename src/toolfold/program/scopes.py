@@ -63,9 +63,9 @@ class Scope:
         self.elsewhere: dict[str, bool] = {}
         """Names declared `global` (true) or `nonlocal` (false)."""
 
-    def bind(self, name: str, meaning: str = OPAQUE, line: int = 0) -> None:
-        """Note that a statement gives `name` a value."""
-        if name not in self.first or line < self.first[name]:
+    def bind(self, name: str, meaning: str = OPAQUE, line: int | None = 0) -> None:
+        """Note that a statement gives `name` a value; without a line, one that needs an earlier value itself."""
+        if line is not None and (name not in self.first or line < self.first[name]):
             self.first[name] = line
         if name in self.bound:
             self.rebound.add(name)
