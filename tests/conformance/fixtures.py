@@ -394,10 +394,10 @@ def add_fixtures(door: Door) -> None:
 
     async def call_tool(context: Context, params: Params) -> Any:
         if params.name == "test_trigger_tool_change":
-            await door._bus.publish(ToolsListChanged())
+            await door._changes.publish(ToolsListChanged())
             return said("told")
         if params.name == "test_trigger_prompt_change":
-            await door._bus.publish(PromptsListChanged())
+            await door._changes.publish(PromptsListChanged())
             return said("told")
         handler = TOOLS.get(params.name)
         return await (own_call.handler(context, params) if handler is None else handler(context, params))

@@ -28,6 +28,9 @@ SEARCH_WAIT_SECONDS: Final = 20.0
 """How long a search, or a program that searches, waits for servers that are connecting."""
 
 
+_SEARCHES: Final = re.compile(rf"\b{SEARCH_NAME}\b")
+
+
 class Status(Protocol):
     """How one bridged server is doing."""
 
