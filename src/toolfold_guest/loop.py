@@ -27,7 +27,7 @@ import types
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from toolfold_guest import ending, eventloop, preload, tape, tracebacks
+from toolfold_guest import ending, eventloop, notebook, preload, tape, tracebacks
 from toolfold_guest.channel import Channel
 from toolfold_guest.hints import hints_of
 from toolfold_guest.names import Namespace, ToolFacts, lenient_loads, preset
@@ -101,6 +101,7 @@ def prepare(library_set: str) -> None:
         preload.preload_data(with_science=library_set == "science")
     tape.prepare()
     ending.prepare()
+    notebook.prepare()
     _heed_signals()
     _count_own_frames()
     json.loads = lenient_loads  # type: ignore[assignment]  # takes more than the original
@@ -295,6 +296,8 @@ def _make_ready(channel: Channel, text: str, tools: list[Any]) -> _Codes | BaseE
                 codes = _recompile(namespace, text, wanted) or codes
                 mentioned = _mentioned(codes)
         namespace.fill(names, mentioned)
+        for name in notebook.READY & (mentioned or notebook.READY):
+            names.setdefault(name, notebook.ready(name))
     except BaseException as error:  # noqa: BLE001  # whatever it is, it is the program's outcome once that is started
         return error
     return codes
@@ -323,7 +326,7 @@ def _run(codes: _Codes | BaseException, text: str, options: dict[str, Any]) -> t
             value = names.get("result")
             if isinstance(value, _NOT_RESULTS):
                 value = None
-        encoded, _made.notes = encode_value(value)
+        encoded, _made.notes = encode_value(notebook.with_pictures(value))
         limit = options.get("max_value_bytes", 0)
         if limit and len(encoded) * 4 > limit and text_bytes(encoded) > limit:
             size = text_bytes(encoded)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from toolfold_guest import pending
 from toolfold_guest.channel import Channel, ToolError
+from toolfold_guest.notebook import LenientDatetime
 from toolfold_guest.pending import Maker, PendingCall, value_of
 from toolfold_guest.reserved import RESERVED
 from toolfold_guest.rewrite import ALL_NAME, PENDING_PREFIX, TOGETHER_NAME, USE_NAME, VALUE_NAME
@@ -275,6 +276,8 @@ def _no_tool(name: str, members: dict[str, str]) -> str:
 
 def preset(name: str) -> Any:
     """What a program may use without an import although it is no tool: `asyncio`, `json`, `pd`, ..."""
+    if name == "datetime":
+        return LenientDatetime()
     full_name = _PRESET.get(name, name)
     return sys.modules.get(full_name) or importlib.import_module(full_name)
 

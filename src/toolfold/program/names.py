@@ -5,6 +5,8 @@ from __future__ import annotations
 import builtins
 from typing import Final
 
+from toolfold_guest.notebook import READY as NOTEBOOK_NAMES
+
 PRESET_NAMES: Final = (
     "json", "re", "datetime", "asyncio", "math", "random", "time", "collections", "itertools", "functools",
     "statistics", "os", "sys", "base64", "hashlib", "uuid", "textwrap", "string", "decimal", "csv", "io", "pathlib",
@@ -34,6 +36,7 @@ READY_NAMES: Final = (
     frozenset(dir(builtins))
     | frozenset({"exit", "quit", "copyright", "credits", "license", "__annotations__", "__builtins__", "__file__"})
     | GUEST_NAMES
+    | NOTEBOOK_NAMES
     | frozenset(PRESET_NAMES)
 )
 """Every name that is defined before the first line, apart from the tools."""
