@@ -98,14 +98,14 @@ test-newer: ## the tests on a newer Python, where one is found
 gem_candidates = $(GEM_PYTHON) python3.11 $(PYTHON) $(wildcard $(HOME)/.pyenv/versions/3.11*/bin/python)
 gem_venv := build/venv-gem
 
-test-gem: ## an episode in the real gem package, in an environment of its own
+test-gem: ## episodes in the real gem package, in an environment of its own
 	@for candidate in $(gem_candidates); do \
 	  if "$$candidate" -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:3] <= (3, 12, 0))' 2>/dev/null; then \
 	    test -e $(gem_venv)/.stamp || { echo "setting up $(gem_venv) (once, about two minutes)"; \
 	      "$$candidate" -m venv --clear $(gem_venv) && $(gem_venv)/bin/python -m pip install -qq --disable-pip-version-check \
 	        gem-llm==0.1.0 '.[mcp]' pytest pytest-asyncio pytest-timeout && touch $(gem_venv)/.stamp; } \
 	      || { echo "NOT RUN: gem-llm 0.1.0 could not be installed; the lines above say why"; exit 0; }; \
-	    exec $(gem_venv)/bin/python -m pytest -q tests/doors/gem/test_real_gem.py $(ARGS); \
+	    PYTHONPATH=src exec $(gem_venv)/bin/python -m pytest -q tests/doors/gem/test_real_gem.py $(ARGS); \
 	  fi; \
 	done; \
 	echo "NOT RUN: no Python 3.11 found, which gem-llm 0.1.0 needs; name one: make test-gem GEM_PYTHON=/path/to/python3.11"

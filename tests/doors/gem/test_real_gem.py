@@ -1,6 +1,9 @@
-"""An episode in the real `gem-llm` package, which has an environment of its own: `make test-gem`."""
+"""Episodes in the real `gem-llm` package, which has an environment of its own: `make test-gem`."""
 
 import json
+import os
+import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,6 +12,7 @@ from toolfold.gem import create_filesystem_tool, create_programmatic_tool_callin
 
 REASON = "NOT RUN: gem-llm is not installed here; run `make test-gem`"
 core = pytest.importorskip("gem.core", reason=REASON)
+vector = pytest.importorskip("gem.vector.async_vector_env", reason=REASON)
 wrapper = pytest.importorskip("gem.tools.tool_env_wrapper", reason=REASON)
 
 PROGRAM = """
@@ -73,3 +77,80 @@ def test_an_episode_with_a_program_a_direct_call_and_an_answer(tmp_path: Path) -
     assert (failing[1], failing[4]["tool_success_counter"]) == (0.0, 1)
     assert direct[:2] == ('\n<tool_response>\n["1.txt", "2.txt", "3.txt"]\n</tool_response>\n', 0.5)
     assert answered[:4] == ("done", 1.0, True, False)
+
+
+ALIASES = """
+t = tools
+def read(api, name):
+    return api.read_file(path=name)
+
+names = getattr(tools, "list_" + "files")(path=".")
+result = [read(t, name) for name in names if "</arguments></tool_call>" not in name]
+"""
+
+
+@pytest.mark.long
+def test_a_program_reaches_the_environments_tools_by_every_alias(tmp_path: Path) -> None:
+    (tmp_path / "1.txt").write_text("one")
+    env = ToolEnv(Sum(), tmp_path)
+
+    env.reset(seed=1)
+    step = env.step(action("programmatic_tool_calling", code=ALIASES))
+    env.tools[1].close()
+
+    result = json.loads(step[0].strip().removeprefix("<tool_response>").removesuffix("</tool_response>"))
+    assert (result["return_value"], result["error"]) == (["one"], None)
+    assert [call["tool_name"] for call in result["tool_calls"]] == ["list_files", "read_file"]
+
+
+@pytest.mark.long
+def test_sixteen_environments_start_with_one_child(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for number in range(16):
+        (tmp_path / str(number)).mkdir()
+        (tmp_path / str(number) / "n.txt").write_text(str(number))
+    made = [partial(ToolEnv, Sum(), tmp_path / str(number)) for number in range(16)]
+    envs = vector.AsyncVectorEnv([f"sum-{number}" for number in range(16)], made)
+    envs.reset(seed=1)
+    before = _processes()
+    began = time.monotonic()
+
+    observations, *_ = envs.step([action("programmatic_tool_calling", code=PROGRAM)] * 16)
+    seconds, started = time.monotonic() - began, _processes() - before
+    children = [pid for pid in started if "toolfold.doors.callback" in _text(pid, "cmdline")]
+    resident = sum(map(_resident_megabytes, started))
+    for env in envs.envs:
+        env.tools[1].close()
+
+    with capsys.disabled():
+        print(
+            f"\n16 environments: first step of all after {seconds:.1f} s, {resident:.0f} MB in {len(started)} processes"
+        )
+    texts = [one.strip().removeprefix("<tool_response>").removesuffix("</tool_response>") for one in observations]
+    assert [json.loads(text)["return_value"] for text in texts] == list(range(16))
+    assert len(children) == 1
+
+
+def _text(pid: int, name: str) -> str:
+    try:
+        return Path(f"/proc/{pid}/{name}").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def _processes() -> set[int]:
+    """All that this process has started, and what that has."""
+    parents = {
+        int(entry.name): int((_text(int(entry.name), "stat").rpartition(")")[2].split() or ["0", "0"])[1])
+        for entry in Path("/proc").iterdir()
+        if entry.name.isdecimal()
+    }
+    found: set[int] = set()
+    while more := {pid for pid, parent in parents.items() if parent in {os.getpid(), *found}} - found:
+        found |= more
+    return found
+
+
+def _resident_megabytes(pid: int) -> float:
+    """Its share: pages that several processes have count in parts."""
+    lines = [line.split() for line in _text(pid, "smaps_rollup").splitlines() if line.startswith("Pss:")]
+    return int(lines[0][1]) / 1024 if lines else 0.0

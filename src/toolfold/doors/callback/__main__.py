@@ -28,7 +28,8 @@ def main() -> None:
 
 
 async def _serve_stdio(workspace: Path, engine: str) -> None:
-    server = make_server(workspace, engine=engine)
+    # Who is at the other end of our stdin has started us, and may write wherever we may.
+    server = make_server(workspace, engine=engine, any_workspace=True)
     async with stdio_server() as (read_stream, write_stream):
         await server.run(read_stream, write_stream, server.create_initialization_options())
 

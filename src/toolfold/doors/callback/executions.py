@@ -44,6 +44,8 @@ class Wish:
     filename: str | None = None
     timeout_seconds: float = DEFAULT_SECONDS
     tools_available: Sequence[str | ListedTool] | None = None
+    workspace: Path | None = None
+    """Where it is saved, if not in the workspace of all."""
 
 
 @dataclass(slots=True)
@@ -100,7 +102,9 @@ class Executions:
             if seconds > most:
                 raise UsageError(f"timeout is {seconds!r}; the most here is {most:g} seconds; nothing was called")
             if wish.filename is not None:
-                frame = replace(frame, file_path=save_program(wish.code, wish.filename, self._workspace))
+                frame = replace(
+                    frame, file_path=save_program(wish.code, wish.filename, wish.workspace or self._workspace)
+                )
             limits = replace(self._limits, wall_seconds=seconds)
             specs = await self._specs(wish, limits) if has_parent else ()
             step = await self._runtime.start(wish.code, tools=specs, limits=limits)

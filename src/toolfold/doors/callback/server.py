@@ -21,7 +21,15 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from toolfold.doors.callback.executions import DEFAULT_SECONDS, Executions, Wish
 from toolfold.doors.callback.names import ListedTool
 from toolfold.doors.callback.render import Frame, error_json
-from toolfold.doors.callback.wire import EXTENSION, RESUME, TOOL_NAME, CallsResult, ResumeParams, ResumeResult
+from toolfold.doors.callback.wire import (
+    EXTENSION,
+    RESUME,
+    TOOL_NAME,
+    WORKSPACE,
+    CallsResult,
+    ResumeParams,
+    ResumeResult,
+)
 from toolfold.errors import UsageError
 from toolfold.ledger.memory import MemoryLedger
 from toolfold.models import Limits
@@ -62,12 +70,14 @@ class ParentCallback(Extension):
 
     Args:
         find: Gives the executions of a request's server, which are open only while it runs.
+        any_workspace: Whether the caller may say where a program is saved: only where it started this process.
     """
 
     identifier = EXTENSION
 
-    def __init__(self, find: Find) -> None:
+    def __init__(self, find: Find, *, any_workspace: bool = False) -> None:
         self._find = find
+        self._any_workspace = any_workspace
 
     def methods(self) -> list[MethodBinding]:
         """Carries the replies."""
@@ -80,13 +90,17 @@ class ParentCallback(Extension):
         if params.name != TOOL_NAME:
             return await call_next(ctx)
         try:
-            wish = _wish(params.arguments or {})
+            wish = _wish(params.arguments or {}, self._workspace(params))
         except UsageError as error:
             return _final(error_json(error, Frame(seconds=0.0, timeout_seconds=DEFAULT_SECONDS)), has_failed=True)
         execution_id, result = await self._find(ctx).begin(wish, has_parent=_has_extension(ctx))
         if result.final is not None:
             return _final(result.final, has_failed=result.has_failed)
         return CallsResult(execution_id=execution_id, calls=result.calls, seconds_left=result.seconds_left)
+
+    def _workspace(self, params: types.CallToolRequestParams) -> Path | None:
+        said = (params.meta or {}).get(WORKSPACE) if self._any_workspace else None
+        return Path(said) if isinstance(said, str) else None
 
     # Any: a `RequestHandler` of the SDK takes the params type that it is bound with.
     async def _resume(self, ctx: ServerRequestContext[Any, Any], params: Any) -> ResumeResult:
@@ -116,7 +130,9 @@ def register(server: Server[Any], callback: ParentCallback) -> None:
     server.extensions[callback.identifier] = callback.settings()
 
 
-def make_server(workspace: Path, *, engine: str = "auto", limits: Limits | None = None) -> Server[Executions]:
+def make_server(
+    workspace: Path, *, engine: str = "auto", limits: Limits | None = None, any_workspace: bool = False
+) -> Server[Executions]:
     """A server that has this tool only, with a runtime of its own."""
 
     @asynccontextmanager
@@ -132,11 +148,11 @@ def make_server(workspace: Path, *, engine: str = "auto", limits: Limits | None 
         raise MCPError(types.INVALID_PARAMS, f"no tool {params.name!r}; there is {TOOL_NAME!r}")
 
     server = Server("toolfold", lifespan=lifespan, on_list_tools=list_tools, on_call_tool=call_tool)
-    register(server, ParentCallback(lambda context: context.lifespan_context))
+    register(server, ParentCallback(lambda context: context.lifespan_context, any_workspace=any_workspace))
     return server
 
 
-def _wish(arguments: dict[str, Any]) -> Wish:
+def _wish(arguments: dict[str, Any], workspace: Path | None) -> Wish:
     try:
         given = Arguments.model_validate(arguments)
     except ValidationError as error:
@@ -148,6 +164,7 @@ def _wish(arguments: dict[str, Any]) -> Wish:
         filename=given.filename,
         timeout_seconds=given.timeout,
         tools_available=given.tools_available,
+        workspace=workspace,
     )
 
 

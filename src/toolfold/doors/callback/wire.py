@@ -10,6 +10,8 @@ from pydantic import BaseModel, Field
 EXTENSION: Final = "dev.toolfold/parent-tools"
 TOOL_NAME: Final = "programmatic_tool_calling"
 RESUME: Final = "toolfold/resume"
+WORKSPACE: Final = "dev.toolfold/workspace"
+"""In the request's `_meta`: where to save this program, for a child that several workspaces share."""
 
 
 class OpenCall(BaseModel):

@@ -6,7 +6,7 @@ import os
 import site
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Hashable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
@@ -19,7 +19,9 @@ from mcp.client.streamable_http import streamable_http_client
 import toolfold
 from toolfold.doors.callback.client import ParentTools
 from toolfold.doors.gem.executor import Executor, OnOutput
-from toolfold.doors.gem.tool import ProgrammaticToolCallingTool
+from toolfold.doors.gem.link import Link
+from toolfold.doors.gem.sharing import Share
+from toolfold.doors.gem.tool import ProgrammaticToolCallingTool, answer_current
 from toolfold.errors import UsageError
 
 _TAIL_CHARACTERS: Final = 500
@@ -36,6 +38,8 @@ def create_programmatic_tool_calling_tool_stdio(
 ) -> ProgrammaticToolCallingTool:
     """A tool whose child is started with the first program, and ends with this process.
 
+    Tools of one process share one child, if they have the same engine and environment variables.
+
     Args:
         workspace_path: Where programs with a `filename` are saved; by default the current folder.
         tool_executor: Gets every tool call of a program.
@@ -47,33 +51,41 @@ def create_programmatic_tool_calling_tool_stdio(
     workspace = Path(workspace_path or ".").absolute()
     if not workspace.is_dir():
         raise UsageError(f"workspace_path {str(workspace_path)!r} is not a folder; make it first")
-    parameters = StdioServerParameters(
-        command=sys.executable,
-        args=["-m", "toolfold.doors.callback", "--workspace", str(workspace), "--engine", engine],
-        env=_environment(),
-    )
-    last_words = ""
-
-    @asynccontextmanager
-    async def connect(extension: ParentTools) -> AsyncIterator[Client]:
-        nonlocal last_words
-        # The child's stderr must be a real file.
-        with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as said:
-            try:
-                async with Client(stdio_client(parameters, errlog=said), extensions=[extension]) as client:
-                    yield client
-            finally:
-                said.seek(0)
-                last_words = said.read()[-_TAIL_CHARACTERS:].strip()
-
+    environment = _environment()
+    key = (engine, tuple(sorted(environment.items())))
+    said = _said.setdefault(key, [""])
     return ProgrammaticToolCallingTool(
-        connect,
+        Share(key, lambda: Link(lambda: _child(engine, environment, said))),
         tool_executor=tool_executor,
         validate_on_init=validate_on_init,
         on_output=on_output,
-        describe_failure=lambda: last_words,
+        describe_failure=lambda: said[0],
+        workspace=workspace,
         cache_seconds=cache_seconds,
     )
+
+
+_said: dict[Hashable, list[str]] = {}
+"""The last words of each child."""
+
+
+@asynccontextmanager
+async def _child(engine: str, environment: dict[str, str], said: list[str]) -> AsyncIterator[Client]:
+    parameters = StdioServerParameters(
+        command=sys.executable,
+        # Each program says where it is saved; this folder is only one that is there.
+        args=["-m", "toolfold.doors.callback", "--workspace", tempfile.gettempdir(), "--engine", engine],
+        env=environment,
+    )
+    # The child's stderr must be a real file.
+    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as errors:
+        try:
+            transport = stdio_client(parameters, errlog=errors)
+            async with Client(transport, extensions=[ParentTools(answer_current)]) as client:
+                yield client
+        finally:
+            errors.seek(0)
+            said[0] = errors.read()[-_TAIL_CHARACTERS:].strip()
 
 
 def create_programmatic_tool_calling_tool_http(
@@ -102,18 +114,19 @@ def create_programmatic_tool_calling_tool_http(
     address = url or f"http://{host}:{port}/mcp"
 
     @asynccontextmanager
-    async def connect(extension: ParentTools) -> AsyncIterator[Client]:
+    async def connect() -> AsyncIterator[Client]:
         # Programs may take minutes between two bytes; their own timeout ends them.
         async with (
             httpx2.AsyncClient(headers=dict(headers or {}), timeout=httpx2.Timeout(30, read=None)) as web,
             Client(
-                streamable_http_client(address, http_client=web, max_sse_event_size=None), extensions=[extension]
+                streamable_http_client(address, http_client=web, max_sse_event_size=None),
+                extensions=[ParentTools(answer_current)],
             ) as client,
         ):
             yield client
 
     return ProgrammaticToolCallingTool(
-        connect,
+        Link(connect),
         tool_executor=tool_executor,
         validate_on_init=validate_on_init,
         on_output=on_output,

@@ -7,11 +7,13 @@ import os
 import threading
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, suppress
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from mcp import Client
 
 _T = TypeVar("_T")
+_ANSWER_SECONDS: Final = 10.0
+"""Others may share the child: one that is only busy must not be taken for a dead one."""
 
 Connect: TypeAlias = Callable[[], AbstractAsyncContextManager[Client]]
 
@@ -98,7 +100,7 @@ class _Held:
         if not self._ready.done() or self._ready.cancelled() or self._ready.exception() is not None:
             return False
         with suppress(Exception):
-            async with asyncio.timeout(1):
+            async with asyncio.timeout(_ANSWER_SECONDS):
                 await self._ready.result().list_tools(cache_mode="bypass")
                 return True
         return False

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextvars import ContextVar
+from pathlib import Path
 from typing import Any, Protocol
 
 from mcp import Client, MCPError
 from mcp_types import CallToolResult, TextContent
 
-from toolfold.doors.callback.client import ParentTools
 from toolfold.doors.callback.names import ListedTool, granted
 from toolfold.doors.callback.server import TOOL
-from toolfold.doors.callback.wire import TOOL_NAME, OpenCall, ToolReply
+from toolfold.doors.callback.wire import TOOL_NAME, WORKSPACE, OpenCall, ToolReply
 from toolfold.doors.gem.actions import callable_tools, instructions, parse_action, respond
 from toolfold.doors.gem.executor import Answers, Executor, FiveValues, OnOutput
-from toolfold.doors.gem.link import Link
+from toolfold.doors.gem.sharing import Line
 from toolfold.errors import UsageError
 from toolfold.models import ToolSpec
 
@@ -36,12 +36,13 @@ class ProgrammaticToolCallingTool:
     Several programs may run at once, from several threads. Each executor call has a thread of its own.
 
     Args:
-        connect: Opens a connection to the child, given the extension that answers its calls.
+        line: The way to the child; its connection needs the extension `ParentTools(answer_current)`.
         tool_executor: See `Executor`; may be set later. One with a method or attribute function
             `list_tools` that returns `get_available_tools` entries also lets programs be checked
             before they run.
         on_output: Gets what a generator executor yields, while its tool runs.
         describe_failure: Adds to an error of the connection what the child said last.
+        workspace: Where programs are saved, for a child that others use, too.
     """
 
     name = TOOL_NAME
@@ -50,19 +51,20 @@ class ProgrammaticToolCallingTool:
 
     def __init__(
         self,
-        connect: Callable[[ParentTools], AbstractAsyncContextManager[Client]],
+        line: Line,
         *,
         tool_executor: Executor | None = None,
         validate_on_init: bool = False,
         on_output: OnOutput | None = None,
         describe_failure: Callable[[], str] = str,
+        workspace: Path | None = None,
         cache_seconds: float = 0.0,
     ) -> None:
         if not cache_seconds >= 0:
             raise UsageError(f"cache_seconds must be 0 or more, got {cache_seconds!r}")
         self._answers = Answers(tool_executor, on_output, cache_seconds)
-        answer = _weak(self._answers)
-        self._link = Link(lambda: connect(ParentTools(answer)))
+        self._link = line
+        self._meta: Any = None if workspace is None else {WORKSPACE: str(workspace)}
         self._describe_failure = describe_failure
         self._finalizer = weakref.finalize(self, self._link.close)
         if validate_on_init:
@@ -80,7 +82,7 @@ class ProgrammaticToolCallingTool:
         if listed is not None:
             arguments["_tools_available"] = listed
         try:
-            result = self._link.run(lambda client: client.call_tool(TOOL_NAME, arguments))
+            result = self._link.run(lambda client: self._call(client, arguments))
         except (MCPError, OSError, RuntimeError, ExceptionGroup) as error:
             return True, True, f"{self._failure(error)}; tools may have been called", tool_name, tool_call_id
         return True, bool(result.is_error), _text(result), tool_name, tool_call_id
@@ -121,6 +123,12 @@ class ProgrammaticToolCallingTool:
 
     # its parts
 
+    # Any: arguments are JSON.
+    async def _call(self, client: Client, arguments: dict[str, Any]) -> CallToolResult:
+        # In a task of this call's own, which all that answers it is started from.
+        _answers.set(self._answers)
+        return await client.call_tool(TOOL_NAME, arguments, meta=self._meta)
+
     def _validate(self) -> None:
         try:
             listed = self._link.run(lambda client: client.list_tools())
@@ -151,16 +159,12 @@ class ProgrammaticToolCallingTool:
         return () if listed is None else granted("", [ListedTool.model_validate(one) for one in listed], ())
 
 
-def _weak(answers: Answers) -> Callable[[OpenCall], Awaitable[ToolReply]]:
-    """An executor often holds its environment, and that this tool: the link must not keep them alive."""
-    found = weakref.ref(answers)
+_answers: ContextVar[Answers] = ContextVar("toolfold_gem_answers")
 
-    def answer(call: OpenCall) -> Awaitable[ToolReply]:
-        held = found()
-        assert held is not None, "whoever waits for a program holds the tool"
-        return held.answer(call)
 
-    return answer
+async def answer_current(call: OpenCall) -> ToolReply:
+    """Serve a call with the executor of the tool whose program made it; a connection may have several."""
+    return await _answers.get().answer(call)
 
 
 class _First:
