@@ -176,6 +176,19 @@ async def test_output_is_cut_on_a_character_boundary(runtime: Runtime) -> None:
     assert (outcome.stdout, outcome.stdout_cut_bytes) == ("é" * 50, 100)
 
 
+async def test_a_traceback_is_whole_at_the_smallest_limit(runtime: Runtime) -> None:
+    outcome = await run(runtime, "import sys\nprint('x' * 99, 'y' * 99, file=sys.stderr)\n1 / 0", output_bytes=1)
+
+    assert (outcome.stderr, outcome.stderr_cut_bytes) == (
+        "x\n"
+        "Traceback (most recent call last):\n"
+        '  File "<program>", line 3, in __main__\n'
+        "    1 / 0\n"
+        "ZeroDivisionError: division by zero\n",
+        199,
+    )
+
+
 async def test_output_before_a_timeout_is_kept(runtime: Runtime) -> None:
     text = "print('y' * 100_000)\nawait wait_a_little()\nwhile True:\n    pass"
 

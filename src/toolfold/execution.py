@@ -219,7 +219,7 @@ class Execution:
     def keep(self, event: Printed | Taped) -> None:
         """Output for the outcome, or the tape for a replay."""
         if isinstance(event, Printed):
-            self._output[event.stream].add(event.text, event.cut_bytes)
+            self._output[event.stream].add(event.text, event.cut_bytes, is_report=event.is_report)
         else:
             self._is_spoilt = self._is_spoilt or event.is_spoilt
             self._note(Tape(event.wakes, event.clocks, event.is_spoilt))

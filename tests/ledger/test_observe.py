@@ -29,7 +29,7 @@ def test_each_call_has_a_line_with_its_duration_and_nothing_secret(caplog: pytes
     assert [(line.name, line.getMessage()) for line in caplog.records] == [
         ("toolfold.programs", "e1 began on process (namespace)"),
         ("toolfold.calls", "e1 call 1 login(22 bytes) 12.5 ms, 7 bytes"),
-        ("toolfold.calls", "e1 call 2 login(22 bytes) 12.5 ms, failed"),
+        ("toolfold.calls", "e1 call 2 login(22 bytes) 12.5 ms, failed: \"wrong password\\n'***'\""),
         ("toolfold.programs", "e1 failed after 500.0 ms, 2 calls"),
     ]
 

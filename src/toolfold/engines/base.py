@@ -23,6 +23,8 @@ class Printed:
     text: str
     stream: Literal["stdout", "stderr"] = "stdout"
     cut_bytes: int = 0
+    is_report: bool = False
+    """The traceback that the program ended with: whole in the outcome, however little else is shown."""
 
 
 class Called(msgspec.Struct, frozen=True):

@@ -183,7 +183,7 @@ class Driver:
         except (self._monty.MontyRuntimeError, self._monty.MontySyntaxError) as error:
             last = monty_report.ended(error, text, self._order.limits)
             if last.status in ("failed", "limit"):
-                self._print("stderr", monty_report.error_text(error, text) + "\n")
+                self._post(Printed(monty_report.error_text(error, text) + "\n", "stderr", is_report=True))
             return last
 
     def _finished(self, output: Any) -> Ended:

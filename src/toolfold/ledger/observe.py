@@ -1,7 +1,7 @@
 """Who is told of what happens while it happens: the standard log, OpenTelemetry, or one's own.
 
-Arguments, replies and error texts may hold secrets: they are told only where that was asked for
-with `TOOLFOLD_LOG_ARGUMENTS=1`.
+Arguments and replies may hold secrets: they are told only where that was asked for with
+`TOOLFOLD_LOG_ARGUMENTS=1`, and until then the text of an error is without what the call was given.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Final, Protocol
 
 from toolfold.ledger.record import Begun, first_line
 from toolfold.models import Call, CallRecord, Outcome
+from toolfold.tools.telling import cut, told_error
 
 _programs: Final = logging.getLogger("toolfold.programs")
 _calls: Final = logging.getLogger("toolfold.calls")
-_SHOWN: Final = 500
 
 
 class Observer(Protocol):
@@ -49,10 +49,11 @@ class LogObserver:
         if not _calls.isEnabledFor(logging.DEBUG):
             return
         # `repr` leaves no line break or control character in what a program or a tool wrote.
-        arguments = _cut(repr(dict(record.arguments))) if self._with_arguments else f"{record.bytes_in} bytes"
+        arguments = cut(repr(dict(record.arguments))) if self._with_arguments else f"{record.bytes_in} bytes"
         ending = f"{record.bytes_out} bytes" if record.error is None else "failed"
-        if record.error is not None and self._with_arguments:
-            ending += f": {_cut(repr(record.error))}"
+        if record.error is not None:
+            shown = cut(repr(record.error)) if self._with_arguments else told_error(record.error, record.arguments)
+            ending += f": {shown}"
         _calls.debug(
             "%s call %d %s(%s) %.1f ms, %s",
             execution_id, record.id, record.name, arguments, record.seconds * 1000, ending,
@@ -92,7 +93,3 @@ class Observers:
 def wants_arguments() -> bool:
     """Whether the environment asks for arguments, replies and error texts."""
     return os.environ.get("TOOLFOLD_LOG_ARGUMENTS", "") not in ("", "0")
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"

@@ -14,6 +14,7 @@ import asyncio
 import logging
 import math
 import os
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypeAlias
@@ -35,13 +36,15 @@ from toolfold.tools.catalog import Catalog
 from toolfold.tools.context import CallContext
 from toolfold.tools.masking import masked
 from toolfold.tools.schema import argument_check, bad_argument, wrong
-from toolfold.tools.shape import is_plain, to_sized_value
+from toolfold.tools.shape import is_plain, json_size, to_sized_value
+from toolfold.tools.telling import told_error
 from toolfold.tools.tool import Tool
 
 Caller: TypeAlias = Literal["code", "direct"]
 
 MAX_ERROR_CHARACTERS: Final = 2_000
 _log: Final = logging.getLogger("toolfold.tools")
+_calls: Final = logging.getLogger("toolfold.calls")
 
 
 @dataclass(slots=True)
@@ -109,19 +112,24 @@ class Router:
             path = self._path(call.tool, paths)
         request = Request(call, caller, max_reply_bytes or self._max_reply_bytes, call.arguments, context)
         request.recorded = recorded
+        began = 0.0 if caller == "code" else time.perf_counter()
         try:
             value = await path(request)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            return Reply(call_id=call.id, error=f"{call.tool!r} failed: it was cancelled", meta=request.meta)
+            reply = Reply(call_id=call.id, error=f"{call.tool!r} failed: it was cancelled", meta=request.meta)
         except GeneratorExit:
             raise  # this very coroutine is thrown away
         # Whatever a tool raises, its program must hear of it, and the host's loop must not end.
         except BaseException as error:  # noqa: BLE001
-            return Reply(call_id=call.id, error=error_text(call.tool, error), meta=request.meta)
-        return Reply(call_id=call.id, value=value, size_bytes=request.size_bytes, meta=request.meta)
+            reply = Reply(call_id=call.id, error=error_text(call.tool, error), meta=request.meta)
+        else:
+            reply = Reply(call_id=call.id, value=value, size_bytes=request.size_bytes, meta=request.meta)
+        if caller == "direct":
+            _tell(call, reply, time.perf_counter() - began)
+        return reply
 
     def _path(self, name: str, paths: dict[str, Handler]) -> Handler:
         tool = self.catalog.get(name)
@@ -142,6 +150,17 @@ class Router:
         if seconds is None:
             seconds = self._default_timeout_seconds
         return rest if seconds is None else _timed(tool.spec.name, seconds, rest)
+
+
+def _tell(call: Call, reply: Reply, seconds: float) -> None:
+    """The log's line of a direct call; that of a program's call comes from the observer of its execution."""
+    if not _calls.isEnabledFor(logging.DEBUG):
+        return
+    ending = f"{reply.size_bytes or 0} bytes" if reply.error is None else ""
+    if reply.error is not None:
+        ending = f"failed: {told_error(reply.error, call.arguments)}"
+    size = json_size(call.arguments)
+    _calls.debug("direct call %s(%d bytes) %.1f ms, %s", call.tool, size, seconds * 1000, ending)
 
 
 def error_text(tool: str, error: BaseException) -> str:

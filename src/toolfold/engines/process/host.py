@@ -338,7 +338,7 @@ class ProcessRun:
             return
         status, kind = _ENDS[frame.status]
         if frame.status in ("failed", "memory"):
-            self._push(Printed(frame.error + "\n", "stderr"))
+            self._push(Printed(frame.error + "\n", "stderr", is_report=True))
         problem = problem_from(frame.error, frame.message, kind, self._order)
         self._push(Ended(status=status, problem=problem, notes=notes))
 
