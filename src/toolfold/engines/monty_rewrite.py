@@ -5,6 +5,7 @@ Nothing here is a check: text that Python cannot parse goes through as it is, fo
 """
 
 import ast
+import re
 from collections.abc import Container
 from dataclasses import dataclass
 from typing import Final
@@ -56,6 +57,34 @@ def __write__(text):
     print(text, end="")
     return len(text)
 """,
+    "__braced__": """\
+def __braced__(text):
+    parts = text.split("\\\\\\\\")
+    for at, part in enumerate(parts):
+        pieces = part.split("\\\\")
+        done = pieces[0]
+        for piece in pieces[1:]:
+            size = 0
+            while size < 2 and size < len(piece) and piece[size] in "0123456789":
+                size += 1
+            done += f"\\\\g<{piece[:size]}>{piece[size:]}" if size and piece[0] != "0" else "\\\\" + piece
+        parts[at] = done
+    return "\\\\\\\\".join(parts)
+""",
+    "__sub__": """\
+def __sub__(pattern, repl, string, count=0, flags=0):
+    import re
+    if isinstance(repl, str):
+        return re.sub(pattern, __braced__(repl), string, count, flags)
+    done, at, left = "", 0, count or -1
+    for found in re.finditer(pattern, string, flags):
+        if left == 0:
+            break
+        left -= 1
+        done += string[at:found.start()] + repl(found)
+        at = found.end()
+    return done + string[at:]
+""",
     "__Semaphore__": """\
 class __Semaphore__:
     def __init__(self, value=1):
@@ -98,7 +127,7 @@ async def __held__(semaphore):
 `__deadline__`, `__ticket__` and `__settle__` are answered by the host, which owns every future.
 """
 
-_NEEDS: Final = {"__gather__": "__caught__", "__held__": "__Held__"}
+_NEEDS: Final = {"__gather__": "__caught__", "__held__": "__Held__", "__sub__": "__braced__"}
 
 
 # What Monty's own modules lack or do differently, and the name of the prelude that is used instead.
@@ -111,6 +140,7 @@ _INSTEAD: Final = {
     "asyncio.Semaphore": "__Semaphore__",
     "asyncio.BoundedSemaphore": "__Semaphore__",
     "asyncio.Lock": "__Semaphore__",
+    "re.sub": "__sub__",
     "sys.exit": "__leave__",
     "sys.stdout.write": "__write__",
 }
@@ -204,12 +234,27 @@ class _Finder(ast.NodeVisitor):
         name = _dotted(node.func)
         if name == "asyncio.gather" and any(k.arg == "return_exceptions" for k in node.keywords):
             self._replace(node.func, "__gather__")
+        if isinstance(node.func, ast.Attribute) and node.func.attr in ("sub", "subn") and name != "re.sub":
+            self._brace_groups(node.args[1] if name == "re.subn" and len(node.args) > 1 else node.args[0:1])
         if name == "next" and node.args and isinstance(node.args[0], ast.GeneratorExp):
             self._iterate(node, node.args[0])
         if name.rpartition(".")[2] in _GATHERERS:
             for argument in node.args:
                 self._make_argument_awaitable(argument)
         self.generic_visit(node)
+
+    def _brace_groups(self, replacement: ast.expr | list[ast.expr]) -> None:
+        r"""Monty takes `\1_` of a replacement for a group called `1_`, and leaves it out; `\g<1>_` it understands."""
+        for text in replacement if isinstance(replacement, list) else [replacement]:
+            if isinstance(text, ast.Constant) and isinstance(text.value, str) and text.lineno == text.end_lineno:
+                braced = re.sub(r"(?<!\\)((?:\\\\)*)\\([1-9]\d?)", r"\1\\g<\2>", text.value)
+                start, end = self._start(text), self._end(text)
+                try:
+                    is_there = ast.literal_eval(self._source[start:end].decode()) == text.value
+                except (SyntaxError, ValueError):
+                    is_there = False  # up to Python 3.11 a text in an f-string may not be where it says it is
+                if braced != text.value and is_there:
+                    self._edits.append((start, end, repr(braced)))
 
     def _iterate(self, call: ast.Call, generator: ast.GeneratorExp) -> None:
         """Monty's generator expressions are lists, and `next` takes no list."""
