@@ -380,8 +380,8 @@ class ProcessRun:
             self._freeze_timer = self._loop.call_later(FREEZE_AFTER_SECONDS, self._freeze)
 
     def _freeze(self) -> None:
-        if self._is_over or self._unsent:
-            return  # gone, or still reading: what it has not read would wait here
+        if self._is_over:
+            return
         self._guest.freeze()
         if self._order.on_frozen is not None:
             self._guest.weigh(self._order.on_frozen)

@@ -1,0 +1,30 @@
+"""Paused executions whose guests had to make room go on as if nothing had been."""
+
+import pytest
+
+from tests.doors.http.conftest import Served
+from tests.doors.http.talk import finish, start, until
+from toolfold.engines.process import host
+from toolfold.models import MIB
+from toolfold.paused import PausedLimits
+
+CODE = """
+x = b"x" * 90_000_000
+a = await get_weather(city="Bonn")
+print(a, len(x))
+"""
+
+
+@pytest.mark.long
+async def test_requests_that_pause_with_much_memory_are_all_answered_and_hold_little(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host, "FREEZE_AFTER_SECONDS", 0.0)
+    limits = PausedLimits(tenant_bytes=200 * MIB, total_bytes=200 * MIB)
+    async with served(options={"engine": "process", "warm": 0, "paused_limits": limits}, preload_data=False) as client:
+        paused = [(await start(client, CODE)).json() for _ in range(4)]
+
+        await until(client, "guests", 2)
+        ended = [await finish(client, one, lambda *_: "sunny") for one in paused]
+
+    assert [(one["status"], one["stdout"]) for one, _ in ended] == [("completed", "sunny 90000000\n")] * 4
