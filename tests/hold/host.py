@@ -1,5 +1,6 @@
 """A real `toolfold serve`, watched from outside: its memory, its descriptors, its answer to SIGTERM."""
 
+import json
 import os
 import re
 import signal
@@ -10,7 +11,9 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 KEYS = {"honest": "key-of-honest", "hostile": "key-of-hostile"}
 CONFIG = """
@@ -22,6 +25,7 @@ http:
 {http}
 tools: {{modules: [tools.py]}}
 ledger: {{where: ledger.sqlite}}
+servers: {servers}
 """
 TOOLS = '''
 from toolfold import tool
@@ -44,11 +48,13 @@ DESCRIPTORS = 1024
 class Host:
     """One server; ends with the block."""
 
-    def __init__(self, folder: Path, http: str = "", *, is_open: bool = False) -> None:
+    def __init__(self, folder: Path, http: str = "", *, is_open: bool = False, servers: Sequence[Any] = ()) -> None:
         (folder / "tools.py").write_text(TOOLS, "utf-8")
         keys = "{}" if is_open else f"{{honest: {KEYS['honest']}, hostile: {KEYS['hostile']}}}"
         lines = "\n".join(f"  {line}" for line in http.splitlines())
-        (folder / "toolfold.yaml").write_text(CONFIG.format(http=lines, keys=keys), "utf-8")
+        (folder / "toolfold.yaml").write_text(
+            CONFIG.format(http=lines, keys=keys, servers=json.dumps(servers)), "utf-8"
+        )
         environment = {**os.environ, "XDG_STATE_HOME": str(folder / "state")}
         command = [sys.executable, "-m", "toolfold", "serve", "--config", str(folder / "toolfold.yaml")]
         self.log = folder / "log"

@@ -64,14 +64,14 @@ def attack_of(name: str) -> Any:
     return importlib.import_module(f"tests.hold.attacks.{name}")
 
 
-def measure(name: str, *, seconds: float, is_control: bool = False) -> Held:
-    """Run one attack; as a control, with what holds it switched off."""
+def measure(name: str, *, seconds: float, programs: int = 40, is_control: bool = False) -> Held:
+    """Run one attack after so many programs without it; as a control, with what holds it switched off."""
     module = attack_of(name)
     http = module.CONTROL or "" if is_control else getattr(module, "HTTP", "")
-    is_open = getattr(module, "IS_OPEN", False)
-    with tempfile.TemporaryDirectory() as folder, Host(Path(folder), http, is_open=is_open) as host:
+    options = {"is_open": getattr(module, "IS_OPEN", False), "servers": getattr(module, "SERVERS", ())}
+    with tempfile.TemporaryDirectory() as folder, Host(Path(folder), http, **options) as host:
         run_programs(host.url, some(5))  # the first ones warm it up
-        alone = run_programs(host.url, some(40))
+        alone = run_programs(host.url, some(programs))
         host.idle_bytes = host.memory_bytes
         with attacking(name, host.url) as attacker:
             under = run_programs(host.url, within(seconds, at_least=20))

@@ -8,7 +8,7 @@ from tests.hold.measure import attack_names, attack_of, measure
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["bodies_without_a_key", "idle_connections", "unread_downloads"])
 def test_the_host_holds(name: str) -> None:
-    assert measure(name, seconds=4).broken == []
+    assert measure(name, seconds=4, programs=5).broken == []
 
 
 def test_every_attack_says_what_it_is_and_how_it_is_switched_off() -> None:
