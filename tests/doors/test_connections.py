@@ -175,3 +175,16 @@ async def test_a_body_that_ends_in_two_ways_is_refused() -> None:
     assert answer.count(b"HTTP/1.1 ") == 1
     assert answer.startswith(b"HTTP/1.1 400 ")
     assert answer.endswith(b'{"error":"send Content-Length or Transfer-Encoding, not both"}')
+
+
+async def test_a_server_that_ends_does_not_wait_for_bodies_and_readers_that_never_come() -> None:
+    async with served(write_seconds=60) as (address, server), connected(address, count=2) as [lazy, silent]:
+        lazy[1].write(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n")
+        await lazy[0].readexactly(1)
+        lazy[1].transport.pause_reading()  # type: ignore[attr-defined]
+        silent[1].write(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n")
+        server.should_exit = True
+        while server.server_state.connections:
+            await asyncio.sleep(0.01)
+
+        assert await is_cut(silent)

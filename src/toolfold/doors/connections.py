@@ -140,7 +140,8 @@ class Connection(H11Protocol):
             self.transport.abort()
             return
         super().shutdown()
-        if self.transport.get_write_buffer_size():
+        is_stuck = self._write_timer is not None or self.transport.is_closing()
+        if is_stuck and self.transport.get_write_buffer_size():
             self._write_timer = _cancelled(self._write_timer)
             self._write_timer = self.loop.call_later(_SHUTDOWN_SECONDS, self.transport.abort)
 
