@@ -7,6 +7,7 @@ import os
 import secrets
 import time
 from contextlib import nullcontext
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -25,6 +26,7 @@ from toolfold.engines.base import (
     Stocked,
     Taped,
     Waiting,
+    importable_modules,
     snapshot_version,
 )
 from toolfold.errors import EngineCrashed, UsageError
@@ -439,7 +441,23 @@ class Runtime:
         if len(text) >= LARGE_TEXT_CHARACTERS:
             return await self._large_checks.check(text, specs, limits=wish.limits, known_names=known)
         checker = Checker(specs) if wish.outside or wish.hidden else self._checker
-        return checker.check(text, limits=wish.limits, known_names=known)
+        checked = checker.check(text, limits=wish.limits, known_names=known, installed=self._modules)
+        if isinstance(checked, Problem) and checked.kind == "import" and self._modules is not None:
+            own = self._own_modules(wish)  # looked for only now: most programs import none
+            if own:
+                installed = self._modules | own
+                checked = checker.check(text, limits=wish.limits, known_names=known, installed=installed)
+        return checked
+
+    def _own_modules(self, wish: _Wish) -> frozenset[str]:
+        """Modules among the files that the program is given."""
+        kept = self.sessions.listed(wish.session.id) if wish.session is not None else ()
+        names = [*(file.name for file in wish.files), *(file.name for file in kept)]
+        return frozenset(name.removesuffix(".py").partition("/")[0] for name in names if name.endswith(".py"))
+
+    @cached_property
+    def _modules(self) -> frozenset[str] | None:
+        return importable_modules(self._engine)
 
     async def _type_problem(self, program: Program, specs: Sequence[ToolSpec], wish: _Wish) -> Problem | None:
         is_wanted = self._engine.name == "monty" if self._type_check is None else self._type_check

@@ -1,8 +1,11 @@
 """What is certain to fail is told before the first call, with the line and the change to make."""
 
+from collections.abc import Callable
+
 import pytest
 
-from toolfold.models import Problem, Program, ToolSpec
+from toolfold import Runtime
+from toolfold.models import File, Problem, Program, ToolSpec
 from toolfold.program import Checker
 
 TOOLS = (
@@ -227,3 +230,42 @@ def test_a_literal_that_no_tool_can_read_is_told_to_a_lenient_one_too() -> None:
 
     assert isinstance(problem, Problem)
     assert problem.message == "'f' argument 'n' must be an integer, got 'five'"
+
+
+async def test_a_library_that_is_not_there_is_told_before_the_first_call() -> None:
+    made: list[int] = []
+    async with Runtime([_noting(made)]) as runtime:
+        outcome = await runtime.run("import json\nawait note()\nimport left_pad")
+
+    assert (outcome.status, made) == ("rejected", [])
+    assert str(outcome.problem) == (
+        "line 3: 'left_pad' is not installed here; use the standard library or call a tool: note, search_tools\n"
+        "import left_pad\n       ^"
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import numpy, pandas, matplotlib.pyplot, scipy, sklearn, openpyxl",
+        "try:\n    import left_pad\nexcept ImportError:\n    pass",
+        "if False:\n    import left_pad",
+        "open('left_pad.py', 'w').write('x = 1')\nimport left_pad",
+        "import sys\nsys.path.insert(0, 'lib')\nprint(1)",
+        "import own.part, mine",
+    ],
+)
+async def test_a_library_that_may_be_there_is_let_through(text: str) -> None:
+    files = [File(name="mine.py", data=b""), File(name="own/part.py", data=b"")]
+    async with Runtime() as runtime:
+        outcome = await runtime.run(text, files=files)
+
+    assert (outcome.status, outcome.problem) == ("finished", None)
+
+
+def _noting(made: list[int]) -> Callable[[], None]:
+    def note() -> None:
+        """Make a note."""
+        made.append(1)
+
+    return note

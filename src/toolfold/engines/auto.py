@@ -6,7 +6,7 @@ import importlib.util
 import sys
 from typing import TYPE_CHECKING
 
-from toolfold.engines.base import Engine, Forewarned, Guests, Stocked, snapshot_version
+from toolfold.engines.base import Engine, Forewarned, Guests, Stocked, importable_modules, snapshot_version
 from toolfold.errors import EngineUnavailable, UsageError
 from toolfold.models import LibrarySet, Limits
 
@@ -83,6 +83,11 @@ class AutoEngine:
     def snapshot_version(self) -> str:
         """Of the engine that runs the programs; empty if that replays."""
         return snapshot_version(self._chosen)
+
+    @property
+    def modules(self) -> frozenset[str] | None:
+        """What programs can import on the engine that runs them, where that can tell."""
+        return importable_modules(self._chosen)
 
     async def __aenter__(self) -> AutoEngine:
         try:

@@ -147,6 +147,12 @@ def snapshot_version(engine: Engine) -> str:
     return str(getattr(engine, "snapshot_version", ""))
 
 
+def importable_modules(engine: Engine) -> frozenset[str] | None:
+    """What programs can import beyond the standard library; `None` where the engine cannot tell."""
+    modules: frozenset[str] | None = getattr(engine, "modules", None)
+    return modules
+
+
 class Engine(Protocol):
     """Where programs run. Enter it before the first `open`; leaving it ends every guest."""
 

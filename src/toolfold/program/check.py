@@ -70,12 +70,14 @@ class Checker:
         self._installed = installed
 
     def check(
-        self, text: str, *, limits: Limits | None = None, known_names: Container[str] = _NOTHING
-    ) -> Program | Problem:
+        self, text: str, *, limits: Limits | None = None, known_names: Container[str] = _NOTHING,
+        installed: Container[str] | None = None,
+    ) -> Program | Problem:  # fmt: skip
         """The program, unless something is certainly wrong with it; then the first problem in its text.
 
-        `known_names` are those that a session holds from earlier programs.
+        `known_names` are those that a session holds from earlier programs; `installed` is as for the class.
         """
+        installed = self._installed if installed is None else installed
         if not text or text.isspace():
             return Program(text=text)
         read = program_in(text, limits or self._limits)
@@ -86,11 +88,11 @@ class Checker:
         late = late_error(text, tree, reader)
         if late is not None:
             return late
-        fault = min(self._faults(tree, reader, known_names), key=_place, default=None)
+        fault = min(self._faults(tree, reader, known_names, installed), key=_place, default=None)
         if fault is not None:
             return problem_at_byte(text, fault.kind, fault.message, *_place(fault))
         for package, line in packages:
-            reason = missing_package(package, self._index, self._installed)
+            reason = missing_package(package, self._index, installed)
             if reason is not None:
                 return problem_at(sent, "import", reason, line, None)
         preset = self._preset_names(reader, known_names)
@@ -114,11 +116,15 @@ class Checker:
                     return replace(problem, message=f"{name!r} is no name in Python; write {tool.python_name!r}")
         return problem
 
-    def _faults(self, tree: ast.Module, reader: Reader, known_names: Container[str]) -> Iterator[Fault]:
+    def _faults(
+        self, tree: ast.Module, reader: Reader, known_names: Container[str], installed: Container[str] | None
+    ) -> Iterator[Fault]:
         """The first fault of each kind of rule."""
         calls = Calls(reader, self._index, known_names)
         if reader.imports:
-            yield from _first(import_faults(tree, self._index, self._installed))
+            # A program that changes where modules are looked for, or writes one, may import what nobody sees here.
+            seen = None if reader.is_dynamic or "path" in reader.attributes or reader.names_modules else installed
+            yield from _first(import_faults(tree, self._index, seen))
             yield from _first(calls.import_faults())
         yield from _first(calls.subtraction_faults())
         fault = calls.first_fault()

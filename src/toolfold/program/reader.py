@@ -23,7 +23,7 @@ _OTHERS: Final = frozenset(
     {"TYPE_CHECKING", "PY2", "PY3", "version_info", "version", "platform", "hasattr", "modules", "hexversion"}
 )
 _EMPTY_NODES: Final = frozenset({"ctx", "op", "ops"})
-_LEAVES: Final = (ast.Constant, ast.MatchSingleton, ast.Pass, ast.Break, ast.Continue)
+_LEAVES: Final = (ast.MatchSingleton, ast.Pass, ast.Break, ast.Continue)
 
 Guard: TypeAlias = int
 UNGUARDED: Final = 0
@@ -74,6 +74,8 @@ class Reader:
         """First parts of imported modules."""
         self.is_dynamic = False
         """Names may be bound in ways that cannot be seen here."""
+        self.names_modules = False
+        """A text in it names a file of Python, which it may write and import."""
         self.subtractions: list[Use] = []
         self.top_level_returns: list[ast.Return] = []
         self.tries_with_finally: list[ast.Try] = []
@@ -389,6 +391,11 @@ class Reader:
             return
         self._children(node, scope, guard)
 
+    def _constant(self, node: ast.Constant, _scope: Scope, _guard: Guard) -> None:
+        value = node.value
+        if value.__class__ is str and ".py" in value:
+            self.names_modules = True
+
     def _leaf(self, _node: ast.AST, _scope: Scope, _guard: Guard) -> None:
         return
 
@@ -434,6 +441,7 @@ class Reader:
         ast.AsyncFor: _for,
         ast.Assign: _assign,
         ast.AnnAssign: _assign,
+        ast.Constant: _constant,
         **dict.fromkeys(_LEAVES, _leaf),
     }
     if hasattr(ast, "TypeAlias"):  # from Python 3.12 on

@@ -9,6 +9,7 @@ from toolfold import forks
 from toolfold.engines.base import Guests
 from toolfold.engines.process.host import ProcessRun
 from toolfold.engines.process.kept import KeptGuests
+from toolfold.engines.process.layout import library_modules
 from toolfold.engines.process.memory import held_bytes
 from toolfold.engines.process.pool import Pool
 from toolfold.engines.process.tiers import Tier, tier_named
@@ -57,6 +58,11 @@ class ProcessEngine:
     def isolation(self) -> str:
         """The tier's name, for every outcome."""
         return self._tier.name
+
+    @property
+    def modules(self) -> frozenset[str] | None:
+        """What programs can import beyond the standard library; all that the host has is not counted."""
+        return None if self._host_libraries else frozenset(library_modules())
 
     async def __aenter__(self) -> ProcessEngine:
         self._is_open = True

@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -178,10 +179,11 @@ def _is_small(path: str) -> bool:
     return len(sizes) <= _SMALL_FILES and sum(sizes) <= _SMALL_BYTES
 
 
-def library_modules() -> list[str]:
+@lru_cache(maxsize=1)
+def library_modules() -> tuple[str, ...]:
     """Modules of the libraries that programs can import, as far as they are installed."""
     names = {os.path.dirname(name) or name.removesuffix(".py") for name in library_entries(tuple(_sites()))}
-    return sorted(name for name in names if name.isidentifier())
+    return tuple(sorted(name for name in names if name.isidentifier()))
 
 
 def builder_arguments() -> tuple[str, ...]:
