@@ -1,7 +1,9 @@
-print(undefined_thing)
+if len([]) > 0:
+    late = 1
+print(late)
 
 # expect error:
 # | Traceback (most recent call last):
-# |   File "<program>", line 1, in __main__
-# |     print(undefined_thing)
-# | NameError: name 'undefined_thing' is not defined
+# |   File "<program>", line 3, in __main__
+# |     print(late)
+# | NameError: name 'late' is not defined
