@@ -9,7 +9,7 @@ import keyword
 import re
 import sys
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from toolfold_guest import pending
@@ -87,6 +87,11 @@ class Namespace:
         for name in mentioned:
             if name.startswith(PENDING_PREFIX):
                 names[name] = self.pending(name.removeprefix(PENDING_PREFIX))
+
+    @property
+    def names(self) -> Mapping[str, int]:
+        """The tools' names, for a message that offers them."""
+        return self._index
 
     def wanted(self, mentioned: set[str] | None) -> set[str]:
         """The tools that a program mentions by their bare names."""
