@@ -11,7 +11,7 @@ import time
 import zlib
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 from redis.asyncio import Redis
@@ -28,7 +28,7 @@ from toolfold.ledger.redis_connect import SETTINGS, failed, first_look, plain_ad
 from toolfold.ledger.redis_lease import Leases
 from toolfold.ledger.redis_writer import RedisWriter, log
 from toolfold.ledger.retention import MAX_EXECUTION_BYTES, Retention, Schedule
-from toolfold.ledger.seal import Seal
+from toolfold.ledger.seal import NoSeal, Seal
 from toolfold.ledger.snapshots import seal_for_snapshots
 from toolfold.models import Outcome
 
@@ -226,6 +226,20 @@ class RedisLedger:
             UsageError: The server cannot be reached.
         """
         return shared_secret(self._url, self._prefix, self._seal, name)
+
+    async def agree(self, name: str, secret: bytes) -> Literal["same", "put back", "another", "gone"]:
+        """Whether a shared secret is still the one that this process knows; put back where the server lost it.
+
+        Not where the ledger is sealed: what else it knew of its key is gone, too.
+        """
+        place = f"secret/{name}"
+        made = self._seal.seal(secret, place)
+        is_new, kept = await self._ask(redis_scripts.AGREE, place, made, int(isinstance(self._seal, NoSeal)))
+        if not kept:
+            return "gone"
+        if is_new:
+            return "put back"
+        return "same" if self._seal.open(kept, place) == secret else "another"
 
     async def lease(self, execution_id: str, owner: str, seconds: float) -> str:
         """Hold an execution for a while: whoever holds it now, which is `owner` if nobody else did."""

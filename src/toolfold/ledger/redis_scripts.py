@@ -344,6 +344,12 @@ return found
 """
 
 # The first to ask decides.
+AGREE: Final = """
+local facts = '{' .. ARGV[1] .. '}:facts'
+local is_new = ARGV[4] == '1' and redis.call('HSETNX', facts, ARGV[2], ARGV[3]) or 0
+return {is_new, redis.call('HGET', facts, ARGV[2]) or ''}
+"""
+
 SHARED: Final = """
 local facts = '{' .. ARGV[1] .. '}:facts'
 redis.call('HSETNX', facts, ARGV[2], ARGV[3])

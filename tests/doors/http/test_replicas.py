@@ -501,3 +501,15 @@ async def test_replicas_that_keep_files_apart_are_told_of(fleet: Fleet) -> None:
     await until(lambda: "other replicas keep the files of sessions elsewhere" in c.log)
 
     assert "elsewhere" not in a.log
+
+
+async def test_replicas_agree_on_their_key_after_redis_was_emptied(fleet: Fleet) -> None:
+    (first,) = await fleet.start(1, lease="1s")
+    fleet.redis.empty()
+    await until(lambda: "the key for tokens is put back" in first.log)
+
+    (second,) = await fleet.start(1, lease="1s")
+    paused = (await start(second.client, "print(await get_weather(city='a'))")).json()
+    ended = await answer(first, paused, "sun")
+
+    assert ended["stdout"] == "sun\n"

@@ -50,12 +50,13 @@ class Replicas:
         base_path: Of all replicas.
         lease_seconds: How long a replica is waited for that is gone.
         longest_seconds: That an execution may take from its start to its end.
+        key_kept_as: The name under which the ledger keeps the key for those who come later; empty where it does not.
         files: Names the folder of the sessions' files: the same at all replicas, or sessions lose files.
     """
 
     def __init__(
         self, ledger: RedisLedger, key: bytes, *, address: str = "", base_path: str = "",
-        lease_seconds: float = LEASE_SECONDS, longest_seconds: float = 300.0, files: str = "",
+        lease_seconds: float = LEASE_SECONDS, longest_seconds: float = 300.0, files: str = "", key_kept_as: str = "",
     ) -> None:  # fmt: skip
         self.id = secrets.token_hex(8)
         self._ledger = ledger
@@ -71,6 +72,9 @@ class Replicas:
         """Who held executions that were asked for here."""
         self._beating: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._key = key
+        self._key_kept_as = key_kept_as
+        self._has_told_of_key = False
         self._is_told = False
         """That this replica cannot be reached by others."""
         self._has_told_of_files = False
@@ -226,6 +230,7 @@ class Replicas:
                 await self._tell_if_out_of_reach()
                 await self._tell_if_address_is_shared()
                 await self._tell_if_files_differ()
+                await self._agree_on_key()
                 if time.monotonic() >= reap_at and not await self._reap():
                     reap_at = time.monotonic() + min(_REAP_SECONDS, self._longest_seconds)
             except LedgerFailed as error:
@@ -274,6 +279,19 @@ class Replicas:
         if self._files and not self._has_told_of_files and not await self._leases.take_turn(_FILES, self._files):
             self._has_told_of_files = True
             _log.error("other replicas keep the files of sessions elsewhere; name one shared folder in http.files")
+
+    async def _agree_on_key(self) -> None:
+        """A server that lost its data has no key for tokens: whoever starts next must not make another."""
+        if not self._key_kept_as:
+            return
+        match await self._ledger.agree(self._key_kept_as, self._key):
+            case "put back":
+                _log.error(
+                    "the ledger's server lost its data; paused executions are gone, the key for tokens is put back"
+                )
+            case "another" | "gone" if not self._has_told_of_key:
+                self._has_told_of_key = True
+                _log.error("the ledger's server lost its data, and the key for tokens with it; restart all replicas")
 
     @property
     def _leases(self) -> Leases:

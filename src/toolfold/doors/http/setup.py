@@ -87,6 +87,7 @@ def _replicas(config: Config, settings: Settings, ledger: RedisLedger, files: st
         lease_seconds=http.lease or LEASE_SECONDS,
         longest_seconds=settings.max_timeout_seconds,
         files=files,
+        key_kept_as="" if http.token_key else _KEPT_AS,
     )
 
 
