@@ -23,6 +23,9 @@ _TYPING = frozenset(
 READY = _TYPING | {"display"}
 """Names that programs use as if an earlier cell had imported them."""
 
+MODULES = frozenset({"IPython", "nest_asyncio"})
+"""What can be imported here although it is not installed."""
+
 _shown: list[Media] = []
 _SAVED = "_toolfold_saved"
 
@@ -120,18 +123,21 @@ class LenientDatetime(types.ModuleType):
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """`IPython.display` where IPython is not installed; there is no shell, and `get_ipython()` says so."""
+    """`IPython.display` and `nest_asyncio` where they are not installed; there is no shell, as `get_ipython()` says."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: types.ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         is_package = fullname in ("IPython", "IPython.core")
-        if not is_package and fullname not in ("IPython.display", "IPython.core.display"):
+        if not is_package and fullname not in ("IPython.display", "IPython.core.display", "nest_asyncio"):
             return None
         return importlib.machinery.ModuleSpec(fullname, self, is_package=is_package)
 
     def exec_module(self, module: types.ModuleType) -> None:
         names = vars(module)
+        if module.__name__ == "nest_asyncio":
+            names["apply"] = lambda *_: None  # a loop runs within another here anyway
+            return
         names.update({"display": display, "get_ipython": lambda: None, "__version__": "8.0.0"})
         names["version_info"] = (8, 0, 0)
         names["clear_output"] = lambda *_, **__: None

@@ -13,6 +13,7 @@ from typing import Final
 
 from toolfold.program.arguments import Fault
 from toolfold.program.index import ToolIndex
+from toolfold_guest.notebook import MODULES as NOTEBOOK_MODULES
 
 _NETWORK: Final = frozenset(
     {
@@ -31,7 +32,7 @@ _MODULES_OF: Final = {
     "pymupdf": "fitz", "ipython": "IPython", "nest_asyncio": "nest_asyncio", "python_dotenv": "dotenv",
 }  # fmt: skip
 """Packages whose module is called otherwise."""
-_ALWAYS: Final = frozenset({"tools", "__main__"})
+_ALWAYS: Final = frozenset({"tools", "__main__"}) | NOTEBOOK_MODULES
 
 
 def import_faults(tree: ast.Module, index: ToolIndex, installed: Container[str] | None) -> Iterator[Fault]:
