@@ -298,7 +298,7 @@ def _make_ready(channel: Channel, text: str, tools: list[Any]) -> _Codes | BaseE
                 mentioned = _mentioned(codes)
         namespace.fill(names, mentioned)
         absent.name_tools(namespace.names)
-        for name in notebook.READY & (mentioned or notebook.READY):
+        for name in notebook.READY if mentioned is None else notebook.READY & mentioned:
             names.setdefault(name, notebook.ready(name))
     except BaseException as error:  # noqa: BLE001  # whatever it is, it is the program's outcome once that is started
         return error
