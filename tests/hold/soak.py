@@ -9,7 +9,8 @@ from tests.hold.host import Host
 from tests.hold.measure import attacking
 
 MOST_P95_SECONDS = 1.0
-_SETTLE_SECONDS = 60.0
+_SETTLE_SECONDS = 240.0
+"""Programs that still wait for their tenant's turn run first, though nobody reads their answers."""
 _SPARE_DESCRIPTORS = 10
 
 
