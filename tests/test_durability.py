@@ -121,12 +121,12 @@ async def test_a_corrected_program_makes_no_call_twice() -> None:
         made.append(key)
         return key * 2
 
-    text = "\n".join(["total = 0", *[f"total += await save(key={n})" for n in range(36)], "print(totl)"])
+    text = "\n".join(["total = 0", *[f"total += await save(key={n})" for n in range(36)], "print({}[total])"])
     async with Runtime(tools=[count, save]) as runtime:
         failed = await runtime.run(text)
         calls_before = len(made)
         fixed = await runtime.run(
-            text.replace("totl", "total").replace("key=3)", "key=300)"), rerun_of=failed.execution_id
+            text.replace("{}[total]", "total").replace("key=3)", "key=300)"), rerun_of=failed.execution_id
         )
 
     assert (failed.status, calls_before) == ("failed", 36)
@@ -288,7 +288,7 @@ async def test_a_run_that_nobody_can_approve_is_refused_at_the_call() -> None:
 
 async def test_a_started_rerun_asks_the_outside_only_for_what_is_new() -> None:
     async with Runtime(engine="process", warm=0) as runtime:
-        first = await runtime.start("a = await ask(q='a')\nprint(totl)", tools=[ASK])
+        first = await runtime.start("a = await ask(q='a')\nprint({}['b'])", tools=[ASK])
         assert isinstance(first, Paused)
         failed = await runtime.resume(first.execution_id, answers(first))
         assert isinstance(failed, Outcome)

@@ -267,5 +267,5 @@ class Paused:
     """All open calls, so that one round trip can answer a whole `gather`."""
     approvals: Sequence[Call] = ()
     """Calls that wait for a yes or no; whoever says yes has the tool called here."""
-    seconds_left: float = 0.0
-    """Of the program's wall clock, which stands still until it goes on."""
+    seconds_left: float = field(default=0.0, compare=False)
+    """Of the program's wall clock, which stands still until it goes on; asked for again, it may differ by a hair."""
