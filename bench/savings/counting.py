@@ -8,7 +8,6 @@ from bench.savings.task import Task
 from bench.savings.tokens import Count, reply_text
 from toolfold.doors.mcp import texts
 from toolfold.models import ToolSpec
-from toolfold.program.stubs import prompt_text
 from toolfold.savings import Conversation, exchange
 
 MAX_SECONDS = 120
@@ -126,8 +125,7 @@ def _schemas(specs: Sequence[ToolSpec]) -> str:
 
 
 def _entry(specs: Sequence[ToolSpec], *, has_signatures: bool) -> str:
-    signatures = prompt_text(specs) if has_signatures else ""
-    description = texts.program_description([], len(specs), signatures)
+    description, _ = texts.program_description([], len(specs), specs if has_signatures else [])
     schema = texts.program_schema(MAX_SECONDS)
     return reply_text({"name": texts.ENTRY_NAME, "description": description, "input_schema": schema})
 

@@ -152,8 +152,8 @@ CASES = {
         ],
         variables={"FIGMA_API_KEY": "f", "FLAGS_API_KEY": "a", "FLAGS_MCP_TEST_TOKEN": "t", "MCP_TEST_OUTER": "o"},
         started={
-            "figma": {"args": ["--figma-api-key", "f", "--stdio"], "env": {"MCP_TEST_OUTER": "o"}},
-            "flags": {"args": ["--api-key=a", "-e", "MCP_TEST_TOKEN=t"], "env": {"MCP_TEST_OUTER": "o"}},
+            "figma": {"args": ["--figma-api-key", "f", "--stdio"], "env": {}},
+            "flags": {"args": ["--api-key=a", "-e", "MCP_TEST_TOKEN=t"], "env": {}},
             "inherits": {"args": [], "env": {"MCP_TEST_X": "o", "MCP_TEST_OUTER": "o"}},
         },
         others={"zapier": {"transport": "http", "url": "https://mcp.example.org/s/${ZAPIER_URL}/mcp"}},
