@@ -569,8 +569,8 @@ async def test_many_mistakes_are_one_line() -> None:
     first = await reply_of(add, numbers=["x"] * 50_000)
     last = await reply_of(add, numbers=[1] * 300 + ["x"] * 50_000)
 
-    assert first.error == "'add' got a bad argument: numbers[0] must be an integer, got 'x' (and 49999 more)"
-    assert last.error == "'add' got a bad argument: they do not fit its schema, and are too large to say where"
+    assert first.error == "'add' got a bad argument: numbers[0] must be an integer, got 'x'"
+    assert last.error == "'add' got a bad argument: numbers[300] must be an integer, got 'x'"
 
 
 def test_a_misused_decorator_fails_at_once() -> None:

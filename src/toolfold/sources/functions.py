@@ -30,6 +30,7 @@ from typing_extensions import TypedDict  # pydantic refuses the one in `typing` 
 
 from toolfold.errors import ToolArgumentsInvalid, ToolError, UsageError
 from toolfold.models import AllowedCallers, Json, ToolSpec, Value
+from toolfold.sources.first_mistake import stopping_check
 from toolfold.sources.function_types import FunctionSchema, portable
 from toolfold.tools.context import CallContext
 from toolfold.tools.names import python_name
@@ -292,7 +293,7 @@ def _input(name: str, signature: inspect.Signature, words: _Words) -> tuple[_Pre
         _add_words(schema["properties"][parameter.name], parameter, words)
     fills = {one.name: one.default for one in parameters if isinstance(one.default, FieldInfo) and not _is_needed(one)}
     known = [one.name for one in parameters]
-    validate = adapter.validator.validate_python
+    validate = stopping_check(adapter)
 
     def prepare(arguments: Mapping[str, Value]) -> Mapping[str, Any]:
         try:
@@ -324,10 +325,11 @@ def _further(name: str, parameter: inspect.Parameter, schema: dict[str, Json]) -
     schema["additionalProperties"] = described["additionalProperties"]
     if "$defs" in described:
         schema["$defs"] = {**schema.get("$defs", {}), **described["$defs"]}
+    validate = stopping_check(adapter)
 
     def prepare(arguments: Mapping[str, Value]) -> Mapping[str, Any]:
         try:
-            values: dict[str, Any] = adapter.validator.validate_python(arguments)
+            values: dict[str, Any] = validate(arguments)
         except ValidationError as error:
             raise _explained(name, error, arguments, adapter, ()) from None
         return values
@@ -451,16 +453,17 @@ _NOUNS: Final = {
 def _explained(
     name: str, error: ValidationError, arguments: Mapping[str, Value], adapter: TypeAdapter[Any], known: Sequence[str]
 ) -> ToolArgumentsInvalid:
-    count = error.error_count()
-    if count > _MANY_ERRORS:
+    part = sample(dict(arguments))
+    # What is small is looked at whole, for the number of mistakes; in a large value the first one has to do.
+    if part == arguments or error.error_count() > _MANY_ERRORS:
         try:
-            adapter.validator.validate_python(sample(arguments))
+            adapter.validator.validate_python(part)
         except ValidationError as smaller:
             error = smaller
         else:
             return bad_argument(name, TOO_LARGE_TO_EXPLAIN)
     first = error.errors(include_url=False, include_context=False)[0]
-    return bad_argument(name, _explain(first, arguments, known), count - 1)
+    return bad_argument(name, _explain(first, arguments, known), error.error_count() - 1)
 
 
 def _explain(error: ErrorDetails, arguments: Mapping[str, Value], known: Sequence[str]) -> str:
