@@ -120,6 +120,14 @@ REPLIES = [
     ("x = await get_open()\nprint(x.a)", "'x' is a dict from 'get_open', which has no attribute 'a'; write x['a']"),
 ]
 FINE = [
+    "import socket, subprocess, urllib.request, http.client, multiprocessing, smtplib",
+    "import subprocess\ntry:\n    subprocess.run(['ls'])\nexcept OSError:\n    print('none')",
+    "import subprocess\nsubprocess.run = print\nsubprocess.run(['ls'])",
+    "import subprocess\nfrom unittest import mock\nwith mock.patch('subprocess.run'):\n    subprocess.run(['ls'])",
+    "import os\ndef unused():\n    os.system('ls')",
+    "import socket\nprint(socket.gethostname(), socket.AF_INET)",
+    "from concurrent.futures import ThreadPoolExecutor\nThreadPoolExecutor(2)",
+    "from urllib.request import Request\nprint(Request('http://x').host)",
     "x = await get_open()\nprint(x['b'], x.get('c'), x.items())",
     "rows = await get_rows()\nrows = [{'x': 1}]\nprint(rows[0]['x'])",
     "rows = await get_rows()\nfor r in rows:\n    r['x'] = 1",

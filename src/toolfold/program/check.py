@@ -18,7 +18,7 @@ from toolfold.program.bindings import Bindings
 from toolfold.program.calls import Calls
 from toolfold.program.certain_types import attribute_faults
 from toolfold.program.coroutines import coroutine_faults
-from toolfold.program.hopeless import hopeless_faults
+from toolfold.program.hopeless import input_faults, outward_faults
 from toolfold.program.imports import import_faults, missing_package
 from toolfold.program.index import ToolIndex
 from toolfold.program.names import DATA_MODULES, DATA_NAMES, PRESET_NAMES, SCIENCE_MODULES, SCIENCE_NAMES
@@ -29,7 +29,7 @@ from toolfold.program.reader import Reader
 from toolfold.program.replies import reply_faults
 from toolfold.program.sent import program_in
 
-_RULES: Final = (arity_faults, coroutine_faults, attribute_faults, hopeless_faults)
+_RULES: Final = (arity_faults, coroutine_faults, attribute_faults, input_faults)
 """For programs whose names can all be seen."""
 _LIMITS: Final = Limits()
 _NOTHING: Final[frozenset[str]] = frozenset()
@@ -136,6 +136,7 @@ class Checker:
             for faults in _RULES:
                 yield from faults(reader, bindings.runs)
             yield from reply_faults(reader, calls.tools, bindings.runs)
+            yield from outward_faults(reader, self._index, bindings.runs)
 
     def _preset_names(self, reader: Reader, known_names: Container[str]) -> tuple[str, ...]:
         """Presets that the program uses and neither it, nor a tool, nor its session defines."""

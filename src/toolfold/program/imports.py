@@ -1,7 +1,8 @@
 """Imports that cannot work in the sandbox, and what to use instead.
 
 Only imports that every run of the program comes to: one inside `try`, `if` or a function
-may never happen, or may be expected to fail.
+may never happen, or may be expected to fail. A module of the standard library can always be
+imported; what it cannot do here fails at the call.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ _NETWORK: Final = frozenset(
         "websockets", "wsgiref", "xmlrpc", "yfinance",
     }
 )  # fmt: skip
-_PROCESS: Final = frozenset({"pexpect", "pty", "sh", "subprocess"})
-_WORKERS: Final = frozenset({"concurrent.futures.process", "multiprocessing"})
+_PROCESS: Final = frozenset({"os", "pexpect", "pty", "sh", "subprocess"})
+_WORKERS: Final = frozenset({"concurrent.futures", "multiprocessing"})
 _DISPLAY: Final = frozenset({"curses", "idlelib", "pygame", "tkinter", "turtle", "turtledemo", "webbrowser"})
 _MODULES_OF: Final = {
     "scikit_learn": "sklearn", "opencv_python": "cv2", "opencv_python_headless": "cv2", "beautifulsoup4": "bs4",
@@ -47,12 +48,6 @@ def import_faults(tree: ast.Module, index: ToolIndex, installed: Container[str] 
             reason = _reason(node.module, index, installed)
             if reason is not None:
                 yield Fault("import", reason, node)
-                continue
-            for alias in node.names:
-                # `from urllib import request` names the module in its second half.
-                reason = _blocked(f"{node.module}.{alias.name}", index)
-                if reason is not None:
-                    yield Fault("import", reason, alias)
 
 
 def missing_package(package: str, index: ToolIndex, installed: Container[str] | None) -> str | None:
@@ -63,16 +58,17 @@ def missing_package(package: str, index: ToolIndex, installed: Container[str] | 
 
 
 def _reason(module: str, index: ToolIndex, installed: Container[str] | None) -> str | None:
-    blocked = _blocked(module, index)
+    blocked = blocked_reason(module, index)
     first = module.split(".", 1)[0]
+    if first in sys.stdlib_module_names and not _is_within(module, _DISPLAY):
+        return None
     if blocked is not None or installed is None or first in _ALWAYS or first in installed:
         return blocked
-    if first in sys.stdlib_module_names:
-        return None
     return f"{first!r} is not installed here; use the standard library{_or_a_tool(index)}"
 
 
-def _blocked(module: str, index: ToolIndex) -> str | None:
+def blocked_reason(module: str, index: ToolIndex) -> str | None:
+    """Why what a module is for cannot work here; `None` for most."""
     if _is_within(module, _NETWORK):
         return f"{module!r} cannot work here: there is no network{_call_a_tool(index)}"
     if _is_within(module, _PROCESS):

@@ -64,6 +64,8 @@ class Reader:
         """Names of all that are defined, wherever."""
         self.attributes: set[str] = set()
         """Every attribute that is read."""
+        self.set_attributes: set[str] = set()
+        """Every attribute that is given a value."""
         self.keys: list[Use] = []
         """Subscripts with a text."""
         self.attribute_uses: list[Use] = []
@@ -295,7 +297,7 @@ class Reader:
 
     def _attribute(self, node: ast.Attribute, scope: Scope, guard: Guard) -> None:
         value = node.value
-        self.attributes.add(node.attr)
+        (self.attributes if node.ctx.__class__ is ast.Load else self.set_attributes).add(node.attr)
         if value.__class__ is ast.Name and node.ctx.__class__ is ast.Load:
             self.attribute_uses.append(Use(node, scope, guard))
         if node.attr in _DYNAMIC_ATTRIBUTES or (
