@@ -123,11 +123,17 @@ def with_policies(config: Config, tools: Iterable[Tool]) -> list[Tool]:
     return changed
 
 
-def ledger_of(config: Config) -> Ledger:
-    """The ledger that the file names, open."""
+def ledger_place(config: Config) -> tuple[str | None, str | None]:
+    """Where the file says that the ledger is, from any folder, and its key."""
     where, key = config.ledger.where, config.ledger.key
     if where is not None and where != "memory" and "://" not in where:
         where = str(config.folder / where)
+    return where, None if key is None else key.get_secret_value()
+
+
+def ledger_of(config: Config) -> Ledger:
+    """The ledger that the file names, open."""
+    where, key = ledger_place(config)
     keep = config.ledger.keep.model_dump(exclude_none=True)
     retention = Retention(**{_KEEP[name]: value for name, value in keep.items()}) if keep else None
-    return open_ledger(where, keep=retention, key=None if key is None else key.get_secret_value())
+    return open_ledger(where, keep=retention, key=key)

@@ -6,6 +6,7 @@ import os
 import secrets
 import sqlite3
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Final
@@ -36,9 +37,43 @@ def connect(path: Path, key: bytes | str | None) -> tuple[sqlite3.Connection, sq
             reader = _open(path, opened)
             reader.execute("PRAGMA query_only = 1")
         except sqlite3.Error as error:
-            raise UsageError(f"ledger {str(path)!r} cannot be used: {_reason(error)}") from error
+            raise unusable(path, error) from error
         opened.pop_all()
     return writer, reader, seal
+
+
+def open_alone(path: Path) -> sqlite3.Connection:
+    """The only connection to a file that is there; everyone else waits until it is closed.
+
+    Raises:
+        sqlite3.OperationalError: "database is locked", where another process has the file open.
+    """
+    with ExitStack() as opened:
+        made = sqlite3.connect(path, timeout=0.0, isolation_level=None)
+        connection = opened.enter_context(closing(made))
+        # First of all: in WAL mode it counts from the first look at the tables.
+        connection.execute("PRAGMA locking_mode = EXCLUSIVE").fetchone()
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        _prepare(connection, path)
+        opened.pop_all()
+    return connection
+
+
+def unusable(path: Path, error: sqlite3.Error) -> UsageError:
+    """Why SQLite cannot work with the file."""
+    return UsageError(f"ledger {str(path)!r} cannot be used: {_reason(error)}")
+
+
+def check_key(path: Path, facts: Mapping[str, str], seal: Seal) -> None:
+    """Refuse a key that is not the file's.
+
+    Raises:
+        UsageError: It was sealed with another one.
+    """
+    if facts["key_id"] != seal.key_id:
+        raise UsageError(
+            f"wrong key for ledger {str(path)!r}: it was sealed with key {facts['key_id']}, this is {seal.key_id}"
+        )
 
 
 def _make(path: Path) -> None:
@@ -131,10 +166,7 @@ def _seal(connection: sqlite3.Connection, path: Path, key: bytes | str | None) -
         if "key_id" not in facts:
             raise UsageError(f"ledger {str(path)!r} has records that are not sealed; name a new file to use a key")
         seal = seal_with(key, bytes.fromhex(facts["salt"]))
-    if facts["key_id"] != seal.key_id:
-        raise UsageError(
-            f"wrong key for ledger {str(path)!r}: it was sealed with key {facts['key_id']}, this is {seal.key_id}"
-        )
+    check_key(path, facts, seal)
     return seal
 
 

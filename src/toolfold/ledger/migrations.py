@@ -60,12 +60,19 @@ def check_shape(connection: sqlite3.Connection, path: Path) -> None:
             )
 
 
+def write_copy(connection: sqlite3.Connection, draft: Path) -> None:
+    """The whole database as a new file, for this user only."""
+    os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    with closing(sqlite3.connect(draft)) as target:
+        # A draft needs no journal, and one that was killed leaves none behind.
+        target.execute("PRAGMA journal_mode = OFF").fetchone()
+        connection.backup(target)
+
+
 def _copy(connection: sqlite3.Connection, copy: Path) -> None:
     draft = copy.with_name(f"{copy.name}.{os.getpid()}")
     try:
-        os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-        with closing(sqlite3.connect(draft)) as target:
-            connection.backup(target)
+        write_copy(connection, draft)
         with suppress(FileExistsError):
             os.link(draft, copy)
     finally:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeGuard
 from toolfold.errors import UsageError
 from toolfold.ledger.memory import SMALL, MemoryLedger
 from toolfold.ledger.record import Ledger
+from toolfold.ledger.rekey import Rekeyed, rekey
 from toolfold.ledger.retention import MAX_EXECUTION_BYTES, Retention
 from toolfold.ledger.sqlite import SqliteLedger
 
@@ -32,8 +33,21 @@ def open_ledger(
         return MemoryLedger(keep=keep or SMALL, max_execution_bytes=max_execution_bytes)
     if where is not None and where.startswith(_SERVERS):
         return _on_server(where, keep=keep, key=key, max_execution_bytes=max_execution_bytes)
-    path = usual_path() if where is None else Path(where).expanduser()
+    path = _path(where)
     return SqliteLedger(path, keep=keep, key=key, max_execution_bytes=max_execution_bytes)
+
+
+def rekey_ledger(where: str | None, key: str | None, new_key: str) -> Rekeyed:
+    """Another key for the ledger at `where`, which is sealed with `key`.
+
+    Raises:
+        UsageError: It cannot be done, with the reason and the next step.
+    """
+    if where == "memory":
+        raise UsageError("a ledger in memory has no key; name a file")
+    if where is not None and where.startswith(_SERVERS):
+        raise UsageError("only a ledger in a file can be rekeyed; on a server, begin a new one in another database")
+    return rekey(_path(where), key, new_key)
 
 
 def is_shared(ledger: Ledger) -> TypeGuard[RedisLedger]:
@@ -51,6 +65,10 @@ def _on_server(url: str, **options: Any) -> Ledger:
             "a ledger on a server needs the package 'redis'; install toolfold[redis], or name a file"
         ) from error
     return RedisLedger(url, **options)
+
+
+def _path(where: str | None) -> Path:
+    return usual_path() if where is None else Path(where).expanduser()
 
 
 def usual_path() -> Path:

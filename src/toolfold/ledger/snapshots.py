@@ -112,6 +112,23 @@ def unlock(kept: bytes, pause: Pause, seal: Seal) -> Snapshot | None:
     return _snapshot.decode(zlib.decompress(packed))
 
 
+def relock(kept: bytes, old: Seal, new: Seal) -> bytes:
+    """The same snapshot with another key; one that `old` did not seal stays as it is, and is not loaded.
+
+    Raises:
+        SealBroken: It was changed.
+    """
+    try:
+        found = _kept.decode(kept)
+        if found.label.key_id != old.key_id:
+            return kept
+        packed = old.open(found.sealed, _place(found.label))
+    except (SealBroken, msgspec.MsgspecError, ValueError) as error:
+        raise SealBroken("a snapshot in the ledger was changed since it was sealed; do not trust it") from error
+    label = msgspec.structs.replace(found.label, key_id=new.key_id)
+    return _encoder.encode(_Kept(label, new.seal(packed, _place(label))))
+
+
 def _label(pause: Pause, seal: Seal) -> _Label:
     return _Label(_FORMAT, seal.key_id, pause.engine, pause.execution_id, pause.tenant, pause.round)
 

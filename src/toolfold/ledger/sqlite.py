@@ -169,7 +169,7 @@ class SqliteLedger:
             UsageError: Another one is.
         """
         if self._alone is None:
-            self._alone = _only_server(self._path)
+            self._alone = only_server(self._path, "name another file, or share one Redis")
 
     async def close(self) -> None:
         if not self._is_closed:
@@ -220,7 +220,12 @@ class SqliteLedger:
                     self._reader.execute("COMMIT")
 
 
-def _only_server(path: Path) -> int:
+def only_server(path: Path, next_step: str) -> int:
+    """A handle that only one process has; closing it lets the next one in.
+
+    Raises:
+        UsageError: Another one has it.
+    """
     # A file of its own: closing a handle of the database's own file would end SQLite's locks on it.
     handle = os.open(path.with_name(f"{path.name}-serve"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -228,9 +233,7 @@ def _only_server(path: Path) -> int:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         os.close(handle)
-        raise UsageError(
-            f"ledger {str(path)!r} is served by another process; name another file, or share one Redis"
-        ) from error
+        raise UsageError(f"ledger {str(path)!r} is served by another process; {next_step}") from error
     return handle
 
 

@@ -59,8 +59,9 @@ WHERE began_at < ? ORDER BY began_at DESC, number DESC LIMIT ?
 """
 _LISTED_OF_TENANT: Final = _LISTED.replace("WHERE", "WHERE tenant = ? AND")
 
+SNAPSHOT: Final = -2
+"""The piece that is sealed by `snapshots`, and not here."""
 _OUTCOME: Final = -1
-_SNAPSHOT: Final = -2
 _CACHED_GRANTS: Final = 8
 _SWEPT_AT_ONCE: Final = 200
 _SPOILT: Final = codec.encode_entry(Tape(is_spoilt=True))
@@ -155,7 +156,7 @@ class Tables:
             self._append(execution_id, row, [codec.encode_entry(Parked(snapshot.round))])
             self._drop_snapshot(row)
             # As it is: it was packed and sealed before it came here.
-            self._db.execute("INSERT INTO pieces VALUES (?, ?, ?)", (row.number, _SNAPSHOT, snapshot.body))
+            self._db.execute("INSERT INTO pieces VALUES (?, ?, ?)", (row.number, SNAPSHOT, snapshot.body))
             self._add_bytes(row, len(snapshot.body))
             self.written_bytes += len(snapshot.body)
         self._set_state(row, "paused")
@@ -194,7 +195,7 @@ class Tables:
         self._drop_snapshot(row)
 
     def _drop_snapshot(self, row: _Row) -> None:
-        place = (row.number, _SNAPSHOT)
+        place = (row.number, SNAPSHOT)
         found = self._db.execute("SELECT length(body) FROM pieces WHERE execution = ? AND piece = ?", place).fetchone()
         if found is not None:
             self._db.execute("DELETE FROM pieces WHERE execution = ? AND piece = ?", place)
@@ -284,7 +285,7 @@ class Tables:
         """The latest, as it was given to `park`."""
         found = self._db.execute(
             "SELECT body FROM pieces WHERE piece = ? AND execution = (SELECT number FROM executions WHERE id = ?)",
-            (_SNAPSHOT, execution_id),
+            (SNAPSHOT, execution_id),
         ).fetchone()
         return None if found is None else found[0]
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from toolfold.config import Config
 
 _T = TypeVar("_T")
-_KEY_VARIABLE = "TOOLFOLD_LEDGER_KEY"
+KEY_VARIABLE = "TOOLFOLD_LEDGER_KEY"
 
 runs_app = typer.Typer(
     help="List executions, show one, or run one again without repeating its calls.", rich_markup_mode=None
@@ -138,7 +138,7 @@ def open_for_command(where: str | None, config: "Config | None" = None) -> Ledge
         from toolfold.config.build import ledger_of  # noqa: PLC0415 - the same
 
         return ledger_of(config)
-    return open_ledger(where, key=os.environ.get(_KEY_VARIABLE))
+    return open_ledger(where, key=os.environ.get(KEY_VARIABLE))
 
 
 async def load(ledger: Ledger, prefix: str) -> History:
