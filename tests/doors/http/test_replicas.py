@@ -16,7 +16,10 @@ from tests.ledger.redis_server import RedisServer, given_redis_server, given_sha
 
 pytestmark = pytest.mark.long
 
-AWAY = "the ledger cannot be used: the server cannot be reached; check the server, then try again"
+AWAY = (
+    "the ledger cannot be used: the server cannot be reached; check the server, then try again; "
+    "nothing is lost, send the same request again"
+)
 CODE = """
 import random
 x = random.random()
