@@ -158,7 +158,7 @@ class MemoryLedger:
         found.sort(key=lambda kept: kept.begun.began_at, reverse=True)
         return [_summary(kept) for kept in found[:limit]]
 
-    def is_there(self) -> bool:
+    async def is_there(self) -> bool:
         return True
 
     async def close(self) -> None:

@@ -202,8 +202,8 @@ class Ledger(Protocol):
     async def list(self, *, limit: int = 50, before: float | None = None, tenant: str | None = None) -> list[Summary]:
         """Newest first."""
 
-    def is_there(self) -> bool:
-        """Whether what is written can be found again; false where its file was deleted or replaced."""
+    async def is_there(self) -> bool:
+        """Whether what is written can be found again; false where its file was deleted or its server is away."""
 
     async def close(self) -> None:
         """Write what has gathered and let go of the store."""

@@ -35,6 +35,8 @@ from toolfold.models import Outcome
 _SWEPT_AT_ONCE: Final = 200
 _QUESTIONS_AT_ONCE: Final = 32
 """Each takes a connection; a server has ten thousand for everyone."""
+_LOOK_SECONDS: Final = 2.0
+"""For an answer to whether the server is there: whoever asks waits for it."""
 _STATES: Final[dict[bytes, State]] = {b"running": "running", b"paused": "paused", b"ended": "ended"}
 
 
@@ -71,6 +73,7 @@ class RedisLedger:
         self._client: Redis | None = None
         self._room = asyncio.Semaphore(_QUESTIONS_AT_ONCE)
         self._is_closed = False
+        self._looking: asyncio.Future[bool] | None = None
         self._lease: tuple[str, int] = ("", 0)
         self._leases: Leases | None = None
         forks.watch(self)
@@ -192,8 +195,12 @@ class RedisLedger:
         found = await self._ask(redis_scripts.LIST, latest, limit, tenant or "", int(tenant is not None))
         return [self._summary(row) for row in found]
 
-    def is_there(self) -> bool:
-        return True
+    async def is_there(self) -> bool:
+        self._look_alive()
+        # One look for all who ask at the same time: anybody may, and each would take a connection.
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.ensure_future(self._answers())
+        return await asyncio.shield(self._looking)
 
     async def close(self) -> None:
         if self._is_closed:
@@ -272,6 +279,7 @@ class RedisLedger:
                 # One try each: the writer knows which of its scripts may be sent again, the client does not.
                 self._client = Redis.from_url(self._url, retry=Retry(NoBackoff(), 0), **SETTINGS)
                 self._room = asyncio.Semaphore(_QUESTIONS_AT_ONCE)
+                self._looking = None
                 self._writer.rebind()
 
     async def _wait(self, execution_id: str, job: Job) -> None:
@@ -301,6 +309,13 @@ class RedisLedger:
         if isinstance(answer, RedisError):
             raise failed(answer) from answer
         return answer
+
+    async def _answers(self) -> bool:
+        try:
+            async with asyncio.timeout(_LOOK_SECONDS):
+                return bool(await self._ask("return 1"))
+        except (LedgerFailed, TimeoutError):
+            return False
 
     async def _tidy(self, size_bytes: int, executions: int) -> None:
         """Forget what is too old, after everyone was answered."""

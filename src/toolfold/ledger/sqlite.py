@@ -159,7 +159,7 @@ class SqliteLedger:
     async def list(self, *, limit: int = 50, before: float | None = None, tenant: str | None = None) -> list[Summary]:
         return await self._read(lambda tables: tables.summaries(limit, before, tenant))
 
-    def is_there(self) -> bool:
+    async def is_there(self) -> bool:
         return _identity(self._path) == self._identity
 
     def hold_alone(self) -> None:

@@ -39,6 +39,7 @@ from toolfold.doors.http.results import specs_of
 from toolfold.doors.http.settings import Settings
 from toolfold.doors.loopback import OnlyFromHere
 from toolfold.errors import ToolfoldError
+from toolfold.ledger.open import is_shared
 from toolfold.ledger.record import Ledger
 from toolfold.models import Limits
 from toolfold.runtime import Runtime
@@ -48,6 +49,11 @@ if TYPE_CHECKING:
     from toolfold.doors.http.replicas import Replicas
 
 _log: Final = logging.getLogger(__name__)
+_DELETED: Final = (
+    "not ready: the ledger's file was deleted or replaced: nothing that is written now will be found; start again"
+)
+_AWAY: Final = "not ready: the ledger's server cannot be reached"
+_READY_AGAIN: Final = "ready again: the ledger is there"
 _MAX_UPLOADED_FILES: Final = 100
 _PIECE_BYTES: Final = 128 * 1024
 
@@ -123,6 +129,8 @@ class _Door:
         self._replicas = replicas
         self.is_ready = False
         self._ledger = ledger
+        self._has_ledger = True
+        """At the last look; only a change is news for the log."""
         self._runtime = runtime
         self._auth = Auth(settings)
         self._gate = Gate(settings)
@@ -335,15 +343,16 @@ class _Door:
         return _json(200, {"status": "ok", "version": toolfold.__version__})
 
     async def ready(self) -> Response:
-        """It takes programs; 503 before its start is done, while it drains, and when its ledger was deleted."""
-        is_ready = self.is_ready and self._ledger_is_there()
+        """It takes programs; 503 before its start is done, while it drains, and while its ledger is gone."""
+        is_ready = self.is_ready and await self._ledger_is_there()
         return _json(200 if is_ready else 503, {"status": "ready" if is_ready else "not ready"})
 
-    def _ledger_is_there(self) -> bool:
-        if self._ledger.is_there():
-            return True
-        _log.error("the ledger's file was deleted or replaced: nothing that is written now will be found; start again")
-        return False
+    async def _ledger_is_there(self) -> bool:
+        is_there = await self._ledger.is_there()
+        if is_there != self._has_ledger:
+            self._has_ledger = is_there
+            _log.error("%s", _READY_AGAIN if is_there else _AWAY if is_shared(self._ledger) else _DELETED)
+        return is_there
 
     async def metrics(self, request: Request) -> Response:
         """Counts for Prometheus."""
