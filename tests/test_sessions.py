@@ -108,6 +108,56 @@ async def test_programs_of_one_session_take_turns(runtime: Runtime) -> None:
     assert sorted(outcome.value for outcome in outcomes) == list(range(1, 11))
 
 
+async def test_whoever_left_a_session_paused_is_told_so_instead_of_waiting_for_itself(runtime: Runtime) -> None:
+    paused = await runtime.start("x = await ask()\ny = await ask()\nx + y", tools=[ASK], session="a")
+    assert isinstance(paused, Paused)
+
+    said = []
+    for attempt in (runtime.run("1", session="a"), runtime.start("1", session="a")):
+        with pytest.raises(UsageError) as refused:
+            await attempt
+        said.append(str(refused.value))
+    again = await runtime.resume(paused.execution_id, [Reply(call_id=1, value=20)])
+    with pytest.raises(UsageError) as refused:
+        await runtime.run("1", session="a")
+    elsewhere = await runtime.run("1", session="b")
+    outcome = await runtime.resume(paused.execution_id, [Reply(call_id=2, value=1)])
+    afterwards = await runtime.run("2", session="a")
+
+    text = (
+        f"this session is held by execution {paused.execution_id!r}, which is paused; "
+        "resume or cancel it first, or give this program another session"
+    )
+    assert [*said, str(refused.value)] == [text] * 3
+    assert isinstance(again, Paused)
+    assert isinstance(outcome, Outcome)
+    assert (elsewhere.value, outcome.value, afterwards.value) == (1, 21, 2)
+
+
+@pytest.mark.parametrize("end", ["cancel", "release"])
+async def test_a_paused_execution_that_is_let_go_frees_its_session(end: str, runtime: Runtime) -> None:
+    paused = await runtime.start("await ask()", tools=[ASK], session="a")
+    assert isinstance(paused, Paused)
+
+    await getattr(runtime, end)(paused.execution_id)
+    outcome = await runtime.run("1", session="a")
+
+    assert outcome.value == 1
+
+
+async def test_another_task_waits_until_the_paused_execution_was_resumed(runtime: Runtime) -> None:
+    paused = await runtime.start("open('a.txt', 'w').write(await ask())", tools=[ASK], session="a")
+    assert isinstance(paused, Paused)
+
+    waiting = asyncio.create_task(runtime.run("open('a.txt').read()", session="a"))
+    await asyncio.sleep(0)
+    is_waiting = not waiting.done()
+    await runtime.resume(paused.execution_id, [Reply(call_id=1, value="kept")])
+    outcome = await waiting
+
+    assert (is_waiting, outcome.value) == (True, "kept")
+
+
 async def test_a_session_may_pause(runtime: Runtime) -> None:
     step = await runtime.start("x = await ask()", tools=[ASK], session="s", keep_names=True)
     assert isinstance(step, Paused)

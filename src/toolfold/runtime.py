@@ -295,13 +295,19 @@ class Runtime:
             if isinstance(step, Outcome):
                 return step
         if not replies and not decisions:
-            return await execution.pause() or await self._guarded(execution)
+            paused = await execution.pause()
+            if paused is None:
+                return await self._guarded(execution)
+            self._hand_back(execution)
+            return paused
         try:
             await execution.accept(replies, decisions or {})
         except asyncio.CancelledError:
             await self._close(execution)  # only the ledger knows whether they are taken: the next try asks it
             raise
         self._paused_memory.remove(execution_id)
+        if execution.session is not None:
+            self.sessions.go_on(execution.session)
         return await self._guarded(execution)
 
     async def call(self, name: str, arguments: Mapping[str, Value], *, idempotency_key: str | None = None) -> Reply:
@@ -414,6 +420,7 @@ class Runtime:
                         if execution.waits_for_the_outside(event.replies_seen):
                             paused = await execution.pause()
                             if paused is not None:
+                                self._hand_back(execution)
                                 return paused
                     case Ended() | Died():
                         last = event
@@ -428,6 +435,10 @@ class Runtime:
         return await self._finish(execution, last)
 
     # its parts
+
+    def _hand_back(self, execution: Execution) -> None:
+        if execution.session is not None:
+            self.sessions.pause(execution.session, execution.id)
 
     def _granted(self, wish: _Wish) -> tuple[ToolSpec, ...]:
         """Own tools and the caller's; among the latter alone there is also something to search."""

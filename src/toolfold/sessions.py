@@ -6,8 +6,9 @@ import ast
 import asyncio
 import threading
 import time
+import weakref
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from toolfold.errors import UsageError
 from toolfold.models import MIB, File
@@ -56,6 +57,10 @@ class Session:
     parked: str = ""
     """The execution that has the turn and waits for somebody outside, who may never come."""
     waiting: set[asyncio.Task[bool]] = field(default_factory=set)
+    paused: str = ""
+    """The execution that has the turn and was given back to its caller as paused."""
+    paused_for: weakref.ref[asyncio.Task[Any]] | None = None
+    """That caller, who must not wait for the turn: most likely nobody else would resume the execution."""
 
 
 class Sessions:
@@ -111,7 +116,8 @@ class Sessions:
         """Wait for the session's turn.
 
         Raises:
-            UsageError: whoever has it is parked, now or while this one waits.
+            UsageError: whoever has it is parked, now or while this one waits; or it is an execution that this task
+                was given back as paused.
         """
         session.programs += 1
         self._loop = asyncio.get_running_loop()
@@ -127,6 +133,7 @@ class Sessions:
     def leave(self, session: Session) -> None:
         """The program is over: the next one may begin, or the idle limit."""
         session.parked = ""
+        self.go_on(session)
         session.turn.release()
         session.programs -= 1
         if not session.keeps_names and not session.programs and self._open.get(session.id) is session:
@@ -148,6 +155,15 @@ class Sessions:
         found = self._open.get(session)
         if found is not None:
             found.parked = ""
+
+    def pause(self, session: Session, execution_id: str) -> None:
+        """The execution there goes back to this task as paused: others wait for its end, this task is told."""
+        task = asyncio.current_task()
+        session.paused, session.paused_for = execution_id, None if task is None else weakref.ref(task)
+
+    def go_on(self, session: Session) -> None:
+        """It was resumed, or is over."""
+        session.paused, session.paused_for = "", None
 
     def files(self, session: str) -> tuple[File, ...]:
         """What the session's data folder holds."""
@@ -231,6 +247,7 @@ class Sessions:
 
 async def _wait_for_turn(session: Session) -> None:
     _refuse_parked(session)
+    _refuse_own_pause(session)
     waiting = asyncio.ensure_future(session.turn.acquire())
     session.waiting.add(waiting)
     try:
@@ -251,6 +268,14 @@ def _refuse_parked(session: Session) -> None:
         raise UsageError(
             f"this session is held by execution {session.parked!r}, which waits for an answer to its question; "
             "answer that, or give this program another session"
+        )
+
+
+def _refuse_own_pause(session: Session) -> None:
+    if session.paused_for is not None and session.paused_for() is asyncio.current_task():
+        raise UsageError(
+            f"this session is held by execution {session.paused!r}, which is paused; "
+            "resume or cancel it first, or give this program another session"
         )
 
 
