@@ -25,8 +25,8 @@ from toolfold.ledger.seal import SealBroken
 # The first one may have to fetch a server.
 pytestmark = pytest.mark.long
 
-AWAY = "the ledger cannot be used: the server cannot be reached; check the server, then try again"
-SILENT = "the ledger cannot be used: the server does not answer; check the server, then try again"
+AWAY = "the ledger cannot be used: the server cannot be reached; check the server"
+SILENT = "the ledger cannot be used: the server does not answer; check the server"
 
 Open = Callable[..., RedisLedger]
 
@@ -338,7 +338,7 @@ async def test_a_full_server_refuses_clearly_keeps_nothing_half_written_and_can_
     await ledger.accept("a", [given(1, "y")])
 
     history = await ledger.load("a")
-    assert str(caught.value) == "the ledger cannot be used: the server is full; check the server, then try again"
+    assert str(caught.value) == "the ledger cannot be used: the server is full; check the server"
     assert (before == after, gone) == (True, 1)
     assert history is not None
     assert history.entries == (made(1), given(1, "y"))

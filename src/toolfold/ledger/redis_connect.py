@@ -91,7 +91,7 @@ def sockets_of(client: Any) -> list[int]:
 
 def failed(error: Exception) -> LedgerFailed:
     """What a caller is told when a script was not run, or may not have been."""
-    failure = LedgerFailed(f"the ledger cannot be used: {_reason(error)}; check the server, then try again")
+    failure = LedgerFailed(f"the ledger cannot be used: {_reason(error)}; check the server")
     failure.__cause__ = error
     return failure
 

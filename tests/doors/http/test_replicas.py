@@ -16,10 +16,13 @@ from tests.ledger.redis_server import RedisServer, given_redis_server, given_sha
 
 pytestmark = pytest.mark.long
 
-AWAY = (
-    "the ledger cannot be used: the server cannot be reached; check the server, then try again; "
-    "nothing is lost, send the same request again"
-)
+_REASON = "the ledger cannot be used: the server cannot be reached; check the server"
+AWAY = {"error": f"{_REASON}; nothing is lost, send the same request again"}
+STARTED = {
+    "error": f"{_REASON}; tools of this server were called and may have run, so sending it again may do the same twice",
+    "started": True,
+}
+NOT_STARTED = {"error": f"{_REASON}; no tool of this server was called; try again", "started": False}
 CODE = """
 import random
 x = random.random()
@@ -264,7 +267,11 @@ async def test_a_restart_of_redis_loses_nothing_and_is_told_while_it_lasts(fleet
     ended = await asyncio.gather(*(patient((a, b)[at % 2], body, "y") for at, body in enumerate(second)))
     await until(lambda: len(a.children) + len(b.children) <= idle + 6)
 
-    assert [(one.status_code, one.json()) for one in refused] == [(503, {"error": AWAY})] * 10
+    assert [(one.status_code, one.json()) for one in refused] == [
+        *[(503, AWAY)] * 8,
+        (503, NOT_STARTED),
+        (503, STARTED),
+    ]
     assert [body["stdout"] for body in ended] == [f"{at} 1 y\n" for at in range(8)]
     assert sorted(fleet.charged) == [f"{at}" for at in range(8)]
 
@@ -287,7 +294,7 @@ async def test_a_round_that_redis_cut_off_in_the_middle_goes_on_when_it_is_back(
     second = await asyncio.gather(*(patient((a, b)[at % 2], body, f"{at}") for at, body in enumerate(bodies)))
     ended = await asyncio.gather(*(patient((b, a)[at % 2], body, "y") for at, body in enumerate(second)))
 
-    assert [(one.status_code, one.json()) for one in refused] == [(503, {"error": AWAY})] * 3
+    assert [(one.status_code, one.json()) for one in refused] == [(503, AWAY)] * 3
     charged = fleet.charged
     assert (early, len(set(charged))) == ([], len(charged))
     shown = ["1" if f"{at}" in charged else UNKNOWN for at in range(3)]

@@ -511,12 +511,14 @@ class Executions:
 
     async def _expired(self, held: Held | None, token: Token) -> Answer:
         if held is not None and not held.is_over:
+            if held.deadline > self._clock():
+                raise Refusal(400, EXPIRED)  # the token alone is: the execution goes on with its last one
             self._expire(held)  # its timer is late
         if (ending := self._ending.get(token.execution_id)) is not None:
             await asyncio.wait([ending])
         if token.execution_id in self._runtime.executions:
             raise Refusal(400, EXPIRED)  # it runs to its end, and whoever let it go on hears of that
-        return await expired_before(self._ledger, token)
+        return await expired_before(self._ledger, token, self._clock())
 
     def _expire(self, held: Held) -> None:
         """The whole execution's time is over, whether it runs or waits; its tokens are, too."""

@@ -44,10 +44,10 @@ def ended_before(history: History, session: str) -> Answer:
     return answers.ended(_shown(history.outcome, history), session=session, files=files)
 
 
-async def expired_before(ledger: Ledger, token: Token) -> Answer:
+async def expired_before(ledger: Ledger, token: Token, now: float) -> Answer:
     """The answer to a continuation that comes too late, with the output of a program that was paused until then."""
     history = await ledger.load(token.execution_id)
-    if history is not None and history.outcome is None:
+    if history is not None and history.outcome is None and history.begun.expires_at <= now:
         await end_record(ledger, token.execution_id, "timeout")  # nobody else will
     ran_out = history.outcome if history is not None and history.outcome is not None else None
     if history is None or ran_out is None or ran_out.status != "timeout":
