@@ -215,7 +215,7 @@ class _Door:
     async def _start(self, request: Request, start: Start, errand: Errand) -> Answer | Passed:
         # As its prompt tells the model: a timeout caps one run of the sandbox, not the time that tools take elsewhere.
         is_librechat = answers.is_librechat(request.headers.get("user-agent", ""))
-        start = replace(start, counts_pauses=not is_librechat)
+        start = replace(start, counts_pauses=not is_librechat, gone=partial(_gone, request))
         return await self._once.start(start, request.headers.get("idempotency-key"), errand)
 
     async def cancel(self, request: Request) -> Response:
@@ -418,6 +418,12 @@ async def _background(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
     finally:
         task.cancel()
         await asyncio.wait([task])
+
+
+async def _gone(request: Request) -> None:
+    """Return when the client of a request that was read whole has closed its connection."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 def _opened(kept: Kept) -> tuple[BinaryIO, int]:

@@ -26,7 +26,7 @@ from toolfold.doors.http.answers import Answer
 from toolfold.doors.http.errand import Errand, Passed
 from toolfold.doors.http.files import SessionFiles, key_of, reference_to
 from toolfold.doors.http.gate import Gate, SessionTurns
-from toolfold.doors.http.held import Held, Start
+from toolfold.doors.http.held import Gone, Held, Start
 from toolfold.doors.http.metrics import Metrics
 from toolfold.doors.http.records import end_record, ended_before, expired_before, replies_from_outside
 from toolfold.doors.http.refusals import (
@@ -107,8 +107,9 @@ class Executions:
         step: Paused | Outcome | None = None
         try:
             async with asyncio.timeout(longest_seconds + _GRACE_SECONDS):
-                await self._enter_session(held)
-                async with self._gate.turn(start.tenant) as waited:
+                gone = None if start.execution_id else start.gone
+                await self._enter_session(held, gone)
+                async with self._gate.turn(start.tenant, gone) as waited:
                     self._metrics.observe("queue_seconds", waited)
                     left = max(0.1, deadline - self._clock())
                     limits = replace(self._limits, wall_seconds=min(left, start.timeout_seconds))
@@ -586,8 +587,8 @@ class Executions:
             if gone.timer is not None:
                 gone.timer.cancel()
 
-    async def _enter_session(self, held: Held) -> None:
-        await self._sessions.enter(key_of(held.tenant, held.session))
+    async def _enter_session(self, held: Held, gone: Gone | None = None) -> None:
+        await self._sessions.enter(key_of(held.tenant, held.session), gone)
         held.has_session = True
         if self._replicas is not None:
             await self._replicas.enter_session(key_of(held.tenant, held.session), held.turn)

@@ -6,11 +6,12 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from toolfold.doors.http.refusals import rate_limited
+from toolfold.doors.http.held import Gone
+from toolfold.doors.http.refusals import client_gone, rate_limited
 from toolfold.doors.http.settings import Settings
 
 _QUICK_REQUESTS: Final = 100
@@ -58,15 +59,20 @@ class Gate:
             raise rate_limited(5)
 
     @asynccontextmanager
-    async def turn(self, tenant: str) -> AsyncIterator[float]:
-        """Hold one of the tenant's turns; gives the seconds that were waited for it."""
+    async def turn(self, tenant: str, gone: Gone | None = None) -> AsyncIterator[float]:
+        """Hold one of the tenant's turns; gives the seconds that were waited for it.
+
+        Raises:
+            Refusal: 429 if too many wait already; 499 if `gone` said so before the turn came.
+        """
         share = self._of(tenant)
         if share.turns.locked() and share.waiting >= self._settings.waiting:
             raise rate_limited(1)
         began = time.monotonic()
         share.waiting += 1
         try:
-            await share.turns.acquire()
+            async with _while_there(gone if share.turns.locked() else None):
+                await share.turns.acquire()
         finally:
             share.waiting -= 1
         try:
@@ -143,11 +149,17 @@ class SessionTurns:
         self._locks: dict[str, asyncio.Lock] = {}
         self._users: Counter[str] = Counter()
 
-    async def enter(self, session: str) -> None:
-        """Wait for the session to be free."""
+    async def enter(self, session: str, gone: Gone | None = None) -> None:
+        """Wait for the session to be free.
+
+        Raises:
+            Refusal: 499 if `gone` said so before it was.
+        """
         self._users[session] += 1
+        lock = self._locks.setdefault(session, asyncio.Lock())
         try:
-            await self._locks.setdefault(session, asyncio.Lock()).acquire()
+            async with _while_there(gone if lock.locked() else None):
+                await lock.acquire()
         except BaseException:
             self._left(session)
             raise
@@ -161,3 +173,31 @@ class SessionTurns:
         self._users[session] -= 1
         if not self._users[session]:
             del self._users[session], self._locks[session]
+
+
+@asynccontextmanager
+async def _while_there(gone: Gone | None) -> AsyncIterator[None]:
+    """Wait for something, until the client has gone; `None` costs nothing."""
+    if gone is None:
+        yield
+        return
+    scope = asyncio.timeout(None)
+    try:
+        async with scope:
+            watch = asyncio.ensure_future(gone())
+            watch.add_done_callback(lambda done: _expire(scope, done))
+            try:
+                yield
+            finally:
+                watch.cancel()
+    except TimeoutError as error:
+        if not scope.expired():
+            raise
+        raise client_gone() from error
+
+
+def _expire(scope: asyncio.Timeout, watch: asyncio.Future[None]) -> None:
+    if watch.cancelled() or watch.exception() is not None:
+        return
+    with suppress(RuntimeError):  # what was waited for came in the same moment
+        scope.reschedule(asyncio.get_running_loop().time())

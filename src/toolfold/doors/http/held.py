@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 from toolfold.doors.http.answers import Answer
 from toolfold.doors.http.wire import FileReference
 from toolfold.models import Outcome, Paused, ToolSpec
+
+Gone: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +29,8 @@ class Start:
     """Fixed where the request may be sent again; empty takes a new one."""
     counts_pauses: bool = True
     """The timeout is of the whole execution; otherwise of the program's own time."""
+    gone: Gone | None = None
+    """Returns when the client has closed its connection; not asked where the request may be sent again."""
 
 
 @dataclass(slots=True)

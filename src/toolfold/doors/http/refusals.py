@@ -45,6 +45,11 @@ def rate_limited(seconds: float) -> Refusal:
     return Refusal(429, "rate_limited", is_contract=False, retry_after_seconds=max(1, round(seconds + 0.5)))
 
 
+def client_gone() -> Refusal:
+    """Nobody reads this; the status is what proxies write to their logs in this case."""
+    return Refusal(499, "the client closed the connection before the program started", is_contract=False)
+
+
 HOST_FAILURES: Final = (EngineError, LedgerFailed, OSError)
 """The program is not to blame, and the ledger knows how far it came."""
 _STOPS: Final = "the server stops"

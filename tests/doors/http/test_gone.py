@@ -1,0 +1,102 @@
+"""A client that closes its connection while its request waits gives its place in the queue back."""
+
+import asyncio
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.doors.http.conftest import KEYS, Served
+from tests.doors.http.talk import start
+
+
+class Host:
+    """Tools of the server: one that notes who ran, one that waits until it is let go."""
+
+    def __init__(self) -> None:
+        self.ran: list[str] = []
+        self.changed = asyncio.Event()
+        self.let_go = asyncio.Event()
+
+    @property
+    def options(self) -> dict[str, Any]:
+        async def mark(name: str) -> None:
+            self.ran.append(name)
+            self.changed.set()
+
+        async def hang() -> None:
+            await self.let_go.wait()
+
+        return {"options": {"tools": [mark, hang]}, "running": 1}
+
+    async def has_run(self, name: str) -> None:
+        while name not in self.ran:
+            self.changed.clear()
+            await self.changed.wait()
+
+
+def code(name: str, *, hangs: bool = False) -> str:
+    return f"await mark(name={name!r})" + ("\nawait hang()" if hangs else "")
+
+
+async def send_and_leave(
+    client: httpx.AsyncClient, text: str, *, body: Any = None, headers: Any = None, until: Any = None
+) -> None:
+    """Send a start and close the connection, at once or after `until`."""
+    sent = json.dumps({"code": text, "tools": [], **(body or {})}).encode()
+    named = {"X-API-Key": KEYS["one"], "Content-Type": "application/json", "Content-Length": str(len(sent))}
+    lines = "".join(f"{key}: {value}\r\n" for key, value in {"Host": "localhost", **named, **(headers or {})}.items())
+    _, writer = await asyncio.open_connection(client.base_url.host, client.base_url.port)
+    writer.write(f"POST /exec/programmatic HTTP/1.1\r\n{lines}\r\n".encode() + sent)
+    await writer.drain()
+    if until is not None:
+        await until
+    writer.close()
+    await writer.wait_closed()
+
+
+async def dropped(client: httpx.AsyncClient) -> None:
+    """Returns when one request was dropped."""
+    while 'toolfold_http_refusals_total{status="499"} 1' not in (await client.get("/metrics")).text:
+        await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("body", [{}, {"session_id": "shared"}], ids=["turn", "session"])
+async def test_a_request_whose_client_has_gone_is_not_run(served: Served, body: Any) -> None:
+    host = Host()
+    async with served(**host.options) as client:
+        first = asyncio.create_task(start(client, code("first", hangs=True), **body))
+        await host.has_run("first")
+        await send_and_leave(client, code("left"), body=body)
+        async with asyncio.timeout(20):
+            await dropped(client)
+        third = asyncio.create_task(start(client, code("third"), **body))
+        host.let_go.set()
+        answers = [(await one).json()["status"] for one in (first, third)]
+
+    assert (answers, host.ran) == (["completed", "completed"], ["first", "third"])
+
+
+async def test_a_keyed_request_whose_client_has_gone_is_run_in_its_turn(served: Served) -> None:
+    host = Host()
+    async with served(**host.options) as client:
+        first = asyncio.create_task(start(client, code("first", hangs=True)))
+        await host.has_run("first")
+        await send_and_leave(client, code("left"), headers={"Idempotency-Key": "a"})
+        host.let_go.set()
+        await first
+        await host.has_run("left")
+
+    assert host.ran == ["first", "left"]
+
+
+async def test_a_program_whose_client_has_gone_runs_to_its_end(served: Served) -> None:
+    host = Host()
+    async with served(**host.options) as client:
+        await send_and_leave(client, code("left", hangs=True), until=host.has_run("left"))
+        third = asyncio.create_task(start(client, code("third")))
+        host.let_go.set()
+        answer = (await third).json()
+
+    assert (answer["status"], host.ran) == ("completed", ["left", "third"])
