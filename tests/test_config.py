@@ -32,10 +32,11 @@ from toolfold.config import (
     parse_config,
 )
 from toolfold.config.build import command_tools, ledger_of, module_sources, runtime_options, with_policies
-from toolfold.config.model import KeepConfig
+from toolfold.config.model import KeepConfig, PausedConfig
 from toolfold.config.schema import config_schema, schema_text, shipped_schema
 from toolfold.errors import UsageError
-from toolfold.models import Limits, ToolSpec
+from toolfold.models import Limits, Paused, Reply, ToolSpec
+from toolfold.paused import PausedLimits
 from toolfold.runtime import Runtime
 from toolfold.sessions import SessionLimits
 from toolfold.sources.shell import shell_tool
@@ -554,6 +555,41 @@ def test_sessions_may_say_all_that_session_limits_have() -> None:
     )
 
 
+def test_paused_may_say_all_that_paused_limits_have() -> None:
+    assert list(PausedConfig.model_fields) == [field.name for field in fields(PausedLimits)]
+
+
+async def test_a_config_says_how_many_guests_wait_with_the_names_of_sessions() -> None:
+    config = parse_config("engine: process\nsessions: {max_guests: 1}\n")
+
+    async with Runtime(**runtime_options(config)) as runtime:
+        for session in ("a", "b"):
+            await runtime.run("x = 1", session=session, keep_names=True)
+        outcomes = [await runtime.run("x", session=session) for session in ("b", "a")]
+
+    assert [outcome.status for outcome in outcomes] == ["finished", "rejected"]
+
+
+@pytest.mark.parametrize("limit", ["sessions: {max_guest_bytes: 1KiB}", "paused: {total_bytes: 1KiB}"])
+async def test_a_config_says_how_much_memory_guests_that_wait_may_hold(limit: str) -> None:
+    config = parse_config(f"engine: process\n{limit}\n")
+    ask = ToolSpec(name="ask", python_name="ask", source="caller")
+
+    async with Runtime(warm=0, **runtime_options(config)) as runtime:
+        # The names of one session, and a pause: each is let go only where its own limit says so.
+        await runtime.run("x = 1", session="a", keep_names=True)
+        paused = await runtime.start("await ask()", tools=[ask])
+        assert isinstance(paused, Paused)
+        async with asyncio.timeout(60):
+            while (await runtime.guests()).count != 1:
+                await asyncio.sleep(0.01)
+        named = await runtime.run("x", session="a")
+        outcome = await runtime.resume(paused.execution_id, [Reply(call_id=1, value=5)])
+
+    assert named.status == ("rejected" if limit.startswith("sessions") else "finished")
+    assert getattr(outcome, "value", None) == 5
+
+
 async def test_a_runtime_from_a_config_runs_commands_under_its_policies(tmp_path: Path) -> None:
     (tmp_path / "words.txt").write_text("a\nb\n")
     path = tmp_path / "toolfold.yaml"
@@ -641,6 +677,7 @@ def key_table(section: type[BaseModel]) -> str:
         FolderConfig,
         PolicyConfig,
         SessionsConfig,
+        PausedConfig,
         LedgerConfig,
         KeepConfig,
     ],

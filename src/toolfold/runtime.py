@@ -40,7 +40,7 @@ from toolfold.paused import PausedLimits, PausedMemory
 from toolfold.program.check import Checker
 from toolfold.replay import Past, Rerun, snapshot_of
 from toolfold.savings import context_saved
-from toolfold.sessions import Sessions, bound_names
+from toolfold.sessions import SessionLimits, Sessions, bound_names
 from toolfold.sources.functions import as_tool
 from toolfold.tools.catalog import Catalog
 from toolfold.tools.context import CallContext
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from toolfold.ledger.observe import Observer
     from toolfold.ledger.record import History, Ledger
     from toolfold.models import CallRecord, File, LibrarySet, Program, Status, ToolSpec, Value
-    from toolfold.sessions import Session, SessionLimits
+    from toolfold.sessions import Session
     from toolfold.stores import Store
     from toolfold.tools.context import Approve, Decision
     from toolfold.tools.router import Wrapper
@@ -127,6 +127,7 @@ class Runtime:
         type_check: bool | None = None, host_libraries: bool = False, paused_limits: PausedLimits | None = None,
     ) -> None:  # fmt: skip
         self._limits = limits or Limits()
+        session_limits = session_limits or SessionLimits()
         self._policy = policy or Policy()
         self._may_ask = may_ask
         self._before_files = before_files
@@ -141,7 +142,8 @@ class Runtime:
         if isinstance(engine, str):
             engine = engine_named(
                 engine, isolation=isolation, limits=self._limits, warm=warm, accept_no_isolation=accept_no_isolation,
-                host_libraries=host_libraries,
+                host_libraries=host_libraries, max_kept_guests=session_limits.max_guests,
+                max_kept_bytes=session_limits.max_guest_bytes,
             )  # fmt: skip
         self._engine: Engine = engine
         self._forewarned = engine if isinstance(engine, Forewarned) else None

@@ -10,6 +10,7 @@ import weakref
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from toolfold.engines.base import MOST_KEPT_BYTES, MOST_KEPT_GUESTS
 from toolfold.errors import UsageError
 from toolfold.models import MIB, File
 from toolfold.quota import Quota, QuotaExceeded
@@ -35,6 +36,10 @@ class SessionLimits:
     max_sessions: int = 10_000
     max_tenant_bytes: int = 1024 * MIB
     """Of the files of all sessions of one tenant."""
+    max_guests: int = MOST_KEPT_GUESTS
+    """That wait with the names of their sessions; then the one that was used longest ago ends, and its names go."""
+    max_guest_bytes: int = MOST_KEPT_BYTES
+    """Of memory that those guests hold together."""
 
 
 _SWEEP_EVERY_SECONDS: Final = 60.0

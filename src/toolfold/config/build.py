@@ -12,6 +12,7 @@ from toolfold.errors import UsageError
 from toolfold.ledger.open import open_ledger
 from toolfold.ledger.record import Ledger
 from toolfold.ledger.retention import Retention
+from toolfold.paused import PausedLimits
 from toolfold.sessions import SessionLimits
 from toolfold.sources.files import file_tools
 from toolfold.sources.shell import shell_tool
@@ -48,6 +49,7 @@ def runtime_options(config: Config) -> dict[str, Any]:
         "policy": policy,
         "steps": wrappers(policy=policy, concurrency=concurrency, error_details=config.tools.error_details),
         "session_limits": SessionLimits(**{_SESSIONS.get(key, key): value for key, value in sessions.items()}),
+        "paused_limits": PausedLimits(**config.paused.model_dump(exclude_none=True)),
     }
 
 

@@ -281,6 +281,19 @@ class SessionsConfig(Section):
     """At the same time."""
     max_tenant_bytes: Size | None = None
     """Of the files of all sessions of one tenant of the HTTP door."""
+    max_guests: Count | None = None
+    """That wait with the names of their sessions; beyond it the one used longest ago ends, and its names go."""
+    max_guest_bytes: Size | None = None
+    """Of memory that those guests hold together; beyond it the same happens."""
+
+
+class PausedConfig(Section):
+    """How much memory the guests of paused executions may hold; see `toolfold.paused.PausedLimits`."""
+
+    tenant_bytes: Size | None = None
+    """Those of one tenant; beyond it the oldest end, and are replayed when they go on."""
+    total_bytes: Size | None = None
+    """All of them; beyond it the oldest of the tenant with the most end in the same way."""
 
 
 class KeepConfig(Section):
@@ -402,6 +415,8 @@ class Config(Section):
     """Which installed packages programs can import."""
     sessions: SessionsConfig = Field(default_factory=SessionsConfig)
     """What lives on between programs."""
+    paused: PausedConfig = Field(default_factory=PausedConfig)
+    """How much memory the guests of paused executions may hold."""
     ledger: LedgerConfig = Field(default_factory=LedgerConfig)
     """Where executions are recorded."""
     http: HttpConfig = Field(default_factory=HttpConfig)

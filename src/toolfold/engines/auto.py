@@ -4,9 +4,18 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from toolfold.engines.base import Engine, Forewarned, Guests, Stocked, importable_modules, snapshot_version
+from toolfold.engines.base import (
+    MOST_KEPT_BYTES,
+    MOST_KEPT_GUESTS,
+    Engine,
+    Forewarned,
+    Guests,
+    Stocked,
+    importable_modules,
+    snapshot_version,
+)
 from toolfold.errors import EngineUnavailable, UsageError
 from toolfold.models import LibrarySet, Limits
 
@@ -22,32 +31,29 @@ NAMES = ("auto", "process", "monty")
 
 def engine_named(
     name: str, *, isolation: str = "namespace", limits: Limits | None = None, warm: int = 2,
-    accept_no_isolation: bool = False, host_libraries: bool = False,
+    accept_no_isolation: bool = False, host_libraries: bool = False, max_kept_guests: int = MOST_KEPT_GUESTS,
+    max_kept_bytes: int = MOST_KEPT_BYTES,
 ) -> Engine:  # fmt: skip
     """An engine that is not open yet."""
     if name not in NAMES:
         raise UsageError(f"no engine {name!r}; there are {', '.join(NAMES)}")
     if name == "monty":
         return _monty()
-    process = _process(isolation, limits, warm, accept_no_isolation, host_libraries)
+    process = _process(
+        isolation=isolation, limits=limits, warm=warm, accept_no_isolation=accept_no_isolation,
+        host_libraries=host_libraries, max_kept_guests=max_kept_guests, max_kept_bytes=max_kept_bytes,
+    )  # fmt: skip
     if name == "process" or isolation != "namespace":
         return process  # a tier that was asked for by name is not replaced by another engine
     return AutoEngine(process)
 
 
-def _process(
-    isolation: str, limits: Limits | None, warm: int, accept_no_isolation: bool, host_libraries: bool
-) -> Engine:
+# Any: the options of `engine_named`, handed on.
+def _process(**options: Any) -> Engine:
     # Here, not at the top: fork servers and seccomp tables exist on Linux only.
     from toolfold.engines.process import ProcessEngine  # noqa: PLC0415
 
-    return ProcessEngine(
-        isolation=isolation,
-        limits=limits,
-        warm=warm,
-        accept_no_isolation=accept_no_isolation,
-        host_libraries=host_libraries,
-    )
+    return ProcessEngine(**options)
 
 
 def _monty() -> Engine:

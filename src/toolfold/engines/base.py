@@ -9,11 +9,15 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Literal, Protocol, Self, TypeAlias, runtime_checkable
+from typing import Final, Literal, Protocol, Self, TypeAlias, runtime_checkable
 
 import msgspec
 
-from toolfold.models import Call, File, LibrarySet, Limits, Problem, Program, Reply, Status, ToolSpec, Value
+from toolfold.models import MIB, Call, File, LibrarySet, Limits, Problem, Program, Reply, Status, ToolSpec, Value
+
+MOST_KEPT_GUESTS: Final = 64
+MOST_KEPT_BYTES: Final = 1024 * MIB
+"""Of guests that wait with the names of their sessions, and of their memory, unless told otherwise."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,27 +90,23 @@ async def test_a_sessions_guest_stands_still_between_programs_and_goes_on_with_t
     assert await _run(engine, "count + 1", "a") == 42
 
 
-async def test_of_too_many_kept_guests_the_one_that_was_used_longest_ago_ends(
-    engine: ProcessEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(kept, "MOST_GUESTS", 2)
-    for name in ("a", "b", "a", "c"):
-        await _run(engine, "x = 1", name)
+async def test_of_too_many_kept_guests_the_one_that_was_used_longest_ago_ends() -> None:
+    async with ProcessEngine(warm=0, max_kept_guests=2) as engine:
+        for name in ("a", "b", "a", "c"):
+            await _run(engine, "x = 1", name)
 
-    assert [engine.has_session(name) for name in ("a", "b", "c")] == [True, False, True]
+        assert [engine.has_session(name) for name in ("a", "b", "c")] == [True, False, True]
 
 
-async def test_kept_guests_that_take_too_much_memory_together_end(
-    engine: ProcessEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(kept, "MOST_BYTES", 200_000_000)
-    await _run(engine, "x = 1", "small")
-    for name in ("a", "b", "c"):
-        await _run(engine, "x = b'x' * 90_000_000", name)
-        await _until(lambda name=name: engine.has_session(name) and "T" in _states(engine))
+async def test_kept_guests_that_take_too_much_memory_together_end() -> None:
+    async with ProcessEngine(warm=0, max_kept_bytes=200_000_000) as engine:
+        await _run(engine, "x = 1", "small")
+        for name in ("a", "b", "c"):
+            await _run(engine, "x = b'x' * 90_000_000", name)
+            await _until(lambda name=name: engine.has_session(name) and "T" in _states(engine))
 
-    await _until(lambda: not engine.has_session("a"))
-    assert [engine.has_session(name) for name in ("b", "c")] == [True, True]
+        await _until(lambda: not engine.has_session("a"))
+        assert [engine.has_session(name) for name in ("b", "c")] == [True, True]
 
 
 async def _run(engine: ProcessEngine, text: str, session: str) -> object:

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from toolfold import forks
-from toolfold.engines.base import Guests
+from toolfold.engines.base import MOST_KEPT_BYTES, MOST_KEPT_GUESTS, Guests
 from toolfold.engines.process.host import ProcessRun
 from toolfold.engines.process.kept import KeptGuests
 from toolfold.engines.process.layout import library_modules
@@ -32,13 +32,16 @@ class ProcessEngine:
         limits: What a parked guest is locked to; a program with other limits gets its own guest.
         warm: How many guests of each library set wait for a program.
         host_libraries: Let programs import all that is installed on the host, not only the libraries of the sets.
+        max_kept_guests: How many guests wait with the names of their sessions.
+        max_kept_bytes: How much memory those may hold together.
     """
 
     name = "process"
 
     def __init__(
         self, *, isolation: str | Tier = "namespace", limits: Limits | None = None, warm: int = 2,
-        accept_no_isolation: bool = False, host_libraries: bool = False,
+        accept_no_isolation: bool = False, host_libraries: bool = False, max_kept_guests: int = MOST_KEPT_GUESTS,
+        max_kept_bytes: int = MOST_KEPT_BYTES,
     ) -> None:  # fmt: skip
         self._tier = tier_named(isolation) if isinstance(isolation, str) else isolation
         if self._tier.name == "none" and not accept_no_isolation:
@@ -51,7 +54,8 @@ class ProcessEngine:
         self._last_set: LibrarySet = "bare"
         self._is_open = False
         self._burials: set[asyncio.Task[None]] = set()
-        self._kept = KeptGuests()
+        self._max_kept = (max_kept_guests, max_kept_bytes)
+        self._kept = KeptGuests(*self._max_kept)
         self.notes: tuple[str, ...] = ()
 
     @property
@@ -79,7 +83,7 @@ class ProcessEngine:
 
     def disown(self) -> None:
         """In a forked child: the zygotes let go of their own; the next program here starts another."""
-        self._pools, self._starting, self._kept = {}, {}, KeptGuests()
+        self._pools, self._starting, self._kept = {}, {}, KeptGuests(*self._max_kept)
 
     def open(self, order: Order) -> ProcessRun:
         """Start a program. Leaving the context kills the guest and frees all it held."""

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from toolfold.engines.process.zygote import Guest
 
 FREEZE_AFTER_SECONDS: Final = 0.5
-MOST_GUESTS: Final = 64
-MOST_BYTES: Final = 1024 * 1024 * 1024
 
 
 @dataclass(slots=True)
@@ -36,7 +34,9 @@ class _Kept:
 class KeptGuests:
     """Idle guests by session. A guest in use is not in here, so it cannot be used twice."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_guests: int, max_bytes: int) -> None:
+        self._max_guests = max_guests
+        self._max_bytes = max_bytes
         self._guests: dict[str, _Kept] = {}
         """The one that was used longest ago first."""
 
@@ -57,7 +57,7 @@ class KeptGuests:
         loop = asyncio.get_running_loop()
         timer = loop.call_later(FREEZE_AFTER_SECONDS, self._freeze, session)
         self._guests[session] = _Kept(pool, guest, files, timer)
-        if len(self._guests) > MOST_GUESTS:
+        if len(self._guests) > self._max_guests:
             self.drop(next(iter(self._guests)))
 
     def has(self, session: str) -> bool:
@@ -85,7 +85,7 @@ class KeptGuests:
         if self._guests.get(session) is not kept:
             return  # it serves the next program, or is gone
         kept.held_bytes = size
-        left = sum(one.held_bytes for one in self._guests.values()) - MOST_BYTES
+        left = sum(one.held_bytes for one in self._guests.values()) - self._max_bytes
         for name, one in tuple(self._guests.items()):
             if left > 0 and one.held_bytes:
                 left -= one.held_bytes
