@@ -43,14 +43,23 @@ def rekey(path: Path, key: bytes | str | None, new_key: bytes | str) -> Rekeyed:
     """
     if not path.is_file():
         raise UsageError(f"no ledger {str(path)!r}; check the path")
-    server = only_server(path, _NEXT_STEP)
     try:
-        with closing(_alone(path)) as connection:
+        with _sole_server(path), closing(_alone(path)) as connection:
             return _rekey(connection, path, key, new_key)
     except sqlite3.Error as error:
         raise unusable(path, error) from error
+    except OSError as error:
+        reason = (error.strerror or "unknown reason").lower()
+        raise UsageError(f"ledger {str(path)!r} cannot be rekeyed: {reason}; check the folder and its disk") from error
+
+
+@contextmanager
+def _sole_server(path: Path) -> Iterator[None]:
+    handle = only_server(path, _NEXT_STEP)
+    try:
+        yield
     finally:
-        os.close(server)
+        os.close(handle)
 
 
 def _alone(path: Path) -> sqlite3.Connection:
@@ -112,7 +121,8 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
         yield
         connection.execute("COMMIT")
     except BaseException:
-        connection.execute("ROLLBACK")
+        if connection.in_transaction:  # a full disk has ended it already
+            connection.execute("ROLLBACK")
         raise
 
 

@@ -15,6 +15,7 @@ from tests.ledger.made_up import begun, given, made, outcome
 from toolfold import UsageError
 from toolfold.ledger.record import History, Sealed, Summary
 from toolfold.ledger.rekey import rekey as again
+from toolfold.ledger.seal import Seal
 from toolfold.ledger.snapshots import Pause, Snapshot, lock, unlock
 from toolfold.ledger.sqlite import SqliteLedger
 
@@ -207,6 +208,17 @@ async def test_a_damaged_record_stops_it_and_nothing_is_changed(cli: Cli, ledger
     listed = [one.execution_id for one in await opened.list()]
     await opened.close()
     assert listed == ["bb22", "aa11"]
+
+
+async def test_a_copy_that_cannot_be_kept_stops_it_in_one_line(cli: Cli, ledger: Path) -> None:
+    before = await records(ledger, OLD)
+    ledger.with_name(f"ledger.sqlite.key-{Seal(b'o' * 32).key_id}").mkdir()
+
+    refused = rekey(cli)
+
+    said = "toolfold: ledger 'ledger.sqlite' cannot be rekeyed: is a directory; check the folder and its disk\n"
+    assert refused == (2, "", said)
+    assert await records(ledger, OLD) == before
 
 
 async def test_the_config_names_the_ledger_and_its_old_key(
