@@ -80,6 +80,9 @@ def _make(path: Path) -> None:
     if "\0" in str(path):
         raise UsageError(f"ledger {str(path)!r} cannot be opened: its path has a null character; name another")
     try:
+        if path.is_file() and os.access(path, os.R_OK | os.W_OK):
+            # Not opened here: closing it would end the locks of this process's other connections to it.
+            return
         # Before SQLite does it, for the permissions: the files beside it take them over.
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     except FileNotFoundError as error:

@@ -134,6 +134,17 @@ async def test_a_ledger_that_another_process_has_open_is_refused(cli: Cli, ledge
     assert list(ledger.parent.glob("ledger.sqlite.key-*")) == []
 
 
+async def test_a_ledger_that_a_process_opened_twice_and_closed_once_is_still_in_use(cli: Cli, ledger: Path) -> None:
+    opened = SqliteLedger(ledger, key=OLD)
+    await SqliteLedger(ledger, key=OLD).close()
+
+    code, _, err = rekey(cli)
+    await opened.close()
+
+    said = "toolfold: ledger 'ledger.sqlite' is in use by another process; stop that one first, then run this again\n"
+    assert (code, err) == (2, said)
+
+
 @pytest.mark.parametrize(
     ("arguments", "variables", "said"),
     [
