@@ -1,7 +1,8 @@
-"""A client that closes its connection while its request waits gives its place in the queue back."""
+"""A client that closes its connection before its program started: nothing is run for it, and nothing has failed."""
 
 import asyncio
 import json
+import logging
 from typing import Any
 
 import httpx
@@ -45,10 +46,17 @@ async def send_and_leave(
 ) -> None:
     """Send a start and close the connection, at once or after `until`."""
     sent = json.dumps({"code": text, "tools": [], **(body or {})}).encode()
-    named = {"X-API-Key": KEYS["one"], "Content-Type": "application/json", "Content-Length": str(len(sent))}
-    lines = "".join(f"{key}: {value}\r\n" for key, value in {"Host": "localhost", **named, **(headers or {})}.items())
+    named = {"Content-Type": "application/json", "Content-Length": str(len(sent)), **(headers or {})}
+    await post_and_leave(client, "/exec/programmatic", named, sent, until)
+
+
+async def post_and_leave(
+    client: httpx.AsyncClient, path: str, headers: dict[str, str], sent: bytes, until: Any = None
+) -> None:
+    named = {"Host": "localhost", "X-API-Key": KEYS["one"], **headers}
+    lines = "".join(f"{key}: {value}\r\n" for key, value in named.items())
     _, writer = await asyncio.open_connection(client.base_url.host, client.base_url.port)
-    writer.write(f"POST /exec/programmatic HTTP/1.1\r\n{lines}\r\n".encode() + sent)
+    writer.write(f"POST {path} HTTP/1.1\r\n{lines}\r\n".encode() + sent)
     await writer.drain()
     if until is not None:
         await until
@@ -100,3 +108,25 @@ async def test_a_program_whose_client_has_gone_runs_to_its_end(served: Served) -
         answer = (await third).json()
 
     assert (answer["status"], host.ran) == ("completed", ["left", "third"])
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "sent"),
+    [
+        ("/exec/programmatic", "application/json", b'{"code": "'),
+        ("/upload", "multipart/form-data; boundary=x", b"--x\r\n"),
+    ],
+)
+async def test_a_client_that_leaves_in_the_middle_of_its_body_is_no_failure(
+    client: httpx.AsyncClient, caplog: pytest.LogCaptureFixture, path: str, kind: str, sent: bytes
+) -> None:
+    logger = logging.getLogger("uvicorn.error")
+    logger.addHandler(caplog.handler)
+    try:
+        await post_and_leave(client, path, {"Content-Length": "10000", "Content-Type": kind}, sent)
+        async with asyncio.timeout(20):
+            await dropped(client)
+    finally:
+        logger.removeHandler(caplog.handler)
+
+    assert caplog.messages == []

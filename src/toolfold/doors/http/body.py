@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from toolfold.doors.http import wire
 from toolfold.doors.http.gate import Gate
-from toolfold.doors.http.refusals import Refusal
+from toolfold.doors.http.refusals import Refusal, client_gone
 from toolfold.doors.http.settings import Settings
 
 Body = TypeVar("Body", bound=wire.Request)
@@ -91,6 +91,9 @@ class Intake:
                 message = await self._receive()
         except TimeoutError as error:
             raise Refusal(408, "the body takes too long to arrive; send it again", is_contract=False) from error
+        if message["type"] == "http.disconnect":
+            # Starlette's own exception for this would be logged as a failure of the server, with its traceback.
+            raise client_gone()
         self._is_whole = not message.get("more_body", False)
         self._count(message.get("body", b""))
         return message

@@ -47,7 +47,7 @@ def rate_limited(seconds: float) -> Refusal:
 
 def client_gone() -> Refusal:
     """Nobody reads this; the status is what proxies write to their logs in this case."""
-    return Refusal(499, "the client closed the connection before the program started", is_contract=False)
+    return Refusal(499, "the client closed the connection", is_contract=False)
 
 
 HOST_FAILURES: Final = (EngineError, LedgerFailed, OSError)
