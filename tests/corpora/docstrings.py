@@ -1,0 +1,107 @@
+"""Programs from docstrings: every `>>>` example of the standard library and of the installed libraries.
+
+What the prompt would show is printed, so a program has the output that its docstring promises.
+"""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from tests.corpora.case import Case
+
+STANDARD: Final = Path(sysconfig.get_path("stdlib"))
+SITE: Final = Path(sysconfig.get_path("purelib"))
+LIBRARIES: Final = (
+    "numpy", "pandas", "scipy", "sklearn", "sympy", "mpmath", "matplotlib", "narwhals", "graphql", "setuptools",
+    "pkg_resources", "fontTools", "packaging", "sortedcontainers", "pyparsing", "werkzeug", "dateutil", "pygments",
+    "hypothesis", "aiologic", "joblib", "networkx", "attr", "pydantic", "griffe", "google",
+)  # fmt: skip
+_CONVENTIONS: Final = {"np": "numpy", "pd": "pandas", "plt": "matplotlib.pyplot"}
+_SHOW: Final = "def shown(value):\n    if value is not None:\n        print(repr(value))\n"
+_PARSER: Final = doctest.DocTestParser()
+
+
+def standard() -> Iterator[Case]:
+    skipped = ("site-packages", "idlelib", "turtledemo", "lib2to3")
+    for path in sorted(STANDARD.rglob("*.py")):
+        if path.relative_to(STANDARD).parts[0] not in skipped:
+            yield from _of_file(path, STANDARD, "docstrings: standard library")
+
+
+def libraries() -> Iterator[Case]:
+    for name in LIBRARIES:
+        for path in sorted((SITE / name).rglob("*.py")):
+            yield from _of_file(path, SITE, f"docstrings: {name if name in LIBRARIES[:7] else 'others'}")
+
+
+def _of_file(path: Path, root: Path, corpus: str) -> Iterator[Case]:
+    text = path.read_text("utf-8", "replace")
+    if ">>> " not in text:
+        return
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return
+    module = ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
+    own = {name for node in tree.body for name in _bound(node)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module):
+            words = ast.get_docstring(node)
+            if words and ">>> " in words:
+                program = _program(words, module, own)
+                if program:
+                    yield Case(corpus=corpus, name=f"{module}:{getattr(node, 'name', '')}", text=program)
+
+
+def _program(words: str, module: str, own: set[str]) -> str:
+    try:
+        examples = _PARSER.get_examples(words)
+        bodies = [_statement(example) for example in examples]
+    except (ValueError, SyntaxError):
+        return ""
+    tree = ast.parse("\n".join(bodies))
+    loaded = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    bound = {name for node in tree.body for name in _bound(node)}
+    heads = [
+        f"import {_CONVENTIONS[name]} as {name}" for name in sorted(loaded - bound - own) if name in _CONVENTIONS
+    ]
+    names = sorted((loaded & own) - bound)
+    if names:
+        heads.append(f"from {module} import {', '.join(names)}")
+    return "\n".join([*heads, _SHOW, *bodies]) + "\n"
+
+
+def _statement(example: doctest.Example) -> str:
+    """An example as a prompt runs it: values are shown, and an exception that is expected is printed."""
+    source = example.source.rstrip()
+    parsed = ast.parse(source).body
+    if len(parsed) == 1 and isinstance(parsed[0], ast.Expr):
+        body = ast.get_source_segment(source, parsed[0].value) or source
+        source = f"shown(({body}))" if not isinstance(parsed[0].value, ast.Yield) else source
+    if example.exc_msg is None:
+        return source
+    inner = "\n".join("    " + line for line in source.splitlines())
+    return f"try:\n{inner}\nexcept Exception as error:\n    print(type(error).__name__)"
+
+
+def _bound(node: ast.stmt) -> Iterator[str]:
+    match node:
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+            yield node.name
+        case ast.Import() | ast.ImportFrom():
+            for alias in node.names:
+                yield alias.asname or alias.name.split(".")[0]
+        case ast.Assign() | ast.AnnAssign() | ast.For() | ast.With():
+            for inner in ast.walk(node):
+                if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
+                    yield inner.id
+        case ast.If() | ast.Try():
+            for part in (*node.body, *node.orelse):
+                yield from _bound(part)
+        case _:
+            return
