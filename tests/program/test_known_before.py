@@ -277,3 +277,42 @@ def _noting(made: list[int]) -> Callable[[], None]:
         made.append(1)
 
     return note
+
+
+UNKNOWN_ON_A_PATH_NOT_TAKEN = [
+    "def f(a):\n    for i in a:\n        if i > 9:\n            print(operations)\n\nf([1])",
+    "def f(a):\n    if a > 9:\n        return 0\n    elif a in operations:\n        return 1\n\nf(10)",
+    "def f(a):\n    return a > 0 and -TOL <= a\n\nprint(f(-1))",
+    "def f(a):\n    return mhat(a) if a else 0\n\nprint(f(0))",
+    "def f(a):\n    match a:\n        case 1:\n            return mhat\n\nf(2)",
+    "class C:\n    def __str__(self):\n        return Missing.text\n\nC()",
+    "class C:\n    def __getitem__(self, ns):\n        return parse(ns)\n\nC()",
+    "class C:\n    def __lt__(self, o):\n        return Future\n    def __ge__(self, o):\n        return not self.__lt__(o)\nC()",
+    "class C:\n    class E(Exception):\n        def __str__(self):\n            return E.text\n\nC.E()",
+    "def g():\n    diffutil.go()\n\ndef f(a):\n    if a:\n        g()\n\nf(0)",
+    "class C:\n    def __init__(self, p=None):\n        if p:\n            self.b(p)\n"
+    "    @staticmethod\n    def b(p):\n        return mhat(p)\n\nC()",
+]
+
+
+@pytest.mark.parametrize("text", UNKNOWN_ON_A_PATH_NOT_TAKEN)
+def test_a_name_that_a_function_may_never_come_to_is_no_fault(text: str) -> None:
+    assert isinstance(CHECKER.check(text), Program)
+    exec(text, {"__name__": "__main__"})
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("if len('a') > 9:\n    print(usres)", 2),
+        ("def f():\n    for i in [1]:\n        print(usres)\n\nf()", 3),
+        ("def f(a):\n    if a > usres:\n        return 1\n\nf(1)", 2),
+        ("class C:\n    def __init__(self):\n        self.go()\n    def go(self):\n        return usres\n\nC()", 5),
+        ("class C:\n    @staticmethod\n    def go():\n        return usres\n\nC.go()", 4),
+    ],
+)
+def test_a_name_that_every_call_comes_to_is_told(text: str, line: int) -> None:
+    problem = CHECKER.check(text)
+
+    assert isinstance(problem, Problem)
+    assert (problem.line, problem.message) == (line, "'usres' is not defined; give it a value first")

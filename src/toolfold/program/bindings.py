@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Container, Iterator
+from itertools import pairwise
 from typing import Final
 
 from toolfold.program.arguments import Fault
@@ -23,6 +24,8 @@ _IMPLICIT: Final = frozenset({"__class__", "__qualname__", "__module__", "__path
 _LOOPS: Final = (ast.For, ast.AsyncFor, ast.While)
 _NEVER: Final = sys.maxsize
 """The line that binds a name which is only ever added to."""
+_CALLED_FOR_CERTAIN: Final = frozenset({"__init__", "__new__", "__post_init__", "__enter__", "__aenter__"})
+"""Methods that run wherever their class is used; `__str__` and its like may never be called."""
 _FEW: Final = 20
 """Names judged for each program; the first fault is the one that is told."""
 
@@ -40,7 +43,7 @@ class Bindings:
     def faults(self) -> Iterator[Fault]:
         """The first in the text."""
         for use, bound_at in sorted((*self._unbound(), *self._early()), key=_place)[:_FEW]:
-            if self.runs(use):
+            if self.runs(use) and not _may_be_passed(use):
                 yield Fault("name", self._message(use, bound_at), use.node)
                 return
 
@@ -119,7 +122,7 @@ class Bindings:
         known = self._living.get(node)
         if known is None:
             self._living[node] = False  # while it is looked for: a function that only calls itself is not used
-            known = self._living[node] = bool(node.decorator_list) or (
+            known = self._living[node] = any(map(_is_use, node.decorator_list)) or (
                 owner is not None and self._is_reached(node.name, owner)
             )
         return known
@@ -128,7 +131,7 @@ class Bindings:
         while owner.kind is Kind.FUNCTION and owner.node is None and owner.parent is not None:
             owner = owner.parent  # the scope of type parameters
         if owner.kind is Kind.CLASS:
-            is_called = name in self._reader.attributes or (name.startswith("__") and name.endswith("__"))
+            is_called = name in _CALLED_FOR_CERTAIN or self._is_asked_for(name)
             within = owner.parent
             return (
                 is_called
@@ -137,7 +140,49 @@ class Bindings:
                 and self._is_reached(owner.node.name, within)
             )
         uses = self._reader.loads.get(name, ())
-        return any(not use.guard and use.scope.find(name) is owner and self._is_alive(use.scope) for use in uses)
+        return any(
+            not use.guard and use.scope.find(name) is owner and self._is_alive(use.scope) and not _may_be_passed(use)
+            for use in uses
+        )
+
+    def _is_asked_for(self, method: str) -> bool:
+        """Whether code that every call comes to reads an attribute of that name."""
+        if method not in self._reader.attributes or method.startswith("__"):
+            return False
+        found = [node for node in ast.walk(self._tree) if isinstance(node, ast.Attribute) and node.attr == method]
+        return len(found) > _FEW or any(not self._is_on_branch(node) for node in found)
+
+    def _is_on_branch(self, node: ast.AST) -> bool:
+        path = [*(_path_to(node, self._tree.body) or []), node]
+        starts = [index for index, one in enumerate(path) if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
+        return bool(starts) and any(_is_branch(one, inner) for one, inner in pairwise(path[starts[0] :]))
+
+
+def _is_use(decorator: ast.expr) -> bool:
+    """Whether a decorator may call what it decorates, or keep it for others to call."""
+    return not (isinstance(decorator, ast.Name) and decorator.id in ("staticmethod", "classmethod", "property"))
+
+
+def _may_be_passed(use: Use) -> bool:
+    """Whether a function can run without coming to a use: one on a branch may be wrong for ever, and nobody notices."""
+    scope: Scope | None = use.scope
+    while scope is not None and not isinstance(scope.node, ast.FunctionDef | ast.AsyncFunctionDef):
+        scope = scope.parent
+    if scope is None or not isinstance(scope.node, ast.FunctionDef | ast.AsyncFunctionDef):
+        return False
+    path = _path_to(use.node, scope.node.body) or []
+    return any(_is_branch(node, inner) for node, inner in pairwise([*path, use.node]))
+
+
+def _is_branch(node: ast.AST, inner: ast.AST) -> bool:
+    match node:
+        case ast.If() | ast.IfExp():
+            return inner is not node.test
+        case ast.BoolOp():
+            return inner is not node.values[0]
+        case ast.match_case():
+            return True
+    return False
 
 
 def _may_bind(node: ast.AST, first: int) -> bool:
