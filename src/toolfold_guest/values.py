@@ -73,13 +73,16 @@ def _fast(value: Any) -> str | None:
 
 marks = [0]  # how many of our marks the last encoding made; more in the text are the program's own
 _markers: dict[int, object] = {}
+_LEAVES = (str, int, float, bytes, type(None))
 _notes: list[str] = []
 
 
 def _may_clash(text: str, value: Any) -> bool:
-    """Whether two keys of one dict are the same text, as `1` and `'1'` are."""
-    if "{" not in text or not isinstance(value, dict | list | tuple) or not _ENDS_LIKE_A_NUMBER.search(text):
+    """Whether two keys of one dict may be the same text, as `1` and `'1'` are; only the walk sees inside objects."""
+    if "{" not in text or not _ENDS_LIKE_A_NUMBER.search(text):
         return False
+    if not isinstance(value, dict | list | tuple):
+        return True
     level: list[Any] = [value]
     while level:
         inner: list[Any] = []
@@ -90,7 +93,9 @@ def _may_clash(text: str, value: Any) -> bool:
                 inner.extend(one.values())
             else:
                 inner.extend(one)
-        level = [item for item in inner if isinstance(item, dict | list | tuple)]
+        level = [item for item in inner if not isinstance(item, _LEAVES)]
+        if not all(isinstance(item, dict | list | tuple) for item in level):
+            return True
     return False
 
 

@@ -255,3 +255,12 @@ def test_two_thousand_random_values_are_sent_whole_or_with_a_note() -> None:
             assert notes or "(" in text, value
         else:
             assert json.loads(strict) == [json.loads(text)], value
+
+
+@pytest.mark.parametrize("holder", [lambda one: Point(1, [one]), lambda one: collections.deque([one])])
+def test_two_keys_that_are_one_text_are_told_of_inside_other_objects_too(holder: Callable[[Any], Any]) -> None:
+    value = holder({"null": 1, None: 2})
+
+    with pytest.raises(Unsendable):
+        encode([value], "value")
+    assert encode_value(value)[1] != []
