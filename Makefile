@@ -9,7 +9,7 @@ python := $(VENV)/bin/python
 stamp := $(VENV)/.setup-stamp
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check tests test-hold test-faults test-newer test-gem test-claude test-conformance test-librechat bench bench-search bench-callback requirements clean bench-bridge test-servers bench-http bench-savings bench-report bench-start bench-peers bench-codemode peers-requirements
+.PHONY: help setup demo test check tests test-hold test-faults test-corpora test-newer test-gem test-claude test-conformance test-librechat bench bench-search bench-callback requirements clean bench-bridge test-servers bench-http bench-savings bench-report bench-start bench-peers bench-codemode peers-requirements
 
 help: ## show these lines
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
@@ -35,6 +35,9 @@ test-hold: $(stamp) ## every attack on the host beside an honest client; ARGS=--
 
 test-faults: $(stamp) ## clients under random kills and freezes; ARGS="--minutes 10 --target sqlite|redis"
 	@$(python) -m tests.faults $(ARGS)
+
+test-corpora: $(stamp) ## public programs in CPython and here, compared; ARGS="--most 100 --only bfcl"
+	@$(python) -m tests.corpora $(ARGS)
 
 test-claude: $(stamp) ## the real Claude Code CLI over two real servers, offline; fetches both from npm once
 	@if sh tests/clients/fetch.sh build/clients/claude-code @anthropic-ai/claude-code@2.1.325 \

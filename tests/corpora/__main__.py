@@ -35,18 +35,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="tests.corpora")
     parser.add_argument("--most", type=int, help="programs of each source at most")
     parser.add_argument("--every", type=int, default=1, help="take one program of so many")
-    parser.add_argument("--only", choices=[*SOURCES, "texts"], action="append", help="this source alone; may be given again")
+    parser.add_argument(
+        "--only", choices=[*SOURCES, "texts"], action="append", help="this source alone; may be given again"
+    )
     parser.add_argument("--report", type=Path, default=REPORT, help="the file for the counts and examples")
     wish = parser.parse_args()
-    tally = asyncio.run(measure(wish.only or [*SOURCES, "texts"], wish.most, wish.every))
-    write(tally, wish.report)
+    tally = Tally()
+    try:
+        asyncio.run(measure(tally, wish.only or [*SOURCES, "texts"], wish.most, wish.every))
+    finally:
+        # Also what an interrupted run has found.
+        write(tally, wish.report)
     print("\n".join(lines(tally)))
     print(f"{tally.total} programs; the counts and examples are in {wish.report}")
     sys.exit(1 if tally.wrong else 0)
 
 
-async def measure(names: list[str], most: int | None, every: int) -> Tally:
-    tally = Tally()
+async def measure(tally: Tally, names: list[str], most: int | None, every: int) -> None:
     async with outside() as plain, outside(hash_seed=1) as other, inside() as here:
         for name in names:
             if name == "texts":
@@ -60,7 +65,6 @@ async def measure(names: list[str], most: int | None, every: int) -> Tally:
                 print(f"NOT RUN: {reason}")
     if "texts" in names:
         check_texts(tally, most, every)
-    return tally
 
 
 def check_texts(tally: Tally, most: int | None, every: int) -> None:

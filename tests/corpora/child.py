@@ -1,4 +1,4 @@
-"""Plain CPython, as a server on a pipe: a fork with imported libraries runs each program as `python program.py` would.
+"""Plain CPython, as a server on a pipe: a fork that has the named libraries runs each program.
 
 Started by path, so it must import nothing of this repository. A line in is a program, a line out is its end.
 """
@@ -20,13 +20,12 @@ import time
 import types
 from pathlib import Path
 
-LIBRARIES = ("numpy", "pandas", "scipy.stats", "matplotlib.pyplot", "sklearn", "sympy")
 TEXT_LIMIT = 60_000
 
 
 def main() -> None:
     replies = os.fdopen(os.dup(1), "w")
-    for name in LIBRARIES:
+    for name in sys.argv[1:]:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
     gc.freeze()

@@ -33,6 +33,13 @@ def standard() -> Iterator[Case]:
             yield from _of_file(path, STANDARD, "docstrings: standard library")
 
 
+def of_modules(*names: str) -> Iterator[Case]:
+    """The same of a few modules of the standard library."""
+    for name in names:
+        path = STANDARD / name
+        yield from _of_file(path if path.suffix else path / "__init__.py", STANDARD, "docstrings: standard library")
+
+
 def libraries() -> Iterator[Case]:
     for name in LIBRARIES:
         for path in sorted((SITE / name).rglob("*.py")):
@@ -67,9 +74,9 @@ def _program(words: str, module: str, own: set[str]) -> str:
     tree = ast.parse("\n".join(bodies))
     loaded = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     bound = {name for node in tree.body for name in _bound(node)}
-    heads = [
-        f"import {_CONVENTIONS[name]} as {name}" for name in sorted(loaded - bound - own) if name in _CONVENTIONS
-    ]
+    missing = sorted(loaded - bound - own)
+    heads = [f"import {_CONVENTIONS[name]} as {name}" for name in missing if name in _CONVENTIONS]
+    heads += [f"import {name}" for name in missing if name == module.partition(".")[0]]
     names = sorted((loaded & own) - bound)
     if names:
         heads.append(f"from {module} import {', '.join(names)}")

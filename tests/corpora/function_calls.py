@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import builtins
 import json
 import keyword
 import re
 import zipfile
 from collections.abc import Iterator
 from typing import Any, Final
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import SchemaError, UnknownType
 
 from tests.corpora.case import Case
 from tests.corpora.packages import wheel
@@ -16,6 +20,8 @@ _SETS: Final = (
     "simple_python", "multiple", "parallel", "parallel_multiple", "live_simple", "live_multiple", "live_parallel",
     "live_parallel_multiple",
 )  # fmt: skip
+_OWN: Final = frozenset(dir(builtins)) | frozenset(keyword.kwlist)
+"""Tools that are called so have another name in a program."""
 _TYPES: Final = {"dict": "object", "float": "number", "tuple": "array", "any": None, "bool": "boolean"}
 
 
@@ -29,9 +35,10 @@ def cases() -> Iterator[Case]:
 
 def _programs(row: dict[str, Any], calls: list[dict[str, Any]]) -> Iterator[Case]:
     tools = {_name(function["name"]): _schema(function["parameters"]) for function in row["function"]}
-    texts = [_call(name, arguments) for call in calls for name, arguments in call.items()]
-    if any(text is None for text in texts):
+    given = [(_name(name), _given(arguments)) for call in calls for name, arguments in call.items()]
+    if not all(_is_sound(tools.get(name), arguments) for name, arguments in given) or not _OWN.isdisjoint(tools):
         return
+    texts = [f"{name}({', '.join(f'{key}={value!r}' for key, value in one.items())})" for name, one in given]
     shapes = {
         "awaited": "".join(f"print(await {text})\n" for text in texts),
         "stored": "".join(f"r{n} = await {text}\nprint(r{n}['arguments'])\n" for n, text in enumerate(texts)),
@@ -41,12 +48,20 @@ def _programs(row: dict[str, Any], calls: list[dict[str, Any]]) -> Iterator[Case
         yield Case(corpus="BFCL", name=f"{row['id']} {shape}", text=text, tools=tools)
 
 
-def _call(name: str, arguments: dict[str, Any]) -> str | None:
-    """The call as Python; `None` where an argument's name is no identifier."""
-    given = {key: _first(values) for key, values in arguments.items() if _first(values) != ""}
-    if any(not key.isidentifier() or keyword.iskeyword(key) for key in given):
-        return None
-    return f"{_name(name)}({', '.join(f'{key}={value!r}' for key, value in given.items())})"
+def _given(arguments: dict[str, Any]) -> dict[str, Any]:
+    return {key: _first(values) for key, values in arguments.items() if _first(values) != ""}
+
+
+def _is_sound(schema: Any, arguments: dict[str, Any]) -> bool:
+    """Whether an answer obeys the schema of its own question, which some do not, and can be written in Python."""
+    if schema is None or any(not key.isidentifier() or keyword.iskeyword(key) for key in arguments):
+        return False
+    if not arguments.keys() <= schema.get("properties", {}).keys():
+        return False
+    try:
+        return Draft202012Validator(schema).is_valid(arguments)
+    except (SchemaError, UnknownType):
+        return False
 
 
 def _first(values: Any) -> Any:

@@ -23,18 +23,21 @@ _PASSING: Final = (
     (re.compile(r"0x[0-9a-fA-F]{5,}"), "0x"),
     (re.compile(r"[^\s'\"(<]*/(?:site-packages|site|lib/python3\.\d+|python3\.\d+)/"), "/lib/"),
     (re.compile(r"[^\s'\"(<]*/(?:data|corpora-\w+)\b"), "/data"),
+    (re.compile(r'(?<=program\.py", line )\d+'), "0"),
     (re.compile(r"<program>|[^\s'\"(<]*/program\.py"), "<program>"),
     (re.compile(r"\bin \d+\.\d+ ?s\b|\b\d+\.\d+ seconds?\b"), "in time"),
 )
 
 
-def judge(outside: End, inside: End) -> Verdict:
+def judge(outside: End, inside: End, text: str = "") -> Verdict:
     if _is_same(outside, inside):
         return "same"
     said = f"{inside.ending}: {inside.words}"
     for name, pattern in _SIGNS:
         if inside.ending != "finished" and re.search(pattern, said):
             return name
+    if inside.ending in ("FileNotFoundError", "PermissionError") and "multiprocessing" in text:
+        return "processes"  # its semaphores need shared memory
     if inside.ending == "rejected":
         # What CPython cannot finish either is told earlier here.
         return "rejected" if outside.ending == "finished" else "same"

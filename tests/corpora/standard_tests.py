@@ -9,6 +9,8 @@ from typing import Final
 from tests.corpora.case import Case
 from tests.corpora.docstrings import STANDARD
 
+FOLDER: Final = STANDARD / "test"
+"""Some distributions leave it out."""
 _TEXT: Final = """\
 import importlib
 import unittest
@@ -37,14 +39,17 @@ _OTHERS: Final = (
 
 
 def cases() -> Iterator[Case]:
-    for path in sorted((STANDARD / "test").glob("test_*.py")):
-        if any(part in path.stem.removeprefix("test_") or path.stem == part for part in _OTHERS):
-            continue
-        try:
-            tree = ast.parse(path.read_bytes())
-        except SyntaxError:
-            continue
-        for node in tree.body:
-            if isinstance(node, ast.ClassDef) and any("Test" in ast.unparse(base) for base in node.bases):
-                text = _TEXT.format(module=f"test.{path.stem}", name=node.name)
-                yield Case(corpus="CPython's tests", name=f"{path.stem}.{node.name}", text=text)
+    for path in sorted(FOLDER.glob("test_*.py")):
+        if not any(part in path.stem.removeprefix("test_") or path.stem == part for part in _OTHERS):
+            yield from of_module(path.stem)
+
+
+def of_module(name: str) -> Iterator[Case]:
+    try:
+        tree = ast.parse((FOLDER / f"{name}.py").read_bytes())
+    except SyntaxError:
+        return
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef) and any("Test" in ast.unparse(base) for base in node.bases):
+            text = _TEXT.format(module=f"test.{name}", name=node.name)
+            yield Case(corpus="CPython's tests", name=f"{name}.{node.name}", text=text)
