@@ -89,7 +89,7 @@ async def test_the_reply_is_the_value_or_else_what_was_printed(runtime: Runtime,
     ("text", "seconds", "error"),
     [
         ("def f():\n    raise ValueError(f'no {city}')\nf()", 100, "'x' failed: ValueError: no Rome"),
-        ("nothing_like_this()", 100, "'x' failed: NameError: name 'nothing_like_this' is not defined"),
+        ("nothing_like_this()", 100, "'x' failed: 'nothing_like_this' is not defined; give it a value first"),
         ("while True: pass", 0.3, "'x' failed: the program took longer than 0.3 s"),
     ],
 )
