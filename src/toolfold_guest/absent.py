@@ -8,6 +8,7 @@ import functools
 import os
 import socket
 import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -38,8 +39,14 @@ def name_tools(tools: Mapping[str, int]) -> None:
 
 def _tell(owner: Any, name: str, module: str, reason: str) -> None:
     function = getattr(owner, name, None)
-    if function is not None:
-        setattr(owner, name, _telling(function, module, reason))
+    if function is None:
+        return
+    told = _telling(function, module, reason)
+    setattr(owner, name, told)
+    # Where it came from, too: `os.system` is pickled as `posix.system`, and must be the same there.
+    home = sys.modules.get(function.__module__ or "")
+    if getattr(home, name, None) is function:
+        setattr(home, name, told)
 
 
 def _telling(function: Callable[..., Any], module: str, reason: str) -> Callable[..., Any]:

@@ -64,6 +64,7 @@ async def test_such_a_call_says_why_it_cannot_work(imports: str, call: str, mess
     [
         ("try:\n    import socket\n    socket.create_connection(('a.b', 1))\nexcept OSError:\n    'offline'\n'offline'", "offline"),
         ("def f():\n    import subprocess\n    try:\n        subprocess.run(['ls'])\n    except OSError:\n        return 1\nf()", 1),
+        ("import os, pickle\npickle.loads(pickle.dumps(os.system)) is os.system", True),
         ("def f():\n    import socket\n    return socket.inet_aton('127.0.0.1').hex()\nf()", "7f000001"),
         ("def f():\n    import socket\n    a, b = socket.socketpair()\n    a.send(b'x')\n    return b.recv(1).decode()\nf()", "x"),
         ("def f():\n    import urllib.request\n    return urllib.request.Request('http://a.b/c').host\nf()", "a.b"),
