@@ -128,6 +128,7 @@ FINE = [
     "import socket\nprint(socket.gethostname(), socket.AF_INET)",
     "from concurrent.futures import ThreadPoolExecutor\nThreadPoolExecutor(2)",
     "from urllib.request import Request\nprint(Request('http://x').host)",
+    "x = await get_open()\nprint(x.mime, len(x.data))",
     "x = await get_open()\nprint(x['b'], x.get('c'), x.items())",
     "rows = await get_rows()\nrows = [{'x': 1}]\nprint(rows[0]['x'])",
     "rows = await get_rows()\nfor r in rows:\n    r['x'] = 1",

@@ -15,8 +15,8 @@ from toolfold.program.scopes import Kind, Scope
 
 _DEEPEST: Final = 8
 _FEW: Final = 8
-_ELSEWHERE: Final = frozenset({*dir(dict), *dir(str), *dir(list)})
-"""Attributes that some reply may have, even one that is not what its schema says."""
+_ELSEWHERE: Final = frozenset({*dir(dict), *dir(str), *dir(list), "data", "kind", "mime", "name", "uri"})
+"""Attributes that some reply may have, even one that is not what its schema says: pictures and files have the last."""
 
 
 class _Shape(NamedTuple):
