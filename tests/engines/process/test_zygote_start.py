@@ -3,14 +3,10 @@
 import asyncio
 import os
 
-import pytest
-
 from tests.escapes_support.seen import descendants
 from toolfold.engines.process.engine import ProcessEngine
 
 
-# `Popen` warns where it is dropped before its process has ended; that the process does end is what is asserted here.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 async def test_a_cancelled_start_leaves_no_process_and_no_zombie() -> None:
     before = descendants(os.getpid())
     for turns in (1, 2, 5, 20):

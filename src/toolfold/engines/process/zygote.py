@@ -304,11 +304,13 @@ class Zygote:
         else:
             places = layout.in_place(folder, host_libraries=host_libraries)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        given_up = threading.Event()
         try:
             _send_orders(ours, places, tier, folder, library_set, limits, loop_module)
-            launch = asyncio.ensure_future(asyncio.to_thread(_launch, theirs))
+            launch = asyncio.ensure_future(asyncio.to_thread(_launch, theirs, given_up))
             process = await asyncio.shield(launch)
         except asyncio.CancelledError:
+            given_up.set()
             launch.add_done_callback(_reap)  # it ends by itself, now that the control socket is closed
             ours.close()
             raise
@@ -488,7 +490,14 @@ def _reap(launch: asyncio.Future[subprocess.Popen[bytes]]) -> None:
         threading.Thread(target=launch.result().wait, daemon=True).start()
 
 
-def _launch(control: socket.socket) -> subprocess.Popen[bytes]:
+def _launch(control: socket.socket, given_up: threading.Event) -> subprocess.Popen[bytes]:
+    process = _builder(control)
+    if given_up.is_set():  # the loop may be gone before it hears of the process, so nobody else would wait for it
+        threading.Thread(target=process.wait, daemon=True).start()
+    return process
+
+
+def _builder(control: socket.socket) -> subprocess.Popen[bytes]:
     # The thread owns the socket: a cancelled start must not free a descriptor that is in use here.
     with control:
         return subprocess.Popen(
