@@ -9,7 +9,7 @@ python := $(VENV)/bin/python
 stamp := $(VENV)/.setup-stamp
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check tests test-hold test-faults test-corpora test-newer test-gem test-claude test-conformance test-librechat bench bench-search bench-callback requirements clean bench-bridge test-servers bench-http bench-savings bench-report bench-start bench-peers bench-codemode peers-requirements
+.PHONY: help setup demo test check tests test-hold test-faults test-corpora test-newer test-gem test-claude test-conformance test-librechat bench bench-pairs bench-search bench-callback requirements clean bench-bridge test-servers bench-http bench-savings bench-report bench-start bench-peers bench-codemode peers-requirements
 
 help: ## show these lines
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
@@ -54,6 +54,9 @@ test-conformance: $(stamp) ## the official MCP suites and the Inspector against 
 
 bench: $(stamp) ## measure this engine beside its peers, and what the ledger costs
 	@$(python) -m bench $(ARGS); code=$$?; $(python) -m bench.ledger && exit $$code
+
+bench-pairs: $(stamp) ## this tree beside an older commit, in interleaved pairs; ARGS="COMMIT --pairs 20"
+	@$(python) -m bench.pairs $(ARGS)
 
 bench-bridge: $(stamp) ## what a bridged MCP call costs beside the SDK's own client
 	@$(python) -m bench.bridge $(ARGS)

@@ -1,0 +1,72 @@
+"""One side of `bench.pairs`: measures what it is asked for, in the tree that it was started in.
+
+Started as a file, so that an old tree needs nothing of it. Reads `case round-count` lines and
+answers each with one line of JSON: the samples.
+"""
+
+import asyncio
+import json
+import sys
+import tempfile
+import time
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import toolfold
+from bench.cases import CASES, Case, MemoryCase, RateCase
+from bench.measure import FACTORS, PAUSE_SECONDS
+from bench.processes import pss_bytes
+from bench.runners.toolfold import Toolfold
+from bench.tools import TOOLS
+from toolfold.ledger.sqlite import SqliteLedger
+
+BY_NAME = {case.name: case for case in CASES}
+
+
+async def main() -> None:
+    """Until the other side closes the pipe."""
+    loop = asyncio.get_running_loop()
+    async with AsyncExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        runner = Toolfold()
+        plain = await stack.enter_async_context(toolfold.Runtime(TOOLS, engine="process"))
+        ledger = SqliteLedger(folder / "ledger.sqlite")
+        kept = await stack.enter_async_context(toolfold.Runtime(TOOLS, engine="process", ledger=ledger))
+        print(json.dumps("ready"), flush=True)
+        while line := await loop.run_in_executor(None, sys.stdin.readline):
+            name, count = line.split()
+            case = BY_NAME[name.removeprefix("sqlite-")]
+            runtime = kept if name.startswith("sqlite-") else plain
+            samples = [await _sample(runner, runtime, case) for _ in range(int(count))]
+            print(json.dumps(samples), flush=True)
+        await ledger.close()
+
+
+async def _sample(runner: Toolfold, runtime: toolfold.Runtime, case: Case) -> float:
+    await asyncio.sleep(PAUSE_SECONDS)
+    if isinstance(case, MemoryCase):
+        async with runner.paused(case.text, case.count) as pids:
+            return sum(map(pss_bytes, pids)) / len(pids) * FACTORS["MB"]
+    if isinstance(case, RateCase):
+        return await _seconds_of_many(runtime, case)
+    began = time.perf_counter()
+    outcome = await runtime.run(case.text)
+    seconds = time.perf_counter() - began
+    assert outcome.value == case.expects, outcome
+    return seconds / case.per * FACTORS[case.unit]
+
+
+async def _seconds_of_many(runtime: toolfold.Runtime, case: RateCase) -> float:
+    """Milliseconds for one of 400 programs, so that less is better in every row."""
+
+    async def some() -> None:
+        for _ in range(100):
+            await runtime.run(case.text)
+
+    began = time.perf_counter()
+    await asyncio.gather(*(some() for _ in range(case.in_flight)))
+    return (time.perf_counter() - began) / 0.4
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
