@@ -35,8 +35,8 @@ from toolfold.config.build import command_tools, ledger_of, module_sources, runt
 from toolfold.config.model import KeepConfig, PausedConfig
 from toolfold.config.schema import config_schema, schema_text, shipped_schema
 from toolfold.errors import UsageError
+from toolfold.execution.paused_memory import PausedLimits
 from toolfold.models import Limits, Paused, Reply, ToolSpec
-from toolfold.paused import PausedLimits
 from toolfold.runtime import Runtime
 from toolfold.sessions import SessionLimits
 from toolfold.sources.shell import shell_tool

@@ -7,8 +7,8 @@ from bench.savings.replay import MIXED, PROGRAM, PROGRAM_LAST, PROGRAM_UNTYPED, 
 from bench.savings.task import Task
 from bench.savings.tokens import Count, reply_text
 from toolfold.doors.mcp import texts
+from toolfold.execution.savings import Conversation, exchange
 from toolfold.models import ToolSpec
-from toolfold.savings import Conversation, exchange
 
 MAX_SECONDS = 120
 CACHED_PRICE = 0.1

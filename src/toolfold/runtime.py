@@ -30,16 +30,16 @@ from toolfold.engines.base import (
     snapshot_version,
 )
 from toolfold.errors import EngineCrashed, UsageError
-from toolfold.execution import Execution
+from toolfold.execution.execution import Execution
+from toolfold.execution.paused_memory import PausedLimits, PausedMemory
+from toolfold.execution.replay import Past, Rerun, snapshot_of
+from toolfold.execution.savings import context_saved
 from toolfold.ledger import refusals
 from toolfold.ledger.memory import MemoryLedger
 from toolfold.ledger.otel import usual_observer
 from toolfold.ledger.record import Begun, Fenced, LedgerFailed
 from toolfold.models import Call, Limits, Outcome, Paused, Problem, Reply
-from toolfold.paused import PausedLimits, PausedMemory
 from toolfold.program.check import Checker
-from toolfold.replay import Past, Rerun, snapshot_of
-from toolfold.savings import context_saved
 from toolfold.sessions import SessionLimits, Sessions, bound_names
 from toolfold.sources.functions import as_tool
 from toolfold.tools.catalog import Catalog
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from toolfold.ledger.record import History, Ledger
     from toolfold.models import CallRecord, File, LibrarySet, Program, Status, ToolSpec, Value
     from toolfold.sessions import Session
-    from toolfold.stores import Store
+    from toolfold.sessions.stores import Store
     from toolfold.tools.context import Approve, Decision
     from toolfold.tools.router import Wrapper
     from toolfold.tools.search import Detail

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from toolfold.config.model import Config, ServerConfig
 from toolfold.errors import UsageError
+from toolfold.execution.paused_memory import PausedLimits
 from toolfold.ledger.open import open_ledger
 from toolfold.ledger.record import Ledger
 from toolfold.ledger.retention import Retention
-from toolfold.paused import PausedLimits
 from toolfold.sessions import SessionLimits
 from toolfold.sources.files import file_tools
 from toolfold.sources.shell import shell_tool

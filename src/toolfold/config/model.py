@@ -288,7 +288,7 @@ class SessionsConfig(Section):
 
 
 class PausedConfig(Section):
-    """How much memory the guests of paused executions may hold; see `toolfold.paused.PausedLimits`."""
+    """How much memory the guests of paused executions may hold; see `toolfold.execution.paused_memory.PausedLimits`."""
 
     tenant_bytes: Size | None = None
     """Those of one tenant; beyond it the oldest end, and are replayed when they go on."""

@@ -14,7 +14,7 @@ import uvicorn
 from toolfold import Runtime
 from toolfold.doors.http import Settings, create_app
 from toolfold.ledger.memory import MemoryLedger
-from toolfold.stores import FolderStore
+from toolfold.sessions.stores import FolderStore
 
 KEYS = {"one": "key-of-one", "two": "key-of-two"}
 Served = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]

@@ -5,8 +5,8 @@ import pytest
 from tests.doors.http.conftest import Served
 from tests.doors.http.talk import finish, start, until
 from toolfold.engines.process import host
+from toolfold.execution.paused_memory import PausedLimits
 from toolfold.models import MIB
-from toolfold.paused import PausedLimits
 
 CODE = """
 x = b"x" * 90_000_000

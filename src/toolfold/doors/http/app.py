@@ -43,7 +43,7 @@ from toolfold.ledger.open import is_shared
 from toolfold.ledger.record import Ledger
 from toolfold.models import Limits
 from toolfold.runtime import Runtime
-from toolfold.stores import Kept
+from toolfold.sessions.stores import Kept
 
 if TYPE_CHECKING:
     from toolfold.doors.http.replicas import Replicas

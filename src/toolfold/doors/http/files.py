@@ -14,7 +14,7 @@ from toolfold.doors.http.refusals import Refusal
 from toolfold.doors.http.wire import FileReference
 from toolfold.models import File
 from toolfold.sessions import Sessions
-from toolfold.stores import Kept
+from toolfold.sessions.stores import Kept
 
 _ID_CHARACTERS: Final = 21
 """As long as the ids that LibreChat's own servers give."""

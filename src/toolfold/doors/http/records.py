@@ -11,9 +11,9 @@ from toolfold.doors.http.files import reference_to
 from toolfold.doors.http.refusals import EXPIRED
 from toolfold.doors.http.tokens import Token
 from toolfold.errors import UsageError
+from toolfold.execution.output import Output
 from toolfold.ledger.record import Fenced, Given, History, Ledger
 from toolfold.models import Outcome, Reply, Status
-from toolfold.output import Output
 
 
 async def end_record(ledger: Ledger, execution_id: str, status: Status) -> bool:

@@ -21,7 +21,7 @@ from toolfold.errors import UsageError
 from toolfold.ledger.open import is_shared, usual_path
 from toolfold.ledger.record import Ledger
 from toolfold.ledger.sqlite import SqliteLedger
-from toolfold.stores import FolderStore
+from toolfold.sessions.stores import FolderStore
 from toolfold.tools.context import Decision
 from toolfold.tools.tool import Tool
 

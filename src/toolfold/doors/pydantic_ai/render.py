@@ -10,9 +10,9 @@ from pydantic_ai.messages import UserContent
 
 from toolfold.doors.pydantic_ai.values import has_media, picture, to_model
 from toolfold.errors import EngineCrashed, EngineError, ToolError, ToolfoldError, UsageError
+from toolfold.execution.replay import ReplayDiverged
 from toolfold.ledger.record import Fenced, LedgerFailed, LedgerFull
 from toolfold.models import CallRecord, Outcome, Problem
-from toolfold.replay import ReplayDiverged
 from toolfold.tools.names import python_name
 
 _NOTHING_CALLED: Final = "The program was not run and no tool was called. Correct it and send it whole."

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from toolfold import eager
-from toolfold.accounts import record_of
-from toolfold.clock import Clock
 from toolfold.engines.base import Ended, Freezable, Nudgeable, Order, Printed, Waiting, snapshot_version
 from toolfold.errors import ToolfoldError, UsageError
+from toolfold.execution import eager
+from toolfold.execution.accounts import record_of
+from toolfold.execution.clock import Clock
+from toolfold.execution.output import Output
+from toolfold.execution.replay import pause_of
+from toolfold.execution.savings import context_saved
 from toolfold.ledger import codec, refusals, snapshots
 from toolfold.ledger.record import Fenced, Given, Handed, LedgerFull, Made, Sealed, Tape
 from toolfold.ledger.snapshots import Snapshot
 from toolfold.models import CallRecord, Outcome, Paused, Problem, Reply, ReplyMeta
-from toolfold.output import Output
-from toolfold.replay import pause_of
-from toolfold.savings import context_saved
 from toolfold.tools.context import Spent
 from toolfold.tools.outside import OutsideChecks
 from toolfold.tools.shape import json_size
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from toolfold.engines.base import Engine, Event, Run, Taped
+    from toolfold.execution.replay import Past, Rerun
     from toolfold.ledger.observe import Observer
     from toolfold.ledger.record import Begun, Ledger
     from toolfold.models import Call, ContextSaved, Limits, ToolSpec
-    from toolfold.replay import Past, Rerun
     from toolfold.sessions import Session
     from toolfold.tools.context import CallContext, Decision
     from toolfold.tools.router import Router

@@ -5,12 +5,12 @@ import sys
 from pathlib import Path
 
 from toolfold.models import File
-from toolfold.stores import Change, FolderStore, digest_of
+from toolfold.sessions.stores import Change, FolderStore, digest_of
 
 WRITER = """
 import sys
 from toolfold.models import File
-from toolfold.stores import Change, FolderStore
+from toolfold.sessions.stores import Change, FolderStore
 
 folder, writer = sys.argv[1:]
 store = FolderStore(folder)
@@ -22,7 +22,7 @@ for number in range(25):
 FULL_DISK = """
 import resource, sys
 from toolfold.models import File
-from toolfold.stores import Change, FolderStore
+from toolfold.sessions.stores import Change, FolderStore
 
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 
-from toolfold.stores import Change, Store
+from toolfold.sessions.stores import Change, Store
 
 
 class QuotaExceeded(Exception):

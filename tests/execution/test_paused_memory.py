@@ -7,8 +7,8 @@ import pytest
 from toolfold import Outcome, Paused, Reply, Runtime, ToolSpec
 from toolfold.engines.process import host
 from toolfold.errors import UsageError
+from toolfold.execution.paused_memory import PausedLimits, PausedMemory
 from toolfold.models import MIB
-from toolfold.paused import PausedLimits, PausedMemory
 
 ASK = ToolSpec(name="ask", python_name="ask")
 HEAVY = "x = b'x' * 90_000_000\nanswer = await ask()\n[answer, len(x)]"

@@ -11,7 +11,7 @@ import pytest
 from tests.escapes_support.seen import descendants
 from toolfold import File, Limits, Outcome, Paused, Reply, Runtime, ToolSpec, UsageError, tool
 from toolfold.sessions import SessionLimits, Sessions
-from toolfold.stores import Change, FolderStore
+from toolfold.sessions.stores import Change, FolderStore
 
 ASK = ToolSpec(name="ask", python_name="ask", source="caller")
 

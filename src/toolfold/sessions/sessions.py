@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 from toolfold.engines.base import MOST_KEPT_BYTES, MOST_KEPT_GUESTS
 from toolfold.errors import UsageError
 from toolfold.models import MIB, File
-from toolfold.quota import Quota, QuotaExceeded
-from toolfold.stores import Change, Kept, MemoryStore, Store, TooLarge, digest_of
+from toolfold.sessions.quota import Quota, QuotaExceeded
+from toolfold.sessions.stores import Change, Kept, MemoryStore, Store, TooLarge, digest_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

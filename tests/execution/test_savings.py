@@ -1,8 +1,8 @@
 """What programs save, counted: in an outcome, and over a conversation."""
 
 import toolfold
+from toolfold.execution.savings import Conversation, Exchange, context_saved, exchange
 from toolfold.models import CallRecord, ContextSaved
-from toolfold.savings import Conversation, Exchange, context_saved, exchange
 
 
 def price(ticker: str) -> float:
