@@ -4,44 +4,65 @@ Only the words change: what a library raises, and when, stays as the system has 
 a failure still catch it.
 """
 
+import _posixsubprocess
 import functools
+import importlib
 import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+import types
+from collections.abc import Callable
 from typing import Any
 
-_FEW = 6
-_NETWORK = "there is no network"
-_PROCESS = "no process can be started"
+from toolfold_guest.offline import NETWORK, PROCESS, message
 
 _SYSTEM_FAILED = (-1, 127 << 8)
 """What `os.system` gives where the system starts no process."""
 
-_tools: list[Mapping[str, int]] = [{}]
-
 
 def prepare() -> None:
     """In the zygote, whose own calls succeed and so are not touched by any of this."""
-    _tell(socket.socket, "__init__", "socket", _NETWORK)
+    _tell(socket.socket, "__init__", "socket", NETWORK)
     for name in ("getaddrinfo", "gethostbyname", "gethostbyname_ex"):
-        _tell(socket, name, "socket", _NETWORK)
-    _tell(subprocess.Popen, "_execute_child", "subprocess", _PROCESS)
+        _tell(socket, name, "socket", NETWORK)
+    _tell(subprocess.Popen, "_execute_child", "subprocess", PROCESS)
     for name in ("fork", "forkpty", "posix_spawn", "posix_spawnp", "system"):
-        _tell(os, name, f"os.{name}", _PROCESS)
+        _tell(os, name, f"os.{name}", PROCESS)
+    _tell(_posixsubprocess, "fork_exec", "subprocess", PROCESS)
+    _replace(os, "statvfs", _without_shared_memory(os.statvfs))
+    # Its semaphores, which threads use as well, would need a shared file.
+    sys.modules["_multiprocessing"] = module = types.ModuleType("_multiprocessing")
+    module.__getattr__ = _semaphores  # type: ignore[method-assign]  # of a module, which has it from its dict
 
 
-def name_tools(tools: Mapping[str, int]) -> None:
-    """What to call instead, in this program."""
-    _tools[0] = tools
+def _without_shared_memory(statvfs: Callable[..., Any]) -> Callable[..., Any]:
+    """There is no room in `/dev/shm`, so `multiprocessing.Value` takes the temporary folder."""
+
+    @functools.wraps(statvfs)
+    def told(path: Any) -> Any:
+        try:
+            return statvfs(path)
+        except OSError:
+            if path != "/dev/shm":
+                raise
+            return os.statvfs_result((0,) * 10)
+
+    return told
+
+
+def _semaphores(name: str) -> Any:
+    return getattr(importlib.import_module("toolfold_guest.semaphores"), name)
 
 
 def _tell(owner: Any, name: str, module: str, reason: str) -> None:
     function = getattr(owner, name, None)
-    if function is None:
-        return
-    told = _telling(function, module, reason)
+    if function is not None:
+        _replace(owner, name, _telling(function, module, reason))
+
+
+def _replace(owner: Any, name: str, told: Callable[..., Any]) -> None:
+    function = getattr(owner, name)
     setattr(owner, name, told)
     # Where it came from, too: `os.system` is pickled as `posix.system`, and must be the same there.
     home = sys.modules.get(function.__module__ or "")
@@ -55,16 +76,9 @@ def _telling(function: Callable[..., Any], module: str, reason: str) -> Callable
         try:
             result = function(*args, **kwargs)
         except OSError as error:
-            raise type(error)(error.errno, _message(module, reason)) from None
+            raise type(error)(error.errno, message(module, reason)) from None
         if module == "os.system" and result in _SYSTEM_FAILED:
-            raise PermissionError(1, _message(module, reason))
+            raise PermissionError(1, message(module, reason))
         return result
 
     return told
-
-
-def _message(module: str, reason: str) -> str:
-    names = list(_tools[0])
-    few = ", ".join(names[:_FEW]) + (", ..." if len(names) > _FEW else "")
-    instead = f"; call a tool instead: {few}" if names else ", and this program has no tools"
-    return f"{module!r} cannot work here: {reason}{instead}"

@@ -27,7 +27,7 @@ import types
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from toolfold_guest import absent, ending, eventloop, notebook, preload, tape, tracebacks
+from toolfold_guest import absent, ending, eventloop, notebook, offline, preload, tape, tracebacks
 from toolfold_guest.channel import Channel
 from toolfold_guest.hints import hints_of
 from toolfold_guest.names import Namespace, ToolFacts, lenient_loads, preset
@@ -297,7 +297,7 @@ def _make_ready(channel: Channel, text: str, tools: list[Any]) -> _Codes | BaseE
                 codes = _recompile(namespace, text, wanted) or codes
                 mentioned = _mentioned(codes)
         namespace.fill(names, mentioned)
-        absent.name_tools(namespace.names)
+        offline.name_tools(namespace.names)
         for name in notebook.READY if mentioned is None else notebook.READY & mentioned:
             names.setdefault(name, notebook.ready(name))
     except BaseException as error:  # noqa: BLE001  # whatever it is, it is the program's outcome once that is started

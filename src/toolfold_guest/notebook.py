@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from toolfold_guest.media import Media
+from toolfold_guest.offline import MODULES as NETWORK_MODULES
 from toolfold_guest.pictures import figure_of, of_figure, open_figures, picture_of
 
 _TYPING = frozenset(
@@ -123,14 +124,18 @@ class LenientDatetime(types.ModuleType):
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """`IPython.display` and `nest_asyncio` where they are not installed; there is no shell, as `get_ipython()` says."""
+    """What is not installed: `IPython.display`, where there is no shell, `nest_asyncio`, libraries for the network."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: types.ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         is_package = fullname in ("IPython", "IPython.core")
         if not is_package and fullname not in ("IPython.display", "IPython.core.display", "nest_asyncio"):
-            return None
+            if fullname.partition(".")[0] not in NETWORK_MODULES:
+                return None
+            from toolfold_guest import placeholders  # noqa: PLC0415  # of those few programs that import one
+
+            return placeholders.spec_of(fullname)
         return importlib.machinery.ModuleSpec(fullname, self, is_package=is_package)
 
     def exec_module(self, module: types.ModuleType) -> None:

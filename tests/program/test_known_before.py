@@ -122,6 +122,9 @@ REPLIES = [
 FINE = [
     "import socket, subprocess, urllib.request, http.client, multiprocessing, smtplib",
     "import subprocess\ntry:\n    subprocess.run(['ls'])\nexcept OSError:\n    print('none')",
+    "import requests\nuse_network = len('') > 0\nif use_network:\n    requests.get('http://x')",
+    "import requests\ndef load(url=None):\n    if url:\n        return requests.get(url).json()\n    return {}\nload()",
+    "import requests\nclass requests:\n    get = print\nrequests.get('x')",
     "import subprocess\nsubprocess.run = print\nsubprocess.run(['ls'])",
     "import subprocess\nfrom unittest import mock\nwith mock.patch('subprocess.run'):\n    subprocess.run(['ls'])",
     "import os\ndef unused():\n    os.system('ls')",

@@ -925,35 +925,35 @@ IMPORTS = [
         id="subprocess",
     ),
     pytest.param(
-        "import json\nimport requests\n",
+        "import json\nimport requests\nrequests.get('http://x')\n",
         Problem(
             kind="import",
-            message="'requests' cannot work here: there is no network; call a tool instead: price, history, get_users, get_expenses, get_budget, send_email, ...",
-            line=2,
-            column=8,
-            source="import requests\n       ^",
+            message="'requests.get' cannot work here: there is no network; call a tool instead: price, history, get_users, get_expenses, get_budget, send_email, ...",
+            line=3,
+            column=1,
+            source="requests.get('http://x')\n^",
         ),
         id="requests",
     ),
     pytest.param(
-        "import json, requests\n",
+        "import json, requests\nprint(json.dumps(requests.post('http://x').json()))\n",
         Problem(
             kind="import",
-            message="'requests' cannot work here: there is no network; call a tool instead: price, history, get_users, get_expenses, get_budget, send_email, ...",
-            line=1,
-            column=14,
-            source="import json, requests\n             ^",
+            message="'requests.post' cannot work here: there is no network; call a tool instead: price, history, get_users, get_expenses, get_budget, send_email, ...",
+            line=2,
+            column=18,
+            source="print(json.dumps(requests.post('http://x').json()))\n                 ^",
         ),
         id="requests among others",
     ),
     pytest.param(
-        "from requests import get\n",
+        "from requests import get as fetch\nfetch('http://x')\n",
         Problem(
             kind="import",
-            message="'requests' cannot work here: there is no network; call a tool instead: price, history, get_users, get_expenses, get_budget, send_email, ...",
-            line=1,
+            message="'requests.get' cannot work here: there is no network; call a tool instead: price, history, get_users, get_expenses, get_budget, send_email, ...",
+            line=2,
             column=1,
-            source="from requests import get\n^",
+            source="fetch('http://x')\n^",
         ),
         id="a name from requests",
     ),
@@ -1005,7 +1005,7 @@ IMPORTS = [
         "from multiprocessing import Pool\nPool(2)\n",
         Problem(
             kind="import",
-            message="'multiprocessing.Pool' cannot work here: no process can be started; use 'asyncio' or threads instead",
+            message="'multiprocessing.Pool' cannot work here: no process can be started; use 'ThreadPoolExecutor' or 'asyncio.gather' instead",
             line=2,
             column=1,
             source="Pool(2)\n^",
@@ -1024,18 +1024,18 @@ IMPORTS = [
         id="tkinter",
     ),
     pytest.param(
-        "import requests\nawait prise()\n",
+        "import pexpect\nawait prise()\n",
         Problem(
             kind="import",
-            message="'requests' cannot work here: there is no network; call a tool instead: price, history, get_users, get_expenses, get_budget, send_email, ...",
+            message="'pexpect' cannot work here: no process can be started; call a tool instead: price, history, get_users, get_expenses, get_budget, send_email, ...",
             line=1,
             column=8,
-            source="import requests\n       ^",
+            source="import pexpect\n       ^",
         ),
         id="an import before another problem",
     ),
     pytest.param(
-        "await prise()\nimport requests\n",
+        "await prise()\nimport pexpect\n",
         Problem(
             kind="unknown_tool",
             message="no tool 'prise'; did you mean 'price'?",
@@ -1076,14 +1076,14 @@ def test_an_import_that_cannot_work_says_what_to_use_instead(text: str, problem:
 
 
 def test_without_tools_the_texts_do_not_point_to_any() -> None:
-    assert [check(text) for text in ("await prise()", "import requests", "import tools.hr")] == [
+    assert [check(text) for text in ("await prise()", "import pexpect", "import tools.hr")] == [
         Problem(
             kind="unknown_tool", message="no tool 'prise'; this program has no tools", line=1, column=7,
             source="await prise()\n      ^",
         ),
         Problem(
-            kind="import", message="'requests' cannot work here: there is no network, and this program has no tools",
-            line=1, column=8, source="import requests\n       ^",
+            kind="import", message="'pexpect' cannot work here: no process can be started, and this program has no tools",
+            line=1, column=8, source="import pexpect\n       ^",
         ),
         Problem(
             kind="unknown_tool", message="no module 'tools.hr'; all tools are in 'tools'", line=1, column=8,

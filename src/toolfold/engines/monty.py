@@ -50,6 +50,11 @@ class MontyEngine:
         await asyncio.to_thread(pool.__exit__, None, None, None)
 
     @property
+    def modules(self) -> frozenset[str]:
+        """Nothing can be imported beyond a part of the standard library."""
+        return frozenset()
+
+    @property
     def snapshot_version(self) -> str:
         """What else must be the same where a snapshot is loaded."""
         return "" if self._monty is None else f"monty {self._monty.__version__}/{FORMAT}"

@@ -51,6 +51,13 @@ class Bindings:
         """Whether the code that a use stands in is run when the program is, as far as anyone can see."""
         return not use.guard and self._is_alive(use.scope)
 
+    def comes_to(self, use: Use) -> bool:
+        """Whether a program that runs comes to a use for certain; what stands on a branch it may pass."""
+        path = [*(_path_to(use.node, self._tree.body) or []), use.node]
+        return self.runs(use) and not any(
+            _is_branch(node, inner) and not _asks_for_main(node) for node, inner in pairwise(path)
+        )
+
     def _unbound(self) -> Iterator[tuple[Use, int]]:
         loads, bound = self._reader.loads, self._reader.root.bound
         for name in loads.keys() - READY_NAMES - bound.keys() - self._index.names.keys() - _IMPLICIT:
@@ -183,6 +190,13 @@ def _is_branch(node: ast.AST, inner: ast.AST) -> bool:
         case ast.match_case():
             return True
     return False
+
+
+def _asks_for_main(node: ast.AST) -> bool:
+    """`if __name__ == "__main__":`, which is true here."""
+    return isinstance(node, ast.If) and any(
+        isinstance(one, ast.Name) and one.id == "__name__" for one in ast.walk(node.test)
+    )
 
 
 def _may_bind(node: ast.AST, first: int) -> bool:

@@ -136,7 +136,7 @@ class Checker:
             for faults in _RULES:
                 yield from faults(reader, bindings.runs)
             yield from reply_faults(reader, calls.tools, bindings.runs)
-            yield from outward_faults(reader, self._index, bindings.runs)
+            yield from outward_faults(reader, self._index, bindings.comes_to)
 
     def _preset_names(self, reader: Reader, known_names: Container[str]) -> tuple[str, ...]:
         """Presets that the program uses and neither it, nor a tool, nor its session defines."""

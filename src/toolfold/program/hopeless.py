@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from toolfold.program.arguments import Fault
 from toolfold.program.imports import blocked_reason
 from toolfold.program.index import ToolIndex
 from toolfold.program.reader import Reader, Use
+from toolfold_guest.offline import LIBRARIES
 
-_CALLS: Final = {
+_CALLS: Final[dict[str, Sequence[str]]] = {
     "subprocess": ("run", "Popen", "call", "check_call", "check_output", "getoutput", "getstatusoutput"),
     "os": ("system", "popen", "fork", "forkpty", "execv", "execvp", "posix_spawn", "spawnlp", "spawnv"),
     "urllib.request": ("urlopen", "urlretrieve"),
@@ -20,9 +21,10 @@ _CALLS: Final = {
     "ftplib": ("FTP", "FTP_TLS"),
     "imaplib": ("IMAP4", "IMAP4_SSL"),
     "poplib": ("POP3", "POP3_SSL"),
-    "multiprocessing": ("Pool",),
+    "multiprocessing": ("Manager", "Pool"),
     "concurrent.futures": ("ProcessPoolExecutor",),
     "pty": ("fork", "spawn"),
+    **{name: library.calls.split() for name, library in LIBRARIES.items() if library.calls},
 }
 """What a module cannot do here; the rest of it works."""
 _MODULE_OF: Final = {f"{module}.{name}": module for module, names in _CALLS.items() for name in names}
@@ -39,7 +41,7 @@ def input_faults(reader: Reader, runs: Callable[[Use], bool]) -> Iterator[Fault]
             yield Fault("input", text, use.node)
 
 
-def outward_faults(reader: Reader, index: ToolIndex, runs: Callable[[Use], bool]) -> Iterator[Fault]:
+def outward_faults(reader: Reader, index: ToolIndex, comes_to: Callable[[Use], bool]) -> Iterator[Fault]:
     """Calls for the network or another process, in no order, unless the program may have put its own in their place."""
     used = reader.modules | {"os"} if "os" in reader.loads else reader.modules
     if _MODULES.isdisjoint(used) or not _MOCKS.isdisjoint(reader.modules):
@@ -47,7 +49,7 @@ def outward_faults(reader: Reader, index: ToolIndex, runs: Callable[[Use], bool]
     for use in reader.calls:
         path = _path(use)
         module = _MODULE_OF.get(path or "")
-        if path is None or module is None or path.rpartition(".")[2] in reader.set_attributes or not runs(use):
+        if path is None or module is None or path.rpartition(".")[2] in reader.set_attributes or not comes_to(use):
             continue
         reason = blocked_reason(module, index)
         if reason is not None:

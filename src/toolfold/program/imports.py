@@ -2,7 +2,7 @@
 
 Only imports that every run of the program comes to: one inside `try`, `if` or a function
 may never happen, or may be expected to fail. A module of the standard library can always be
-imported; what it cannot do here fails at the call.
+imported, and so can libraries for the network where the engine has placeholders; what they cannot do fails at the call.
 """
 
 from __future__ import annotations
@@ -15,15 +15,14 @@ from typing import Final
 from toolfold.program.arguments import Fault
 from toolfold.program.index import ToolIndex
 from toolfold_guest.notebook import MODULES as NOTEBOOK_MODULES
+from toolfold_guest.offline import LIBRARIES, WORKERS, library_of
 
 _NETWORK: Final = frozenset(
     {
-        "aiohttp", "anthropic", "boto3", "botocore", "ftplib", "google.genai", "grpc", "http.client", "http.server",
-        "httplib2", "httpx", "imaplib", "nntplib", "openai", "paramiko", "playwright", "poplib", "pycurl", "requests",
-        "selenium", "smtplib", "socket", "socketserver", "telnetlib", "urllib.request", "urllib3", "websocket",
-        "websockets", "wsgiref", "xmlrpc", "yfinance",
+        "ftplib", "http.client", "http.server", "imaplib", "nntplib", "poplib", "smtplib", "socket", "socketserver",
+        "telnetlib", "urllib.request", "wsgiref", "xmlrpc",
     }
-)  # fmt: skip
+) | LIBRARIES.keys()  # fmt: skip
 _PROCESS: Final = frozenset({"os", "pexpect", "pty", "sh", "subprocess"})
 _WORKERS: Final = frozenset({"concurrent.futures", "multiprocessing"})
 _DISPLAY: Final = frozenset({"curses", "idlelib", "pygame", "tkinter", "turtle", "turtledemo", "webbrowser"})
@@ -62,6 +61,8 @@ def _reason(module: str, index: ToolIndex, installed: Container[str] | None) -> 
     first = module.split(".", 1)[0]
     if first in sys.stdlib_module_names and not _is_within(module, _DISPLAY):
         return None
+    if library_of(module) and (installed is None or first in installed):
+        return None
     if blocked is not None or installed is None or first in _ALWAYS or first in installed:
         return blocked
     return f"{first!r} is not installed here; use the standard library{_or_a_tool(index)}"
@@ -74,7 +75,7 @@ def blocked_reason(module: str, index: ToolIndex) -> str | None:
     if _is_within(module, _PROCESS):
         return f"{module!r} cannot work here: no process can be started{_call_a_tool(index)}"
     if _is_within(module, _WORKERS):
-        return f"{module!r} cannot work here: no process can be started; use 'asyncio' or threads instead"
+        return f"{module!r} cannot work here: {WORKERS}"
     if _is_within(module, _DISPLAY):
         return f"{module!r} cannot work here: there is no display; print, or save a figure with matplotlib"
     return None

@@ -11,6 +11,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 NETWORK = "'socket' cannot work here: there is no network; call a tool instead: price, search_tools"
 PROCESS = "cannot work here: no process can be started; call a tool instead: price, search_tools"
+WORKERS = "cannot work here: no process can be started; use 'ThreadPoolExecutor' or 'asyncio.gather' instead"
 
 
 def price(ticker: str) -> int:
@@ -48,7 +49,19 @@ async def runtime() -> AsyncIterator[Runtime]:
         (
             "import multiprocessing",
             "multiprocessing.Process(target=print).start()",
-            f"PermissionError: [Errno 1] 'os.fork' {PROCESS}",
+            f"PermissionError: [Errno 1] 'multiprocessing.Process' {WORKERS}",
+        ),
+        (
+            "import multiprocessing as mp",
+            "[mp.set_start_method('spawn'), mp.Process(target=print).start()]",
+            f"PermissionError: [Errno 1] 'multiprocessing.Process' {WORKERS}",
+        ),
+        ("import multiprocessing as mp", "mp.Pool(2)", f"PermissionError: [Errno 1] 'multiprocessing.Pool' {WORKERS}"),
+        ("import multiprocessing as mp", "mp.Manager()", f"PermissionError: [Errno 1] 'multiprocessing.Manager' {WORKERS}"),
+        (
+            "from concurrent.futures import ProcessPoolExecutor",
+            "ProcessPoolExecutor().submit(abs, 1)",
+            f"PermissionError: [Errno 1] 'concurrent.futures.ProcessPoolExecutor' {WORKERS}",
         ),
     ],
 )  # fmt: skip
@@ -64,9 +77,16 @@ async def test_such_a_call_says_why_it_cannot_work(imports: str, call: str, mess
     [
         ("try:\n    import socket\n    socket.create_connection(('a.b', 1))\nexcept OSError:\n    'offline'\n'offline'", "offline"),
         ("def f():\n    import subprocess\n    try:\n        subprocess.run(['ls'])\n    except OSError:\n        return 1\nf()", 1),
-        ("import os, pickle\npickle.loads(pickle.dumps(os.system)) is os.system", True),
+        ("import os, pickle\npickle.loads(pickle.dumps([os.system, os.statvfs])) == [os.system, os.statvfs]", True),
         ("def f():\n    import socket\n    return socket.inet_aton('127.0.0.1').hex()\nf()", "7f000001"),
         ("def f():\n    import socket\n    a, b = socket.socketpair()\n    a.send(b'x')\n    return b.recv(1).decode()\nf()", "x"),
+        ("from multiprocessing.pool import ThreadPool\nwith ThreadPool(2) as pool:\n    r = pool.map(abs, [-1, -2])\nr", [1, 2]),
+        ("from multiprocessing.dummy import Pool\nPool(2).map(price, ['A', 'BC'])", [1, 2]),
+        ("import multiprocessing as mp\nq = mp.Queue()\nq.put(3)\nq.get()", 3),
+        ("import multiprocessing as mp\nv = mp.Value('i', 3)\nwith v.get_lock():\n    v.value += 1\nv.value", 4),
+        ("import multiprocessing as mp\nlock, some = mp.RLock(), mp.Semaphore(1)\nwith lock, lock:\n    r = some.acquire(), some.acquire(False)\nr", [True, False]),
+        ("import joblib\njoblib.Parallel(n_jobs=2)(joblib.delayed(abs)(n) for n in (-1, -2))", [1, 2]),
+        ("from concurrent.futures import ProcessPoolExecutor\nif len([]) > 1:\n    ProcessPoolExecutor()\n'imported'", "imported"),
         ("def f():\n    import urllib.request\n    return urllib.request.Request('http://a.b/c').host\nf()", "a.b"),
     ],
 )  # fmt: skip

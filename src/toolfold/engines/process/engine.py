@@ -16,6 +16,7 @@ from toolfold.engines.process.tiers import Tier, tier_named
 from toolfold.engines.process.zygote import Zygote
 from toolfold.errors import EngineUnavailable, UsageError
 from toolfold.models import LibrarySet, Limits
+from toolfold_guest.offline import MODULES as PLACEHOLDERS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,7 +67,7 @@ class ProcessEngine:
     @property
     def modules(self) -> frozenset[str] | None:
         """What programs can import beyond the standard library; all that the host has is not counted."""
-        return None if self._host_libraries else frozenset(library_modules())
+        return None if self._host_libraries else PLACEHOLDERS.union(library_modules())
 
     async def __aenter__(self) -> ProcessEngine:
         self._is_open = True

@@ -1,0 +1,112 @@
+"""What a jail does not have, in words, and the libraries for the network that programs may import all the same."""
+
+import sys
+from collections.abc import Mapping
+from typing import NamedTuple
+
+NETWORK = "there is no network"
+PROCESS = "no process can be started"
+WORKERS = f"{PROCESS}; use 'ThreadPoolExecutor' or 'asyncio.gather' instead"
+
+_FEW = 6
+_WORKERS = {
+    "concurrent.futures.process": "concurrent.futures.ProcessPoolExecutor",
+    "multiprocessing.managers": "multiprocessing.Manager",
+    "multiprocessing.pool": "multiprocessing.Pool",
+    "multiprocessing.process": "multiprocessing.Process",
+}
+"""Who asked for a process, by the module in which it did, the outermost first."""
+
+_tools: list[Mapping[str, int]] = [{}]
+
+
+class Library(NamedTuple):
+    """What there is to know of one."""
+
+    errors: str = "ConnectionError"
+    """The library's base class of errors, then others, down to the one that it raises without a network."""
+    calls: str = ""
+    """Functions that are certain to need the network."""
+    of: str = ""
+    """The library whose errors it raises, if they are not its own."""
+
+
+_REQUESTS = "delete get head options patch post put request"
+_DATABASE = Library("Error DatabaseError OperationalError", "connect")
+LIBRARIES = {
+    "aiohttp": Library("ClientError ClientConnectionError ClientOSError ClientConnectorError"),
+    "anthropic": Library("AnthropicError APIError APIConnectionError"),
+    "asyncpg": Library("PostgresError ConnectionDoesNotExistError"),
+    "boto3": Library(of="botocore"),
+    "botocore": Library("BotoCoreError EndpointConnectionError"),
+    "cloudscraper": Library(of="requests"),
+    "duckduckgo_search": Library("DuckDuckGoSearchException"),
+    "elasticsearch": Library("ApiError TransportError ConnectionError"),
+    "google.cloud": Library("GoogleAPIError"),
+    "google.genai": Library("APIError"),
+    "google.generativeai": Library("GoogleAPIError"),
+    "googleapiclient": Library("Error HttpError"),
+    "grpc": Library("RpcError"),
+    "httplib2": Library("HttpLib2Error ServerNotFoundError"),
+    "httpx": Library("HTTPError RequestError TransportError NetworkError ConnectError", f"{_REQUESTS} stream"),
+    "kafka": Library("KafkaError NoBrokersAvailable"),
+    "mysql": Library(_DATABASE.errors),
+    "openai": Library("OpenAIError APIError APIConnectionError"),
+    "paramiko": Library("SSHException NoValidConnectionsError"),
+    "pika": Library("AMQPError AMQPConnectionError"),
+    "playwright": Library("Error"),
+    "praw": Library("PRAWException"),
+    "psycopg": _DATABASE,
+    "psycopg2": _DATABASE,
+    "pycurl": Library("error"),
+    "pymongo": Library("PyMongoError ConnectionFailure ServerSelectionTimeoutError"),
+    "pymysql": Library("MySQLError Error DatabaseError OperationalError", "connect"),
+    "redis": Library("RedisError ConnectionError"),
+    "requests": Library("RequestException ConnectionError", _REQUESTS),
+    "requests_cache": Library(of="requests"),
+    "requests_html": Library(of="requests"),
+    "selenium": Library("WebDriverException"),
+    "slack_sdk": Library("SlackClientError SlackApiError"),
+    "stripe": Library("StripeError APIConnectionError"),
+    "tweepy": Library("TweepyException"),
+    "twilio": Library("TwilioException"),
+    "urllib3": Library("HTTPError MaxRetryError", "request"),
+    "websocket": Library("WebSocketException ConnectionError", "create_connection"),
+    "websockets": Library("WebSocketException ConnectionError"),
+    "wikipedia": Library("WikipediaException", "page search summary"),
+    "yfinance": Library("YFException ConnectionError", "download"),
+}
+MODULES = frozenset(name.partition(".")[0] for name in LIBRARIES)
+"""What can be imported although it is not installed."""
+
+
+def library_of(path: str) -> str | None:
+    """The library that a module, or something in it, belongs to."""
+    while path and path not in LIBRARIES:
+        path = path.rpartition(".")[0]
+    return path or None
+
+
+def name_tools(tools: Mapping[str, int]) -> None:
+    """What to call instead, in this program."""
+    _tools[0] = tools
+
+
+def message(module: str, reason: str) -> str:
+    """What the check says, too."""
+    worker = _worker() if reason is PROCESS else None
+    if worker:
+        return f"{worker!r} cannot work here: {WORKERS}"
+    names = list(_tools[0])
+    few = ", ".join(names[:_FEW]) + (", ..." if len(names) > _FEW else "")
+    instead = f"; call a tool instead: {few}" if names else ", and this program has no tools"
+    return f"{module!r} cannot work here: {reason}{instead}"
+
+
+def _worker() -> str | None:
+    """What a library for workers was asked to start, if it is one that asks for a process."""
+    frame, modules = sys._getframe(1), set[str]()
+    while frame.f_back is not None:
+        frame = frame.f_back
+        modules.add(frame.f_globals.get("__name__", ""))
+    return next((name for module, name in _WORKERS.items() if module in modules), None)
