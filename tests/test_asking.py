@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from toolfold import Outcome, Paused, Runtime, tool
+from toolfold.errors import Fenced, LedgerFull
 from toolfold.ledger.memory import MemoryLedger
-from toolfold.ledger.record import Fenced, LedgerFull
 from toolfold.tools.context import Decision
 from toolfold.tools.policy import Policy
 from toolfold.tools.router import Handler, Request

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from toolfold import Call, Limits, Outcome, Paused, Reply, Runtime, ToolSpec, UsageError, tool
-from toolfold.execution.replay import ReplayDiverged
+from toolfold.errors import ReplayDiverged
 from toolfold.ledger.memory import MemoryLedger
 from toolfold.tools.context import Decision
 from toolfold.tools.policy import Policy

@@ -16,10 +16,11 @@ from tests.killed import ASK, Host
 from tests.ledger.redis_server import RedisServer, given_redis_server, given_shared_server  # noqa: F401
 from tests.test_kill import PLAIN, UNINTERRUPTED
 from toolfold import File, Media, Outcome, Paused, Reply, Runtime, UsageError, tool
+from toolfold.errors import SealBroken
 from toolfold.ledger.memory import MemoryLedger
 from toolfold.ledger.record import Parked, Tape
 from toolfold.ledger.redis import RedisLedger
-from toolfold.ledger.seal import Seal, SealBroken
+from toolfold.ledger.seal import Seal
 from toolfold.ledger.sqlite import SqliteLedger
 from toolfold.tools.context import Decision
 from toolfold.tools.policy import Policy

@@ -2,6 +2,7 @@
 
 * ToolfoldError
   * UsageError           the host called us wrongly; fix the host
+    * SealBroken           what the ledger kept does not open: changed, moved, or sealed with another key
   * ToolError            raised inside the program, at the call site; catchable there
     * ToolNotFound         no tool has that name; nothing ran
     * ToolRefused          policy, grant or caller does not allow it; nothing ran
@@ -9,12 +10,25 @@
     * ToolTimedOut         the tool took too long; it may have run
     * ToolSaidNo           the tool ran and answered that it failed; trying again would not help
     * ToolUnreachable      where the tool lives is not there now; the text says whether it may have run
+      * ServerHungUp         the server ended the connection during the handshake; nothing ran
+    * AgentUnreachable     the agent did not show its card; nothing ran
+    * ReplyUnfit           the tool ran; what it returned cannot be sent
   * EngineError          the sandbox broke; the program is not to blame
     * EngineUnavailable    nothing ran; retrying is safe
     * EngineCrashed        calls may have run; read `.started` before retrying
+  * ReplayDiverged       the program did not do again what its record says; nothing was called
+  * Fenced               another process took the execution over; leave it to that one
+  * LedgerFull           one execution wants to keep more than the ledger's limit for one
+  * LedgerFailed         the store could not be written or read; what was not acknowledged may be lost
+
+Each door says in one table what becomes of each class, and looks it up with `entry_for`; a test fails when a
+class is added here and missing there, or written anywhere else.
 """
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import ClassVar, TypeVar
+
+_Entry = TypeVar("_Entry")
 
 
 class ToolfoldError(Exception):
@@ -29,6 +43,12 @@ class UsageError(ToolfoldError):
     """The host called us wrongly. Nothing ran."""
 
     code = "usage"
+
+
+class SealBroken(UsageError):
+    """A body does not open: it was changed, moved to another row, or sealed with another key."""
+
+    code = "seal_broken"
 
 
 class ToolError(ToolfoldError):
@@ -76,6 +96,21 @@ class ToolUnreachable(ToolError):
     code = "tool_unreachable"
 
 
+class ServerHungUp(ToolUnreachable):
+    """The server ended the connection during the handshake. Nothing ran; another handshake may do better."""
+
+
+class AgentUnreachable(ToolError):
+    """The agent did not show its card. Nothing ran; a retry is safe."""
+
+    code = "agent_unreachable"
+    nothing_ran = True
+
+
+class ReplyUnfit(ToolError):
+    """The tool ran; what it returned cannot be sent."""
+
+
 class EngineError(ToolfoldError):
     """The sandbox broke; the program is not to blame."""
 
@@ -96,3 +131,32 @@ class EngineCrashed(EngineError):
     def __init__(self, message: str, *, started: tuple[str, ...] = ()) -> None:
         super().__init__(message)
         self.started = started
+
+
+class ReplayDiverged(ToolfoldError):
+    """The program did not do again what its record says. Nothing was called; a retry will not help."""
+
+    code = "replay_diverged"
+
+
+class Fenced(ToolfoldError):
+    """Another process took this execution over; what this one did since is not recorded. Do not retry here."""
+
+    code = "fenced"
+
+
+class LedgerFull(ToolfoldError):
+    """One execution wants to keep more than the ledger's limit for one; it cannot be paused durably."""
+
+    code = "ledger_full"
+
+
+class LedgerFailed(ToolfoldError):
+    """The store could not be written or read: disk full, folder gone. What was not acknowledged may be lost."""
+
+    code = "ledger_failed"
+
+
+def entry_for(error: ToolfoldError, table: Mapping[type[ToolfoldError], _Entry]) -> _Entry:
+    """What a door's table says of an error; a subclass that somebody else wrote takes its nearest parent's entry."""
+    return next(table[kind] for kind in type(error).__mro__ if kind in table)

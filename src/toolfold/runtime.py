@@ -29,7 +29,7 @@ from toolfold.engines.base import (
     importable_modules,
     snapshot_version,
 )
-from toolfold.errors import EngineCrashed, UsageError
+from toolfold.errors import EngineCrashed, Fenced, LedgerFailed, UsageError
 from toolfold.execution.execution import Execution
 from toolfold.execution.paused_memory import PausedLimits, PausedMemory
 from toolfold.execution.replay import Past, Rerun, snapshot_of
@@ -37,7 +37,7 @@ from toolfold.execution.savings import context_saved
 from toolfold.ledger import refusals
 from toolfold.ledger.memory import MemoryLedger
 from toolfold.ledger.otel import usual_observer
-from toolfold.ledger.record import Begun, Fenced, LedgerFailed
+from toolfold.ledger.record import Begun
 from toolfold.models import Call, Limits, Outcome, Paused, Problem, Reply
 from toolfold.program.check import Checker
 from toolfold.sessions import SessionLimits, Sessions, bound_names

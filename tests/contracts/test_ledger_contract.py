@@ -15,8 +15,9 @@ import pytest
 from tests.ledger.made_up import begun, given, made, outcome, pairs
 from tests.ledger.redis_server import RedisServer, given_redis_server, given_shared_server  # noqa: F401
 from toolfold import File, Media, UsageError
+from toolfold.errors import Fenced, LedgerFull
 from toolfold.ledger.memory import MemoryLedger
-from toolfold.ledger.record import Fenced, History, LedgerFull, Made, Parked, Sealed, Summary, Tape
+from toolfold.ledger.record import History, Made, Parked, Sealed, Summary, Tape
 from toolfold.ledger.redis import RedisLedger
 from toolfold.ledger.retention import Retention
 from toolfold.ledger.sqlite import SqliteLedger

@@ -22,7 +22,8 @@ from typing import Any
 
 import toolfold
 from tests.ledger.made_up import begun, given, made
-from toolfold.ledger.record import Fenced, Given, History, Made
+from toolfold.errors import Fenced
+from toolfold.ledger.record import Given, History, Made
 from toolfold.ledger.redis import RedisLedger
 from toolfold.ledger.sqlite import SqliteLedger
 

@@ -15,12 +15,12 @@ from tests.ledger.made_up import begun, given, made, outcome
 from tests.ledger.redis_server import RedisServer, given_redis_server, given_shared_server  # noqa: F401
 from tests.ledger.several import kills, races, said, start
 from toolfold import Outcome, Paused, Reply, Runtime, ToolfoldError, ToolSpec, UsageError
+from toolfold.errors import Fenced, LedgerFailed, SealBroken
 from toolfold.ledger.memory import MemoryLedger
 from toolfold.ledger.open import open_ledger
-from toolfold.ledger.record import Fenced, History, LedgerFailed
+from toolfold.ledger.record import History
 from toolfold.ledger.redis import RedisLedger
 from toolfold.ledger.retention import Retention
-from toolfold.ledger.seal import SealBroken
 
 # The first one may have to fetch a server.
 pytestmark = pytest.mark.long

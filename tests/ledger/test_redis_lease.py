@@ -9,7 +9,7 @@ import pytest
 from tests.ledger.made_up import begun, given, made, outcome
 from tests.ledger.redis_server import RedisServer, given_redis_server, given_shared_server  # noqa: F401
 from toolfold import UsageError
-from toolfold.ledger.record import Fenced
+from toolfold.errors import Fenced
 from toolfold.ledger.redis import RedisLedger
 
 pytestmark = pytest.mark.long

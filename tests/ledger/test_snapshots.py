@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.ledger import made_up
+from toolfold.errors import SealBroken
 from toolfold.ledger.keys import own_key
-from toolfold.ledger.seal import NoSeal, Seal, SealBroken, seal_with
+from toolfold.ledger.seal import NoSeal, Seal, seal_with
 from toolfold.ledger.snapshots import Pause, Snapshot, lock, seal_for_snapshots, unlock
 
 SEAL = Seal(b"k" * 32)

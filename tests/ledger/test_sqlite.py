@@ -13,8 +13,9 @@ import pytest
 
 from tests.ledger.made_up import begun, given, made, outcome
 from toolfold import UsageError
+from toolfold.errors import LedgerFailed
 from toolfold.ledger import tables
-from toolfold.ledger.record import History, LedgerFailed
+from toolfold.ledger.record import History
 from toolfold.ledger.retention import Retention
 from toolfold.ledger.sqlite import SqliteLedger
 from toolfold.models import ToolSpec

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from toolfold.engines.base import Ended, Freezable, Nudgeable, Order, Printed, Waiting, snapshot_version
-from toolfold.errors import ToolfoldError, UsageError
+from toolfold.errors import Fenced, LedgerFull, ToolfoldError, UsageError
 from toolfold.execution import eager
 from toolfold.execution.accounts import record_of
 from toolfold.execution.clock import Clock
@@ -20,7 +20,7 @@ from toolfold.execution.output import Output
 from toolfold.execution.replay import pause_of
 from toolfold.execution.savings import context_saved
 from toolfold.ledger import codec, refusals, snapshots
-from toolfold.ledger.record import Fenced, Given, Handed, LedgerFull, Made, Sealed, Tape
+from toolfold.ledger.record import Given, Handed, Made, Sealed, Tape
 from toolfold.ledger.snapshots import Snapshot
 from toolfold.models import CallRecord, Outcome, Paused, Problem, Reply, ReplyMeta
 from toolfold.tools.context import Spent

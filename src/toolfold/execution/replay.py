@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from toolfold.engines.base import Taped
-from toolfold.errors import ToolfoldError, UsageError
+from toolfold.errors import ReplayDiverged, UsageError
 from toolfold.ledger import snapshots
 from toolfold.ledger.record import Given, Handed, Made, Parked, Tape
 from toolfold.ledger.snapshots import Pause
@@ -22,12 +22,6 @@ if TYPE_CHECKING:
     from toolfold.models import Call
 
 _encoder = msgspec.msgpack.Encoder(order="deterministic")
-
-
-class ReplayDiverged(ToolfoldError):
-    """The program did not do again what its record says. Nothing was called; a retry will not help."""
-
-    code = "replay_diverged"
 
 
 class Past:

@@ -12,7 +12,10 @@ from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
-from toolfold.errors import ToolfoldError
+# The stores raise them by the contract below, so they can be imported from here too: the alias says so to mypy.
+from toolfold.errors import Fenced as Fenced  # noqa: PLC0414
+from toolfold.errors import LedgerFailed as LedgerFailed  # noqa: PLC0414
+from toolfold.errors import LedgerFull as LedgerFull  # noqa: PLC0414
 from toolfold.ledger.seal import Seal
 from toolfold.models import Call, CallRecord, File, Limits, Outcome, Program, Reply, ToolSpec
 
@@ -127,24 +130,6 @@ class Summary:
     """Of the program, shortened."""
     session: str = ""
     tenant: str = ""
-
-
-class Fenced(ToolfoldError):
-    """Another process took this execution over; what this one did since is not recorded. Do not retry here."""
-
-    code = "fenced"
-
-
-class LedgerFull(ToolfoldError):
-    """One execution wants to keep more than the ledger's limit for one; it cannot be paused durably."""
-
-    code = "ledger_full"
-
-
-class LedgerFailed(ToolfoldError):
-    """The store could not be written or read: disk full, folder gone. What was not acknowledged may be lost."""
-
-    code = "ledger_failed"
 
 
 def first_line(text: str, length: int = 80) -> str:

@@ -21,8 +21,9 @@ from redis.exceptions import ConnectionError as ConnectionLost
 from redis.exceptions import RedisError
 
 from toolfold import forks
+from toolfold.errors import LedgerFailed
 from toolfold.ledger import codec, redis_lease, redis_scripts, refusals
-from toolfold.ledger.record import Begun, Entry, Given, History, LedgerFailed, Parked, Sealed, State, Summary
+from toolfold.ledger.record import Begun, Entry, Given, History, Parked, Sealed, State, Summary
 from toolfold.ledger.redis_batch import SLOW_BYTES, Job, Live, know, milliseconds
 from toolfold.ledger.redis_connect import SETTINGS, failed, first_look, plain_address, shared_secret, sockets_of
 from toolfold.ledger.redis_lease import Leases

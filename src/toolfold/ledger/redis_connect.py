@@ -14,9 +14,8 @@ from redis.exceptions import ConnectionError as ConnectionLost
 from redis.exceptions import TimeoutError as NoAnswer
 from redis.retry import Retry
 
-from toolfold.errors import UsageError
+from toolfold.errors import LedgerFailed, UsageError
 from toolfold.ledger import redis_scripts
-from toolfold.ledger.record import LedgerFailed
 from toolfold.ledger.seal import SALT_BYTES, NoSeal, Seal, seal_with
 
 FORMAT: Final = 1

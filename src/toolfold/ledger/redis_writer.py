@@ -21,9 +21,9 @@ from typing import Any, Final, TypeAlias
 from redis.exceptions import BusyLoadingError, RedisError
 from redis.exceptions import ConnectionError as ConnectionLost
 
-from toolfold.errors import ToolfoldError
+from toolfold.errors import Fenced, LedgerFailed, ToolfoldError
 from toolfold.ledger import redis_scripts, refusals
-from toolfold.ledger.record import Begun, Fenced, LedgerFailed
+from toolfold.ledger.record import Begun
 from toolfold.ledger.redis_batch import Composer, Job, Live, Write, know
 from toolfold.ledger.redis_connect import failed
 from toolfold.ledger.retention import Retention

@@ -1,7 +1,6 @@
 """The words in which every store refuses a write, so that they read the same everywhere."""
 
-from toolfold.errors import UsageError
-from toolfold.ledger.record import Fenced, LedgerFull
+from toolfold.errors import Fenced, LedgerFull, UsageError
 
 
 def fenced(execution_id: str) -> Fenced:

@@ -12,19 +12,13 @@ import hashlib
 import secrets
 from typing import Final
 
-from toolfold.errors import UsageError
+from toolfold.errors import SealBroken, UsageError
 
 SALT_BYTES: Final = 16
 _KEY_BYTES: Final = 32
 _NONCE_BYTES: Final = 12
 # 16 MiB and about 50 ms: paid once per opened ledger.
 _SCRYPT: Final = {"n": 2**14, "r": 8, "p": 1}
-
-
-class SealBroken(UsageError):
-    """A body does not open: it was changed, moved to another row, or sealed with another key."""
-
-    code = "seal_broken"
 
 
 class Seal:

@@ -12,10 +12,10 @@ from typing import Final
 
 import msgspec
 
-from toolfold.errors import UsageError
+from toolfold.errors import SealBroken, UsageError
 from toolfold.ledger import codec
 from toolfold.ledger.keys import own_key
-from toolfold.ledger.seal import NoSeal, Seal, SealBroken
+from toolfold.ledger.seal import NoSeal, Seal
 from toolfold.models import MIB, Call
 
 _FORMAT: Final = 1

@@ -19,10 +19,10 @@ from typing import TypeVar
 import msgspec
 
 from toolfold import forks
-from toolfold.errors import ToolfoldError, UsageError
+from toolfold.errors import Fenced, LedgerFailed, ToolfoldError, UsageError
 from toolfold.ledger import codec, refusals
 from toolfold.ledger.connect import connect
-from toolfold.ledger.record import Begun, Entry, Fenced, Given, History, LedgerFailed, Sealed, Summary
+from toolfold.ledger.record import Begun, Entry, Given, History, Sealed, Summary
 from toolfold.ledger.retention import MAX_EXECUTION_BYTES, Retention
 from toolfold.ledger.seal import Seal
 from toolfold.ledger.snapshots import seal_for_snapshots

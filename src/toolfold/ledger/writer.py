@@ -19,9 +19,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
-from toolfold.errors import ToolfoldError
+from toolfold.errors import LedgerFailed, ToolfoldError
 from toolfold.ledger import refusals
-from toolfold.ledger.record import LedgerFailed
 from toolfold.ledger.retention import Retention, Schedule
 from toolfold.ledger.tables import Tables
 from toolfold.models import MIB, CallRecord

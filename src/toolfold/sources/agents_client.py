@@ -38,7 +38,7 @@ from a2a.utils.errors import A2AError
 # protobuf ships no types, and its stubs are no dependency of ours.
 from google.protobuf.json_format import ParseError  # type: ignore[import-untyped]
 
-from toolfold.errors import ToolArgumentsInvalid, ToolError
+from toolfold.errors import AgentUnreachable, ToolArgumentsInvalid, ToolError
 from toolfold.models import Media, Value
 
 _CONNECT_SECONDS: Final = 10.0
@@ -53,13 +53,6 @@ _FAILURES: Final = {
     TaskState.TASK_STATE_INPUT_REQUIRED: "the agent asks for more; put it into the arguments",
     TaskState.TASK_STATE_AUTH_REQUIRED: "the agent asks for credentials",
 }
-
-
-class AgentUnreachable(ToolError):
-    """The agent did not show its card. Nothing ran; a retry is safe."""
-
-    code = "agent_unreachable"
-    nothing_ran = True
 
 
 class Agent:

@@ -22,6 +22,7 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from toolfold.errors import (
+    ReplyUnfit,
     ToolArgumentsInvalid,
     ToolError,
     ToolNotFound,
@@ -235,10 +236,6 @@ def check_size(tool: str, size: int, max_bytes: int | None) -> None:
     """Raises `ReplyUnfit` for a reply over the limit."""
     if max_bytes is not None and size > max_bytes:
         raise ReplyUnfit(f"{tool!r} returned {_size(size)}; the limit is {_size(max_bytes)}")
-
-
-class ReplyUnfit(ToolError):
-    """The tool ran; what it returned cannot be sent."""
 
 
 _REFUSALS: Final = (ToolNotFound, ToolRefused, ToolArgumentsInvalid, ReplyUnfit)

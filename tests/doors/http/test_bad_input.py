@@ -12,9 +12,8 @@ from tests.doors.http.conftest import Served
 from tests.doors.http.talk import WEATHER, finish, start
 from toolfold.doors.http import wire
 from toolfold.doors.http.body import checked, decoded
-from toolfold.doors.http.refusals import Refusal, to_http
+from toolfold.doors.http.refusals import OF_ERROR, Refusal, to_http
 from toolfold.doors.http.results import replies_of, specs_of
-from toolfold.errors import ToolfoldError
 from toolfold.ledger import record  # noqa: F401 - its errors are part of the tree
 
 JSON = {"Content-Type": "application/json"}
@@ -165,19 +164,22 @@ async def test_a_fuzz_over_http_gives_no_500(client: httpx.AsyncClient) -> None:
     assert statuses <= {200, 202, 400, 404, 405, 408, 415}
 
 
-def test_every_error_has_a_status() -> None:
-    def tree(kind: type[ToolfoldError]) -> list[type[ToolfoldError]]:
-        return [kind, *(one for child in kind.__subclasses__() for one in tree(child))]
+def test_each_error_of_the_package_has_its_status_and_text() -> None:
+    refusals = {kind.__name__: to_http(kind("why")) for kind in OF_ERROR}
 
-    statuses = {kind.__name__: to_http(kind("x")).status for kind in tree(ToolfoldError)}
-
-    assert {statuses[name] for name in ("UsageError", "EngineUnavailable", "LedgerFull", "Fenced")} == {
-        400,
-        503,
-        413,
-        409,
+    assert {name: (one.status, one.text, one.is_contract) for name, one in refusals.items()} == {
+        name: answer
+        for answer, names in {
+            (400, "why", True): "UsageError SealBroken",
+            (409, "why", True): "Fenced",
+            (413, "why", True): "LedgerFull",
+            (500, "the sandbox broke: why", True): "EngineError EngineCrashed",
+            (503, "why", False): "EngineUnavailable LedgerFailed",
+            (500, "why", True): "ToolfoldError ReplayDiverged ToolError ToolNotFound ToolRefused ToolArgumentsInvalid "
+            "ToolTimedOut ToolSaidNo ToolUnreachable ServerHungUp AgentUnreachable ReplyUnfit",
+        }.items()
+        for name in names.split()
     }
-    assert all(400 <= status < 600 for status in statuses.values())
 
 
 async def test_the_openapi_document_has_every_path_and_status(client: httpx.AsyncClient) -> None:

@@ -20,12 +20,12 @@ from toolfold.doors.callback.names import ListedTool, granted, meant
 from toolfold.doors.callback.render import Answered, Frame, error_json, plain, to_json
 from toolfold.doors.callback.saving import save_program
 from toolfold.doors.callback.wire import OpenCall, ResumeResult, ToolReply
-from toolfold.errors import ToolfoldError, UsageError
+from toolfold.errors import ReplyUnfit, ToolfoldError, UsageError
 from toolfold.ledger.record import Ledger
 from toolfold.models import Call, Limits, Outcome, Paused, Problem, Reply, ToolSpec, Value
 from toolfold.runtime import Runtime
 from toolfold.tools.context import Decision
-from toolfold.tools.router import ReplyUnfit, check_size
+from toolfold.tools.router import check_size
 from toolfold.tools.shape import is_plain
 
 _T = TypeVar("_T")

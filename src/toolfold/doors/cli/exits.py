@@ -3,20 +3,8 @@
 from enum import IntEnum
 from typing import Final
 
-from toolfold.errors import (
-    EngineCrashed,
-    EngineError,
-    EngineUnavailable,
-    ToolArgumentsInvalid,
-    ToolError,
-    ToolfoldError,
-    ToolNotFound,
-    ToolRefused,
-    ToolSaidNo,
-    ToolTimedOut,
-    ToolUnreachable,
-    UsageError,
-)
+from toolfold import errors
+from toolfold.errors import ToolfoldError, entry_for
 from toolfold.models import Status
 
 
@@ -44,20 +32,17 @@ _OF_STATUS: Final[dict[Status, Exit]] = {
     "cancelled": Exit.INTERRUPTED,
 }
 
-_OF_ERROR: Final[dict[type[ToolfoldError], Exit]] = {
-    ToolfoldError: Exit.INTERNAL,
-    UsageError: Exit.USAGE,
-    ToolError: Exit.FAILED,
-    ToolNotFound: Exit.FAILED,
-    ToolRefused: Exit.FAILED,
-    ToolArgumentsInvalid: Exit.FAILED,
-    ToolTimedOut: Exit.FAILED,
-    ToolSaidNo: Exit.FAILED,
-    ToolUnreachable: Exit.FAILED,
-    EngineError: Exit.INTERNAL,
-    EngineUnavailable: Exit.NO_ISOLATION,
-    EngineCrashed: Exit.INTERNAL,
-}
+OF_ERROR: Final[dict[type[ToolfoldError], Exit]] = {
+    **dict.fromkeys((errors.UsageError, errors.SealBroken), Exit.USAGE),
+    **dict.fromkeys((
+        errors.ToolError, errors.ToolNotFound, errors.ToolRefused, errors.ToolArgumentsInvalid, errors.ToolTimedOut,
+        errors.ToolSaidNo, errors.ToolUnreachable, errors.ServerHungUp, errors.AgentUnreachable, errors.ReplyUnfit,
+    ), Exit.FAILED),
+    errors.EngineUnavailable: Exit.NO_ISOLATION,
+    **dict.fromkeys((errors.EngineError, errors.EngineCrashed), Exit.INTERNAL),
+    **dict.fromkeys((errors.ToolfoldError, errors.ReplayDiverged), Exit.INTERNAL),
+    **dict.fromkeys((errors.Fenced, errors.LedgerFull, errors.LedgerFailed), Exit.INTERNAL),
+}  # fmt: skip
 
 
 def exit_of_status(status: Status) -> Exit:
@@ -66,5 +51,5 @@ def exit_of_status(status: Status) -> Exit:
 
 
 def exit_of_error(error: ToolfoldError) -> Exit:
-    """The exit code of an exception; a class without its own entry takes its parent's."""
-    return next(_OF_ERROR[kind] for kind in type(error).__mro__ if kind in _OF_ERROR)
+    """The exit code of an exception."""
+    return entry_for(error, OF_ERROR)

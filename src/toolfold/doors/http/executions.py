@@ -46,8 +46,8 @@ from toolfold.doors.http.results import check_calls, refuse_large, replies_of
 from toolfold.doors.http.settings import Settings
 from toolfold.doors.http.tokens import Token, Tokens
 from toolfold.doors.http.wire import ToolResult
-from toolfold.errors import ToolfoldError, UsageError
-from toolfold.ledger.record import Fenced, Ledger, LedgerFailed
+from toolfold.errors import Fenced, LedgerFailed, ToolfoldError, UsageError
+from toolfold.ledger.record import Ledger
 from toolfold.ledger.refusals import fenced
 from toolfold.models import Limits, Outcome, Paused, Reply
 from toolfold.runtime import Runtime

@@ -10,9 +10,9 @@ from toolfold.doors.http.answers import Answer
 from toolfold.doors.http.files import reference_to
 from toolfold.doors.http.refusals import EXPIRED
 from toolfold.doors.http.tokens import Token
-from toolfold.errors import UsageError
+from toolfold.errors import Fenced, UsageError
 from toolfold.execution.output import Output
-from toolfold.ledger.record import Fenced, Given, History, Ledger
+from toolfold.ledger.record import Given, History, Ledger
 from toolfold.models import Outcome, Reply, Status
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
-from toolfold.errors import EngineError, EngineUnavailable, ToolfoldError, UsageError
-from toolfold.ledger.record import Fenced, LedgerFailed, LedgerFull
+from toolfold import errors
+from toolfold.errors import EngineError, Fenced, LedgerFailed, ToolfoldError, entry_for
 
 INVALID_TOKEN: Final = "Invalid continuation token"  # noqa: S105 - the text of an error
 EXPIRED: Final = "Execution expired"
@@ -82,17 +83,31 @@ def _failure(error: Exception) -> str:
     return str(error) if isinstance(error, ToolfoldError) else f"the server failed ({type(error).__name__})"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answer:
+    """What a client gets for one class of errors."""
+
+    status: int
+    is_contract: bool = True
+    prefix: str = ""
+
+
+OF_ERROR: Final[dict[type[ToolfoldError], _Answer]] = {
+    **dict.fromkeys((errors.UsageError, errors.SealBroken), _Answer(status=400)),
+    errors.Fenced: _Answer(status=409),
+    errors.LedgerFull: _Answer(status=413),
+    **dict.fromkeys((errors.EngineError, errors.EngineCrashed), _Answer(status=500, prefix="the sandbox broke: ")),
+    **dict.fromkeys((errors.EngineUnavailable, errors.LedgerFailed), _Answer(status=503, is_contract=False)),
+    **dict.fromkeys((errors.ToolfoldError, errors.ReplayDiverged), _Answer(status=500)),
+    **dict.fromkeys((
+        errors.ToolError, errors.ToolNotFound, errors.ToolRefused, errors.ToolArgumentsInvalid, errors.ToolTimedOut,
+        errors.ToolSaidNo, errors.ToolUnreachable, errors.ServerHungUp, errors.AgentUnreachable, errors.ReplyUnfit,
+    ), _Answer(status=500)),
+}  # fmt: skip
+"""The one place where an exception of ours becomes an HTTP status."""
+
+
 def to_http(error: ToolfoldError) -> Refusal:
-    """The one place where an exception of ours becomes an HTTP status."""
-    match error:
-        case UsageError():
-            return Refusal(400, str(error))
-        case EngineUnavailable() | LedgerFailed():
-            return Refusal(503, str(error), is_contract=False)
-        case LedgerFull():
-            return Refusal(413, str(error))
-        case Fenced():
-            return Refusal(409, str(error))
-        case EngineError():
-            return Refusal(500, f"the sandbox broke: {error}")
-    return Refusal(500, str(error))
+    """How a request that ended in this error is turned away."""
+    answer = entry_for(error, OF_ERROR)
+    return Refusal(answer.status, f"{answer.prefix}{error}", is_contract=answer.is_contract)

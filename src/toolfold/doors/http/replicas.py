@@ -21,8 +21,7 @@ from toolfold.doors.http.errand import Errand, Passed
 from toolfold.doors.http.forward import GONE, MISDIRECTED, MOVED, Forwarder, Vouched
 from toolfold.doors.http.records import end_record
 from toolfold.doors.http.refusals import Refusal
-from toolfold.errors import UsageError
-from toolfold.ledger.record import LedgerFailed
+from toolfold.errors import LedgerFailed, UsageError
 from toolfold.ledger.redis import RedisLedger
 from toolfold.ledger.redis_lease import Leases
 from toolfold.runtime import Runtime

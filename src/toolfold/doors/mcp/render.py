@@ -14,21 +14,11 @@ from typing import Final
 
 import mcp_types as types
 
+from toolfold import errors
 from toolfold.doors.mcp.resources import Kept
 from toolfold.doors.mcp.texts import ENTRY_NAME
 from toolfold.doors.media import described, images_in
-from toolfold.errors import (
-    EngineCrashed,
-    EngineError,
-    EngineUnavailable,
-    ToolArgumentsInvalid,
-    ToolError,
-    ToolfoldError,
-    ToolNotFound,
-    ToolRefused,
-    ToolTimedOut,
-    UsageError,
-)
+from toolfold.errors import EngineCrashed, ToolfoldError, entry_for
 from toolfold.models import Outcome
 
 SUCCESS: Final = "[Script executed successfully]"
@@ -39,18 +29,18 @@ NOTHING_CALLED: Final = "The program was not started and no tool was called. Cor
 _SHOWN_VALUE_CHARACTERS: Final = 2_000
 _REFUSED: Final = re.compile(rf"ToolError: '.*' is not available in {ENTRY_NAME}")
 
-_OF_ERROR: Final[dict[type[ToolfoldError], str]] = {
-    ToolfoldError: "InternalError",
-    UsageError: "UsageError",
-    ToolError: "ToolError",
-    ToolNotFound: "ToolError",
-    ToolRefused: "ToolError",
-    ToolArgumentsInvalid: "ToolError",
-    ToolTimedOut: "ToolError",
-    EngineError: "SandboxError",
-    EngineUnavailable: "SandboxUnavailable",
-    EngineCrashed: "SandboxCrashed",
-}
+OF_ERROR: Final[dict[type[ToolfoldError], str]] = {
+    **dict.fromkeys((errors.UsageError, errors.SealBroken), "UsageError"),
+    **dict.fromkeys((
+        errors.ToolError, errors.ToolNotFound, errors.ToolRefused, errors.ToolArgumentsInvalid, errors.ToolTimedOut,
+        errors.ToolSaidNo, errors.ToolUnreachable, errors.ServerHungUp, errors.AgentUnreachable, errors.ReplyUnfit,
+    ), "ToolError"),
+    errors.EngineError: "SandboxError",
+    errors.EngineUnavailable: "SandboxUnavailable",
+    errors.EngineCrashed: "SandboxCrashed",
+    **dict.fromkeys((errors.ToolfoldError, errors.ReplayDiverged), "InternalError"),
+    **dict.fromkeys((errors.Fenced, errors.LedgerFull, errors.LedgerFailed), "InternalError"),
+}  # fmt: skip
 """The word before the message; a model reads it."""
 
 
@@ -79,8 +69,7 @@ def to_result(
 
 def to_mcp(error: ToolfoldError) -> types.CallToolResult:
     """An error of the host, in the form of a failed program: the model reads that, and not a protocol error."""
-    kind = next(_OF_ERROR[one] for one in type(error).__mro__ if one in _OF_ERROR)
-    text = f"{FAILURE}\n{kind}: {error}"
+    text = f"{FAILURE}\n{entry_for(error, OF_ERROR)}: {error}"
     if isinstance(error, EngineCrashed) and error.started:
         text += f"\nTools that were called and may have run: {', '.join(error.started)}"
     return failed(text)

@@ -8,26 +8,24 @@ from typing import Any, Final
 from pydantic_ai import ModelRetry, ToolReturn
 from pydantic_ai.messages import UserContent
 
+from toolfold import errors
 from toolfold.doors.pydantic_ai.values import has_media, picture, to_model
-from toolfold.errors import EngineCrashed, EngineError, ToolError, ToolfoldError, UsageError
-from toolfold.execution.replay import ReplayDiverged
-from toolfold.ledger.record import Fenced, LedgerFailed, LedgerFull
+from toolfold.errors import EngineCrashed, ToolfoldError, entry_for
 from toolfold.models import CallRecord, Outcome, Problem
 from toolfold.tools.names import python_name
 
 _NOTHING_CALLED: Final = "The program was not run and no tool was called. Correct it and send it whole."
 _NOTHING_TO_SHOW: Final = "(the program ended; it printed nothing and has no value)"
-_IS_FOR_THE_MODEL: Final[dict[type[ToolfoldError], bool]] = {
-    ToolfoldError: False,
-    UsageError: True,
-    ToolError: True,
-    EngineError: False,
-    EngineCrashed: True,
-    ReplayDiverged: True,
-    Fenced: False,
-    LedgerFull: False,
-    LedgerFailed: False,
-}
+OF_ERROR: Final[dict[type[ToolfoldError], bool]] = {
+    **dict.fromkeys((errors.UsageError, errors.SealBroken), True),
+    **dict.fromkeys((
+        errors.ToolError, errors.ToolNotFound, errors.ToolRefused, errors.ToolArgumentsInvalid, errors.ToolTimedOut,
+        errors.ToolSaidNo, errors.ToolUnreachable, errors.ServerHungUp, errors.AgentUnreachable, errors.ReplyUnfit,
+    ), True),
+    **dict.fromkeys((errors.EngineCrashed, errors.ReplayDiverged), True),
+    **dict.fromkeys((errors.EngineError, errors.EngineUnavailable), False),
+    **dict.fromkeys((errors.ToolfoldError, errors.Fenced, errors.LedgerFull, errors.LedgerFailed), False),
+}  # fmt: skip
 """Whether a model can do something about it: write another program. A mistake in the set-up is the host's."""
 _MOST_CALLS: Final = 20
 _MOST_PICTURES: Final = 10
@@ -63,7 +61,7 @@ def to_retry(outcome: Outcome, direct: Iterable[str] = ()) -> ModelRetry:
 
 def to_exception(error: ToolfoldError, *, had_paused: bool) -> Exception:
     """An error of the host: a retry where another program may do better, else itself, and the agent's run ends."""
-    is_for_the_model = next(_IS_FOR_THE_MODEL[one] for one in type(error).__mro__ if one in _IS_FOR_THE_MODEL)
+    is_for_the_model = entry_for(error, OF_ERROR)
     if isinstance(error, EngineCrashed):
         called = f" Tools that were called and may have run: {', '.join(error.started)}." if error.started else ""
         return ModelRetry(f"the sandbox broke while the program ran: {error}.{called}")

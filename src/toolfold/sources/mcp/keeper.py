@@ -27,7 +27,7 @@ from mcp import MCPError
 from mcp.client._transport import ReadStream, WriteStream
 from mcp.shared.message import SessionMessage
 
-from toolfold.errors import ToolError, ToolSaidNo, ToolUnreachable
+from toolfold.errors import ServerHungUp, ToolError, ToolSaidNo, ToolUnreachable
 from toolfold.sources.mcp import http
 from toolfold.sources.mcp.connection import Connection, open_session
 from toolfold.sources.mcp.eras import Era, Eras
@@ -202,7 +202,7 @@ class Keeper:
         known = self._eras.get(self.server.identity)
         try:
             await self._live_once(known)
-        except _HungUp:
+        except ServerHungUp:
             # Some servers exit on the new era's question.
             if known == "legacy":
                 raise
@@ -231,7 +231,7 @@ class Keeper:
             except Exception as error:
                 if link is None or link.process is None or not link.process.has_hung_up:
                     raise
-                raise _HungUp(await _last_words(link)) from error
+                raise ServerHungUp(await _last_words(link)) from error
             finally:
                 self._deadline = None
             self._eras.put(self.server.identity, connection.era)
@@ -325,10 +325,6 @@ class Keeper:
         self._detail = "" if url is None else f"sign in at {url}"
         if url is not None:
             self._on_sign_in(self.server.name, url)
-
-
-class _HungUp(ToolUnreachable):
-    """The server ended the connection during the handshake."""
 
 
 def _fate(error: MCPError, link: Link) -> tuple[bool, str] | None:
