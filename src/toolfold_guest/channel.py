@@ -152,8 +152,9 @@ class Channel:
                 self.send_calls(waits=True)  # still blocked: the replies were for others
 
     def call_in_place(self, index: int, name: str, arguments: dict[str, Any]) -> Any:
-        """A synchronous call where the program could have awaited: counted, for a hint."""
-        self.in_place[name] = self.in_place.get(name, 0) + 1
+        """A synchronous call where the program could have awaited: counted, for a hint, unless threads run them."""
+        if _ident() == self._main_thread:
+            self.in_place[name] = self.in_place.get(name, 0) + 1
         return self.call_blocking(index, name, arguments)
 
     def call_together(self, calls: list[tuple[int, str, dict[str, Any]]]) -> list[tuple[bool, Any]]:

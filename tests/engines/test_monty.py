@@ -16,7 +16,8 @@ from toolfold.engines.monty_rewrite import Prepared, prelude, prepare
 from toolfold.errors import EngineUnavailable, UsageError
 from toolfold.models import Limits, Program, Reply, ToolSpec
 
-PROGRAMS = sorted((Path(__file__).parent.parent / "programs").glob("*.py"))
+TESTS = Path(__file__).parent.parent
+PROGRAMS = sorted([*TESTS.glob("programs/*.py"), *TESTS.glob("accents/*/*.py")])
 TOOLS = {"price", "echo"}
 ECHO = ToolSpec(name="echo", python_name="echo", input_schema={"type": "object", "properties": {"value": {}}})
 

@@ -8,7 +8,8 @@ import pytest
 
 from toolfold_guest.rewrite import FILENAME, compile_in_parts, compile_program
 
-PROGRAMS = sorted((Path(__file__).parents[1] / "programs").glob("*.py"))
+TESTS = Path(__file__).parents[1]
+PROGRAMS = sorted([*TESTS.glob("programs/*.py"), *TESTS.glob("accents/*/*.py")])
 
 
 def _facts(code: types.CodeType | None) -> object:

@@ -10,8 +10,8 @@ import pytest_asyncio
 
 from tests.program.conftest import TOOLS
 from tests.program.test_valid_programs import PROGRAMS
+from tests.programs_support import read, tools
 from tests.test_programs import PROGRAMS as FILES
-from tests.test_programs import read, tools
 from toolfold import Outcome, Runtime, ToolSpec
 from toolfold.engines.monty import type_checker
 from toolfold.engines.monty_check import TypeChecker

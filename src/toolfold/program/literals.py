@@ -184,7 +184,9 @@ def _type_fits(shape: str, kinds: Json) -> bool:
 
 
 def _converts(node: ast.expr, kinds: Json) -> bool:
-    """Whether pydantic makes of a constant what the schema wants."""
+    """Whether pydantic makes of a constant what the schema wants, or may make it of an f-string."""
+    if isinstance(node, ast.JoinedStr):
+        return any(kind in ("boolean", "integer", "number") for kind in (kinds if isinstance(kinds, list) else [kinds]))
     if not isinstance(node, ast.Constant) or isinstance(node.value, bytes | complex):
         return False
     value = node.value

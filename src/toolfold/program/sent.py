@@ -6,7 +6,7 @@ import ast
 from typing import NamedTuple
 
 from toolfold.models import Limits, Problem
-from toolfold.program.cleaning import Refused, clean, unwrap_json
+from toolfold.program.cleaning import Refused, clean, is_typed_in_ipython, unwrap_json
 from toolfold.program.parse import parse, without_margin
 from toolfold.program.places import problem_at
 
@@ -29,13 +29,17 @@ def program_in(text: str, limits: Limits) -> Sent | Problem:
         inside = program_in(wrapped.text, limits)
         return inside if isinstance(inside, Problem) else inside._replace(notes=wrapped.notes + inside.notes)
     found = _as_it_is(text, limits)
-    if not isinstance(found, Problem) or found.kind != "syntax":
+    is_program = not isinstance(found, Problem) or found.kind != "syntax"
+    if is_program and not is_typed_in_ipython(text):
         return found
     cleaned = clean(text, lambda one: not isinstance(_as_it_is(one, limits), Problem))
     if cleaned is None:
         return found
     if isinstance(cleaned, Refused):
         return problem_at(text, "syntax", cleaned.message, cleaned.line, None)
+    if unwrap_json(cleaned.text) is not None:
+        inside = program_in(cleaned.text, limits)
+        return inside if isinstance(inside, Problem) else inside._replace(notes=cleaned.notes + inside.notes)
     inside = _as_it_is(cleaned.text, limits)
     return inside if isinstance(inside, Problem) else Sent(inside.text, inside.tree, cleaned.notes, cleaned.packages)
 

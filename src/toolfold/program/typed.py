@@ -45,6 +45,8 @@ _EXAMPLES: Final[Mapping[str, ast.expr]] = {
     "string": ast.Constant(""), "integer": ast.Constant(0), "number": ast.Constant(0.5), "boolean": ast.Constant(True),
     "null": ast.Constant(None), "array": ast.List([]), "object": ast.Dict([], []),
 }  # fmt: skip
+_READ_AS: Final = {"string": ("integer", "number", "boolean"), "number": ("boolean",), "integer": ("boolean",)}
+"""What a lenient tool may make of a value."""
 _NAMES: Final = sorted(
     {name for kind in (str, int, float, bool, bytes, dict, list, type(None)) for name in dir(kind)}
     | {"kind", "mime", "data", "uri", "name", *dir(Media)}
@@ -119,7 +121,9 @@ class Question:
         if argument is None or value is None or not shapes or not signature.is_certain or not facts.is_sure_of(value):
             return None
         schema = signature.properties[argument]
-        if any(accepts(schema, shape, signature.root) for shape in shapes):
+        # What a lenient tool reads from a constant the check has judged; of other values only the type is known.
+        read_as = [one for shape in shapes for one in (shape, *(_READ_AS.get(shape, ()) if tool.is_lenient else ()))]
+        if any(accepts(schema, shape, signature.root) for shape in read_as):
             return None
         wrong = mismatch(_EXAMPLES[shapes[0]], schema, signature.root)
         if wrong is None:

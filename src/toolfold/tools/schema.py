@@ -56,8 +56,10 @@ def argument_check(spec: ToolSpec) -> Callable[[Mapping[str, Value]], Mapping[st
         if valid:
             return arguments
         given = _without_null_defaults(spec, arguments)
-        if len(given) < len(arguments) and validator.is_valid(msgspec.to_builtins(given)):
-            return given
+        if len(given) < len(arguments):
+            json = msgspec.to_builtins(given)
+            if validator.is_valid(json):
+                return given
         raise _explained(spec, json, validator)
 
     return check

@@ -6,40 +6,14 @@ parses; if it never does, it stays as it was sent, and so does what Python says 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
 from toolfold.program.cleaning.characters import plain_characters, with_line_ends, without_entities
+from toolfold.program.cleaning.json_object import Cleaned
 from toolfold.program.cleaning.wrappers import STEPS, Refused
 
-_WRAPPER_KEYS: Final = frozenset(
-    {"code", "language", "lang", "description", "explanation", "reasoning", "thought", "timeout", "session_id"}
-)
 _CHARACTERS: Final = (plain_characters, without_entities, with_line_ends)
-
-
-class Cleaned(NamedTuple):
-    """A program that was found in a text."""
-
-    text: str
-    notes: tuple[str, ...]
-    """What was left out or read otherwise, for the hints of its outcome."""
-    packages: tuple[tuple[str, int], ...] = ()
-    """What it wants to have installed, and the line that says so."""
-
-
-def unwrap_json(text: str) -> Cleaned | None:
-    """The program of a text that is only a JSON object with `code`, which is a valid, idle program itself."""
-    if '"code"' not in text or text.lstrip()[:1] != "{" or text.rstrip()[-1:] != "}":
-        return None
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(found.get("code"), str) or not found.keys() <= _WRAPPER_KEYS:
-        return None
-    return Cleaned(found["code"], ("took the program from 'code' of a JSON object",))
 
 
 def clean(text: str, is_program: Callable[[str], bool]) -> Cleaned | Refused | None:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from toolfold.program.cleaning.json_object import unwrap_json
 from toolfold.program.cleaning.literals import spans
 
 _FENCE: Final = re.compile(r"^[ \t]*+(?:`{3,}+|~{3,}+)[ \t]*+\{?+([\w+.#-]*+)[^`\n]*+$", re.MULTILINE)
@@ -83,7 +84,8 @@ def without_fence(text: str) -> Stripped | Refused | None:
         return Refused("several fenced blocks; send one program, in one fence or in none", _line(text, fences[1]))
     first, last = fences
     language = first.group(1)
-    if language.lower() not in _PYTHON:
+    is_json = language.lower() == "json" and unwrap_json(text[first.end() : last.start()]) is not None
+    if language.lower() not in _PYTHON and not is_json:
         return Refused(f"the fenced block is marked {language!r}; send a Python program", _line(text, first))
     return _inside(text, first.start(), first.end() + 1, last.start(), last.end(), "the Markdown fence")
 
@@ -118,6 +120,11 @@ def _is_statement(line: str) -> bool:
         or (isinstance(node, ast.Expr) and not isinstance(node.value, ast.Call | ast.Await))
         for node in tree.body
     )
+
+
+def is_typed_in_ipython(text: str) -> bool:
+    """Whether a text begins with a prompt that Python takes for an annotation: `In [1]: x = 1`."""
+    return text.lstrip().startswith("In [") and _FIRST_PROMPT.match(text) is not None
 
 
 def without_prompts(text: str) -> Stripped | Refused | None:

@@ -1,0 +1,6 @@
+from google.cloud import storage
+print('imported')
+
+# expect stdout:
+# | imported
+# limits: monty

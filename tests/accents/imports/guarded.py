@@ -1,0 +1,9 @@
+try:
+    import requests
+except ImportError:
+    requests = None
+print(requests is not None)
+
+# expect stdout:
+# | True
+# limits: monty

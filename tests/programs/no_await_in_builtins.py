@@ -1,7 +1,0 @@
-print(len(get_users()), sum(e["amount"] for e in get_expenses("u1")), max(get_users(), key=lambda u: u["name"])["name"])
-print(sorted(u["name"] for u in get_users()), isinstance(price("A"), dict), type(add(1, 2)) is int)
-
-# expect stdout:
-# | 3 15 Cy
-# | ['Ada', 'Bo', 'Cy'] True True
-# expect calls: 6

@@ -1,3 +1,0 @@
-{"f": lambda: 1}
-
-# expect value: {"f": "<function <lambda>>"}

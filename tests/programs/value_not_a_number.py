@@ -1,3 +1,0 @@
-[float("nan"), float("inf"), 1.5]
-
-# expect value: [None, "inf", 1.5]
