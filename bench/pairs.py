@@ -16,6 +16,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from bench import record
 
@@ -31,6 +32,7 @@ ROUNDS = {
     "sqlite-sequential": 5,
     "sqlite-gather": 3,
     "paused": 1,
+    "check": 3,
 }
 """Samples of each side in one pair."""
 PAIRS_PER_BLOCK = 4
@@ -52,21 +54,25 @@ class Side:
             text=True,
         )
 
-    def read(self) -> list[float]:
+    def read(self) -> Any:
         """The worker's next line."""
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
             raise SystemExit("a side ended before it answered; its words are above")
-        samples: list[float] = json.loads(line)
-        return samples
+        return json.loads(line)
+
+    def ask(self, line: str) -> Any:
+        """The answer to a line."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{line}\n")
+        self._process.stdin.flush()
+        return self.read()
 
     def sample(self, name: str) -> float:
         """One figure of one case."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{name} 1\n")
-        self._process.stdin.flush()
-        return self.read()[0]
+        figure: float = self.ask(f"{name} 1")[0]
+        return figure
 
     def close(self) -> None:
         """Waits for its end."""
@@ -118,6 +124,8 @@ def _measure(
         before, now = sides = (Side(old), Side(ROOT))
         for side in sides:
             side.read()
+        if "check" in names:
+            _agree_on_texts(*sides)
         for name in names:  # the first time loads libraries and fills caches
             for side in sides:
                 side.sample(name)
@@ -136,6 +144,14 @@ def _measure(
             side.close()
         print(f"block {block + 1} of {blocks}", file=sys.stderr)
     return ratios, figures
+
+
+def _agree_on_texts(before: Side, now: Side) -> None:
+    """Only programs that both would run: to refuse one takes another time than to pass it."""
+    taken_now = set(now.ask("valid -"))
+    names = [name for name in before.ask("valid -") if name in taken_now]
+    for side in (before, now):
+        side.ask(f"keep {json.dumps(names)}")
 
 
 def _row(ratios: list[float], figures: tuple[list[float], list[float]]) -> dict[str, float]:

@@ -1,16 +1,19 @@
 """One side of `bench.pairs`: measures what it is asked for, in the tree that it was started in.
 
 Started as a file, so that an old tree needs nothing of it. Reads `case round-count` lines and
-answers each with one line of JSON: the samples.
+answers each with one line of JSON: the samples. For the case `check` both sides first agree on
+the texts: `valid` is answered with the names of those that this one takes, `keep` is told which to use.
 """
 
 import asyncio
+import importlib.util
 import json
 import sys
 import tempfile
 import time
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import toolfold
 from bench.cases import CASES, Case, MemoryCase, RateCase
@@ -23,6 +26,16 @@ from toolfold.ledger.sqlite import SqliteLedger
 BY_NAME = {case.name: case for case in CASES}
 
 
+def _checks() -> Any:
+    """From beside this file: the older tree may have none."""
+    spec = importlib.util.spec_from_file_location("checked", Path(__file__).with_name("checked.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.Checks()
+
+
 async def main() -> None:
     """Until the other side closes the pipe."""
     loop = asyncio.get_running_loop()
@@ -32,13 +45,21 @@ async def main() -> None:
         plain = await stack.enter_async_context(toolfold.Runtime(TOOLS, engine="process"))
         ledger = SqliteLedger(folder / "ledger.sqlite")
         kept = await stack.enter_async_context(toolfold.Runtime(TOOLS, engine="process", ledger=ledger))
+        checks = _checks()
         print(json.dumps("ready"), flush=True)
         while line := await loop.run_in_executor(None, sys.stdin.readline):
-            name, count = line.split()
-            case = BY_NAME[name.removeprefix("sqlite-")]
-            runtime = kept if name.startswith("sqlite-") else plain
-            samples = [await _sample(runner, runtime, case) for _ in range(int(count))]
-            print(json.dumps(samples), flush=True)
+            name, rest = line.split(maxsplit=1)
+            if name == "valid":
+                answer = checks.valid()
+            elif name == "keep":
+                answer = checks.keep(json.loads(rest))
+            elif name == "check":
+                answer = [checks.sample() for _ in range(int(rest))]
+            else:
+                case = BY_NAME[name.removeprefix("sqlite-")]
+                runtime = kept if name.startswith("sqlite-") else plain
+                answer = [await _sample(runner, runtime, case) for _ in range(int(rest))]
+            print(json.dumps(answer), flush=True)
         await ledger.close()
 
 

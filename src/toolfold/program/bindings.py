@@ -60,7 +60,9 @@ class Bindings:
 
     def _unbound(self) -> Iterator[tuple[Use, int]]:
         loads, bound = self._reader.loads, self._reader.root.bound
-        for name in loads.keys() - READY_NAMES - bound.keys() - self._index.names.keys() - _IMPLICIT:
+        # One by one, from a set: a difference of views, or of several at once, goes through all of the other side.
+        strange = set(loads).difference(READY_NAMES).difference(bound).difference(self._index.names)
+        for name in strange - _IMPLICIT if strange else ():
             if name in self._known_names:
                 continue
             uses = [use for use in loads[name] if not use.guard and use.scope.find(name) is None]
@@ -81,10 +83,11 @@ class Bindings:
         """Uses on a line before, or in the statement of, the first binding in the same block."""
         for name, uses in self._reader.loads.items():
             for use in uses:
-                if use.guard or name not in use.scope.bound:
+                node, scope, guard = use
+                if guard or name not in scope.bound:
                     continue
-                first = use.scope.first.get(name, _NEVER)
-                if use.node.lineno <= first and self._is_early(name, use, first):
+                first = scope.first.get(name, _NEVER)
+                if node.lineno <= first and self._is_early(name, use, first):
                     yield use, first
 
     def _is_early(self, name: str, use: Use, first: int) -> bool:

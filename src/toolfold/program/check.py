@@ -120,13 +120,16 @@ class Checker:
         self, tree: ast.Module, reader: Reader, known_names: Container[str], installed: Container[str] | None
     ) -> Iterator[Fault]:
         """The first fault of each kind of rule."""
+        if not reader.loads and not reader.imports:
+            return  # every rule is about a name or an import
         calls = Calls(reader, self._index, known_names)
         if reader.imports:
             # A program that changes where modules are looked for, or writes one, may import what nobody sees here.
             seen = None if reader.is_dynamic or "path" in reader.attributes or reader.names_modules else installed
             yield from _first(import_faults(tree, self._index, seen))
             yield from _first(calls.import_faults())
-        yield from _first(calls.subtraction_faults())
+        if reader.subtractions:
+            yield from _first(calls.subtraction_faults())
         fault = calls.first_fault()
         if fault is not None:
             yield fault

@@ -26,15 +26,18 @@ _LISTS: Final = (ast.List, ast.ListComp, ast.Tuple, ast.GeneratorExp)
 def coroutine_faults(reader: Reader, runs: Callable[[Use], bool]) -> Iterator[Fault]:
     """Faults in no order; `runs` tells which code is run."""
     may_gather = "gather" in reader.attributes or "asyncio" in reader.modules
+    if not (may_gather or reader.coroutines or reader.awaited):
+        return
     unawaited = _Unawaited(reader)
     for use in reader.calls:
         callee = use.node.func
         fault = None
         if callee.__class__ is ast.Name and callee.id in _ITERATING and reader.awaited:
             fault = _async_generator(use, callee.id)
-        if fault is None and may_gather and _is_gather(callee, use.scope):
+        is_gather = may_gather and _is_gather(callee, use.scope)
+        if fault is None and is_gather:
             fault = _gathered(use, unawaited.dropped, reader)
-        fault = fault or unawaited.fault_of(use)
+        fault = fault or unawaited.fault_of(use, is_gather=is_gather)
         if fault and runs(use):
             yield fault
 
@@ -47,21 +50,23 @@ class _Unawaited:
         self.dropped = {use.node for use in reader.dropped}
         self._spoiled: set[ast.expr] | None = None
 
-    def fault_of(self, use: Use) -> Fault | None:
-        name = self._name_of(use)
-        if name is None:
+    def fault_of(self, use: Use, *, is_gather: bool) -> Fault | None:
+        if not is_gather and getattr(use.node.func, "id", None) not in self._reader.coroutines:
             return None
         if self._spoiled is None:
             self._spoiled = self._reader.spoiled | self._consumed()
             self._spoiled |= self._lost(self._spoiled)
         if use.node not in self._spoiled:
             return None
+        name = self._name_of(use, is_gather=is_gather)
+        if name is None:
+            return None
         wanted = f"await {name}(...)" if use.scope.can_await else f"asyncio.run({name}(...))"
         return Fault("not_awaited", f"{name!r} is called but never awaited; write '{wanted}'", use.node)
 
-    def _name_of(self, use: Use) -> str | None:
+    def _name_of(self, use: Use, *, is_gather: bool) -> str | None:
         """What a call goes to that gives something to be awaited."""
-        if use.node not in self.dropped and _is_gather(use.node.func, use.scope):
+        if is_gather and use.node not in self.dropped:
             return ast.unparse(use.node.func)
         function = own_function(use, self._reader)
         is_coroutine = isinstance(function, ast.AsyncFunctionDef) and not _is_generator(function)

@@ -15,7 +15,7 @@ Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 
 def arity_faults(reader: Reader, runs: Callable[[Use], bool]) -> Iterator[Fault]:
     """Faults in no order; `runs` tells which code is run."""
-    for use in reader.calls:
+    for use in reader.calls if reader.functions else ():
         function = own_function(use, reader)
         fault = function and _arity(use.node, function)
         if fault and runs(use):
