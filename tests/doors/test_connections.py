@@ -29,9 +29,9 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
 
 
 @asynccontextmanager
-async def served(**patience: Any) -> AsyncIterator[tuple[Address, Server]]:
+async def served(serves: Any = app, **patience: Any) -> AsyncIterator[tuple[Address, Server]]:
     listening = listen("127.0.0.1", 0)
-    server = Server(app, Patience(**patience), lifespan="off", timeout_graceful_shutdown=5)
+    server = Server(serves, Patience(**patience), lifespan="off", timeout_graceful_shutdown=5)
     task = asyncio.create_task(server.serve(sockets=[listening]))
     while not server.started:
         await asyncio.sleep(0.01)
@@ -188,3 +188,23 @@ async def test_a_server_that_ends_does_not_wait_for_bodies_and_readers_that_neve
             await asyncio.sleep(0.01)
 
         assert await is_cut(silent)
+
+
+async def test_a_request_that_is_made_to_wait_may_be_cut_for_one_that_comes() -> None:
+    from toolfold.doors.connections import rest
+
+    said: list[bool] = []
+
+    async def slow(scope: Any, receive: Any, send: Any) -> None:
+        if scope["path"] == "/wait":
+            said.append(await rest(60))
+            return
+        await app(scope, receive, send)
+
+    async with served(slow, connections=2) as (address, _), connected(address, count=2) as (first, second):
+        for streams in (first, second):
+            streams[1].write(b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\n")
+        async with httpx.AsyncClient(base_url=f"http://{address[0]}:{address[1]}") as client:
+            answer = await client.get("/")
+
+        assert (answer.text, await is_cut(first), said) == ("done", True, [False])

@@ -4,6 +4,7 @@
 2. One that does not read its answer is cut; so at most a few buffers are held for it.
 3. At the limit the oldest that only waits makes room: whoever has just come usually has a request.
 4. Without a free descriptor nothing is accepted for a moment, and the log has one line about it.
+5. A request that is made to wait on purpose, with `rest`, counts among those that only wait.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import resource
 import socket
 import time
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -96,6 +98,7 @@ class Connection(H11Protocol):
         self._known = connections
         self._head_timer: asyncio.TimerHandle | None = None
         self._write_timer: asyncio.TimerHandle | None = None
+        self._resting: asyncio.Future[bool] | None = None
 
     # Any transport will do; uvicorn's own type is narrower than that of the base class, too.
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -104,9 +107,11 @@ class Connection(H11Protocol):
         self._await_head()
 
     def data_received(self, data: bytes) -> None:
+        _current.set(self)  # for the task of a request that begins here
         super().data_received(data)
         if self._is_served():
-            self._known.busy(self)
+            if self._resting is None:
+                self._known.busy(self)
             self._head_timer = _cancelled(self._head_timer)
         elif self._head_timer is None:
             self._await_head()
@@ -120,7 +125,21 @@ class Connection(H11Protocol):
         self._known.remove(self)
         self._head_timer = _cancelled(self._head_timer)
         self._write_timer = _cancelled(self._write_timer)
+        if self._resting is not None:
+            _settle(self._resting, False)
         super().connection_lost(exc)
+
+    async def rest(self, seconds: float) -> bool:
+        """As `rest`, for the request that is served here."""
+        resting = self._resting = self.loop.create_future()
+        timer = self.loop.call_later(seconds, _settle, resting, True)
+        self._known.idle(self)
+        try:
+            return not self.transport.is_closing() and await resting
+        finally:
+            timer.cancel()
+            self._known.busy(self)
+            self._resting = None
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -136,7 +155,8 @@ class Connection(H11Protocol):
 
     def shutdown(self) -> None:
         """No more than what is under way, and nothing for those who do not send or read it."""
-        if self._is_served() and self.cycle.more_body and not self.cycle.response_started:
+        is_unsent = self._is_served() and self.cycle.more_body and not self.cycle.response_started
+        if is_unsent or self._resting is not None:
             self.transport.abort()
             return
         super().shutdown()
@@ -156,6 +176,20 @@ class Connection(H11Protocol):
         """A transport that is closed still waits for what it has to be read."""
         if self._write_timer is None and self.transport.get_write_buffer_size():
             self._write_timer = self.loop.call_later(self._known.patience.write_seconds, self.transport.abort)
+
+
+_current: Final[ContextVar[Connection | None]] = ContextVar("connection", default=None)
+
+
+async def rest(seconds: float) -> bool:
+    """Let a request wait, on a connection that may be cut meanwhile to make room; whether it is still there."""
+    connection = _current.get()
+    if seconds <= 0:
+        return True
+    if connection is None:  # another server than ours
+        await asyncio.sleep(seconds)
+        return True
+    return await connection.rest(seconds)
 
 
 class Listener:
@@ -220,6 +254,11 @@ class Listener:
     def _resume(self) -> None:
         self._loop.add_reader(self._listening.fileno(), self._accept)
         self._accept()
+
+
+def _settle(resting: asyncio.Future[bool], is_there: bool) -> None:
+    if not resting.done():
+        resting.set_result(is_there)
 
 
 def _cancelled(timer: asyncio.TimerHandle | None) -> asyncio.TimerHandle | None:

@@ -74,7 +74,12 @@ def served(tmp_path: Path) -> Served:
     """Serve with settings of the test's own."""
 
     def one(folder: str = "files", ledger: Any = None, options: Any = None, **settings: Any) -> Any:
-        return serve(Settings(**{"keys": KEYS, **settings}), tmp_path / folder, ledger=ledger, **(options or {}))
+        return serve(
+            Settings(**{"keys": KEYS, "refusals_per_second": 1e9, **settings}),
+            tmp_path / folder,
+            ledger=ledger,
+            **(options or {}),
+        )
 
     return one
 

@@ -207,7 +207,7 @@ class Door(RuleBasedStateMachine):
         ledger = open_ledger(str(self.folder / "ledger.sqlite"))
         self._stack.push_async_callback(ledger.close)
         door = inside(
-            Settings(keys=KEYS, token_key=b"k" * 32, starts_per_minute=100_000),
+            Settings(keys=KEYS, token_key=b"k" * 32, starts_per_minute=100_000, refusals_per_second=1e9),
             self.folder / "files",
             ledger=ledger,
             engine=Lasting(self.engine),

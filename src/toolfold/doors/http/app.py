@@ -34,6 +34,7 @@ from toolfold.doors.http.gate import Gate
 from toolfold.doors.http.held import Start
 from toolfold.doors.http.metrics import Metrics
 from toolfold.doors.http.once import Once
+from toolfold.doors.http.pace import Pace, Paced, refused
 from toolfold.doors.http.refusals import Refusal, to_http
 from toolfold.doors.http.results import specs_of
 from toolfold.doors.http.settings import Settings
@@ -168,8 +169,10 @@ class _Door:
         app.add_middleware(Intakes, gate=self._gate, settings=self.settings)
         if self.settings.is_open:
             text = "without an API key only this machine is served; configure http.keys"
-            refused = partial(self._metrics.add, "refusals", status=403)
-            app.add_middleware(OnlyFromHere, text=text, on_refusal=refused)
+            on_refusal = partial(self._metrics.add, "refusals", status=403)
+            app.add_middleware(OnlyFromHere, text=text, on_refusal=on_refusal)
+        else:
+            app.add_middleware(Paced, auth=self._auth, pace=Pace(self.settings.refusals_per_second))
 
     # programs
 
@@ -200,7 +203,7 @@ class _Door:
 
     async def execute(self, request: Request) -> Response:
         """Run a program without tools of the client's."""
-        errand = await self._errand(request, may_be_in_body=True)
+        errand = await self._errand(request, may_be_in_body=True, is_start="idempotency-key" not in request.headers)
         asked = await read(errand.body, wire.ExecuteRequest, self._gate, errand.tenant)
         start = Start(
             tenant=errand.tenant,
@@ -229,7 +232,7 @@ class _Door:
         )
         return _json(202, {"status": "cancellation_requested"})
 
-    async def _errand(self, request: Request, *, may_be_in_body: bool = False) -> Errand:
+    async def _errand(self, request: Request, *, may_be_in_body: bool = False, is_start: bool = False) -> Errand:
         """A request and whose it is, which another replica may have found out already; its body is read last."""
         headers = {name: value for name in PASSED_HEADERS if (value := request.headers.get(name))}
         errand = Errand(path=self._path(request), body=b"", tenant="", headers=headers)
@@ -241,6 +244,8 @@ class _Door:
             key = await self._key_in_body(request) if may_be_in_body and self._auth.needs_body(request.headers) else ""
             errand = replace(errand, tenant=await self._auth.tenant(request.headers, key_in_body=key))
         admit(request, errand.tenant)
+        if is_start:
+            self._gate.expect_start(errand.tenant)
         expect(request, "application/json")
         errand = replace(errand, body=await request.body())
         if vouched is not None:
@@ -379,6 +384,7 @@ class _Door:
         if refusal.status >= 500:
             _log.error("%s %s: %s", request.method, request.url.path, refusal.text)
         self._metrics.add("refusals", status=refusal.status)
+        refused(request.scope, refusal.status)
         if not self._path(request).startswith("/exec"):
             # A file that is gone is 404 for everyone: LibreChat asks in order to upload it again.
             refusal.is_contract = False

@@ -49,6 +49,11 @@ class Auth:
             raise Refusal(401, "missing or wrong API key", is_contract=False)
         return tenant
 
+    def tenant_of_key(self, headers: Headers) -> str:
+        """Whose API key the headers have; nothing where there is none, or it is no key but a token."""
+        shown = "" if self._is_open else _credential(headers)
+        return self._of_key(shown) if shown else ""
+
     def needs_body(self, headers: Headers) -> bool:
         """Whether a key can only be in the body, where older clients put it."""
         return not self._is_open and not _credential(headers)

@@ -62,6 +62,8 @@ class Intake:
         self._gate = gate
         self._most = most
         self._is_json = is_json
+        self.account = ""
+        """Whose request it is, also if it is not taken."""
         self._tenant: str | None = None
         self._received = 0
         self._held = 0
@@ -75,6 +77,7 @@ class Intake:
         Raises:
             Refusal: 413 or 429, before anything more is read.
         """
+        self.account = tenant
         self._gate.enter(tenant)
         self._tenant = tenant
         size = int(promised) if promised is not None and promised.isdecimal() else 0
@@ -136,6 +139,12 @@ def admit(request: Request, tenant: str) -> None:
     """Take the request's body on the tenant's account."""
     intake: Intake = request.scope[_IN_SCOPE]
     intake.admit(tenant, request.headers.get("content-length"))
+
+
+def account_of(scope: Scope) -> str:
+    """The tenant whose request it turned out to be, so far."""
+    intake: Intake | None = scope.get(_IN_SCOPE)
+    return "" if intake is None else intake.account
 
 
 def expect(request: Request, media_type: str) -> None:

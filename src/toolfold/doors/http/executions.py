@@ -591,7 +591,7 @@ class Executions:
         await self._sessions.enter(key_of(held.tenant, held.session), gone)
         held.has_session = True
         if self._replicas is not None:
-            await self._replicas.enter_session(key_of(held.tenant, held.session), held.turn)
+            await self._replicas.enter_session(key_of(held.tenant, held.session), held.turn, gone)
 
     def _let_go(self, held: Held) -> None:
         """Of the session, and of the ids that a cancel would name."""

@@ -17,6 +17,8 @@ from toolfold.doors.http.settings import Settings
 _QUICK_REQUESTS: Final = 100
 _ROOM_BEHIND: Final = 3.0
 """How many times as long as a large body took to decode, until the next one is."""
+_OWN_ROOM_BEHIND: Final = 9.0
+"""The same until the next one of the same tenant."""
 
 
 @dataclass(slots=True)
@@ -48,15 +50,24 @@ class Gate:
         Raises:
             Refusal: 429, with the time until the next one is allowed.
         """
+        self.expect_start(tenant)
+        share = self._of(tenant)
+        share.allowance -= 1
+        if share.paused >= self._settings.paused:
+            raise rate_limited(5)
+
+    def expect_start(self, tenant: str) -> None:
+        """A start of the tenant is on its way; counts nothing.
+
+        Raises:
+            Refusal: 429, before anything of it is read.
+        """
         share, per_minute = self._of(tenant), self._settings.starts_per_minute
         now = time.monotonic()
         share.allowance = min(per_minute, share.allowance + (now - share.counted_at) * per_minute / 60)
         share.counted_at = now
         if share.allowance < 1:
             raise rate_limited((1 - share.allowance) * 60 / per_minute)
-        share.allowance -= 1
-        if share.paused >= self._settings.paused:
-            raise rate_limited(5)
 
     @asynccontextmanager
     async def turn(self, tenant: str, gone: Gone | None = None) -> AsyncIterator[float]:
@@ -71,7 +82,7 @@ class Gate:
         began = time.monotonic()
         share.waiting += 1
         try:
-            async with _while_there(gone if share.turns.locked() else None):
+            async with while_there(gone if share.turns.locked() else None):
                 await share.turns.acquire()
         finally:
             share.waiting -= 1
@@ -112,14 +123,20 @@ class Gate:
     @asynccontextmanager
     async def large_body(self, tenant: str) -> AsyncIterator[None]:
         """Hold the turn of decoding a large body: that blocks everyone, so there is room for others behind each."""
-        async with self._of(tenant).large:
+        own, loop = self._of(tenant).large, asyncio.get_running_loop()
+        await own.acquire()
+        try:
             await self._decoding.acquire()
+        except BaseException:
+            own.release()
+            raise
         began = time.monotonic()
         try:
             yield
         finally:
-            room = (time.monotonic() - began) * _ROOM_BEHIND
-            asyncio.get_running_loop().call_later(room, self._decoding.release)
+            taken = time.monotonic() - began
+            loop.call_later(taken * _ROOM_BEHIND, self._decoding.release)
+            loop.call_later(taken * _OWN_ROOM_BEHIND, own.release)
 
     def paused(self, tenant: str, change: int) -> None:
         """One more or one less execution of the tenant is paused."""
@@ -158,7 +175,7 @@ class SessionTurns:
         self._users[session] += 1
         lock = self._locks.setdefault(session, asyncio.Lock())
         try:
-            async with _while_there(gone if lock.locked() else None):
+            async with while_there(gone if lock.locked() else None):
                 await lock.acquire()
         except BaseException:
             self._left(session)
@@ -176,7 +193,7 @@ class SessionTurns:
 
 
 @asynccontextmanager
-async def _while_there(gone: Gone | None) -> AsyncIterator[None]:
+async def while_there(gone: Gone | None) -> AsyncIterator[None]:
     """Wait for something, until the client has gone; `None` costs nothing."""
     if gone is None:
         yield

@@ -19,6 +19,8 @@ import msgspec
 
 from toolfold.doors.http.errand import Errand, Passed
 from toolfold.doors.http.forward import GONE, MISDIRECTED, MOVED, Forwarder, Vouched
+from toolfold.doors.http.gate import while_there
+from toolfold.doors.http.held import Gone
 from toolfold.doors.http.records import end_record
 from toolfold.doors.http.refusals import Refusal
 from toolfold.errors import LedgerFailed, UsageError
@@ -197,11 +199,17 @@ class Replicas:
 
     # turns of sessions
 
-    async def enter_session(self, session: str, turn: str) -> None:
-        """Wait until no execution of another replica has the session."""
-        # Asked again and again: it is another process that leaves.
-        while not await self._leases.take_turn(session, turn):  # noqa: ASYNC110
-            await asyncio.sleep(self._pause_seconds)
+    async def enter_session(self, session: str, turn: str, gone: Gone | None = None) -> None:
+        """Wait until no execution of another replica has the session.
+
+        Raises:
+            Refusal: 499 if `gone` said so before that.
+        """
+        # Asked again and again: it is another process that leaves. The client is watched in between only: a turn that
+        # is being taken must not be left without an owner.
+        while not await self._leases.take_turn(session, turn):
+            async with while_there(gone):
+                await asyncio.sleep(self._pause_seconds)
 
     def leave_session(self, session: str, *, is_lost: bool) -> None:
         """The execution is over; one that is lost keeps its turn, for the replica that goes on with it."""

@@ -41,6 +41,8 @@ class Settings:
     max_timeout_seconds: float = 300.0
     starts_per_minute: int = 600
     """Executions and uploads that one tenant may start."""
+    refusals_per_second: float = 20.0
+    """Of one tenant or address; a flood of them waits, so that it takes no time from others."""
     running: int = field(default_factory=lambda: max(2, os.cpu_count() or 2))
     """Programs of one tenant that run at the same time; paused ones do not count. More than there are
     processors, and one tenant's endless loops slow everyone else's programs down."""
