@@ -30,7 +30,7 @@ check: $(stamp) ## format, lint, types, import direction
 tests: $(stamp) ## the tests alone; ARGS="-k name" picks some
 	@$(python) -m pytest -q $(ARGS)
 
-test-hold: $(stamp) ## every attack on the host beside an honest client; ARGS=--soak for five minutes of them mixed
+test-hold: $(stamp) ## every attack on the host beside an honest client; ARGS=--controls without what holds them, ARGS=--soak for long
 	@$(python) -m tests.hold $(ARGS)
 
 test-faults: $(stamp) ## clients under random kills and freezes; ARGS="--minutes 10 --target sqlite|redis"

@@ -11,8 +11,8 @@ import contextlib
 import os
 import pickle
 import sys
-from collections.abc import Container, Sequence
-from typing import Final
+from collections.abc import Callable, Container, Sequence
+from typing import Any, Final
 
 import msgspec
 
@@ -50,15 +50,20 @@ class LargeChecks:
         """As `Checker.check`; the same verdict for the same text, however busy the host is."""
         if limits is not None and len(text) > limits.program_bytes:
             return Checker().check(text, limits=limits)  # says so without looking at it
-        # Our own data for our own code: what comes back, after the parser saw a stranger's text, is JSON.
-        order = pickle.dumps((text, list(tools), limits, known_names))
-        async with self._places:
-            answer = await _ask(order)
+        answer = await self.ask(_verdict, text, list(tools), limits, known_names)
         try:
             verdict = msgspec.json.decode(answer, type=_Verdict)
         except msgspec.MsgspecError:
             return _TOO_MUCH
         return verdict.program or verdict.problem or _TOO_MUCH
+
+    # Any: whatever the function takes and gives.
+    async def ask(self, function: Callable[..., Any], *arguments: Any) -> bytes:
+        """What a function of a module gives, as JSON; nothing where it took too long or too much."""
+        # Our own data for our own code: what comes back, after the parser saw a stranger's text, is JSON.
+        order = pickle.dumps((function, arguments))
+        async with self._places:
+            return await _ask(order)
 
 
 async def _ask(order: bytes) -> bytes:
@@ -81,14 +86,17 @@ async def _ask(order: bytes) -> bytes:
 
 
 def main() -> None:
-    """The process: one order from stdin, one verdict to stdout."""
+    """The process: one order from stdin, one answer to stdout."""
     import resource  # noqa: PLC0415  # on Unix only, as is whatever needs this process
 
     os.nice(_NICENESS)
     for limit, value in ((resource.RLIMIT_CPU, _CPU_SECONDS), (resource.RLIMIT_AS, _MEMORY_BYTES)):
         resource.setrlimit(limit, (value, value))
     # S301: from the host, which made it.
-    text, tools, limits, known_names = pickle.loads(sys.stdin.buffer.read())  # noqa: S301
+    function, arguments = pickle.loads(sys.stdin.buffer.read())  # noqa: S301
+    sys.stdout.buffer.write(msgspec.json.encode(function(*arguments)))
+
+
+def _verdict(text: str, tools: Sequence[ToolSpec], limits: Limits | None, known_names: Container[str]) -> _Verdict:
     found = Checker(tools).check(text, limits=limits, known_names=known_names)
-    verdict = _Verdict(program=found) if isinstance(found, Program) else _Verdict(problem=found)
-    sys.stdout.buffer.write(msgspec.json.encode(verdict))
+    return _Verdict(program=found) if isinstance(found, Program) else _Verdict(problem=found)

@@ -25,9 +25,12 @@ http:
 {http}
 tools: {{modules: [tools.py]}}
 ledger: {{where: ledger.sqlite}}
+{more}
 servers: {servers}
 """
 TOOLS = '''
+import os
+
 from toolfold import tool
 
 @tool(read_only=True)
@@ -41,27 +44,60 @@ def fail(reason: str = "down") -> int:
     if reason:
         raise ValueError(reason)
     return 1
+
+@tool(read_only=True)
+def connect() -> int:
+    """Fails with its password."""
+    raise ConnectionError(f"postgres://app:{os.environ['DATABASE_PASSWORD']}@db is down")
 '''
 DESCRIPTORS = 1024
+MOST_BYTES_OF_A_CONTROL = 1_200_000_000
+ROOT = Path(__file__).parents[2]
+PASSWORD = "swordfish-and-chips"
 
 
 class Host:
-    """One server; ends with the block."""
+    """One server; ends with the block.
 
-    def __init__(self, folder: Path, http: str = "", *, is_open: bool = False, servers: Sequence[Any] = ()) -> None:
+    Args:
+        folder: Where it keeps what it keeps.
+        http: Lines of that part of its config.
+        is_open: Without keys.
+        servers: To bridge.
+        config: Further lines of its config.
+        without: The attack whose mend is switched off; such a server is ended before it takes the machine's memory.
+        counts_guests: As part of its memory.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        http: str = "",
+        *,
+        is_open: bool = False,
+        servers: Sequence[Any] = (),
+        config: str = "",
+        without: str = "",
+        counts_guests: bool = False,
+    ) -> None:
+        self._silent = socket.create_server(("127.0.0.1", 0))  # takes connections, and never says a word
+        self._counts_guests = counts_guests
+        self._most_bytes = MOST_BYTES_OF_A_CONTROL if without else None
+        http = http.replace("SILENT_PORT", str(self._silent.getsockname()[1]))
         (folder / "tools.py").write_text(TOOLS, "utf-8")
         keys = "{}" if is_open else f"{{honest: {KEYS['honest']}, hostile: {KEYS['hostile']}}}"
         lines = "\n".join(f"  {line}" for line in http.splitlines())
         (folder / "toolfold.yaml").write_text(
-            CONFIG.format(http=lines, keys=keys, servers=json.dumps(servers)), "utf-8"
+            CONFIG.format(http=lines, keys=keys, servers=json.dumps(servers), more=config), "utf-8"
         )
-        environment = {**os.environ, "XDG_STATE_HOME": str(folder / "state")}
-        command = [sys.executable, "-m", "toolfold", "serve", "--config", str(folder / "toolfold.yaml")]
+        environment = {**os.environ, "XDG_STATE_HOME": str(folder / "state"), "DATABASE_PASSWORD": PASSWORD}
+        module = ["tests.hold.switched_off", without] if without else ["toolfold"]
+        command = [sys.executable, "-m", *module, "serve", "--config", str(folder / "toolfold.yaml")]
         self.log = folder / "log"
         with self.log.open("w") as log:
             # With as many descriptors as most systems give.
             limited = ["sh", "-c", f'ulimit -n {DESCRIPTORS} && exec "$0" "$@"', *command]
-            self.process = subprocess.Popen(limited, stderr=log, env=environment)
+            self.process = subprocess.Popen(limited, stderr=log, env=environment, cwd=ROOT)
         self.url = self._wait_until_ready()
         self.idle_bytes = self.memory_bytes
         self.idle_descriptors = self.descriptors
@@ -76,6 +112,7 @@ class Host:
     def __exit__(self, *_: object) -> None:
         self._ended.set()
         self._watching.join()
+        self._silent.close()
         self.process.kill()
         self.process.wait()
 
@@ -86,13 +123,19 @@ class Host:
 
     @property
     def memory_bytes(self) -> int:
-        """Of the server itself; guests have limits of their own."""
-        found = re.search(r"VmRSS:\s+(\d+) kB", self._proc("status"))
-        return int(found[1]) * 1024 if found else 0
+        """Of the server itself; guests have limits of their own, and are counted where those are attacked."""
+        pids = [self.process.pid, *(self._below(self.process.pid) if self._counts_guests else ())]
+        found = [re.search(r"VmRSS:\s+(\d+) kB", _proc(pid, "status")) for pid in pids]
+        return sum(int(one[1]) * 1024 for one in found if one)
 
     @property
     def descriptors(self) -> int:
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+
+    @property
+    def processes(self) -> int:
+        """Below the server: zygotes, guests, workers."""
+        return len(self._below(self.process.pid))
 
     def seconds_to_end(self, most: float) -> float:
         """From SIGTERM until nobody is accepted any more; running programs may take longer."""
@@ -113,12 +156,12 @@ class Host:
     def _watch(self) -> None:
         while not self._ended.wait(0.05):
             self.peak_bytes = max(self.peak_bytes, self.memory_bytes)
+            if self._most_bytes is not None and self.grown_bytes > self._most_bytes:
+                self.process.kill()
 
-    def _proc(self, name: str) -> str:
-        try:
-            return Path(f"/proc/{self.process.pid}/{name}").read_text()
-        except OSError:
-            return ""
+    def _below(self, pid: int) -> list[int]:
+        children = [int(child) for child in _proc(pid, f"task/{pid}/children").split()]
+        return [*children, *(one for child in children for one in self._below(child))]
 
     def _wait_until_ready(self) -> str:
         for _ in range(600):
@@ -134,3 +177,10 @@ class Host:
                     pass
             time.sleep(0.05)
         raise RuntimeError(self.log.read_text())
+
+
+def _proc(pid: int, name: str) -> str:
+    try:
+        return Path(f"/proc/{pid}/{name}").read_text()
+    except OSError:
+        return ""

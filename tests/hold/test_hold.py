@@ -2,7 +2,10 @@
 
 import pytest
 
+from tests.escapes_support.attack import load_attacks
+from tests.hold.escapes import escape_names
 from tests.hold.measure import attack_names, attack_of, measure
+from tests.hold.switched_off import CONTROLS
 
 
 @pytest.mark.long
@@ -11,10 +14,21 @@ def test_the_host_holds(name: str) -> None:
     assert measure(name, seconds=4, programs=5).broken == []
 
 
-def test_every_attack_says_what_it_is_and_how_it_is_switched_off() -> None:
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["failing_tool", "secrets_in_errors", "two_ends", "web_pages"])
+def test_without_what_holds_it_the_host_does_not(name: str) -> None:
+    assert measure(name, seconds=30, programs=1, is_control=True).broken != []
+
+
+def test_every_attack_says_what_it_is_and_has_its_control() -> None:
     modules = {name: attack_of(name) for name in attack_names()}
 
     assert {
         name: bool(module.__doc__) and callable(module.attack) for name, module in modules.items()
     } == dict.fromkeys(modules, True)
     assert {type(module.ITEM) for module in modules.values()} == {int}
+    assert {name: bool(switch_off.__doc__) for name, switch_off in CONTROLS.items()} == dict.fromkeys(modules, True)
+
+
+def test_every_escape_in_the_table_is_in_the_corpus() -> None:
+    assert set(escape_names()) <= {attack.name for attack in load_attacks()}

@@ -135,3 +135,25 @@ async def test_a_validator_that_drops_what_is_wrong_still_sees_every_mistake() -
         return sum(v)
 
     assert await value_of(total, v=["x", 1, "y", 2]) == 3
+
+
+def plain(v: int, w: Item = 0) -> None: ...
+
+
+async def test_of_many_unknown_arguments_only_the_first_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    from toolfold.sources import functions
+
+    looked_at: list[int] = []
+
+    def noted(adapter: TypeAdapter[Any]) -> Callable[[Any], Any]:
+        def validate(arguments: Any) -> Any:
+            looked_at.append(len(arguments))
+            return adapter.validator.validate_python(arguments)
+
+        return validate
+
+    monkeypatch.setattr(functions, "stopping_check", noted)
+    reply = await reply_of(plain, **{f"x{number}": 1 for number in range(MANY)}, v=1)
+
+    assert looked_at == [21]
+    assert str(reply.error) == "'plain' got a bad argument: no parameter 'x0'; it takes v, w (and 19 more)"

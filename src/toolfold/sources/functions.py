@@ -12,6 +12,7 @@ import contextlib
 import contextvars
 import functools
 import inspect
+import itertools
 import json
 import re
 import sys
@@ -293,9 +294,12 @@ def _input(name: str, signature: inspect.Signature, words: _Words) -> tuple[_Pre
         _add_words(schema["properties"][parameter.name], parameter, words)
     fills = {one.name: one.default for one in parameters if isinstance(one.default, FieldInfo) and not _is_needed(one)}
     known = [one.name for one in parameters]
+    most = len(known) + _MANY_UNKNOWN if further is None else sys.maxsize
     validate = stopping_check(adapter)
 
     def prepare(arguments: Mapping[str, Value]) -> Mapping[str, Any]:
+        if len(arguments) > most:
+            arguments = _few(arguments, known)
         try:
             values: dict[str, Any] = validate(arguments)
         except ValidationError as error:
@@ -441,6 +445,7 @@ class _Words:
 
 _SHOULD_BE: Final = re.compile(r"Input should be (?:a valid (?P<noun>[^,]+).*|(?P<rest>.+))", re.DOTALL)
 _MANY_ERRORS: Final = 500
+_MANY_UNKNOWN: Final = 20
 _NOUNS: Final = {
     "boolean": "true or false",
     "dictionary": "an object",
@@ -464,6 +469,13 @@ def _explained(
             return bad_argument(name, TOO_LARGE_TO_EXPLAIN)
     first = error.errors(include_url=False, include_context=False)[0]
     return bad_argument(name, _explain(first, arguments, known), error.error_count() - 1)
+
+
+def _few(arguments: Mapping[str, Value], known: Sequence[str]) -> Mapping[str, Value]:
+    """What is as wrong, with less of it to look at: pydantic makes an error for each name that it does not know."""
+    unknown_names = itertools.islice((one for one in arguments if one not in known), _MANY_UNKNOWN)
+    names = [*(one for one in known if one in arguments), *unknown_names]
+    return {one: arguments[one] for one in names}
 
 
 def _explain(error: ErrorDetails, arguments: Mapping[str, Value], known: Sequence[str]) -> str:

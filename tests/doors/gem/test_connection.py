@@ -312,3 +312,17 @@ def gone(pids: set[int]) -> bool:
             return True
         time.sleep(0.05)
     return False
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "127.evil.example"])
+def test_a_server_without_a_token_listens_for_this_machine_only(host: str) -> None:
+    source = Path(__file__).parents[3] / "src"
+    command = [sys.executable, "-m", "toolfold.doors.callback", "--transport", "streamable-http", "--host", host]
+    environment = {**os.environ, "PYTHONPATH": str(source)}
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+    assert (ended.returncode, ended.stderr) == (
+        1,
+        f"toolfold: --host {host!r} can be reached from elsewhere, and this server asks for no token; "
+        "listen on 127.0.0.1, or start 'toolfold mcp --callback --http' with a token\n",
+    )

@@ -103,3 +103,19 @@ async def test_tools_of_the_child_are_offered_too_and_what_needs_a_yes_is_refuse
     assert (value[0], value[2]) == ("own", "ok")
     assert "a program with a parent's tools has nobody to ask" in value[1]
     assert executions._live == {}
+
+
+async def test_the_tools_of_a_large_text_are_found_without_parsing_it_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from toolfold.doors.callback import names
+
+    parsed_here: list[int] = []
+    monkeypatch.setattr(names, "parse", lambda text, _: parsed_here.append(len(text)))
+    ledger = MemoryLedger()
+    async with Runtime(ledger=ledger) as runtime:
+        executions = Executions(runtime, ledger, workspace=tmp_path)
+        text = "from tools import quiet_name\n" + "# x\n" * 20_000 + "quiet_name()"
+        _, first = await executions.begin(Wish(code=text, timeout_seconds=100.0))
+
+    assert ([call.name for call in first.calls], parsed_here) == (["quiet_name"], [])

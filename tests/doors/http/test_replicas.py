@@ -1,6 +1,7 @@
 """Replicas behind any load balancer: each serves the others' continuations, and outlives them."""
 
 import asyncio
+import json
 import random
 import signal
 from collections.abc import AsyncIterator, Iterator
@@ -12,6 +13,7 @@ import pytest
 
 from tests.doors.http.fleet import Fleet, Replica, is_there, quiet_port, running_fleet, until
 from tests.doors.http.talk import go_on, result, start
+from tests.doors.http.test_gone import dropped, post_and_leave
 from tests.ledger.redis_server import RedisServer, given_redis_server, given_shared_server  # noqa: F401
 
 pytestmark = pytest.mark.long
@@ -120,6 +122,20 @@ async def test_a_session_s_files_are_there_at_every_replica_and_its_programs_tak
 
     assert (upload.status_code, after["status"], early) == (200, "completed", set())
     assert ([file["filename"] for file in listed], content) == (["a.txt"], b"123")
+
+
+async def test_a_client_that_leaves_while_another_replica_has_its_session_gets_nothing_run(pair: Fleet) -> None:
+    a, b = pair.replicas
+    paused = (await start(a.client, "await get_weather(city='a')", session_id="left")).json()
+
+    body = json.dumps({"code": "await charge(name='left')", "tools": [], "session_id": "left"}).encode()
+    headers = {"Content-Type": "application/json", "Content-Length": str(len(body))}
+    await post_and_leave(b.client, "/exec/programmatic", headers, body)
+    await dropped(b.client)
+    await a.client.post("/exec/programmatic/cancel", json={"continuation_token": paused["continuation_token"]})
+    after = (await start(b.client, "print('after')", session_id="left")).json()
+
+    assert (after["stdout"], "left" in pair.charged) == ("after\n", False)
 
 
 async def test_what_a_killed_replica_had_paused_goes_on_elsewhere(fleet: Fleet) -> None:

@@ -3,7 +3,6 @@
 from tests.hold.target import HOSTILE, Target, again_and_again
 
 ITEM = 1
-CONTROL = None
 
 
 async def attack(target: Target) -> None:

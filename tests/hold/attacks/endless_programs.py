@@ -3,7 +3,6 @@
 from tests.hold.target import Target, run_programs
 
 ITEM = 6
-CONTROL = None
 
 
 async def attack(target: Target) -> None:

@@ -3,7 +3,7 @@
 from tests.hold.target import Target, run_programs
 
 ITEM = 8
-CONTROL = None
+HONEST = "print(await fail(reason='') + 44)"
 
 
 async def attack(target: Target) -> None:

@@ -4,7 +4,6 @@ from tests.hold.schemas import doubling
 from tests.hold.target import Target, run_programs
 
 ITEM = 4
-CONTROL = None
 
 
 async def attack(target: Target) -> None:

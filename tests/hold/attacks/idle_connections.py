@@ -5,7 +5,6 @@ import asyncio
 from tests.hold.target import Target, again_and_again
 
 ITEM = 7
-CONTROL = "max_connections: 100000"
 
 
 async def attack(target: Target) -> None:

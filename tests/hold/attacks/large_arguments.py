@@ -3,7 +3,6 @@
 from tests.hold.target import Target, run_programs
 
 ITEM = 3
-CONTROL = None
 
 
 async def attack(target: Target) -> None:

@@ -5,7 +5,6 @@ import asyncio
 from tests.hold.target import HOSTILE, Target, again_and_again
 
 ITEM = 7
-CONTROL = None
 CONNECTIONS = 200
 
 

@@ -7,9 +7,7 @@ import secrets
 from tests.hold.target import Target, again_and_again
 
 ITEM = 8
-CONTROL = None
-# Nobody answers there: packets to this network go nowhere.
-HTTP = 'jwt: {jwks_url: "http://192.0.2.1:9/jwks"}'
+HTTP = 'jwt: {jwks_url: "http://127.0.0.1:SILENT_PORT/jwks"}'
 
 
 async def attack(target: Target) -> None:

@@ -5,19 +5,23 @@ import asyncio
 from tests.hold.target import HOSTILE, Target, again_and_again
 
 ITEM = 7
-CONTROL = None
 
 
-async def attack(target: Target) -> None:
+_paths: list[str] = []
+
+
+async def prepare(target: Target) -> None:
     async with target.client() as client:
         answer = await client.post("/upload", files={"file": ("a.bin", b"x" * 60_000_000)})
         uploaded = answer.json()
-    path = f"/download/{uploaded['session_id']}/{uploaded['files'][0]['fileId']}"
+    _paths.append(f"/download/{uploaded['session_id']}/{uploaded['files'][0]['fileId']}")
 
+
+async def attack(target: Target) -> None:
     async def once(_: int) -> None:
         reader, writer = await target.connect()
         try:
-            writer.write(target.head(path, method="GET", **HOSTILE))
+            writer.write(target.head(_paths[0], method="GET", **HOSTILE))
             await reader.readexactly(1)
             writer.transport.pause_reading()  # type: ignore[attr-defined]
             await asyncio.sleep(60)

@@ -5,7 +5,6 @@ import httpx
 from tests.hold.target import Target, again_and_again
 
 ITEM = 2
-CONTROL = None
 IS_OPEN = True
 PAGES = (
     {"Host": "127.evil.example"},

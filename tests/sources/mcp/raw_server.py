@@ -149,7 +149,7 @@ def call(number, name, arguments, meta):  # noqa: C901
             send({"method": "notifications/message", "params": {"level": "info", "data": {"counted": arguments["to"]}}})
             reply(number, **text("counted"))
         case _ if chosen.names:
-            reply(number, **text(f"{name}: {arguments['text']}"))
+            reply(number, **text(f"{name}: {arguments.get('text')}"))
         case _:
             send({"id": number, "error": {"code": -32602, "message": f"no tool {name}"}})
 

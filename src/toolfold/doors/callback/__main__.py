@@ -21,6 +21,11 @@ def main() -> None:
     workspace = options.workspace.resolve()
     if not workspace.is_dir():
         sys.exit(f"toolfold: --workspace {str(options.workspace)!r} is not a folder")
+    if options.transport != "stdio" and not is_loopback(options.host):
+        sys.exit(
+            f"toolfold: --host {options.host!r} can be reached from elsewhere, and this server asks for no token; "
+            "listen on 127.0.0.1, or start 'toolfold mcp --callback --http' with a token"
+        )
     if options.transport == "stdio":
         anyio.run(_serve_stdio, workspace, options.engine)
     else:
@@ -43,8 +48,7 @@ def _serve_http(workspace: Path, engine: str, host: str, port: int) -> None:
     app: ASGIApp = make_server(workspace, engine=engine).streamable_http_app(
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False)
     )
-    if is_loopback(host):
-        app = OnlyFromHere(app, text="only this machine is served; listen on another address with --host")
+    app = OnlyFromHere(app, text="only this machine is served; others need 'toolfold mcp --callback --http'")
     uvicorn.run(app, host=host, port=port, log_level=os.environ.get("TOOLFOLD_LOG_LEVEL", "warning"))
 
 

@@ -15,8 +15,8 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from toolfold.checking import LARGE_TEXT_CHARACTERS
-from toolfold.doors.callback.names import ListedTool, granted, meant
+from toolfold.checking import LARGE_TEXT_CHARACTERS, LargeChecks
+from toolfold.doors.callback.names import ListedTool, granted, granted_by_name, meant, mentioned
 from toolfold.doors.callback.render import Answered, Frame, error_json, plain, to_json
 from toolfold.doors.callback.saving import save_program
 from toolfold.doors.callback.wire import OpenCall, ResumeResult, ToolReply
@@ -87,6 +87,7 @@ class Executions:
         self._ledger = ledger
         self._workspace = workspace
         self._limits = limits or Limits()
+        self._large_texts = LargeChecks()
         self._live: dict[str, _Live] = {}
         # Any: steps and deadlines are waited for elsewhere, or by nobody.
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -140,9 +141,13 @@ class Executions:
 
     async def _specs(self, wish: Wish, limits: Limits) -> tuple[ToolSpec, ...]:
         taken = {name for spec in self._runtime.tools for name in (spec.python_name, *spec.aliases)}
-        if len(wish.code) < LARGE_TEXT_CHARACTERS:
+        if wish.tools_available is not None or len(wish.code) < LARGE_TEXT_CHARACTERS:
             return granted(wish.code, wish.tools_available, taken, limits)
-        return await asyncio.to_thread(granted, wish.code, wish.tools_available, taken, limits)
+        if len(wish.code) > limits.program_bytes:
+            return ()  # the check says so
+        # Nothing comes back from a text that is too much to parse; the check says that, too.
+        found = await self._large_texts.ask(mentioned, wish.code, limits)
+        return granted_by_name(msgspec.json.decode(found, type=list[str]) if found else (), taken)
 
     # replies
 

@@ -72,12 +72,16 @@ def granted(
     child has itself, and keeps.
     """
     if listed is None:
-        names = sorted(mentioned(text, limits) - set(taken))
-        named = (_CALL_TOOL if name == CALL_TOOL else _spec(ListedTool(name=name), name) for name in names)
-        return (*named, _ANY_TOOL)
+        return granted_by_name(mentioned(text, limits), taken)
     tools = {one.name: one for one in (ListedTool(name=one) if isinstance(one, str) else one for one in listed)}
     identifiers = unique_names(tools)
     return tuple(_spec(tool, identifiers[name]) for name, tool in tools.items() if identifiers[name] not in taken)
+
+
+def granted_by_name(names: Collection[str], taken: Collection[str]) -> tuple[ToolSpec, ...]:
+    """The tools that a program's text names, and one for every other name."""
+    own = sorted(set(names) - set(taken))
+    return (*(_CALL_TOOL if name == CALL_TOOL else _spec(ListedTool(name=name), name) for name in own), _ANY_TOOL)
 
 
 def _spec(tool: ListedTool, identifier: str) -> ToolSpec:

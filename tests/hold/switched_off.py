@@ -1,0 +1,238 @@
+"""`toolfold serve` without one of its mends: `python -m tests.hold.switched_off ATTACK serve ...`.
+
+For each attack one function takes away what holds it, in this process only: the product itself has no such switch. Its
+docstring says what is gone. An attack that is held all the same would prove nothing.
+"""
+
+import asyncio
+import dataclasses
+import math
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import jwt
+import msgspec
+
+from toolfold import runtime
+from toolfold.doors import listening
+from toolfold.doors.cli import main
+from toolfold.doors.connections import Patience
+from toolfold.doors.http import app, gate, jwks, pace, results, serve
+from toolfold.doors.http.body import Intake
+from toolfold.execution.paused_memory import PausedMemory
+from toolfold.protocol import machine
+from toolfold.sessions.quota import Quota
+from toolfold.sources import functions
+from toolfold.sources.mcp import tools as bridged
+from toolfold.tools import router, wrappers
+
+CONTROLS: dict[str, Callable[[], None]] = {}
+
+
+def for_attacks(*names: str) -> Callable[[Callable[[], None]], Callable[[], None]]:
+    def add(switch_off: Callable[[], None]) -> Callable[[], None]:
+        CONTROLS.update(dict.fromkeys(names, switch_off))
+        return switch_off
+
+    return add
+
+
+def nothing(*_: Any, **__: Any) -> None:
+    """In place of a check."""
+
+
+# --- requests ----------------------------------------------------------------------------------
+
+
+@for_attacks("bodies_without_a_key", "bodies_with_a_key")
+def _limits_of_bodies() -> None:
+    """bodies have no limit but their size, and are decoded as they come"""
+    Intake._count = nothing  # type: ignore[method-assign]
+    Intake._until = lambda _: math.inf  # type: ignore[method-assign]
+    gate.Gate.hold = nothing  # type: ignore[method-assign]
+    _turns_of_large_bodies()
+
+
+@for_attacks("bodies_just_allowed")
+def _turns_of_large_bodies() -> None:
+    """large bodies are decoded one right behind the other"""
+
+    @asynccontextmanager
+    async def at_once(*_: Any) -> AsyncIterator[None]:
+        yield
+
+    gate.Gate.large_body = at_once  # type: ignore[method-assign]
+
+
+@for_attacks("web_pages")
+def _loopback() -> None:
+    """nobody looks at Host, Origin and Content-Type"""
+
+    async def let_in(self: Any, scope: Any, receive: Any, send: Any) -> None:
+        await self._app(scope, receive, send)
+
+    app.OnlyFromHere.__call__ = let_in  # type: ignore[method-assign]
+    app.expect = nothing  # type: ignore[assignment]
+
+
+@for_attacks("two_ends")
+def _two_ends() -> None:
+    """a body may end in two ways"""
+
+    async def let_in(self: Any, scope: Any, receive: Any, send: Any) -> None:
+        await self._app(scope, receive, send)
+
+    listening._Strict.__call__ = let_in  # type: ignore[method-assign]
+
+
+@for_attacks("refused_flood")
+def _pace() -> None:
+    """refusals are answered as fast as they are asked for"""
+
+    async def at_once(self: Any, scope: Any, receive: Any, send: Any) -> None:
+        await self._app(scope, receive, send)
+
+    pace.Paced.__call__ = at_once  # type: ignore[method-assign]
+    gate.Gate.expect_start = nothing  # type: ignore[method-assign]
+
+
+@for_attacks("mixed_connections")
+def _all_shares() -> None:
+    """no pace of refusals, no turns of programs and of large bodies"""
+    _pace()
+    _turns_of_large_bodies()
+    _turns_of_programs()
+
+
+# --- connections -------------------------------------------------------------------------------
+
+
+@for_attacks("idle_connections", "slow_heads")
+def _patience() -> None:
+    """any number of connections, each for as long as it likes"""
+
+    def endless(**_: Any) -> Patience:
+        return Patience(connections=100_000, head_seconds=3600.0, write_seconds=3600.0)
+
+    serve.Patience = endless  # type: ignore[assignment, misc]
+
+
+@for_attacks("unread_downloads")
+def _streaming() -> None:
+    """a download is read into memory whole"""
+
+    async def whole(opened: Any) -> AsyncIterator[bytes]:
+        with opened:
+            opened.seek(0)
+            yield await asyncio.to_thread(opened.read)
+
+    app._pieces = whole
+
+
+# --- programs ----------------------------------------------------------------------------------
+
+
+@for_attacks("end_frames")
+def _weight() -> None:
+    """a message of a guest is decoded whatever it weighs"""
+    machine.Conversation._weigh = nothing  # type: ignore[method-assign]
+
+
+@for_attacks("large_arguments")
+def _sent_bytes() -> None:
+    """a program may send any number of bytes"""
+    begin = machine.Conversation.__init__
+
+    def without_budget(self: Any, *arguments: Any, **options: Any) -> None:
+        begin(self, *arguments, **options)
+        self._left_bytes = 1 << 60
+
+    machine.Conversation.__init__ = without_budget  # type: ignore[method-assign]
+
+
+@for_attacks("wrong_arguments")
+def _first_mistake() -> None:
+    """every mistake in a call's arguments is collected"""
+    functions.stopping_check = lambda adapter: adapter.validator.validate_python
+    functions.sample = lambda arguments: arguments
+
+
+@for_attacks("large_programs")
+def _large_checks() -> None:
+    """texts of any size are checked in the server's own process"""
+    runtime.LARGE_TEXT_CHARACTERS = 1 << 60  # type: ignore[misc]
+
+
+@for_attacks("endless_programs")
+def _turns_of_programs() -> None:
+    """a tenant's programs all run at once"""
+
+    @asynccontextmanager
+    async def at_once(*_: Any) -> AsyncIterator[float]:
+        yield 0.0
+
+    gate.Gate.turn = at_once  # type: ignore[method-assign]
+
+
+@for_attacks("paused_guests")
+def _paused_memory() -> None:
+    """guests of paused programs keep what they hold"""
+    PausedMemory.add = lambda *_: []  # type: ignore[method-assign]
+
+
+# --- tools and tenants -------------------------------------------------------------------------
+
+
+@for_attacks("hostile_schemas", "hostile_server")
+def _expansion() -> None:
+    """schemas from outside are taken as they are"""
+    results.bounded = bridged.bounded = lambda schema, _: schema
+
+
+@for_attacks("failing_tool")
+def _own_breakers() -> None:
+    """one breaker for all tenants"""
+    breaking = wrappers.breaking
+
+    def shared(*options: Any) -> Any:
+        wrap = breaking(*options)
+
+        def wrap_as_one(tool: Any, rest: Any) -> Any:
+            watch = wrap(tool, rest)
+            return lambda request: watch(
+                dataclasses.replace(request, context=msgspec.structs.replace(request.context, tenant=""))
+            )
+
+        return wrap_as_one
+
+    wrappers.breaking = shared
+
+
+@for_attacks("many_sessions")
+def _quota() -> None:
+    """sessions of a tenant may keep any number of bytes together"""
+    Quota._check = nothing  # type: ignore[method-assign]
+
+
+@for_attacks("unknown_signers")
+def _single_flight() -> None:
+    """each token fetches the keys anew, in the threads that all requests share"""
+
+    async def fetch(self: Any, _: str) -> Any:
+        await asyncio.to_thread(self._client.get_signing_keys)
+        raise jwt.PyJWKClientError("unknown signing key")
+
+    jwks.SigningKeys.of = fetch  # type: ignore[method-assign]
+
+
+@for_attacks("secrets_in_errors")
+def _masking() -> None:
+    """errors of tools are passed on as they are"""
+    router.masked = lambda text: text
+
+
+if __name__ == "__main__":
+    CONTROLS[sys.argv.pop(1)]()
+    main()
