@@ -8,7 +8,9 @@ import dataclasses
 import datetime
 import enum
 import ipaddress
+import math
 import re
+import sys
 import types
 from collections import deque
 from collections.abc import Callable, ItemsView, KeysView, Mapping, ValuesView
@@ -293,7 +295,8 @@ def _sympy(value: Any) -> Any:
     if getattr(value, "is_Integer", False):
         return int(value)
     if getattr(value, "is_Float", False):
-        return _number(Decimal(str(value)))
+        number = float(value)
+        return number if type(value)(number, precision=value._prec) == value else _number(Decimal(str(value)))
     is_set = getattr(value, "is_FiniteSet", False)
     if is_set or type(value).__name__ == "Tuple":
         return list(value.args)
@@ -305,5 +308,11 @@ def _mpmath(value: Any) -> Any:
         return value.tolist()
     if type(value).__name__ == "mpf":
         number = float(value)
-        return number if number == value or number != number else str(value)
+        return number if number == value or number != number else _digits(value)
     return str(value).strip("()").replace(" ", "")
+
+
+def _digits(value: Any) -> str:
+    """All that a number has, though `str` shows no more than the precision of the moment."""
+    bits = value._mpf_[3]
+    return str(sys.modules["mpmath"].nstr(value, max(int(bits * math.log10(2)), 1)))

@@ -15,6 +15,8 @@ from toolfold_guest.values import encode, encode_value
 
 PROGRAMS_PAGE = Path(__file__).parent.parent.parent / "docs" / "programs.md"
 X = sympy.Symbol("x")
+with mpmath.workdps(30):
+    PRECISE = mpmath.mpf(1) / 3
 
 
 def test_the_docs_show_the_table() -> None:
@@ -28,6 +30,8 @@ def test_the_docs_show_the_table() -> None:
     [
         (sympy.Integer(3), 3),
         (sympy.Float("0.5"), 0.5),
+        (sympy.Float(1) / 3, 1 / 3),
+        (sympy.Float(1, 30) / 3, "0.333333333333333333333333333333"),
         (sympy.Rational(1, 3), "1/3"),
         (sympy.sqrt(2), "sqrt(2)"),
         (X**2 + 1, "x**2 + 1"),
@@ -38,6 +42,8 @@ def test_the_docs_show_the_table() -> None:
         (sympy.FiniteSet(1, 2), [1, 2]),
         (sympy.oo, "oo"),
         (mpmath.mpf("0.5"), 0.5),
+        (mpmath.mpf(1) / 3, 1 / 3),
+        (PRECISE, "0." + 31 * "3"),
         (mpmath.mpc(1, 2), "1.0+2.0j"),
         (mpmath.matrix([[1, 2]]), [[1.0, 2.0]]),
     ],

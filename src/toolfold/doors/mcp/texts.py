@@ -51,8 +51,8 @@ the description of `execute_program`; `search_tools` finds those that are not.
 know the shape.
 - Print only what you need to answer. Aggregate, filter and cut inside the program.
 - A failing tool raises `ToolError`; catch it where one failure must not end the whole program.
-- numpy, pandas and matplotlib can be imported where they are installed. There is no network and no host file \
-system; save files to the working directory to hand them over.
+- numpy, pandas, matplotlib and sympy can be imported where they are installed. There is no network and no host \
+file system; save files to the working directory to hand them over.
 - Names do not live on between programs unless you give the same `session` each time.
 
 If a program is rejected, nothing was called: correct it and send it again. If it failed in the middle, calls before \

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 ROOTS: Final = (
-    "numpy", "pandas", "matplotlib", "scipy", "scikit-learn", "seaborn", "statsmodels", "plotly", "sympy",
+    "numpy", "pandas", "matplotlib", "scipy", "scikit-learn", "seaborn", "statsmodels", "plotly", "sympy", "mpmath",
     "openpyxl", "xlsxwriter", "xlrd", "tabulate", "pytz",
 )  # fmt: skip
 """Distributions that programs may import where they are installed; the second row is what pandas imports if asked."""
