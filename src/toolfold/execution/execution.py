@@ -474,12 +474,22 @@ class Execution:
                 frozen = await self.run.freeze()
             if frozen is None:
                 return None  # it says again when it waits; its timers stand still already
+            self._stop_clock()
             await self._park(frozen)
             self.is_paused = True
         approvals = tuple(call for call, _ in self._undecided.values())
         return Paused(
             execution_id=self.id, calls=self.open_calls, approvals=approvals, seconds_left=self.clock.seconds_left
         )
+
+    def _stop_clock(self) -> None:
+        """On record, so that whoever asks again after a restart is told the same, although a replay is faster."""
+        self.clock.stop()
+        if self._past is not None and self._past.seconds_left is not None:
+            self.clock.put_back(self._past.seconds_left)
+            self._past.seconds_left = None
+        if self._order.tape is not None:
+            self._note(Tape(seconds_left=self.clock.seconds_left))
 
     async def _park(self, frozen: bytes) -> None:
         seal = self._ledger.snapshot_seal() if frozen else None

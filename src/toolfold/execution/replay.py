@@ -41,6 +41,8 @@ class Past:
         self.given = [entry for entry in history.entries if isinstance(entry, Given)]
         self._given_by_call = {entry.reply.call_id: entry for entry in self.given}
         self._handed = {entry.call_id: entry.is_open for entry in history.entries if isinstance(entry, Handed)}
+        self.seconds_left = _seconds_left(history)
+        """Of the wall clock, if it paused where its record ends."""
         self.tape = Taped(
             tuple(wake for tape in tapes for wake in tape.wakes), tuple(read for tape in tapes for read in tape.clocks)
         )
@@ -91,6 +93,15 @@ def pause_of(begun: Begun, number: int, engine: str) -> Pause:
 
 def _rounds(history: History) -> int:
     return max((entry.round for entry in history.entries if isinstance(entry, Parked)), default=0)
+
+
+def _seconds_left(history: History) -> float | None:
+    for entry in reversed(history.entries):
+        if isinstance(entry, Tape) and entry.seconds_left is not None:
+            return entry.seconds_left
+        if not isinstance(entry, Tape | Parked):
+            break  # it has gone on since
+    return None
 
 
 class Rerun:

@@ -45,6 +45,8 @@ class _Tape(msgspec.Struct, array_like=True, tag=2, gc=False):
     # An int stays one: `time_ns` has more digits than a float.
     clocks: tuple[int | float, ...]
     is_spoilt: bool
+    # Last, with a default: older records have none, and older readers skip it.
+    seconds_left: float | None = None
 
 
 class _Handed(msgspec.Struct, array_like=True, tag=3, gc=False):
@@ -69,7 +71,7 @@ def encode_entry(entry: Entry) -> bytes:
         case Given():
             return encode((1, entry.reply, entry.record))
         case Tape():
-            return encode((2, entry.wakes, entry.clocks, entry.is_spoilt))
+            return encode((2, entry.wakes, entry.clocks, entry.is_spoilt, entry.seconds_left))
         case Handed():
             return encode((3, entry.call_id, entry.is_open))
         case Parked():
@@ -98,7 +100,7 @@ def _entry(one: _Made | _Given | _Tape | _Handed | _Parked) -> Entry:
         case _Given():
             return Given(one.reply, one.record)
         case _Tape():
-            return Tape(one.wakes, one.clocks, one.is_spoilt)
+            return Tape(one.wakes, one.clocks, one.is_spoilt, one.seconds_left)
         case _Handed():
             return Handed(one.call_id, one.is_open)
         case _Parked():

@@ -77,6 +77,8 @@ class Tape:
     wakes: tuple[int, ...] = ()
     clocks: tuple[float, ...] = ()
     is_spoilt: bool = False
+    seconds_left: float | None = None
+    """Of the wall clock, where the program paused: its caller was told so, and is told the same after a restart."""
 
 
 @dataclass(frozen=True, slots=True)

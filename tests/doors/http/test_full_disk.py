@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import httpx
+import pytest
 
 from tests.doors.http.conftest import KEYS, serve
 from tests.doors.http.talk import go_on, result, start
@@ -13,6 +14,7 @@ from toolfold import tool
 from toolfold.doors.http import Settings
 from toolfold.ledger.sqlite import SqliteLedger
 
+AGAIN = "the server failed (OSError); nothing is lost, send the same request again"
 charged: list[str] = []
 
 
@@ -53,3 +55,16 @@ async def test_a_start_with_a_key_works_when_there_is_room_again(tmp_path: Path)
 
     assert [answer.status_code for answer in failed] == [503, 503]
     assert ([answer.json()["stdout"] for answer in ended], charged) == (["1\n", "1\n"], ["a"])
+
+
+@pytest.mark.parametrize("path", ["/upload", "/upload/batch"])
+async def test_an_upload_works_when_there_is_room_again(tmp_path: Path, path: str) -> None:
+    sent = {"files": {"file": ("a.txt", b"one" * 5_000)}, "data": {"session_id": "s"}}
+    async with served(tmp_path) as client:
+        with full_disk():
+            failed = await client.post(path, **sent)
+        kept = await client.post(path, **sent)
+        listed = (await client.get("/files/s")).json()
+
+    assert (failed.status_code, failed.json()) == (503, {"error": AGAIN})
+    assert (kept.status_code, [file["filename"] for file in listed]) == (200, ["a.txt"])

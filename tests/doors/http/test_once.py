@@ -11,6 +11,8 @@ from tests.doors.http.conftest import KEYS, Served, serve
 from tests.doors.http.talk import LIBRECHAT, WEATHER, finish, go_on, result, start
 from toolfold.doors.http import Settings
 from toolfold.ledger.open import open_ledger
+from toolfold.ledger.record import History
+from toolfold.ledger.sqlite import SqliteLedger
 
 KEY = {"Idempotency-Key": "order-17"}
 TWO = {**KEY, "X-API-Key": KEYS["two"]}
@@ -122,3 +124,31 @@ async def test_it_holds_across_a_restart(tmp_path: Path, has_gone_on: bool) -> N
     assert ended == ended_again
     assert third.json()["status"] == ("completed" if has_gone_on else "tool_call_required")
     assert (body["status"], rounds, old.json()["error"]) == ("completed", 1, "Execution expired")
+
+
+class Unseen(SqliteLedger):
+    """Hides the record of an execution from the first who looks: another replica writes it just after that."""
+
+    is_hidden = True
+
+    async def load(self, execution_id: str) -> History | None:
+        if self.is_hidden:
+            self.is_hidden = False
+            return None
+        return await super().load(execution_id)
+
+
+async def test_a_start_that_another_server_began_just_now_gets_its_answer(tmp_path: Path) -> None:
+    settings = Settings(keys=KEYS, token_key=b"k" * 32)
+    answers = []
+    for kind in (SqliteLedger, Unseen):
+        ledger = kind(tmp_path / "ledger.sqlite")
+        async with serve(settings, tmp_path / "files", ledger=ledger) as client:
+            answers += [
+                (await start(client, code, headers={"Idempotency-Key": str(len(code))}, session_id="s")).json()
+                for code in (ENDS, CODE)
+            ]
+        await ledger.close()
+
+    assert [body["status"] for body in answers[:2]] == ["completed", "tool_call_required"]
+    assert answers[2:] == answers[:2]

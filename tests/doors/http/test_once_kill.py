@@ -11,13 +11,14 @@ import httpx
 import pytest
 
 from tests.doors.http.fleet import TOOLS, until
-from tests.doors.http.talk import WEATHER, finish, start
+from tests.doors.http.talk import WEATHER, finish, go_on, result, start
 from tests.doors.http.test_restart import CONFIG, ready, server
 
 KEY = {"Idempotency-Key": "order-17"}
 WITH_TOOLS = CONFIG + "tools: {modules: [tools.py]}\n"
 ENDS = "import random\nprint(await charge(name='a'), random.random())"
 PAUSES = "print(await charge(name='a'), await get_weather(city='a'))"
+TWICE = "first = await get_weather(city='a')\nprint(await get_weather(city=first))"
 HANGS = "print(await charge(name='a'))\nprint(await hang(name='h'))"
 
 
@@ -59,6 +60,25 @@ async def test_a_program_that_paused_before_the_kill_gives_the_same_token(tmp_pa
 
     assert (second, ended["stdout"]) == (first, "1 sun\n")
     assert (tmp_path / "charged.txt").read_text().split() == ["a"]
+
+
+async def test_a_continuation_that_was_answered_before_the_kill_gets_the_same_answer(tmp_path: Path) -> None:
+    first, *others = await continued(tmp_path, TWICE), await continued(tmp_path), await continued(tmp_path)
+
+    assert first["tool_calls"][0]["input"] == {"city": "sun"}
+    assert others == [first, first]
+
+
+async def continued(folder: Path, code: str = "") -> dict[str, Any]:
+    """The answer to one continuation, whose server is killed then; without a program, of the one before."""
+    kept = folder / "token"
+    async with served(folder) as (process, client):
+        if code:
+            kept.write_text((await send(client, code))["continuation_token"])
+        await ready(client)
+        answer = (await go_on(client, kept.read_text(), result("call_001", "sun"))).json()
+        process.kill()
+    return answer
 
 
 async def test_a_call_that_was_open_at_the_kill_is_not_made_again(tmp_path: Path) -> None:

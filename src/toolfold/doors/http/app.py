@@ -35,7 +35,7 @@ from toolfold.doors.http.held import Start
 from toolfold.doors.http.metrics import Metrics
 from toolfold.doors.http.once import Once
 from toolfold.doors.http.pace import Pace, Paced, refused
-from toolfold.doors.http.refusals import Refusal, to_http
+from toolfold.doors.http.refusals import Refusal, put_off, to_http
 from toolfold.doors.http.results import specs_of
 from toolfold.doors.http.settings import Settings
 from toolfold.doors.loopback import OnlyFromHere
@@ -106,6 +106,7 @@ def create_app(
     app.add_exception_handler(Refusal, door.refuse)
     app.add_exception_handler(ToolfoldError, door.refuse)
     app.add_exception_handler(HTTPException, door.refuse)
+    app.add_exception_handler(OSError, door.refuse)
     app.add_exception_handler(Exception, door.break_down)
     return app
 
@@ -379,10 +380,14 @@ class _Door:
                 refusal = to_http(error)
             case Refusal():
                 refusal = error
+            case OSError():  # no room, no descriptors: what was asked for can be asked for again
+                refusal = put_off(error)
             case _:
                 raise error
         if refusal.status >= 500:
-            _log.error("%s %s: %s", request.method, request.url.path, refusal.text)
+            # The operator needs to know what the system said; the client does not.
+            reason = f" [{error}]" if isinstance(error, OSError) else ""
+            _log.error("%s %s: %s%s", request.method, request.url.path, refusal.text, reason)
         self._metrics.add("refusals", status=refusal.status)
         refused(request.scope, refusal.status)
         if not self._path(request).startswith("/exec"):

@@ -131,6 +131,11 @@ class Executions:
         except TimeoutError:
             self._end(held, "timeout")
             return answers.failed(TIMED_OUT, status=408, session=start.session, known_error="Time limit exceeded")
+        except UsageError as error:
+            if start.execution_id and await self._ledger.load(execution_id) is not None:
+                held.is_lost = True
+                raise _Gone from error  # another replica began it since this one looked
+            raise
         except HOST_FAILURES as error:
             self._end(held, "broken")
             raise await self._failed_start(start, execution_id, error) from error
