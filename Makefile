@@ -33,7 +33,7 @@ tests: $(stamp) ## the tests alone; ARGS="-k name" picks some
 test-hold: $(stamp) ## every attack on the host beside an honest client; ARGS=--controls without what holds them, ARGS=--soak for long
 	@$(python) -m tests.hold $(ARGS)
 
-test-faults: $(stamp) ## clients under random kills and freezes; ARGS="--minutes 10 --target sqlite|redis"
+test-faults: $(stamp) ## clients under random kills, freezes and partitions; ARGS="--minutes 10 --target sqlite|redis"
 	@$(python) -m tests.faults $(ARGS)
 
 test-corpora: $(stamp) ## public programs in CPython and here, compared; ARGS="--most 100 --only bfcl"

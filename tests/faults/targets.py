@@ -1,85 +1,70 @@
-"""What is under test: server processes that are killed, frozen and started again at random."""
+"""What is under test: servers, their ledger and the links between them, and faults of every kind at random."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import random
-import signal
-import subprocess
-import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias
 
-import httpx
+from redis.exceptions import RedisError
 
 from tests.doors.http.fleet import quiet_port
-from tests.escapes_support.seen import descendants
+from tests.faults.disk import Disk, own_disk
+from tests.faults.links import KINDS, Kind, Links
+from tests.faults.servers import TOOLS, Server
 from tests.ledger.redis_server import RedisServer, running_server
 
-TOOLS = '''
-import os, pathlib
-from toolfold import tool
-
-DONE = os.open(pathlib.Path(__file__).parent / "done.txt", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-
-@tool
-def effect(name: str) -> str:
-    """Something that must not be done twice."""
-    os.write(DONE, (name + "\\n").encode())
-    return "did-" + name
-'''
-CONFIG = """
-http: {{keys: {{one: key-of-one}}, port: {port}, files: ../files, lease: 2s, waiting: 500, preload_data: false,
-  running: 16, starts_per_minute: 100000, paused: 10000}}
-tools: {{modules: [../tools.py]}}
-ledger: {{where: "{ledger}"}}
-"""
+TargetKind: TypeAlias = Literal["sqlite", "redis"]
+_REPLICAS: Final = 3
+_AT_ONCE: Final = 3
+"""Faults that go on at the same time, in different places."""
+_PARTITION_SECONDS: Final = (0.3, 2.0, 6.0, 13.0)
+"""Shorter and longer than a lease, and longer than a replica waits for an answer of Redis."""
 
 
-class Server:
-    """One `toolfold serve` on a port that stays its own."""
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something that can be done to a target, from its beginning to its end."""
 
-    def __init__(self, folder: Path, ledger: str) -> None:
-        folder.mkdir()
-        self._folder = folder
-        self.base = f"http://127.0.0.1:{(port := quiet_port())}"
-        (folder / "toolfold.yaml").write_text(CONFIG.format(port=port, ledger=ledger), "utf-8")
-        self.start()
-
-    def start(self) -> None:
-        command = [sys.executable, "-m", "toolfold", "serve", "--config", str(self._folder / "toolfold.yaml")]
-        environment = {**os.environ, "XDG_STATE_HOME": str(self._folder / "state")}
-        with (self._folder / "log").open("a") as log:
-            self.process = subprocess.Popen(command, stderr=log, stdout=log, env=environment)
-
-    def kill(self) -> None:
-        self.process.send_signal(signal.SIGCONT)
-        self.process.kill()
-        self.process.wait()
-
-    async def ready(self) -> None:
-        async with httpx.AsyncClient() as client, asyncio.timeout(60):
-            while True:
-                with suppress(httpx.TransportError):
-                    if (await client.get(f"{self.base}/ready")).status_code == 200:
-                        return
-                await asyncio.sleep(0.05)
+    where: str
+    """Two faults in one place do not go on at once."""
+    name: str
+    make: Callable[[], Coroutine[Any, Any, object]]
 
 
 class Target:
     """Servers, their ledger, and what can be done to them."""
 
-    def __init__(self, folder: Path, redis: RedisServer | None, seed: int) -> None:
+    def __init__(self, folder: Path, redis: RedisServer | None, disk: Disk | None, seed: int) -> None:
         (folder / "tools.py").write_text(TOOLS, "utf-8")
         self._done = folder / "done.txt"
         self._chance = random.Random(seed)
         self._redis = redis
-        where = ["ledger.sqlite"] if redis is None else [redis.url] * 3
-        self.servers = [Server(folder / f"s{number}", ledger) for number, ledger in enumerate(where)]
+        self._disk = disk
         self.faults: Counter[str] = Counter()
+        ports = [quiet_port() for _ in range(1 if redis is None else _REPLICAS)]
+        inner = [] if redis is None else [redis.port] * _REPLICAS + ports
+        self._links = Links([*ports, *inner])
+        kinds = ("client–server", "replica–redis", "replica–replica")
+        self._names = [name for name in kinds for _ in ports][: len(self._links.ports)]
+        """What each link connects."""
+        self._going: dict[str, asyncio.Task[object]] = {}
+        """Faults by place."""
+        self._wrong: list[BaseException] = []
+        self.servers = [self._server(folder, at, port) for at, port in enumerate(ports)]
+
+    def _server(self, folder: Path, at: int, port: int) -> Server:
+        disk, place = folder / "disk", folder / f"s{at}"
+        if self._redis is None:
+            return Server(place, port, ledger=str(disk / "ledger.sqlite"), files=disk / "files")
+        redis, peers = self._links.ports[_REPLICAS + at], self._links.ports[2 * _REPLICAS + at]
+        ledger, advertise = f"redis://127.0.0.1:{redis}/0", f"http://127.0.0.1:{peers}"
+        return Server(place, port, ledger=ledger, files=disk / "files", advertise=advertise)
 
     @property
     def done(self) -> list[str]:
@@ -87,71 +72,116 @@ class Target:
         return self._done.read_text("utf-8").split() if self._done.exists() else []
 
     def bases(self) -> list[str]:
-        return [server.base for server in self.servers]
+        """Where clients reach the servers: over links that may be cut."""
+        return [f"http://127.0.0.1:{port}" for port in self._links.ports[: len(self.servers)]]
+
+    def close(self) -> None:
+        for server in self.servers:
+            server.kill()
+        self._links.close()
 
     async def disturb(self) -> None:
-        """One fault, and its end."""
-        choices: list[Callable[[], object]] = [self._kill_server, self._kill_guest, self._kill_zygote]
+        """Begin one fault; others may follow before it is over."""
+        if len(self._going) >= _AT_ONCE:
+            return
+        faults: list[Callable[[], Fault | None]] = [self._server_fault] * 5 + [self._link_fault] * 2
+        if self._disk is not None:
+            faults.append(self._disk_fault)
         if self._redis is not None:
-            choices += [self._freeze_server, self._freeze_redis, self._kill_redis]
-        fault = self._chance.choice(choices)
-        self.faults[fault.__name__.strip("_").replace("_", " ")] += 1
-        done = fault()
-        if asyncio.iscoroutine(done):
-            await done
+            faults += [self._redis_fault] * 2 + [self._link_fault] * 4
+        fault = self._chance.choice(faults)()
+        if fault is None or fault.where in self._going:
+            return
+        self.faults[fault.name] += 1
+        self._going[fault.where] = task = asyncio.create_task(fault.make())
+        task.add_done_callback(lambda _: self._over(fault.where))
 
-    async def _kill_server(self) -> None:
-        server = self._chance.choice(self.servers)
-        server.kill()
-        server.start()
-        await server.ready()
+    async def calm(self) -> None:
+        """Every fault is over, and everything whole again."""
+        while self._going:
+            await asyncio.wait(self._going.values())
+        await asyncio.gather(*(server.ready() for server in self.servers))
+        if self._wrong:
+            raise self._wrong[0]
 
-    def _kill_guest(self) -> None:
-        self._kill_one(is_parent=False)
+    def _over(self, where: str) -> None:
+        error = self._going.pop(where).exception()
+        if error is not None:
+            self._wrong.append(error)
 
-    def _kill_zygote(self) -> None:
-        self._kill_one(is_parent=True)
+    def _server_fault(self) -> Fault:
+        at = self._chance.randrange(len(self.servers))
+        server, chance = self.servers[at], self._chance
+        # Some freezes are longer than a lease.
+        faults: dict[str, Callable[[], Coroutine[Any, Any, object]]] = {
+            "kill -9 of a server": server.kill_and_start,
+            "kill -9 of a guest": lambda: server.kill_below(chance, is_parent=False),
+            "kill -9 of a zygote": lambda: server.kill_below(chance, is_parent=True),
+            "SIGTERM of a server": lambda: server.stop_and_start(chance),
+            "no descriptors": lambda: server.leave_no_descriptors(chance.uniform(0.2, 2)),
+        }
+        if self._redis is not None:
+            faults["freeze of a server"] = lambda: server.freeze(chance.uniform(0.5, 4))
+        name = chance.choice([*faults])
+        return Fault(f"server {at}", name, faults[name])
 
-    def _kill_one(self, *, is_parent: bool) -> None:
-        below = descendants(self._chance.choice(self.servers).process.pid)
-        found = [process for process in below if bool(descendants(process)) == is_parent]
-        if found:
-            with suppress(ProcessLookupError):
-                os.kill(self._chance.choice(found), signal.SIGKILL)
+    def _disk_fault(self) -> Fault | None:
+        assert self._disk is not None
+        return Fault("disk", "full disk", self._fill_disk)
 
-    async def _freeze_server(self) -> None:
-        server = self._chance.choice(self.servers)
-        server.process.send_signal(signal.SIGSTOP)
-        await asyncio.sleep(self._chance.uniform(0.5, 4))  # some of them longer than a lease
-        server.process.send_signal(signal.SIGCONT)
+    async def _fill_disk(self) -> None:
+        assert self._disk is not None
+        while not self._disk.fill():
+            await asyncio.sleep(0)
+        await asyncio.sleep(self._chance.uniform(0.2, 2))
+        self._disk.clear()
+
+    def _redis_fault(self) -> Fault:
+        name = self._chance.choice(["freeze of Redis", "kill -9 of Redis", "kill -9 of Redis that rewrites its file"])
+        return Fault("redis", name, self._freeze_redis if "freeze" in name else lambda: self._kill_redis(name))
 
     async def _freeze_redis(self) -> None:
         assert self._redis is not None
         self._redis.freeze()
-        await asyncio.sleep(self._chance.uniform(0.2, 2))
+        await asyncio.sleep(self._chance.uniform(0.2, 4))
         self._redis.thaw()
 
-    def _kill_redis(self) -> None:
+    async def _kill_redis(self, name: str) -> None:
         assert self._redis is not None
-        self._redis.restart()
+        if "rewrites" in name:
+            with self._redis.client() as client, suppress(RedisError):
+                client.bgrewriteaof()
+        self._redis.kill()
+        await asyncio.sleep(self._chance.choice([0, 0, 1, 4]))
+        await asyncio.to_thread(self._redis.start)  # from its file
+
+    def _link_fault(self) -> Fault:
+        link, kind = self._chance.randrange(len(self._names)), self._chance.choice(KINDS)
+        return Fault(f"link {link}", f"{self._names[link]}: {kind}", lambda: self._cut(link, kind))
+
+    async def _cut(self, link: int, kind: Kind) -> None:
+        self._links.set(link, kind)
+        await asyncio.sleep(self._chance.uniform(0.2, self._chance.choice(_PARTITION_SECONDS)))
+        self._links.set(link, "whole", is_dead=self._chance.random() < 0.4)
 
 
 @contextmanager
-def running_target(kind: str, folder: Path, seed: int) -> Iterator[Target | None]:
+def running_target(kind: TargetKind, folder: Path, seed: int) -> Iterator[Target | None]:
     """`sqlite`: one server on a file. `redis`: three replicas and their server, which writes before it answers."""
-    if kind == "sqlite":
-        yield from _running(Target(folder, None, seed))
-        return
-    with running_server() as redis:
-        if redis is None:
-            yield None
-        else:
-            yield from _running(Target(folder, redis, seed))
+    with own_disk(folder / "disk") as disk:
+        if kind == "sqlite":
+            yield from _running(folder, None, disk, seed)
+            return
+        with running_server() as redis:
+            if redis is None:
+                yield None
+            else:
+                yield from _running(folder, redis, disk, seed)
 
 
-def _running(target: Target) -> Iterator[Target]:
+def _running(folder: Path, redis: RedisServer | None, disk: Disk | None, seed: int) -> Iterator[Target]:
+    target = Target(folder, redis, disk, seed)
     try:
         yield target
     finally:
-        for server in target.servers:
-            server.kill()
+        target.close()

@@ -1,0 +1,112 @@
+"""A server process under test, and what can be done to it from outside."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import httpx
+
+from tests.escapes_support.seen import descendants
+
+TOOLS = '''
+import os, pathlib
+from toolfold import tool
+
+DONE = os.open(pathlib.Path(__file__).parent / "done.txt", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+@tool
+def effect(name: str) -> str:
+    """Something that must not be done twice."""
+    os.write(DONE, (name + "\\n").encode())
+    return "did-" + name
+'''
+CONFIG = """
+http: {{keys: {{one: key-of-one}}, port: {port}, files: "{files}", lease: 2s, waiting: 500, preload_data: false,
+  running: 16, starts_per_minute: 100000, paused: 10000, advertise: {advertise}}}
+tools: {{modules: [../tools.py]}}
+ledger: {{where: "{ledger}"}}
+"""
+_STOP_SECONDS = 45.0
+
+
+class Server:
+    """One `toolfold serve` on a port that stays its own."""
+
+    def __init__(self, folder: Path, port: int, *, ledger: str, files: Path, advertise: str = "null") -> None:
+        folder.mkdir()
+        self._folder = folder
+        self.base = f"http://127.0.0.1:{port}"
+        config = CONFIG.format(port=port, ledger=ledger, files=files, advertise=advertise)
+        (folder / "toolfold.yaml").write_text(config, "utf-8")
+        self.start()
+
+    @property
+    def log(self) -> str:
+        return (self._folder / "log").read_text("utf-8")
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "toolfold", "serve", "--config", str(self._folder / "toolfold.yaml")]
+        environment = {**os.environ, "XDG_STATE_HOME": str(self._folder / "state")}
+        with (self._folder / "log").open("a") as log:
+            self.process = subprocess.Popen(command, stderr=log, stdout=log, env=environment)
+
+    def kill(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
+        self.process.kill()
+        self.process.wait()
+
+    async def ready(self) -> None:
+        """Started as often as it takes: one that cannot reach its ledger ends at once."""
+        async with httpx.AsyncClient(timeout=5) as client, asyncio.timeout(90):
+            while True:
+                if self.process.poll() is not None:
+                    self.start()
+                with suppress(httpx.TransportError):
+                    if (await client.get(f"{self.base}/ready")).status_code == 200:
+                        return
+                await asyncio.sleep(0.05)
+
+    async def kill_and_start(self) -> None:
+        self.kill()
+        self.start()
+        await self.ready()
+
+    async def stop_and_start(self, chance: random.Random) -> None:
+        """SIGTERM, for some of them twice: programs that take longer must go on after it."""
+        self.process.terminate()
+        if chance.random() < 0.5:
+            await asyncio.sleep(chance.uniform(0, 1.5))
+            self.process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            await asyncio.to_thread(self.process.wait, _STOP_SECONDS)
+        await self.kill_and_start()
+
+    async def freeze(self, seconds: float) -> None:
+        self.process.send_signal(signal.SIGSTOP)
+        await asyncio.sleep(seconds)
+        self.process.send_signal(signal.SIGCONT)
+
+    async def leave_no_descriptors(self, seconds: float) -> None:
+        """It can open nothing for a while."""
+        pid = self.process.pid
+        before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (len(os.listdir(f"/proc/{pid}/fd")), before[1]))
+        await asyncio.sleep(seconds)
+        with suppress(ProcessLookupError):
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+
+    async def kill_below(self, chance: random.Random, *, is_parent: bool) -> None:
+        """Its zygote, which has processes below it, or one of its guests."""
+        below = descendants(self.process.pid)
+        found = [process for process in below if bool(descendants(process)) == is_parent]
+        if found:
+            with suppress(ProcessLookupError):
+                os.kill(chance.choice(found), signal.SIGKILL)
