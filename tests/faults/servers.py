@@ -30,7 +30,7 @@ def effect(name: str) -> str:
 '''
 CONFIG = """
 http: {{keys: {{one: key-of-one}}, port: {port}, files: "{files}", lease: 2s, waiting: 500, preload_data: false,
-  running: 16, starts_per_minute: 100000, paused: 10000, advertise: {advertise}}}
+  running: 16, starts_per_minute: 100000, paused: 10000, max_timeout: 3600s, advertise: {advertise}}}
 tools: {{modules: [../tools.py]}}
 ledger: {{where: "{ledger}"}}
 """

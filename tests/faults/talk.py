@@ -26,6 +26,8 @@ class Talk:
         self._bases = bases
         self.chance = random.Random(seed)
         self.requests = 0
+        self.calm_at = 0.0
+        """When the faults are over, by the monotonic clock: before that nobody is promised an answer."""
         self.refusals: Counter[str] = Counter()
         """After which a request was sent again."""
         self.last_refusals: dict[str, int] = {}
@@ -40,7 +42,7 @@ class Talk:
     # Any: whatever httpx takes for a request.
     async def send(self, method: str, path: str, **request: Any) -> httpx.Response | None:
         """The answer; `None` where there was none for so long that something must be wrong."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = max(time.monotonic(), self.calm_at) + PATIENCE_SECONDS
         before = self.refusals.copy()
         while time.monotonic() < deadline:
             self.requests += 1
