@@ -98,7 +98,13 @@ class Host:
             # With as many descriptors as most systems give.
             limited = ["sh", "-c", f'ulimit -n {DESCRIPTORS} && exec "$0" "$@"', *command]
             self.process = subprocess.Popen(limited, stderr=log, env=environment, cwd=ROOT)
-        self.url = self._wait_until_ready()
+        try:
+            self.url = self._wait_until_ready()
+        except BaseException:
+            self.process.kill()
+            self.process.wait()
+            self._silent.close()
+            raise
         self.idle_bytes = self.memory_bytes
         self.idle_descriptors = self.descriptors
         self.peak_bytes = self.idle_bytes
@@ -160,11 +166,14 @@ class Host:
                 self.process.kill()
 
     def _below(self, pid: int) -> list[int]:
-        children = [int(child) for child in _proc(pid, f"task/{pid}/children").split()]
+        tasks = Path(f"/proc/{pid}/task")
+        # Each thread has its own: whoever started a process, it is the server's.
+        threads = os.listdir(tasks) if tasks.exists() else []
+        children = [int(child) for thread in threads for child in _proc(pid, f"task/{thread}/children").split()]
         return [*children, *(one for child in children for one in self._below(child))]
 
     def _wait_until_ready(self) -> str:
-        for _ in range(600):
+        for _ in range(2400):
             found = re.search(r"listening on (\S+)", self.log.read_text())
             if self.process.poll() is not None:
                 break

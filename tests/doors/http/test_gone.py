@@ -10,6 +10,9 @@ import pytest
 
 from tests.doors.http.conftest import KEYS, Served
 from tests.doors.http.talk import start
+from toolfold.doors.http.gate import Gate
+from toolfold.doors.http.refusals import Refusal
+from toolfold.doors.http.settings import Settings
 
 
 class Host:
@@ -130,3 +133,24 @@ async def test_a_client_that_leaves_in_the_middle_of_its_body_is_no_failure(
         logger.removeHandler(caplog.handler)
 
     assert caplog.messages == []
+
+
+async def test_a_large_body_whose_client_has_gone_is_not_decoded_and_frees_its_place() -> None:
+    gate, left = Gate(Settings(running=1)), asyncio.Event()
+    stays: Any = asyncio.Event().wait
+    decoded: list[str] = []
+
+    async def decode(name: str, gone: Any) -> None:
+        async with gate.large_body("one", gone):
+            decoded.append(name)
+
+    async with gate.large_body("one", stays):
+        leaving = asyncio.create_task(decode("left", left.wait))
+        staying = asyncio.create_task(decode("stayed", stays))
+        await asyncio.sleep(0)
+        left.set()
+        with pytest.raises(Refusal) as refused:
+            await leaving
+    await staying
+
+    assert (refused.value.status, decoded) == (499, ["stayed"])

@@ -3,8 +3,15 @@
 from tests.hold.target import Target, run_programs
 
 ITEM = 3
+_CODE = """
+text, numbers = "x" * 9_000_000, [0] * 900_000
+for number in range(1000):
+    try:
+        await fail(reason=numbers if number % 10 else text)
+    except Exception:
+        pass
+"""
 
 
 async def attack(target: Target) -> None:
-    code = "text = 'x' * 9_000_000\nfor _ in range(1000):\n    try:\n        await fail(reason=text)\n    except Exception:\n        pass"
-    await run_programs(target, 2, code)
+    await run_programs(target, 2, _CODE)

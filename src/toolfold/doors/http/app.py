@@ -25,7 +25,7 @@ import toolfold
 from toolfold.doors.http import answers, document, wire
 from toolfold.doors.http.answers import Answer
 from toolfold.doors.http.auth import Auth
-from toolfold.doors.http.body import Intakes, admit, checked, decoded, expect, read
+from toolfold.doors.http.body import Body, Intakes, admit, checked, decoded, expect, read
 from toolfold.doors.http.errand import HEADER as FORWARDED
 from toolfold.doors.http.errand import PASSED_HEADERS, Errand, Passed
 from toolfold.doors.http.executions import Executions
@@ -180,7 +180,7 @@ class _Door:
     async def programmatic(self, request: Request) -> Response:
         """Start a program with tools that the client answers, or go on with one."""
         errand = await self._errand(request)
-        asked = await read(errand.body, wire.ProgrammaticRequest, self._gate, errand.tenant)
+        asked = await self._read(request, errand, wire.ProgrammaticRequest)
         if asked.continuation_token is not None:
             answer = await self.executions.go_on(
                 asked.continuation_token, asked.tool_results or [], tenant=errand.tenant,
@@ -205,7 +205,7 @@ class _Door:
     async def execute(self, request: Request) -> Response:
         """Run a program without tools of the client's."""
         errand = await self._errand(request, may_be_in_body=True, is_start="idempotency-key" not in request.headers)
-        asked = await read(errand.body, wire.ExecuteRequest, self._gate, errand.tenant)
+        asked = await self._read(request, errand, wire.ExecuteRequest)
         start = Start(
             tenant=errand.tenant,
             session=asked.session_id or new_session(),
@@ -225,7 +225,7 @@ class _Door:
     async def cancel(self, request: Request) -> Response:
         """End an execution: by the id that its request had, or by its token."""
         errand = await self._errand(request)
-        asked = await read(errand.body, wire.CancelRequest, self._gate, errand.tenant)
+        asked = await self._read(request, errand, wire.CancelRequest)
         if not asked.request_id and not asked.continuation_token:
             raise Refusal(400, "request_id is missing; send that of the request to cancel, or its continuation_token")
         await self.executions.cancel(
@@ -252,6 +252,9 @@ class _Door:
         if vouched is not None:
             vouched.check(errand.body)
         return errand
+
+    async def _read(self, request: Request, errand: Errand, model: type[Body]) -> Body:
+        return await read(errand.body, model, self._gate, errand.tenant, partial(_gone, request))
 
     async def _key_in_body(self, request: Request) -> str:
         try:

@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from toolfold.doors.http import wire
 from toolfold.doors.http.gate import Gate
+from toolfold.doors.http.held import Gone
 from toolfold.doors.http.refusals import Refusal, client_gone
 from toolfold.doors.http.settings import Settings
 
@@ -159,11 +160,11 @@ def expect(request: Request, media_type: str) -> None:
         raise Refusal(415, f"send the body as {media_type}, not as {shown}", is_contract=False)
 
 
-async def read(raw: bytes, model: type[Body], gate: Gate, tenant: str) -> Body:
-    """A body as a request; a large one waits for its turn."""
+async def read(raw: bytes, model: type[Body], gate: Gate, tenant: str, gone: Gone) -> Body:
+    """A body as a request; a large one waits for its turn, as long as its client does."""
     if len(raw) <= _LARGE_BYTES:
         return checked(decoded(raw), model)
-    async with gate.large_body(tenant):
+    async with gate.large_body(tenant, gone):
         return checked(decoded(raw), model)
 
 

@@ -121,20 +121,25 @@ class Gate:
         share.held_bytes += size
 
     @asynccontextmanager
-    async def large_body(self, tenant: str) -> AsyncIterator[None]:
-        """Hold the turn of decoding a large body: that blocks everyone, so there is room for others behind each."""
+    async def large_body(self, tenant: str, gone: Gone) -> AsyncIterator[None]:
+        """Hold the turn of decoding a large body: that blocks everyone, so there is room for others behind each.
+
+        Raises:
+            Refusal: 499 if `gone` said so before the turn came.
+        """
         own, loop = self._of(tenant).large, asyncio.get_running_loop()
-        await own.acquire()
-        try:
-            await self._decoding.acquire()
-        except BaseException:
-            own.release()
-            raise
-        began = time.monotonic()
+        async with while_there(gone if own.locked() or self._decoding.locked() else None):
+            await own.acquire()
+            try:
+                await self._decoding.acquire()
+            except BaseException:
+                own.release()
+                raise
+        began = time.thread_time()  # not counting what other processes took of the processor meanwhile
         try:
             yield
         finally:
-            taken = time.monotonic() - began
+            taken = time.thread_time() - began
             loop.call_later(taken * _ROOM_BEHIND, self._decoding.release)
             loop.call_later(taken * _OWN_ROOM_BEHIND, own.release)
 
