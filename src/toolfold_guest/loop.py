@@ -31,6 +31,7 @@ from toolfold_guest import absent, ending, eventloop, notebook, offline, preload
 from toolfold_guest.channel import Channel
 from toolfold_guest.hints import hints_of
 from toolfold_guest.names import Namespace, ToolFacts, lenient_loads, preset
+from toolfold_guest.notebook import Returned
 from toolfold_guest.output import Outlet, Stream
 from toolfold_guest.patience import Patience
 from toolfold_guest.recall import recall
@@ -281,7 +282,7 @@ def _make_ready(channel: Channel, text: str, tools: list[Any]) -> _Codes | BaseE
     """All that needs no start: the text may yet be refused, so nothing of the program runs here."""
     _modules["__main__"] = _made.session
     names = _made.session.__dict__
-    names[RETURN_NAME] = _Returned
+    names[RETURN_NAME] = Returned
     names["__file__"] = _made.file
     if tracebacks.reads_source(text):
         tracebacks.remember_source(text, _made.file)
@@ -344,13 +345,6 @@ def _run(codes: _Codes | BaseException, text: str, options: dict[str, Any]) -> t
         return "failed", "null", *tracebacks.describe(error, text)
 
 
-class _Returned(BaseException):
-    """Carries the value of a top-level `return` past the program's own handlers."""
-
-    def __init__(self, value: Any = None) -> None:
-        self.value = value
-
-
 def _execute(codes: _Codes, names: dict[str, Any], text: str) -> Any:
     try:
         # A program that never mentions asyncio and awaits nothing needs no running loop.
@@ -358,7 +352,7 @@ def _execute(codes: _Codes, names: dict[str, Any], text: str) -> Any:
             return _made.loop.run_until_complete(_drive(codes, names))
         exec(codes[0], names)  # noqa: S102  # running the program is what this is for
         value = eval(codes[1], names) if codes[1] else None
-    except _Returned as returned:
+    except Returned as returned:
         return returned.value
     return value
 
@@ -372,7 +366,7 @@ async def _drive(codes: _Codes, names: dict[str, Any]) -> Any:
                 if code.co_flags & CO_COROUTINE:
                     value = await value
         return value
-    except _Returned as returned:
+    except Returned as returned:
         return returned.value
     finally:
         rest = asyncio.all_tasks() - {asyncio.current_task()}

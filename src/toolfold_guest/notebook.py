@@ -11,7 +11,7 @@ import sys
 import types
 import typing
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from toolfold_guest.media import Media
 from toolfold_guest.offline import MODULES as NETWORK_MODULES
@@ -21,7 +21,7 @@ _TYPING = frozenset(
     {"Any", "Callable", "Dict", "FrozenSet", "Generator", "Iterable", "Iterator", "List", "Literal", "Mapping",
      "NamedTuple", "Optional", "Sequence", "Set", "Tuple", "TypedDict", "Union"}
 )  # fmt: skip
-READY = _TYPING | {"display"}
+READY = _TYPING | {"display", "final_answer"}
 """Names that programs use as if an earlier cell had imported them."""
 
 MODULES = frozenset({"IPython", "nest_asyncio"})
@@ -45,7 +45,8 @@ def _mark_saved(figure_type: Any) -> None:
     save = figure_type.savefig
 
     def savefig(self: Any, fname: Any, **kwargs: Any) -> Any:
-        if isinstance(fname, str | os.PathLike):
+        # Only what lies in the data folder is handed over.
+        if isinstance(fname, str | os.PathLike) and os.path.abspath(fname).startswith(os.getcwd()):
             setattr(self, _SAVED, True)
         return save(self, fname, **kwargs)
 
@@ -54,7 +55,19 @@ def _mark_saved(figure_type: Any) -> None:
 
 def ready(name: str) -> Any:
     """One of `READY`."""
-    return display if name == "display" else getattr(typing, name)
+    return {"display": display, "final_answer": final_answer}.get(name) or getattr(typing, name)
+
+
+class Returned(BaseException):
+    """Carries the value of a top-level `return` past the program's own handlers."""
+
+    def __init__(self, value: Any = None) -> None:
+        self.value = value
+
+
+def final_answer(answer: Any = None, *_: Any) -> NoReturn:
+    """The value of the program and its end, as agents that write code are taught to say it."""
+    raise Returned(answer)
 
 
 def show(*_: Any, **__: Any) -> None:

@@ -46,7 +46,15 @@ def import_faults(tree: ast.Module, index: ToolIndex, installed: Container[str] 
         elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
             reason = _reason(node.module, index, installed)
             if reason is not None:
-                yield Fault("import", reason, node)
+                yield Fault("import", _of_tools(node, index) or reason, node)
+
+
+def _of_tools(node: ast.ImportFrom, index: ToolIndex) -> str | None:
+    """What to write where a program imports tools from a module that there is not."""
+    names = [alias.name for alias in node.names]
+    if not all(name in index.names for name in names):
+        return None
+    return f"no module {node.module!r}; write 'from tools import {', '.join(names)}', or call them without an import"
 
 
 def missing_package(package: str, index: ToolIndex, installed: Container[str] | None) -> str | None:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from toolfold.models import Limits, Problem
 from toolfold.program.cleaning import Refused, clean, is_typed_in_ipython, unwrap_json
+from toolfold.program.other_languages import with_fix
 from toolfold.program.parse import parse, without_margin
 from toolfold.program.places import problem_at
 
@@ -34,14 +35,16 @@ def program_in(text: str, limits: Limits) -> Sent | Problem:
         return found
     cleaned = clean(text, lambda one: not isinstance(_as_it_is(one, limits), Problem))
     if cleaned is None:
-        return found
+        return with_fix(found, text) if isinstance(found, Problem) else found
     if isinstance(cleaned, Refused):
         return problem_at(text, "syntax", cleaned.message, cleaned.line, None)
     if unwrap_json(cleaned.text) is not None:
         inside = program_in(cleaned.text, limits)
         return inside if isinstance(inside, Problem) else inside._replace(notes=cleaned.notes + inside.notes)
     inside = _as_it_is(cleaned.text, limits)
-    return inside if isinstance(inside, Problem) else Sent(inside.text, inside.tree, cleaned.notes, cleaned.packages)
+    if isinstance(inside, Problem):
+        return with_fix(inside, cleaned.text)
+    return Sent(inside.text, inside.tree, cleaned.notes, cleaned.packages)
 
 
 def _as_it_is(text: str, limits: Limits) -> Sent | Problem:

@@ -17,7 +17,11 @@ from toolfold.program.cleaning.literals import spans
 _FENCE: Final = re.compile(r"^[ \t]*+(?:`{3,}+|~{3,}+)[ \t]*+\{?+([\w+.#-]*+)[^`\n]*+$", re.MULTILINE)
 _INLINE_FENCE: Final = re.compile(r"\A\s*```(?:python3?|py)?[ \t]++([^`\n]++)```\s*\Z")
 _PYTHON: Final = frozenset({"", "python", "python3", "py", "py3", "ipython", "ipython3", "pycon", "tool_code", "code"})
-_TAG: Final = re.compile(r"<(/?)(execute(?:_i?python)?|code|i?python|program|script|tool_code|py)\s*+>", re.IGNORECASE)
+_TAG: Final = re.compile(
+    r"<(/?)(execute(?:_i?python)?|code|i?python|program|script|tool_c(?:ode|all)|py)\s*+>", re.IGNORECASE
+)
+_TOKENS_BEFORE: Final = re.compile(r"\A\s*+(?:<\|\w++\|>\s*+)++")
+_TOKENS_AFTER: Final = re.compile(r"(?:<\|\w{1,40}+\|>|</?end_(?:code|action)>)\s*+\Z")
 _PROMPT: Final = re.compile(r"^[ \t]*(?:>>>|\.\.\.|In \[\d*\]:|\.\.\.:)(?:[ ]|$)")
 _FIRST_PROMPT: Final = re.compile(r"\A\s*(?:>>> |In \[\d*\]: )")
 _LOOKS_LIKE_CODE: Final = re.compile(
@@ -67,7 +71,19 @@ def without_tags(text: str) -> Stripped | Refused | None:
         return Refused(
             f"<{first.group(1)}{name}> has no partner; send the whole program without tags", _line(text, first)
         )
+    if name.lower() == "tool_call" and unwrap_json(text[first.end() : last.start()]) is None:
+        return Refused("a tool call in JSON; call the tool in Python: name(argument=...)", _line(text, first))
     return _inside(text, first.start(), first.end(), last.start(), last.end(), f"the <{name}> tags")
+
+
+def without_tokens(text: str) -> Stripped | None:
+    """Without the marks that a model's own format puts before or after a program, such as `<|python_tag|>`."""
+    first, last = _TOKENS_BEFORE.match(text), _TOKENS_AFTER.search(text)
+    if first is None and last is None:
+        return None
+    begin = first.end() if first else 0
+    inside = text[begin : max(begin, last.start())] if last else text[begin:]
+    return Stripped(_lines_before(text, begin) + inside, "left out the tokens around the program")
 
 
 def without_fence(text: str) -> Stripped | Refused | None:
@@ -200,7 +216,7 @@ def _kept(match: re.Match[str], line: int) -> tuple[str, tuple[str, ...]] | Refu
     return Refused(f"'%{magic[:20]}' is a command of notebooks, not Python; leave it out", line)
 
 
-STEPS: Final[tuple[Step, ...]] = (without_tags, without_fence, without_prompts, without_notebook_lines)
+STEPS: Final[tuple[Step, ...]] = (without_tokens, without_tags, without_fence, without_prompts, without_notebook_lines)
 """In the order in which wrappers stand inside each other."""
 
 
