@@ -284,8 +284,7 @@ def _make_ready(channel: Channel, text: str, tools: list[Any]) -> _Codes | BaseE
     names = _made.session.__dict__
     names[RETURN_NAME] = Returned
     names["__file__"] = _made.file
-    if tracebacks.reads_source(text):
-        tracebacks.remember_source(text, _made.file)
+    tracebacks.remember_source(text, _made.file)
     names.pop("result", None)  # of an earlier program
     try:
         codes = compile_in_parts(text) or compile_program(text)

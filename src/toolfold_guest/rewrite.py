@@ -53,10 +53,10 @@ def compile_in_parts(text: str) -> tuple[types.CodeType, types.CodeType] | None:
     try:
         # Blank lines in front keep the line numbers.
         last = compile("\n" * head.count("\n") + tail, FILENAME, mode, flags, dont_inherit=True)
-        body = _named(compile(head, FILENAME, "exec", flags, dont_inherit=True)) if head else _NO_BODY
+        body = compile(head, FILENAME, "exec", flags, dont_inherit=True) if head else _NO_BODY
     except SyntaxError:
         return None  # the last line at the margin is in the middle of something
-    return body, _named(last)
+    return body, last
 
 
 def _last_line_at_margin(text: str) -> int:
@@ -87,21 +87,17 @@ def compile_program(
     if "tools" in text:
         _rewrite_tools(tree)
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
-    body = _named(compile(tree, FILENAME, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True))
+    body = compile(tree, FILENAME, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
     if last is None:
         return body, None
     assert isinstance(last, ast.Expr)
     expression = ast.Expression(last.value)
     flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
     # `from __future__` lines were compiled with the body; the last expression must obey them too.
-    return body, _named(compile(expression, FILENAME, "eval", flags=flags | _futures(body), dont_inherit=True))
+    return body, compile(expression, FILENAME, "eval", flags=flags | _futures(body), dont_inherit=True)
 
 
-def _named(code: types.CodeType) -> types.CodeType:
-    return code.replace(co_name="__main__", co_qualname="__main__")
-
-
-_NO_BODY = _named(compile("", FILENAME, "exec", dont_inherit=True))
+_NO_BODY = compile("", FILENAME, "exec", dont_inherit=True)
 
 
 def _futures(code: types.CodeType) -> int:

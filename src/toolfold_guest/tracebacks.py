@@ -2,7 +2,6 @@
 
 import linecache
 import os
-import re
 import sys
 import traceback
 
@@ -53,16 +52,11 @@ def _message(whole: traceback.TracebackException) -> str:
     return "".join(parts)
 
 
-_READS_SOURCE = re.compile(r"inspect|linecache|trace|logging|exc_info|getsource|warn|excepthook|unraisable")
-
-
-def reads_source(text: str) -> bool:
-    """Whether the program may look at its own lines while it runs."""
-    return _READS_SOURCE.search(text) is not None
-
-
 def remember_source(text: str, file: str = FILENAME) -> None:
-    """Leave the program's lines where `linecache`, and so `inspect` and `traceback`, find them."""
+    """Leave the program's lines where `linecache`, and so `inspect`, `traceback` and `doctest`, find them.
+
+    Done for every program: to look whether one may want them takes longer.
+    """
     lines = text.splitlines(keepends=True)
     linecache.cache[FILENAME] = linecache.cache[file] = (len(text), None, lines, FILENAME)
 
@@ -75,7 +69,7 @@ def _clean(whole: traceback.TracebackException, seen: set[int]) -> bool:
     folder = os.getcwd() + os.sep
     frames = [
         # A new summary without columns: the carets of 3.11 cost a model tokens and tell it little.
-        traceback.FrameSummary(frame.filename, frame.lineno, frame.name, lookup_line=True)
+        traceback.FrameSummary(frame.filename, frame.lineno, _name(frame), lookup_line=True)
         for frame in whole.stack
         if frame.filename == FILENAME or frame.filename.startswith(folder)
     ]
@@ -88,6 +82,11 @@ def _clean(whole: traceback.TracebackException, seen: set[int]) -> bool:
     for member in whole.exceptions or ():
         _clean(member, seen)
     return bool(frames) or bool(whole.exceptions)
+
+
+def _name(frame: traceback.FrameSummary) -> str:
+    """What an outcome calls the program's own block; the program itself sees the name that CPython gives it."""
+    return "__main__" if frame.filename == FILENAME and frame.name == "<module>" else frame.name
 
 
 def _neutral(text: str) -> str:

@@ -31,8 +31,7 @@ def _long_way(text: str) -> tuple[object, ...]:
 
 def _compiled(statements: list[ast.stmt]) -> types.CodeType:
     tree = ast.Module(statements, [])
-    code = compile(tree, FILENAME, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
-    return code.replace(co_name="__main__", co_qualname="__main__")
+    return compile(tree, FILENAME, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
 
 
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)

@@ -78,11 +78,11 @@ def test_a_return_in_a_function_stays_a_return() -> None:
     assert run("def f():\n    return 1\nf()") == 1
 
 
-def test_code_is_named_as_the_traceback_shows_it() -> None:
+def test_code_is_named_as_cpython_names_it() -> None:
     body, last = compile_program("x = '''\na\n'''\nx")
 
     assert isinstance(last, types.CodeType)
     assert (body.co_name, body.co_filename, last.co_name, last.co_filename) == (
-        *("__main__", "<program>"),
-        *("__main__", "<program>"),
+        *("<module>", "<program>"),
+        *("<module>", "<program>"),
     )

@@ -175,6 +175,15 @@ FINE = [
     "if (n := 3) > 2:\n    print(n)",
     "try:\n    import tools.nowhere as t\n    print(t.go())\nexcept ImportError:\n    pass",
     "print(__name__, __file__, __doc__)",
+    "from sympy import var\nvar('x y')\nprint(x + y)",
+    "import sympy as sp\nsp.var('x')\nprint(x)",
+    "import enum\n@enum.global_enum\nclass Flag(enum.IntFlag):\n    DEBUG = 1\nprint(DEBUG)",
+    "import tkinter, turtle, curses, webbrowser\nprint(turtle.Vec2D(1, 2))",
+    "import subprocess, sys\ndef main():\n    if len(sys.argv) < 2:\n        return\n    subprocess.run(['ls'])\nmain()",
+    "import subprocess, sys\nif len(sys.argv) < 2:\n    sys.exit(0)\nsubprocess.run(['ls'])",
+    "import shutil, subprocess\nif shutil.which('ls'):\n    subprocess.run(['ls'])",
+    "import socket\nclass C:\n    def go(self):\n        socket.create_connection(('x', 1))\n"
+    "def main(words):\n    if not words:\n        return\n    C().go()\nmain([])",
     "import os.path\nprint(os.path.sep)",
 ]
 
@@ -296,6 +305,10 @@ UNKNOWN_ON_A_PATH_NOT_TAKEN = [
     "def g():\n    diffutil.go()\n\ndef f(a):\n    if a:\n        g()\n\nf(0)",
     "class C:\n    def __init__(self, p=None):\n        if p:\n            self.b(p)\n"
     "    @staticmethod\n    def b(p):\n        return mhat(p)\n\nC()",
+    "class C:\n    def next(self):\n        return util.go(self.part.next())\n\nC()",
+    "class C:\n    def next(self):\n        return util\n    def never(self):\n        return self.next()\n\nC()",
+    "class C:\n    def next(self):\n        return util\n\ndef never():\n    return C().next()\n\nC()",
+    "class C:\n    def next(self):\n        return util\n\nclass D:\n    def next(self):\n        return 1\n\nC, D().next()",
 ]
 
 

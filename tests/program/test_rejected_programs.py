@@ -1013,13 +1013,13 @@ IMPORTS = [
         id="multiprocessing",
     ),
     pytest.param(
-        "import tkinter as tk\n",
+        "import tkinter as tk\nroot = tk.Tk()\n",
         Problem(
             kind="import",
-            message="'tkinter' cannot work here: there is no display; print, or save a figure with matplotlib",
-            line=1,
+            message="'tkinter.Tk' cannot work here: there is no display; print, or save a figure with matplotlib",
+            line=2,
             column=8,
-            source="import tkinter as tk\n       ^",
+            source="root = tk.Tk()\n       ^",
         ),
         id="tkinter",
     ),

@@ -31,32 +31,44 @@ _FEW: Final = 20
 
 
 class Bindings:
-    """Judges the uses of names of one program."""
+    """Judges the uses of names of one program.
 
-    def __init__(self, tree: ast.Module, reader: Reader, index: ToolIndex, known_names: Container[str]) -> None:
+    With `is_strict`, code that a guard before it may leave out (`if len(argv) < 2: return`) is not taken to run.
+    """
+
+    def __init__(
+        self,
+        tree: ast.Module,
+        reader: Reader,
+        index: ToolIndex,
+        known_names: Container[str],
+        *,
+        is_strict: bool = False,
+    ) -> None:
         self._tree = tree
         self._reader = reader
         self._index = index
         self._known_names = known_names
+        self._is_strict = is_strict
         self._living: dict[ast.AST, bool] = {}
+        self._asked: dict[str, bool] = {}
 
     def faults(self) -> Iterator[Fault]:
         """The first in the text."""
         for use, bound_at in sorted((*self._unbound(), *self._early()), key=_place)[:_FEW]:
-            if self.runs(use) and not _may_be_passed(use):
+            if self.runs(use) and not self._may_be_passed(use):
                 yield Fault("name", self._message(use, bound_at), use.node)
                 return
 
     def runs(self, use: Use) -> bool:
         """Whether the code that a use stands in is run when the program is, as far as anyone can see."""
-        return not use.guard and self._is_alive(use.scope)
+        if use.guard or not self._is_alive(use.scope):
+            return False
+        return not self._is_strict or not self._may_be_passed(use)
 
     def comes_to(self, use: Use) -> bool:
-        """Whether a program that runs comes to a use for certain; what stands on a branch it may pass."""
-        path = [*(_path_to(use.node, self._tree.body) or []), use.node]
-        return self.runs(use) and not any(
-            _is_branch(node, inner) and not _asks_for_main(node) for node, inner in pairwise(path)
-        )
+        """Whether every run of the program comes to a use; asked of few programs, so nothing is kept for it."""
+        return Bindings(self._tree, self._reader, self._index, self._known_names, is_strict=True).runs(use)
 
     def _unbound(self) -> Iterator[tuple[Use, int]]:
         loads, bound = self._reader.loads, self._reader.root.bound
@@ -151,21 +163,64 @@ class Bindings:
             )
         uses = self._reader.loads.get(name, ())
         return any(
-            not use.guard and use.scope.find(name) is owner and self._is_alive(use.scope) and not _may_be_passed(use)
+            not use.guard
+            and use.scope.find(name) is owner
+            and self._is_alive(use.scope)
+            and not self._may_be_passed(use)
             for use in uses
         )
 
     def _is_asked_for(self, method: str) -> bool:
-        """Whether code that every call comes to reads an attribute of that name."""
+        """Whether living code that every call comes to reads an attribute of that name."""
         if method not in self._reader.attributes or method.startswith("__"):
             return False
-        found = [node for node in ast.walk(self._tree) if isinstance(node, ast.Attribute) and node.attr == method]
-        return len(found) > _FEW or any(not self._is_on_branch(node) for node in found)
+        known = self._asked.get(method)
+        if known is None:
+            self._asked[method] = False  # while it is looked for: a method that only itself asks for is not used
+            if not self._is_of_several(method):
+                nodes = (node for node in ast.walk(self._tree) if isinstance(node, ast.Attribute))
+                found = [node for node in nodes if node.attr == method]
+                self._asked[method] = len(found) > _FEW or any(map(self._is_come_to, found))
+            known = self._asked[method]
+        return known
 
-    def _is_on_branch(self, node: ast.AST) -> bool:
+    def _is_of_several(self, method: str) -> bool:
+        """Whether several classes have a method of that name, so that nobody knows whose is asked for."""
+        classes = (node for node in ast.walk(self._tree) if isinstance(node, ast.ClassDef))
+        return len([one for node in classes for one in node.body if getattr(one, "name", "") == method]) > 1
+
+    def _is_come_to(self, node: ast.AST) -> bool:
         path = [*(_path_to(node, self._tree.body) or []), node]
         starts = [index for index, one in enumerate(path) if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
-        return bool(starts) and any(_is_branch(one, inner) for one, inner in pairwise(path[starts[0] :]))
+        if starts and any(_is_branch(one, inner) for one, inner in pairwise(path[starts[0] :])):
+            return False
+        return all(self._is_living(path[index], path[:index]) for index in starts)
+
+    def _is_living(self, function: ast.AST, path: list[ast.AST]) -> bool:
+        """Whether anyone calls a function that stands inside of `path`, by its name or as a method."""
+        assert isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        if any(map(_is_use, function.decorator_list)):
+            return True
+        outer = [node for node in path if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)]
+        if outer and isinstance(outer[-1], ast.ClassDef):
+            return function.name in _CALLED_FOR_CERTAIN or self._is_asked_for(function.name)
+        return bool(outer) or self._is_reached(function.name, self._reader.root)
+
+    def _may_be_passed(self, use: Use) -> bool:
+        """Whether its function can run without coming to a use: one on a branch may be wrong for ever."""
+        scope: Scope | None = use.scope
+        while scope is not None and not isinstance(scope.node, ast.FunctionDef | ast.AsyncFunctionDef):
+            scope = scope.parent
+        if scope is not None and isinstance(scope.node, ast.FunctionDef | ast.AsyncFunctionDef):
+            body = scope.node.body
+        elif self._is_strict:
+            body = self._tree.body
+        else:
+            return False
+        steps = [*(_path_to(use.node, body) or []), use.node]
+        if any(_is_branch(node, inner) for node, inner in pairwise(steps)):
+            return True
+        return self._is_strict and _may_be_left(body, steps)
 
 
 def _is_use(decorator: ast.expr) -> bool:
@@ -173,21 +228,10 @@ def _is_use(decorator: ast.expr) -> bool:
     return not (isinstance(decorator, ast.Name) and decorator.id in ("staticmethod", "classmethod", "property"))
 
 
-def _may_be_passed(use: Use) -> bool:
-    """Whether a function can run without coming to a use: one on a branch may be wrong for ever, and nobody notices."""
-    scope: Scope | None = use.scope
-    while scope is not None and not isinstance(scope.node, ast.FunctionDef | ast.AsyncFunctionDef):
-        scope = scope.parent
-    if scope is None or not isinstance(scope.node, ast.FunctionDef | ast.AsyncFunctionDef):
-        return False
-    path = _path_to(use.node, scope.node.body) or []
-    return any(_is_branch(node, inner) for node, inner in pairwise([*path, use.node]))
-
-
 def _is_branch(node: ast.AST, inner: ast.AST) -> bool:
     match node:
         case ast.If() | ast.IfExp():
-            return inner is not node.test
+            return inner is not node.test and not _asks_for_main(node)
         case ast.BoolOp():
             return inner is not node.values[0]
         case ast.match_case():
@@ -200,6 +244,41 @@ def _asks_for_main(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and any(
         isinstance(one, ast.Name) and one.id == "__name__" for one in ast.walk(node.test)
     )
+
+
+def _may_be_left(body: list[ast.stmt], steps: list[ast.AST]) -> bool:
+    """Whether a statement before one of the steps, in the same block, may end the function or the program."""
+    for block in (body, *(block for node in steps for block in _blocks(node))):
+        at = next((index for index, one in enumerate(block) if any(one is step for step in steps)), 0)
+        if any(map(_may_end_early, block[:at])):
+            return True
+    return False
+
+
+def _blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
+    for field in ("body", "orelse", "finalbody"):
+        block = getattr(node, field, None)
+        if isinstance(block, list):
+            yield block
+
+
+def _may_end_early(statement: ast.stmt) -> bool:
+    """Whether it may leave the block it stands in; not by the functions and classes in it."""
+    stack: list[tuple[ast.AST, bool]] = [(statement, False)]
+    while stack:
+        node, in_loop = stack.pop()
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() | ast.Lambda():
+                continue
+            case ast.Return() | ast.Raise():
+                return True
+            case ast.Break() | ast.Continue() if not in_loop:
+                return True
+            case ast.Call(func=ast.Name(id="exit" | "quit") | ast.Attribute(attr="exit" | "_exit")):
+                return True
+        in_loop = in_loop or isinstance(node, _LOOPS)
+        stack.extend((child, in_loop) for child in ast.iter_child_nodes(node))
+    return False
 
 
 def _may_bind(node: ast.AST, first: int) -> bool:

@@ -1,4 +1,4 @@
-"""Calls that cannot work here, whatever their arguments: nobody types, no network, no other process."""
+"""Calls that cannot work here, whatever their arguments: nobody types, no network, no other process, no display."""
 
 from __future__ import annotations
 
@@ -25,7 +25,13 @@ _CALLS: Final[dict[str, Sequence[str]]] = {
     "concurrent.futures": ("ProcessPoolExecutor",),
     "pty": ("fork", "spawn"),
     **{name: library.calls.split() for name, library in LIBRARIES.items() if library.calls},
-}
+    "tkinter": ("Tk", "mainloop"),
+    "turtle": (
+        "Turtle", "Screen", "setup", "forward", "fd", "backward", "left", "lt", "right", "rt", "goto", "circle",
+        "color", "pencolor", "penup", "pendown", "speed", "begin_fill", "done", "mainloop", "bgcolor", "title",
+    ),
+    "curses": ("initscr", "wrapper"),
+}  # fmt: skip
 """What a module cannot do here; the rest of it works."""
 _MODULE_OF: Final = {f"{module}.{name}": module for module, names in _CALLS.items() for name in names}
 _MODULES: Final = frozenset(module.partition(".")[0] for module in _CALLS)
@@ -42,7 +48,7 @@ def input_faults(reader: Reader, runs: Callable[[Use], bool]) -> Iterator[Fault]
 
 
 def outward_faults(reader: Reader, index: ToolIndex, comes_to: Callable[[Use], bool]) -> Iterator[Fault]:
-    """Calls for the network or another process, in no order, unless the program may have put its own in their place."""
+    """Calls for the network, a process or a display, in no order, unless the program may have replaced them."""
     used = reader.modules | {"os"} if "os" in reader.loads else reader.modules
     if _MODULES.isdisjoint(used) or not _MOCKS.isdisjoint(reader.modules):
         return

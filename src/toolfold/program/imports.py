@@ -10,6 +10,8 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Container, Iterator
+from functools import cache
+from importlib.util import find_spec
 from typing import Final
 
 from toolfold.program.arguments import Fault
@@ -26,6 +28,8 @@ _NETWORK: Final = frozenset(
 _PROCESS: Final = frozenset({"os", "pexpect", "pty", "sh", "subprocess"})
 _WORKERS: Final = frozenset({"concurrent.futures", "multiprocessing"})
 _DISPLAY: Final = frozenset({"curses", "idlelib", "pygame", "tkinter", "turtle", "turtledemo", "webbrowser"})
+_NEED_TK: Final = frozenset({"idlelib", "tkinter", "turtle", "turtledemo"})
+"""Some builds of Python cannot even import these."""
 _MODULES_OF: Final = {
     "scikit_learn": "sklearn", "opencv_python": "cv2", "opencv_python_headless": "cv2", "beautifulsoup4": "bs4",
     "pillow": "PIL", "pyyaml": "yaml", "python_dateutil": "dateutil", "python_docx": "docx", "attrs": "attr",
@@ -67,13 +71,18 @@ def missing_package(package: str, index: ToolIndex, installed: Container[str] | 
 def _reason(module: str, index: ToolIndex, installed: Container[str] | None) -> str | None:
     blocked = blocked_reason(module, index)
     first = module.split(".", 1)[0]
-    if first in sys.stdlib_module_names and not _is_within(module, _DISPLAY):
+    if first in sys.stdlib_module_names and (first not in _NEED_TK or _has_tk()):
         return None
     if library_of(module) and (installed is None or first in installed):
         return None
     if blocked is not None or installed is None or first in _ALWAYS or first in installed:
         return blocked
     return f"{first!r} is not installed here; use the standard library{_or_a_tool(index)}"
+
+
+@cache
+def _has_tk() -> bool:
+    return find_spec("_tkinter") is not None
 
 
 def blocked_reason(module: str, index: ToolIndex) -> str | None:

@@ -13,11 +13,14 @@ from toolfold.program.scopes import OPAQUE, Kind, Scope
 
 COROUTINE_ATTRIBUTES: Final = frozenset({"close", "send", "throw"})
 _DYNAMIC_NAMES: Final = frozenset(
-    {"__builtins__", "__import__", "eval", "exec", "globals", "locals", "setattr", "vars"}
+    {"__builtins__", "__import__", "eval", "exec", "global_enum", "globals", "locals", "setattr", "vars"}
 )  # fmt: skip
 _DYNAMIC_ATTRIBUTES: Final = frozenset(
-    {"__builtins__", "__dict__", "__globals__", "_getframe", "currentframe", "f_globals", "f_locals", "modules"}
-)
+    {"__builtins__", "__dict__", "__globals__", "_convert_", "_getframe", "currentframe", "f_globals", "f_locals",
+     "global_enum", "modules"}
+)  # fmt: skip
+_SYMPY_BINDERS: Final = frozenset({"var", "vring", "vfield", "vfree_group", "init_session"})
+"""What binds names where it is called: `var('x')`, then `x`."""
 _DYNAMIC_MODULES: Final = frozenset({"__main__", "builtins", "importlib"})
 _OTHERS: Final = frozenset(
     {"TYPE_CHECKING", "PY2", "PY3", "version_info", "version", "platform", "hasattr", "modules", "hexversion"}
@@ -101,6 +104,10 @@ class Reader:
                 self._children(node, scope, guard)
         for scope in self._scopes_with_declared:
             scope.settle_declared()
+        if "sympy" in self.modules and not (
+            _SYMPY_BINDERS.isdisjoint(self.loads) and _SYMPY_BINDERS.isdisjoint(self.attributes)
+        ):
+            self.is_dynamic = True
 
     def _children(self, node: ast.AST, scope: Scope, guard: Guard) -> None:
         push = self._stack.append
