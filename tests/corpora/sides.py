@@ -5,80 +5,135 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from tests.corpora.case import Case, End
 from toolfold import Runtime
 from toolfold.models import Limits, Outcome, ToolSpec
 from toolfold.tools.tool import Tool
 
-SECONDS = 10.0
-LIMITS = Limits(wall_seconds=SECONDS, cpu_seconds=int(SECONDS), calls=10_000)
-LIBRARIES = ("numpy", "pandas", "scipy.stats", "matplotlib.pyplot", "sklearn", "sympy")
-"""Imported before the first program, for speed."""
-_LINE_LIMIT = 1 << 24
-_CHILD = Path(__file__).with_name("child.py")
+LIMITS: Final = Limits(wall_seconds=10.0, cpu_seconds=10, calls=10_000)
+LIBRARIES: Final = ("numpy", "pandas", "scipy.stats", "matplotlib.pyplot", "sklearn", "sympy")
+"""Imported before the first program that names one of them, for speed."""
+_NAMED: Final = re.compile(
+    r"\b(?:numpy|np|pandas|pd|scipy|sklearn|sympy|mpmath|matplotlib|plt|networkx|seaborn|statsmodels)\b"
+)
+_LINE_LIMIT: Final = 1 << 24
+_CHILD: Final = Path(__file__).with_name("child.py")
 
 
 class Outside:
-    """Plain CPython with the same libraries."""
+    """Plain CPython: a server without libraries, and one that has them, each started when it is first needed."""
 
+    def __init__(self, stack: AsyncExitStack, libraries: Sequence[str]) -> None:
+        self._stack = stack
+        self._libraries = libraries
+        self._servers: dict[bool, asyncio.Task[_Server]] = {}
+
+    async def run(self, case: Case, *, is_shaken: bool = False) -> End:
+        """Shaken, objects lie elsewhere than in other runs, as they do from process to process."""
+        needs_libraries = _NAMED.search(case.text) is not None
+        starting = self._servers.get(needs_libraries)
+        if starting is None:
+            server = _server(self._libraries if needs_libraries else ())
+            starting = asyncio.create_task(self._stack.enter_async_context(server))
+            self._servers[needs_libraries] = starting
+        request = {
+            "text": case.text, "tools": list(case.tools), "seconds": case.seconds, "package": case.package,
+            "shaken": is_shaken,
+        }  # fmt: skip
+        return await (await starting).ask(request)
+
+
+class _Server:
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
+        self._asked: dict[int, asyncio.Future[End]] = {}
+        self._count = 0
 
-    async def run(self, case: Case) -> End:
-        process = self._process
-        assert process.stdin is not None
-        assert process.stdout is not None
-        request = {"text": case.text, "tools": list(case.tools), "seconds": SECONDS}
-        process.stdin.write(json.dumps(request).encode() + b"\n")
-        return End(**json.loads(await process.stdout.readline()))
+    async def ask(self, request: Mapping[str, Any]) -> End:
+        assert self._process.stdin is not None
+        self._count += 1
+        future = self._asked[self._count] = asyncio.get_running_loop().create_future()
+        self._process.stdin.write(json.dumps({**request, "id": self._count}).encode() + b"\n")
+        return await future
+
+    async def listen(self) -> None:
+        assert self._process.stdout is not None
+        async for line in self._process.stdout:
+            end = json.loads(line)
+            did = tuple(tuple(one) for one in end.pop("did"))
+            self._asked.pop(end.pop("id")).set_result(End(**end, did=did))
+        for future in self._asked.values():
+            future.set_exception(ConnectionError("the server of plain CPython ended"))
 
 
 @asynccontextmanager
-async def outside(hash_seed: int = 0, libraries: Sequence[str] = LIBRARIES) -> AsyncIterator[Outside]:
-    """Hash seed 0 is what a guest has."""
-    one = {"PYTHONHASHSEED": str(hash_seed), "MPLBACKEND": "agg", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+async def outside(libraries: Sequence[str] = LIBRARIES) -> AsyncIterator[Outside]:
+    async with AsyncExitStack() as stack:
+        yield Outside(stack, libraries)
+
+
+@asynccontextmanager
+async def _server(libraries: Sequence[str]) -> AsyncIterator[_Server]:
+    # Hash seed 0 is what a guest has.
+    one = {"PYTHONHASHSEED": "0", "MPLBACKEND": "agg", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-W", "ignore", str(_CHILD), *libraries, limit=_LINE_LIMIT,
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
-        env={**os.environ, **one},
+        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | one,
     )  # fmt: skip
     assert process.stdin is not None
+    server = _Server(process)
+    listening = asyncio.create_task(server.listen())
     try:
-        yield Outside(process)
+        yield server
     finally:
         process.stdin.close()
         await process.wait()
+        await listening
 
 
 class Inside:
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
+    """A warm runtime for programs without tools, and one whose tools change from program to program."""
+
+    def __init__(self, plain: Runtime, changing: Runtime) -> None:
+        self._plain = plain
+        self._changing = changing
+        self._turn = asyncio.Lock()
 
     async def run(self, case: Case) -> End:
-        self._runtime.replace_tools([echo(name, schema) for name, schema in case.tools.items()])
-        return end_of(await self._runtime.run(case.text))
+        limits = replace(LIMITS, wall_seconds=case.seconds, cpu_seconds=max(1, int(case.seconds)))
+        if not case.tools:
+            return end_of(await self._plain.run(case.text, limits=limits))
+        async with self._turn:
+            self._changing.replace_tools([echo(name, schema) for name, schema in case.tools.items()])
+            return end_of(await self._changing.run(case.text, limits=limits))
 
 
 @asynccontextmanager
-async def inside() -> AsyncIterator[Inside]:
-    async with Runtime(engine="process", warm=1, limits=LIMITS, host_libraries=True) as runtime:
-        yield Inside(runtime)
+async def inside(warm: int = 1) -> AsyncIterator[Inside]:
+    plain = Runtime(engine="process", warm=warm, limits=LIMITS, host_libraries=True)
+    changing = Runtime(engine="process", warm=1, limits=LIMITS, host_libraries=True)
+    async with plain, changing:
+        yield Inside(plain, changing)
 
 
 def end_of(outcome: Outcome) -> End:
-    if outcome.problem is None:
+    problem = outcome.problem
+    if problem is None:
         return End(stdout=outcome.stdout, ending="finished")
-    name, _, words = outcome.problem.message.partition(": ")
+    name, _, words = problem.message.partition(": ")
     name = name.rpartition(".")[2]
-    is_named = outcome.status == "failed" and name.isidentifier() and outcome.problem.kind == "exception"
-    ending = name if is_named else "rejected" if outcome.status == "rejected" else outcome.problem.kind
-    return End(stdout=outcome.stdout, ending=ending, words=words if is_named else outcome.problem.message)
+    is_named = outcome.status == "failed" and name.isidentifier() and problem.kind == "exception"
+    ending = name if is_named else "rejected" if outcome.status == "rejected" else problem.kind
+    return End(stdout=outcome.stdout, ending=ending, kind=problem.kind, words=words if is_named else problem.message)
 
 
 def echo(name: str, schema: Mapping[str, Any]) -> Tool:
