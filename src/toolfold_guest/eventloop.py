@@ -148,7 +148,10 @@ class GuestLoop(asyncio.SelectorEventLoop):
 
     def run_forever(self) -> None:
         """Also where it, or another loop of this thread, runs already."""
-        outer = asyncio._get_running_loop()
+        outer = _running_loop()
+        if outer is None:  # nearly always: with as few look-ups as can be, rule 4 of `toolfold_guest.zygote`
+            _run_forever(self)
+            return
         if outer is self:
             self._run_while(lambda: not self._stopping)
             self._stopping = False
@@ -222,6 +225,7 @@ def install(loop: GuestLoop) -> None:
 
 _state: dict[str, Any] = {}
 _asyncio_run = asyncio.run
+_running_loop, _run_forever = asyncio._get_running_loop, asyncio.SelectorEventLoop.run_forever
 _asyncio_as_completed = asyncio.as_completed
 
 

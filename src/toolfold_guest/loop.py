@@ -65,7 +65,7 @@ LOOKS_UP_NAMES = frozenset(
 )
 REHEARSALS = (
     "async def count():\n    return [x for x in range(3)]\nprint(f'{len(await count()):.2f}', await echo(value=2))",
-    "print(await asyncio.gather(asyncio.sleep(0), echo(value=1)))",
+    "print(await asyncio.gather(echo(value=1), asyncio.sleep(0)))",
 )
 _ECHO = ToolFacts("echo", "echo", (), "", "", ("value",), (), takes_object=False, doc="")
 REHEARSAL_WITH_PANDAS = (
@@ -80,6 +80,8 @@ class _Made:
 
     loop: eventloop.GuestLoop
     streams: tuple[Stream, Stream]
+    first_streams: tuple[Any, Any]
+    """The zygote's own, kept: to let go of the last reference to them takes a guest thirty pages."""
     channel: Channel
     start: bytes
     """A message to try one's hand on."""
@@ -109,10 +111,12 @@ def prepare(library_set: str) -> None:
     json.loads = lenient_loads  # type: ignore[assignment]  # takes more than the original
     loop = _made.loop = eventloop.GuestLoop()
     eventloop.install(loop)
+    _made.first_streams = sys.stdout, sys.stderr
     stdout, stderr = Outlet(1), Outlet(2)
-    _made.streams = Stream(stdout), Stream(stderr)
+    _made.streams = sys.__stdout__, sys.__stderr__ = Stream(stdout), Stream(stderr)  # type: ignore[misc]  # none so far
     _made.channel = loop.poll_selector.channel = Channel(loop, stdout, stderr, _made.streams)
     _made.file = "program.py"
+    _made.session = _ModuleType("__main__")
     _made.start = marshal.dumps((START, {"seed": 1}), PLAIN)
     _made.codes = compile_program("len('')")
     for text in REHEARSALS * 8:  # later passes specialise the bytecode
@@ -190,7 +194,6 @@ def _rehearse(text: str) -> bytes:
     # A message at a time: the reply must not be read along with the program, for nothing would wake the loop for it.
     guest_end, host_end = socket.socketpair(type=socket.SOCK_SEQPACKET)
     streams = sys.stdout, sys.stderr
-    _made.session = _ModuleType("__main__")
     options = {"preset": ("asyncio",), "max_argument_bytes": 100, "seed": None, "files": [], "session": False}
     messages: list[tuple[Any, ...]] = [(PROGRAM, text, marshal.dumps([tuple(_ECHO)], PLAIN)), (START, options)]
     if "echo" in text:
@@ -202,6 +205,8 @@ def _rehearse(text: str) -> bytes:
         _serve(guest_end)
     finally:
         _made.loop.remove_reader(guest_end)
+        # Here, so that no guest has to let go of this one.
+        _made.session = _modules["__main__"] = _ModuleType("__main__")
         sys.stdout, sys.stderr = streams
         guest_end.close()
     with host_end:
@@ -217,7 +222,6 @@ def main(fd: int) -> NoReturn:
     _made.file = folder + "/program.py"
     sock = _Socket(_AF_UNIX, _SOCK_STREAM, 0, fd)
     _set_handler(_SIGTERM, _made.channel.send_last_words)
-    _made.session = _ModuleType("__main__")
     goes_on = _serve(sock, _limber)
     while goes_on:
         goes_on = _serve(sock)
@@ -247,9 +251,7 @@ def _serve(sock: Any, meanwhile: Callable[[], None] | None = None) -> bool:
     channel = _made.channel
     channel.attach(sock)
     _made.loop.poll_selector.busy_turns = 0  # a replay counts them too, and may have had no rehearsal
-    sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__ = _made.streams  # type: ignore[misc]  # none until now
-    for stream in _made.streams:
-        stream.reopen()
+    sys.stdout, sys.stderr = _made.streams
     text, tools = channel.receive_program()
     codes = _make_ready(channel, text, tools)
     if meanwhile is not None:
@@ -275,7 +277,16 @@ def _serve(sock: Any, meanwhile: Callable[[], None] | None = None) -> bool:
         ending.end(_made.session.__dict__, is_session=is_session)
     _add_low_level_output(_made.streams[0], text)
     channel.send_end(status, value, error, message, hints)
+    if is_session:
+        _restore_streams()
     return is_session
+
+
+def _restore_streams() -> None:
+    """For the next program of a session, whatever the last one did to them."""
+    sys.__stdout__, sys.__stderr__ = _made.streams  # type: ignore[misc]  # read-only to mypy
+    for stream in _made.streams:
+        stream.reopen()
 
 
 def _make_ready(channel: Channel, text: str, tools: list[Any]) -> _Codes | BaseException:
@@ -297,7 +308,7 @@ def _make_ready(channel: Channel, text: str, tools: list[Any]) -> _Codes | BaseE
                 codes = _recompile(namespace, text, wanted) or codes
                 mentioned = _mentioned(codes)
         namespace.fill(names, mentioned)
-        offline.name_tools(namespace.names)
+        offline.tools[0] = namespace.names
         for name in notebook.READY if mentioned is None else notebook.READY & mentioned:
             names.setdefault(name, notebook.ready(name))
     except BaseException as error:  # noqa: BLE001  # whatever it is, it is the program's outcome once that is started

@@ -54,6 +54,8 @@ class Namespace:
         self._tools = tools
         self.style: Style = "awaited"
         self._index: dict[str, int] = {}
+        self.names: Mapping[str, int] = self._index
+        """The tools' names, for a message that offers them."""
         for index, (_, python_name, aliases, *_) in enumerate(tools):
             self._index[python_name] = index
             for alias in aliases:
@@ -87,11 +89,6 @@ class Namespace:
         for name in mentioned:
             if name.startswith(PENDING_PREFIX):
                 names[name] = self.pending(name.removeprefix(PENDING_PREFIX))
-
-    @property
-    def names(self) -> Mapping[str, int]:
-        """The tools' names, for a message that offers them."""
-        return self._index
 
     def wanted(self, mentioned: set[str] | None) -> set[str]:
         """The tools that a program mentions by their bare names."""

@@ -17,7 +17,8 @@ _WORKERS = {
 }
 """Who asked for a process, by the module in which it did, the outermost first."""
 
-_tools: list[Mapping[str, int]] = [{}]
+tools: list[Mapping[str, int]] = [{}]
+"""What to call instead, in this program; set without a call, which would take a guest some pages."""
 
 
 class Library(NamedTuple):
@@ -87,17 +88,12 @@ def library_of(path: str) -> str | None:
     return path or None
 
 
-def name_tools(tools: Mapping[str, int]) -> None:
-    """What to call instead, in this program."""
-    _tools[0] = tools
-
-
 def message(module: str, reason: str) -> str:
     """What the check says, too."""
     worker = _worker() if reason is PROCESS else None
     if worker:
         return f"{worker!r} cannot work here: {WORKERS}"
-    names = list(_tools[0])
+    names = list(tools[0])
     few = ", ".join(names[:_FEW]) + (", ..." if len(names) > _FEW else "")
     instead = f"; call a tool instead: {few}" if names else ", and this program has no tools"
     return f"{module!r} cannot work here: {reason}{instead}"

@@ -87,5 +87,5 @@ class Stream(io.TextIOWrapper):
     def reopen(self) -> None:
         """For the next program of a session, which finds its streams open as every program does."""
         if self.closed:
-            self._outlet.reopen()
             self.__init__(self._outlet)  # type: ignore[misc]  # others hold this object, so no new one will do
+            self._outlet.reopen()  # last: the old buffer goes away above, and would close what is open again

@@ -44,11 +44,12 @@ def encode(value: Any, what: str) -> str:
 
 def encode_value(value: Any) -> tuple[str, list[str]]:
     """JSON text of a program's value, and what to tell of it."""
-    walk = _Walk(is_strict=False)
     try:
         text = _fast(value)
-        if text is None or _may_clash(text, value):
-            text = _py_encode(walk.plain(value, "value", 0))
+        if text is not None and not _may_clash(text, value):
+            return text, list(dict.fromkeys(_notes)) if _notes else []
+        walk = _Walk(is_strict=False)
+        text = _py_encode(walk.plain(value, "value", 0))
     except Exception as error:  # noqa: BLE001  # a container of the program's own may raise anything
         return _py_encode(text_of(value)), [f"the value could not be read: {type(error).__name__}; its text was sent"]
     return text, list(dict.fromkeys([*_notes, *walk.notes]))

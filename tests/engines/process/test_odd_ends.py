@@ -52,6 +52,24 @@ async def test_the_files_of_a_session_are_flushed_after_each_program(runtime: Ru
     assert second.value == "one two"
 
 
+async def test_the_next_program_of_a_session_finds_its_streams_as_every_program_does(runtime: Runtime) -> None:
+    spoils = "import sys\nsys.stdout.close()\nsys.stdout = sys.__stdout__ = sys.__stderr__ = None"
+    uses = "import sys\nprint('out')\nsys.__stdout__.write('again')\nsys.__stderr__.write('err')\nNone"
+
+    await runtime.run(spoils, session="streams", keep_names=True)
+    outcome = await runtime.run(uses, session="streams", keep_names=True)
+
+    assert (outcome.status, outcome.stdout, outcome.stderr) == ("finished", "out\nagain", "err")
+
+
+async def test_a_program_that_leaves_no_call_unmade_finds_the_librarys_own_functions(runtime: Runtime) -> None:
+    text = "import inspect, json\n[inspect.iscoroutine.__module__, json.JSONEncoder.default.__module__]"
+
+    outcome = await runtime.run(text)
+
+    assert outcome.value == ["inspect", "json.encoder"]
+
+
 @pytest.mark.parametrize(
     ("text", "data"),
     [
