@@ -20,14 +20,10 @@ from toolfold.engines.base import (
     Died,
     Ended,
     Engine,
-    Forewarned,
     Guests,
     Printed,
-    Stocked,
     Taped,
     Waiting,
-    importable_modules,
-    snapshot_version,
 )
 from toolfold.errors import EngineCrashed, Fenced, LedgerFailed, UsageError
 from toolfold.execution.execution import Execution
@@ -146,7 +142,6 @@ class Runtime:
                 max_kept_bytes=session_limits.max_guest_bytes,
             )  # fmt: skip
         self._engine: Engine = engine
-        self._forewarned = engine if isinstance(engine, Forewarned) else None
         self._ledger: Ledger = ledger if ledger is not None else MemoryLedger()
         self._observer: Observer = observer if observer is not None else usual_observer()
         self._context = CallContext(entry_name=entry_name, approve=approve)
@@ -190,12 +185,14 @@ class Runtime:
 
     async def preload(self, library_set: LibrarySet) -> None:
         """Have guests with these libraries wait for programs, where the engine can."""
-        if isinstance(self._engine, Stocked):
-            await self._engine.preload(library_set)
+        stocked = self._engine.capabilities.stocked
+        if stocked is not None:
+            await stocked.preload(library_set)
 
     async def guests(self) -> Guests:
         """How many there are now, and what they hold; none where the engine cannot tell."""
-        return await self._engine.guests() if isinstance(self._engine, Stocked) else Guests()
+        stocked = self._engine.capabilities.stocked
+        return Guests() if stocked is None else await stocked.guests()
 
     def replace_tools(self, tools: Iterable[Tool | Callable[..., Any]]) -> None:
         """Other tools from the next execution on; those that run or are paused here keep theirs.
@@ -381,8 +378,9 @@ class Runtime:
     async def _begin(self, text: str, wish: _Wish) -> Paused | Outcome:
         specs = self._granted(wish) if wish.outside or wish.hidden else self._specs
         if wish.session is None:
-            if self._forewarned is not None:  # a guest can make the program ready while it is being checked
-                self._forewarned.expect(text, specs, wish.limits)
+            forewarned = self._engine.capabilities.forewarned
+            if forewarned is not None:  # a guest can make the program ready while it is being checked
+                forewarned.expect(text, specs, wish.limits)
         else:
             await self.sessions.enter(wish.session)
             if wish.session.names and not self._engine.has_session(wish.session.id):
@@ -470,10 +468,10 @@ class Runtime:
 
     @cached_property
     def _modules(self) -> frozenset[str] | None:
-        return importable_modules(self._engine)
+        return self._engine.capabilities.modules
 
     async def _type_problem(self, program: Program, specs: Sequence[ToolSpec], wish: _Wish) -> Problem | None:
-        is_wanted = self._engine.name == "monty" if self._type_check is None else self._type_check
+        is_wanted = self._engine.capabilities.checks_types if self._type_check is None else self._type_check
         if not is_wanted:
             return None
         if self._types is None:
@@ -487,8 +485,14 @@ class Runtime:
         """The program will not run."""
         if wish.session is not None:
             self.sessions.leave(wish.session)
-        elif self._forewarned is not None:
-            self._forewarned.forget()
+        else:
+            self._forget()
+
+    def _forget(self) -> None:
+        """Tell the engine that the program it was forewarned of does not come."""
+        forewarned = self._engine.capabilities.forewarned
+        if forewarned is not None:
+            forewarned.forget()
 
     def _rejected(self, problem: Problem, text: str) -> Outcome:
         return Outcome(
@@ -558,8 +562,7 @@ class Runtime:
             await execution.open()
         except BaseException:
             await self._close(execution)  # nothing ran, so there is nothing to put on record
-            if self._forewarned is not None:
-                self._forewarned.forget()
+            self._forget()
             raise
         return await self._guarded(execution)
 
@@ -594,7 +597,7 @@ class Runtime:
         epoch = await self._ledger.takeover(execution_id)
         history = await self._history(execution_id)  # again: the other one may have written until it was fenced
         _refuse_ended(history)
-        past = Past(history, await snapshot_of(history, self._ledger, snapshot_version(self._engine)))
+        past = Past(history, await snapshot_of(history, self._ledger, self._engine.capabilities.snapshot_version))
         session = self.sessions.open(history.begun.session) if history.begun.session else None
         if session is not None:
             await self.sessions.enter(session)

@@ -326,6 +326,35 @@ await asyncio.gather(late(), ask())
     assert printed(watch.events) == "reply\ntimer\n"
 
 
+async def test_an_event_of_the_hosts_own_comes_in_its_turn(engine: Engine) -> None:
+    async with watched(engine, "print(1)\nawait echo(value=2)") as watch:
+        (call,) = await watch.calls(1)
+        watch.run.nudge(Waiting(0))
+        events = await watch.until(lambda events: Waiting(0) in events)
+        watch.run.answer(echo(call))
+        last = await watch.end()
+        watch.run.nudge(Waiting(1))
+
+    assert events == [Printed("1\n"), Called(call), Waiting(0)]
+    assert (last, watch.events[-1]) == (Ended(status="finished", value=2), last)
+
+
+async def test_a_run_goes_on_where_an_earlier_reader_stopped(engine: Engine) -> None:
+    async with engine.open(order("await echo(value=1)\nawait echo(value=2)", report_waiting=True)) as run:
+        seen: list[Event] = []
+        while not seen or not isinstance(seen[-1], Ended):
+            async for event in run:
+                seen.append(event)
+                if isinstance(event, Called):
+                    called = event.call
+                if isinstance(event, Waiting):
+                    break  # as the runtime does when it pauses
+            run.answer(echo(called))
+
+    calls = [Call(id=number, tool="echo", arguments={"value": number}) for number in (1, 2)]
+    assert seen == [Called(calls[0]), Waiting(0), Called(calls[1]), Waiting(1), Ended(status="finished", value=2)]
+
+
 # stopping
 
 
@@ -756,6 +785,27 @@ async def test_the_scripted_engine_stops_in_the_middle_of_a_call() -> None:
 
     assert last == Ended(status="timeout")
     assert engine.answers == []
+
+
+async def test_the_scripted_engine_plays_an_event_of_the_hosts_own_in_its_turn() -> None:
+    call = Call(id=1, tool="echo", arguments={})
+    engine = ScriptedEngine(Called(call), Ended(status="finished"))
+    async with engine.open(order("ignored")) as run:
+        run.nudge(Waiting(0))
+        first = [event async for event in _up_to(run, Called)]
+        run.nudge(Waiting(1))
+        second = [event async for event in _up_to(run, Waiting)]
+        run.answer(echo(call))
+        rest = [event async for event in run]
+
+    assert (first, second, rest) == ([Waiting(0), Called(call)], [Waiting(1)], [Ended(status="finished")])
+
+
+async def _up_to(run: Run, kind: type[Event]) -> AsyncIterator[Event]:
+    async for event in run:
+        yield event
+        if isinstance(event, kind):
+            return
 
 
 async def test_a_script_without_an_end_dies() -> None:

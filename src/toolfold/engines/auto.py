@@ -4,27 +4,16 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 from toolfold.engines.base import (
     MOST_KEPT_BYTES,
     MOST_KEPT_GUESTS,
     Engine,
-    Forewarned,
-    Guests,
-    Stocked,
-    importable_modules,
-    snapshot_version,
+    EngineWrapper,
 )
 from toolfold.errors import EngineUnavailable, UsageError
-from toolfold.models import LibrarySet, Limits
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from contextlib import AbstractAsyncContextManager
-
-    from toolfold.engines.base import Order, Run
-    from toolfold.models import ToolSpec
+from toolfold.models import Limits
 
 NAMES = ("auto", "process", "monty")
 
@@ -63,41 +52,21 @@ def _monty() -> Engine:
     return MontyEngine()
 
 
-class AutoEngine:
+class AutoEngine(EngineWrapper):
     """The process engine where it can run, else Monty if it is installed; says which in every outcome."""
 
     def __init__(self, first: Engine) -> None:
-        self._chosen = first
+        super().__init__(first)
         self._note: tuple[str, ...] = ()
-
-    @property
-    def name(self) -> str:
-        """Of the engine that runs the programs."""
-        return self._chosen.name
-
-    @property
-    def isolation(self) -> str:
-        """Of the engine that runs the programs."""
-        return self._chosen.isolation
 
     @property
     def notes(self) -> tuple[str, ...]:
         """Why it is not the process engine, if it is not, and what that engine has to say."""
-        return self._note + self._chosen.notes
+        return self._note + self.inner.notes
 
-    @property
-    def snapshot_version(self) -> str:
-        """Of the engine that runs the programs; empty if that replays."""
-        return snapshot_version(self._chosen)
-
-    @property
-    def modules(self) -> frozenset[str] | None:
-        """What programs can import on the engine that runs them, where that can tell."""
-        return importable_modules(self._chosen)
-
-    async def __aenter__(self) -> AutoEngine:
+    async def __aenter__(self) -> Self:
         try:
-            await self._chosen.__aenter__()
+            await self.inner.__aenter__()
         except EngineUnavailable as error:
             if importlib.util.find_spec("pydantic_monty") is None:
                 raise EngineUnavailable(f"{error}; or install toolfold[monty] to run a subset of Python") from None
@@ -105,41 +74,7 @@ class AutoEngine:
         return self
 
     async def _fall_back(self, error: EngineUnavailable) -> None:
-        self._chosen = _monty()
-        await self._chosen.__aenter__()
+        self.inner = _monty()
+        await self.inner.__aenter__()
         self._note = (f"ran on the monty engine, a subset of Python, because {error}",)
         sys.stderr.write(f"toolfold: {self._note[0]}\n")
-
-    async def __aexit__(self, *exc: object) -> None:
-        await self._chosen.__aexit__(*exc)
-
-    def open(self, order: Order) -> AbstractAsyncContextManager[Run]:
-        """Start a program on the engine that was chosen."""
-        return self._chosen.open(order)
-
-    def has_session(self, session: str) -> bool:
-        """Whether the chosen engine keeps a guest for that session."""
-        return self._chosen.has_session(session)
-
-    def end_session(self, session: str) -> None:
-        """End the guest that the session keeps."""
-        self._chosen.end_session(session)
-
-    async def preload(self, library_set: LibrarySet) -> None:
-        """Have guests with these libraries wait, where the chosen engine has such."""
-        if isinstance(self._chosen, Stocked):
-            await self._chosen.preload(library_set)
-
-    def expect(self, text: str, tools: Sequence[ToolSpec], limits: Limits) -> None:
-        """Have the program that is being checked made ready, where the chosen engine can."""
-        if isinstance(self._chosen, Forewarned):
-            self._chosen.expect(text, tools, limits)
-
-    def forget(self) -> None:
-        """The program that was expected does not come."""
-        if isinstance(self._chosen, Forewarned):
-            self._chosen.forget()
-
-    async def guests(self) -> Guests:
-        """Of the chosen engine."""
-        return await self._chosen.guests() if isinstance(self._chosen, Stocked) else Guests()

@@ -126,35 +126,19 @@ class Run(Protocol):
     def stop(self, status: Literal["timeout", "cancelled", "limit"], problem: Problem | None = None) -> None:
         """End the program now; the last event then is an `Ended` with this status."""
 
-
-@runtime_checkable
-class Nudgeable(Protocol):
-    """What a run also offers that takes an event of the host's own; others need a task that mixes the two."""
-
     def nudge(self, event: Waiting) -> None:
-        """Yield this event after those that wait; ignored once the run is over."""
+        """Yield an event of the host's own after those that are already due; ignored once the run is over."""
 
 
 @runtime_checkable
 class Freezable(Protocol):
-    """What a run also offers whose engine resumes from snapshots; others replay."""
+    """What a run also offers if its engine declares a `Capabilities.snapshot_version`."""
 
     async def freeze(self) -> bytes | None:
         """The held program, for `Order.snapshot`. Empty: it has to be replayed.
 
         `None`: it did not stand still, and yields `Waiting` again when it does.
         """
-
-
-def snapshot_version(engine: Engine) -> str:
-    """What must be the same where a snapshot is loaded; empty for an engine that replays."""
-    return str(getattr(engine, "snapshot_version", ""))
-
-
-def importable_modules(engine: Engine) -> frozenset[str] | None:
-    """What programs can import beyond the standard library; `None` where the engine cannot tell."""
-    modules: frozenset[str] | None = getattr(engine, "modules", None)
-    return modules
 
 
 class Engine(Protocol):
@@ -168,6 +152,10 @@ class Engine(Protocol):
     def notes(self) -> tuple[str, ...]:
         """What this engine cannot enforce on this machine; goes into every outcome's hints."""
 
+    @property
+    def capabilities(self) -> Capabilities:
+        """What it can do beyond this contract. Read it after entering: `auto` chooses an engine only then."""
+
     async def __aenter__(self) -> Self: ...
     async def __aexit__(self, *exc: object) -> None: ...
     def open(self, order: Order) -> AbstractAsyncContextManager[Run]:
@@ -180,6 +168,22 @@ class Engine(Protocol):
         """End the guest that the session keeps; harmless if there is none."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """What an engine can do beyond the contract, declared here and nowhere else. The default is a plain engine."""
+
+    snapshot_version: str = ""
+    """If set, runs are `Freezable`, and a snapshot loads wherever the version is the same; if empty, they replay."""
+    modules: frozenset[str] | None = None
+    """What programs can import beyond the standard library; `None` if the engine cannot tell."""
+    checks_types: bool = False
+    """Have each program type-checked before it runs, unless the caller says otherwise."""
+    forewarned: Forewarned | None = None
+    """Can use the time in which a program is being checked."""
+    stocked: Stocked | None = None
+    """Keeps guests waiting for programs."""
+
+
 @dataclass(frozen=True, slots=True)
 class Guests:
     """What an engine's guests take of the machine now."""
@@ -189,9 +193,8 @@ class Guests:
     memory_bytes: int = 0
 
 
-@runtime_checkable
 class Stocked(Protocol):
-    """An engine that has guests wait for programs; one that has not need not know this."""
+    """An engine that keeps guests waiting for programs."""
 
     async def preload(self, library_set: LibrarySet) -> None:
         """Have guests with these libraries wait, before the first program asks for them."""
@@ -200,12 +203,57 @@ class Stocked(Protocol):
         """Counted and measured now."""
 
 
-@runtime_checkable
 class Forewarned(Protocol):
-    """An engine that can use the time in which a program is checked; one that cannot need not know this."""
+    """An engine that can prepare a program while it is being checked."""
 
     def expect(self, text: str, tools: Sequence[ToolSpec], limits: Limits) -> None:
-        """A program is about to come, if its check finds nothing: make it ready, but run nothing of it."""
+        """A program will come if its check finds nothing wrong: prepare it, but run nothing of it."""
 
     def forget(self) -> None:
-        """It does not come. Another that is being checked may be forgotten along with it, and only loses time."""
+        """It does not come. Another program that is being checked may be forgotten with it, which only costs time."""
+
+
+class EngineWrapper:
+    """An engine that hands everything to another; subclass it and override what differs."""
+
+    def __init__(self, inner: Engine) -> None:
+        self.inner = inner
+
+    @property
+    def name(self) -> str:
+        """The inner engine's."""
+        return self.inner.name
+
+    @property
+    def isolation(self) -> str:
+        """The inner engine's."""
+        return self.inner.isolation
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The inner engine's."""
+        return self.inner.notes
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """The inner engine's."""
+        return self.inner.capabilities
+
+    async def __aenter__(self) -> Self:
+        await self.inner.__aenter__()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.inner.__aexit__(*exc)
+
+    def open(self, order: Order) -> AbstractAsyncContextManager[Run]:
+        """Start a program on the inner engine."""
+        return self.inner.open(order)
+
+    def has_session(self, session: str) -> bool:
+        """Whether the inner engine keeps a guest for that session."""
+        return self.inner.has_session(session)
+
+    def end_session(self, session: str) -> None:
+        """End the guest that the session keeps."""
+        self.inner.end_session(session)

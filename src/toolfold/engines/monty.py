@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 from types import ModuleType
 from typing import Any, Literal, Self
 
-from toolfold.engines.base import Died, Ended, Event, Order, Waiting
+from toolfold.engines.base import Capabilities, Died, Ended, Event, Order, Waiting
 from toolfold.engines.monty_check import TypeChecker
 from toolfold.engines.monty_driver import Driver, Freeze
 from toolfold.engines.monty_state import FORMAT
@@ -50,14 +50,10 @@ class MontyEngine:
         await asyncio.to_thread(pool.__exit__, None, None, None)
 
     @property
-    def modules(self) -> frozenset[str]:
-        """Nothing can be imported beyond a part of the standard library."""
-        return frozenset()
-
-    @property
-    def snapshot_version(self) -> str:
-        """What else must be the same where a snapshot is loaded."""
-        return "" if self._monty is None else f"monty {self._monty.__version__}/{FORMAT}"
+    def capabilities(self) -> Capabilities:
+        """Snapshots, its own type checker, and no modules beyond a part of the standard library."""
+        version = "" if self._monty is None else f"monty {self._monty.__version__}/{FORMAT}"
+        return Capabilities(snapshot_version=version, modules=frozenset(), checks_types=True)
 
     @asynccontextmanager
     async def open(self, order: Order) -> AsyncIterator[MontyRun]:
@@ -118,6 +114,11 @@ class MontyRun:
         """Let the program's clock go on."""
         self._driver.clock.release()
         self._driver.inbox.put("look")
+
+    def nudge(self, event: Waiting) -> None:
+        """An event of the host's own, in its turn."""
+        if not self.over.is_set():
+            self._events.put_nowait(event)
 
     async def freeze(self) -> bytes | None:
         """The paused program as bytes, so that another worker, also in another process, can go on with it."""

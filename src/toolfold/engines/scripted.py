@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Literal, Self
 
-from toolfold.engines.base import Called, Died, Ended, Event, Order
+from toolfold.engines.base import Called, Capabilities, Died, Ended, Event, Order, Waiting
 from toolfold.models import Problem, Reply
 
 
@@ -21,6 +22,7 @@ class ScriptedEngine:
     name = "scripted"
     isolation = "scripted"
     notes: tuple[str, ...] = ()
+    capabilities = Capabilities()
 
     def __init__(self, *events: Event, waits: bool = True) -> None:
         self._events = events
@@ -54,20 +56,25 @@ class ScriptedRun:
     """One play of the script."""
 
     def __init__(self, events: tuple[Event, ...], answers: list[Reply], *, waits: bool) -> None:
-        self._events = events
+        self._left = deque(events)
         self._answers = answers
         self._waits = waits
         self._open: set[int] = set()
         self._stopped: Ended | None = None
         self._is_over = False
+        self._nudges: deque[Waiting] = deque()
         self._changed = asyncio.Event()
 
     async def __aiter__(self) -> AsyncIterator[Event]:
-        for event in self._events:
+        # An event leaves the script only when it is played: after a pause the run is iterated again.
+        while self._left:
+            event = self._left[0]
             if self._waits or isinstance(event, Ended | Died):
-                await self._all_answered()
+                async for nudge in self._until_answered():
+                    yield nudge
             if self._stopped is not None:
                 break
+            self._left.popleft()
             if isinstance(event, Called):
                 self._open.add(event.call.id)
             self._is_over = isinstance(event, Ended | Died)
@@ -96,7 +103,18 @@ class ScriptedRun:
             self._stopped = Ended(status=status, problem=problem)
         self._changed.set()
 
-    async def _all_answered(self) -> None:
-        while self._open and self._stopped is None:
+    def nudge(self, event: Waiting) -> None:
+        """Play this event next."""
+        if not self._is_over:
+            self._nudges.append(event)
+            self._changed.set()
+
+    async def _until_answered(self) -> AsyncIterator[Waiting]:
+        """What the host itself has to say until every open call is answered."""
+        while self._stopped is None:
+            while self._nudges:
+                yield self._nudges.popleft()
+            if not self._open:
+                return
             self._changed.clear()
             await self._changed.wait()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from toolfold.engines.base import Ended, Freezable, Nudgeable, Order, Printed, Waiting, snapshot_version
+from toolfold.engines.base import Ended, Freezable, Order, Printed, Waiting
 from toolfold.errors import Fenced, LedgerFull, ToolfoldError, UsageError
 from toolfold.execution import eager
 from toolfold.execution.accounts import record_of
@@ -110,9 +110,6 @@ class Execution:
         self._undecided: dict[int, tuple[Call, asyncio.Future[Decision]]] = {}
         self._decided: set[int] = set()
         """Calls on record as begun after a yes; their tool may yet leave the answer to the outside."""
-        self._arrived: deque[Event] = deque()
-        self._pump: asyncio.Task[None] | None = None
-        self._roused: asyncio.Future[None] | None = None
         self._last_waiting = -1
         self._on_call = on_call
         self._past = past
@@ -120,7 +117,7 @@ class Execution:
         self._recorded: dict[int, Reply] = {}
         """Replies of the earlier execution, for calls that are on their way through the router."""
         # What cannot be replayed has names in its guest that no snapshot holds.
-        self._snapshot_version = snapshot_version(engine) if order.tape is not None else ""
+        self._snapshot_version = engine.capabilities.snapshot_version if order.tape is not None else ""
         self._rounds = past.rounds if past is not None else 0
         """Pauses of which the ledger has had a snapshot."""
         self._opened: AbstractAsyncContextManager[Run] | None = None
@@ -192,7 +189,7 @@ class Execution:
     async def close(self) -> None:
         """End the guest and every call that the program did not wait for."""
         self._is_closed = True
-        for task in (*self._in_flight, *((self._pump,) if self._pump else ())):
+        for task in tuple(self._in_flight):
             task.cancel()
         opened, self._opened = self._opened, None
         if opened is not None:
@@ -373,7 +370,7 @@ class Execution:
             self._undecided[call.id] = (call, future)
             if self._queued:
                 self._dispatch(self._queued.popleft())
-            self._nudge(Waiting(self._last_waiting))
+            self.run.nudge(Waiting(self._last_waiting))
             decision = await future
         self._note(Handed(call.id, is_open=False) if is_begun else Made(call))
         self._decided.add(call.id)
@@ -387,41 +384,8 @@ class Execution:
         return decision
 
     def events(self) -> AsyncIterator[Event]:
-        """The run's events; where a local call may turn out to need a yes, also our own `Waiting` when it does."""
-        is_mixed = self._can_ask and not isinstance(self.run, Nudgeable)
-        return self._events_and_nudges() if is_mixed else aiter(self.run)
-
-    def _nudge(self, event: Waiting) -> None:
-        if isinstance(self.run, Nudgeable):
-            self.run.nudge(event)
-        else:
-            self._arrived.append(event)
-            self._rouse()
-
-    async def _events_and_nudges(self) -> AsyncIterator[Event]:
-        if self._pump is None:
-            self._pump = asyncio.create_task(self._pump_events())
-        while True:
-            while self._arrived:
-                yield self._arrived.popleft()
-            if self._pump.done():
-                self._pump.result()  # raises what the run raised
-                return
-            self._roused = asyncio.get_running_loop().create_future()
-            await self._roused
-
-    async def _pump_events(self) -> None:
-        # One task for all events: a task and a wait for each would be twice as many turns of the loop.
-        try:
-            async for event in self.run:
-                self._arrived.append(event)
-                self._rouse()
-        finally:
-            self._rouse()
-
-    def _rouse(self) -> None:
-        if self._roused is not None and not self._roused.done():
-            self._roused.set_result(None)
+        """The run's events; where a local call turns out to need a yes, also our own `Waiting`."""
+        return aiter(self.run)
 
     def _answer(self, call: Call, reply: Reply) -> None:
         if self._is_closed:

@@ -10,14 +10,13 @@ import asyncio
 import copy
 import os
 from collections.abc import Callable, Iterable
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from os import PathLike
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from typing import Any, Final, Generic, Self, TypeAlias, TypeVar
 
 from toolfold.doors.pydantic_ai.texts import run_code_description
 from toolfold.engines.auto import engine_named
-from toolfold.engines.base import Engine, Order, Run, snapshot_version
+from toolfold.engines.base import Engine, EngineWrapper
 from toolfold.errors import UsageError
 from toolfold.ledger.memory import MemoryLedger
 from toolfold.ledger.observe import LogObserver
@@ -190,42 +189,14 @@ class _Open:
                     await self.ledger.close()
 
 
-class _Lent:
-    """An engine that several runtimes use and none of them closes."""
+class _Lent(EngineWrapper):
+    """An engine that several runtimes use and none of them opens or closes."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-
-    @property
-    def name(self) -> str:
-        return self._engine.name
-
-    @property
-    def isolation(self) -> str:
-        return self._engine.isolation
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        return self._engine.notes
-
-    @property
-    def snapshot_version(self) -> str:
-        return snapshot_version(self._engine)
-
-    async def __aenter__(self) -> _Lent:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
         """Nothing: it was lent."""
-
-    def open(self, order: Order) -> AbstractAsyncContextManager[Run]:
-        return self._engine.open(order)
-
-    def has_session(self, session: str) -> bool:
-        return self._engine.has_session(session)
-
-    def end_session(self, session: str) -> None:
-        self._engine.end_session(session)
 
 
 def settled(specs: Iterable[ToolSpec]) -> tuple[ToolSpec, ...]:

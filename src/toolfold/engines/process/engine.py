@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from toolfold import forks
-from toolfold.engines.base import MOST_KEPT_BYTES, MOST_KEPT_GUESTS, Guests
+from toolfold.engines.base import MOST_KEPT_BYTES, MOST_KEPT_GUESTS, Capabilities, Guests
 from toolfold.engines.process.host import ProcessRun
 from toolfold.engines.process.kept import KeptGuests
 from toolfold.engines.process.layout import library_modules
@@ -64,10 +65,11 @@ class ProcessEngine:
         """The tier's name, for every outcome."""
         return self._tier.name
 
-    @property
-    def modules(self) -> frozenset[str] | None:
-        """What programs can import beyond the standard library; all that the host has is not counted."""
-        return None if self._host_libraries else PLACEHOLDERS.union(library_modules())
+    @cached_property
+    def capabilities(self) -> Capabilities:
+        """Guests that wait and take programs early; which modules there are, unless all of the host's are."""
+        modules = None if self._host_libraries else PLACEHOLDERS.union(library_modules())
+        return Capabilities(modules=modules, forewarned=self, stocked=self)
 
     async def __aenter__(self) -> ProcessEngine:
         self._is_open = True
