@@ -1,6 +1,6 @@
 """Programs that call the tools of the process that started them: `python -m examples.gem_usage`.
 
-Seed 000's example: an environment has a filesystem tool and a memory tool. A model's program uses
+An environment has a filesystem tool and a memory tool. A model's program uses
 both, in a sandbox in a child process; each call comes back here, to `executor`.
 """
 

@@ -42,7 +42,7 @@ from toolfold.sessions import SessionLimits
 from toolfold.sources.shell import shell_tool
 from toolfold.tools.tool import Tool
 
-SEED_002 = """\
+THREE_SERVERS = """\
 # programmatic-executor/config.yaml
 
 servers:
@@ -121,8 +121,8 @@ def mistakes(text: str) -> str:
     return str(caught.value)
 
 
-def test_the_file_of_seed_002_means_what_the_seed_says() -> None:
-    config = parse_config(SEED_002)
+def test_a_file_of_three_servers_and_blocked_tools_means_what_it_says() -> None:
+    config = parse_config(THREE_SERVERS)
 
     assert config.servers == (
         ServerConfig(
@@ -524,7 +524,7 @@ def test_the_shipped_schema_is_the_generated_one() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [SEED_002, EVERYTHING, "engine: auto\n", "limits: {calls: '${N}', data_bytes: 1kib}\n"]
+    "text", [THREE_SERVERS, EVERYTHING, "engine: auto\n", "limits: {calls: '${N}', data_bytes: 1kib}\n"]
 )
 def test_the_schema_takes_what_the_loader_takes(text: str) -> None:
     parse_config(text, environment={**ENVIRONMENT, "N": "5"})

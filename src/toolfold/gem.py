@@ -1,4 +1,4 @@
-"""The names of seed 000, for importers; see `toolfold.doors.gem`."""
+"""The public names of the gem door; see `toolfold.doors.gem`."""
 
 from toolfold.doors.gem import (
     Executor,

@@ -1,4 +1,4 @@
-"""The names of seed 001, for importers; see `toolfold.doors.orchestrator`."""
+"""The public names of the orchestrator door; see `toolfold.doors.orchestrator`."""
 
 from toolfold.doors.orchestrator import (
     MCPClientShim,

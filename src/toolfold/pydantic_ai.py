@@ -1,4 +1,4 @@
-"""The names of seed 004, for importers; see `toolfold.doors.pydantic_ai`."""
+"""The public names of the Pydantic AI door; see `toolfold.doors.pydantic_ai`."""
 
 from toolfold.doors.pydantic_ai import (
     AllowedCallers,

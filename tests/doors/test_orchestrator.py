@@ -1,4 +1,4 @@
-"""Seed 001 through `toolfold.orchestrator`: its example, its patterns, its tips, its router."""
+"""Programs of orchestrator hosts through `toolfold.orchestrator`: examples, patterns, tips, the router."""
 
 import ast
 import asyncio
@@ -131,7 +131,7 @@ async def executor() -> AsyncIterator[ProgrammaticToolExecutor]:
         yield executor
 
 
-# --- the seed's text ---------------------------------------------------------------------------
+# --- examples as hosts write them ---------------------------------------------------------------
 
 
 def test_the_end_to_end_example_runs_with_only_its_imports_changed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -146,7 +146,7 @@ def test_the_end_to_end_example_runs_with_only_its_imports_changed(capsys: pytes
     assert printed == "Total expenses: $60\n\nMade 4 tool calls in N s\n"
 
 
-def test_the_stubs_are_the_tree_that_the_seed_draws(tmp_path: Path) -> None:
+def test_the_stubs_are_a_tree_of_domains(tmp_path: Path) -> None:
     ProgrammaticToolExecutor(company(), enable_stubs=True)
 
     assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.py")) == [
@@ -190,7 +190,7 @@ print(asyncio.run(get_users(dept="sales")), asyncio.run(get_expenses(user_id="u"
     assert (done.stdout, done.stderr) == ("{'dept': 'sales'} {'user_id': 'u'}\n", "")
 
 
-async def test_the_result_has_exactly_the_keys_of_the_seed(executor: ProgrammaticToolExecutor) -> None:
+async def test_the_result_has_exactly_the_documented_keys(executor: ProgrammaticToolExecutor) -> None:
     result = await executor.execute("result = await get_users(dept='hr')\nprint('done')")
 
     assert list(result) == ["output", "result", "tool_calls", "execution_time", "error"]
@@ -345,9 +345,7 @@ async def test_tip_enable_logging(executor: ProgrammaticToolExecutor, caplog: py
         ("open(name)", "line 1: a file whose path is not written out cannot be checked; write the path as text"),
     ],
 )
-async def test_strict_refuses_the_patterns_of_the_seed(
-    executor: ProgrammaticToolExecutor, code: str, error: str
-) -> None:
+async def test_strict_refuses_the_dangerous_patterns(executor: ProgrammaticToolExecutor, code: str, error: str) -> None:
     with pytest.raises(UsageError) as caught:
         executor._validate_code_safety(ast.parse(code))
     result = await executor.execute(code, strict=True)

@@ -248,7 +248,7 @@ def test_a_prompt_over_its_budget_loses_notes_then_signatures_and_tells_how_to_f
     )
 
 
-def test_the_tree_is_the_one_that_the_seed_draws() -> None:
+def test_the_stubs_are_a_tree_of_domains() -> None:
     tools = [replace(GET_USERS, name="my_tool", python_name="my_tool", domain="mydomain"), tool("alone")]
 
     files = tree(tools)

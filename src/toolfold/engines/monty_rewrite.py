@@ -1,4 +1,4 @@
-"""Programs in the dialect of DESIGN 2, made into text that Monty runs. Pure: text in, text out.
+"""Programs in the accents that models write, made into text that Monty runs. Pure: text in, text out.
 
 Every edit stays on its line and keeps the number of lines, so tracebacks need no mapping.
 Nothing here is a check: text that Python cannot parse goes through as it is, for Monty to refuse.

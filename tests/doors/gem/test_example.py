@@ -1,4 +1,4 @@
-"""Seed 000's `example_usage.py`."""
+"""`examples/gem_usage.py`: what a reader is shown first."""
 
 import pytest
 

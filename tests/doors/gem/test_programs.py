@@ -1,4 +1,4 @@
-"""Programs in a real child, with an executor here: seed 000's contract."""
+"""Programs in a real child, with an executor here: the contract of a gem tool."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +20,7 @@ def adding(name, args, call_id):
     return True, False, str(args["a"] + args["b"]), name, call_id
 
 
-def test_the_seeds_example_gives_the_seeds_json(programs: Programs) -> None:
+def test_the_example_gives_the_documented_json(programs: Programs) -> None:
     seen = []
 
     def executor(name, args, call_id):
@@ -31,7 +31,7 @@ def test_the_seeds_example_gives_the_seeds_json(programs: Programs) -> None:
     answer = programs.run(
         'files = tools.list_files(path=".")\ncontent = tools.read_file(path=files[0])\nresult = content.upper()',
         executor,
-        filename="seed",
+        filename="report",
     )
 
     first, second = (call_id for _, _, call_id in seen)
@@ -69,7 +69,7 @@ def test_the_seeds_example_gives_the_seeds_json(programs: Programs) -> None:
         ),
         ("return_value", "PROCESSED CONTENT"),
         ("error", None),
-        ("file_path", ".python_tmp/seed.py"),
+        ("file_path", ".python_tmp/report.py"),
     ]
     assert (programs.workspace / answer["file_path"]).read_text().startswith("files = tools.list_files")
     assert first != second

@@ -35,7 +35,7 @@ class Sum(core.Env):
 
 
 class ToolEnv(wrapper.ToolEnvWrapper):
-    """As seed 000 writes it."""
+    """As hosts of gem write it."""
 
     def __init__(self, env, workspace):
         def executor(tool_name, tool_args, tool_call_id):

@@ -1,4 +1,4 @@
-"""Seed 003 over real HTTP: every request and response type, the error table, the names, the libraries."""
+"""The contract of `/exec/programmatic` over real HTTP: every request and response type, the error table, the names, the libraries."""
 
 import asyncio
 import json
@@ -85,7 +85,7 @@ async def over_time(client: httpx.AsyncClient, prints: str, **options: Any) -> h
     return answer
 
 
-async def test_errors_have_the_statuses_of_the_seed_and_200_for_librechat(client: httpx.AsyncClient) -> None:
+async def test_errors_have_their_own_statuses_and_200_for_librechat(client: httpx.AsyncClient) -> None:
     raised = await start(client, "print('a')\n1 / 0")
     slow = await over_time(client, "b")
     shown = await over_time(client, "b", headers=LIBRECHAT)
@@ -161,7 +161,7 @@ async def test_wrong_results_are_told_and_the_token_stays_good(
     assert right.json()["stdout"] == "1\n"
 
 
-async def test_names_are_those_of_the_seeds_table_and_the_clients_function(client: httpx.AsyncClient) -> None:
+async def test_names_are_normalised_as_the_client_does(client: httpx.AsyncClient) -> None:
     names = {"get-weather": "get_weather", "my tool": "my_tool", "for": "for_tool", "123data": "_123data"}
     code = "\n".join(f"print(await {name}(x=1))" for name in names.values())
 

@@ -10,7 +10,7 @@ from toolfold.doors.mcp.texts import DESCRIPTION
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_one_tool_is_listed_with_the_seeds_words_and_what_claude_code_reads(open_door, mode) -> None:
+async def test_one_tool_is_listed_with_its_description_and_what_claude_code_reads(open_door, mode) -> None:
     bridge = FakeBridge({"git": Server("git", tools=1)}, [bridged("git", "log", description="Commits.")])
     async with open_door(bridge=bridge, mode=mode) as client:
         tools = (await client.list_tools()).tools

@@ -1,4 +1,4 @@
-"""What the model is shown: seed 002's texts, images, links; nothing structured."""
+"""What the model is shown: the documented texts, images, links; nothing structured."""
 
 import base64
 
@@ -18,7 +18,7 @@ def add(a: int, b: int) -> int:
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_a_program_that_prints_shows_the_seeds_text_and_nothing_else(open_door, mode) -> None:
+async def test_a_program_that_prints_shows_the_documented_text_and_nothing_else(open_door, mode) -> None:
     async with open_door(add, mode=mode) as client:
         result = await run(client, "print(await add(a=1, b=2))")
 
@@ -33,7 +33,7 @@ async def test_a_program_that_prints_nothing_says_so(open_door) -> None:
     assert texts(result) == ["[Script executed successfully]\n(no output)"]
 
 
-async def test_the_value_of_a_program_that_prints_nothing_is_told_beside_the_seeds_text(open_door) -> None:
+async def test_the_value_of_a_program_that_prints_nothing_follows_the_documented_text(open_door) -> None:
     async with open_door(add) as client:
         result = await run(client, "[await add(a=1, b=2)]")
 
@@ -57,7 +57,7 @@ async def test_a_failing_program_shows_its_traceback_as_an_error(open_door) -> N
     ]
 
 
-async def test_what_was_printed_before_a_failure_is_told_beside_the_seeds_text(open_door) -> None:
+async def test_what_was_printed_before_a_failure_follows_the_documented_text(open_door) -> None:
     async with open_door() as client:
         result = await run(client, "print('so far')\nraise ValueError('no')")
 
@@ -82,7 +82,7 @@ async def test_a_failing_tool_shows_the_line_that_called_it(open_door) -> None:
 
 
 @pytest.mark.parametrize("has_server", [True, False])
-async def test_a_blocked_tool_is_refused_in_the_seeds_words_whether_or_not_its_server_is_there(
+async def test_a_blocked_tool_is_refused_in_the_same_words_whether_or_not_its_server_is_there(
     open_door, has_server
 ) -> None:
     name = "mcp__internal_apis__delete_resource"
@@ -106,7 +106,7 @@ async def test_a_timeout_names_the_limit_that_was_asked_for(open_door) -> None:
     assert texts(result) == ["[Script execution failed]\nTimeoutError: Execution exceeded 0.3s limit"]
 
 
-async def test_output_over_the_limit_is_cut_with_the_seeds_note(open_door) -> None:
+async def test_output_over_the_limit_is_cut_with_a_note(open_door) -> None:
     async with open_door(limits=Limits(output_bytes=11, wall_seconds=100)) as client:
         result = await run(client, "print('é' * 10)")
 

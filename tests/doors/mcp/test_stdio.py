@@ -1,4 +1,4 @@
-"""`toolfold mcp` as a client starts it: the seed's example over stdio, what is printed, how it ends."""
+"""`toolfold mcp` as a client starts it: an example over stdio, what is printed, how it ends."""
 
 import asyncio
 import os
@@ -29,7 +29,7 @@ def server(config: Path, **extra: str) -> StdioServerParameters:
 
 @pytest.mark.long
 @pytest.mark.parametrize("mode", ERAS)
-async def test_the_seeds_example_runs_against_the_finance_server(mode) -> None:
+async def test_the_example_runs_against_the_finance_server(mode) -> None:
     async with Client(server(FINANCE / "toolfold.yaml"), mode=mode) as client:
         result = await run(client, (FINANCE / "program.txt").read_text())
 
@@ -42,7 +42,7 @@ async def test_the_seeds_example_runs_against_the_finance_server(mode) -> None:
 
 
 @pytest.mark.long
-async def test_the_seeds_errors_have_the_seeds_words() -> None:
+async def test_errors_have_the_documented_words() -> None:
     upstream = {"FINANCE_UPSTREAM": "127.0.0.1:9"}
     async with Client(server(FINANCE / "toolfold.yaml", **upstream)) as client:
         code = 'tickers = ["AMZN"]\nfor t in tickers:\n    data = await mcp__financial_data__query_financials(ticker=t)'

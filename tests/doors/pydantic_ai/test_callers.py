@@ -1,4 +1,4 @@
-"""Who may call a tool: the table of seed 004, cell by cell, through a real agent."""
+"""Who may call a tool: `allowed_callers`, cell by cell, through a real agent."""
 
 from typing import Any
 

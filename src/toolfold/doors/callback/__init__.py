@@ -9,5 +9,5 @@ batch with one `toolfold/resume`, whose result is the next batch or the end:
     toolfold/resume [reply a]             →  Runtime.resume
            ←  calls [c]                      b is still open
     toolfold/resume [reply b, reply c]    →
-           ←  final                          seed 000's JSON
+           ←  final                          the outcome as JSON
 """

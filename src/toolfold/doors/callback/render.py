@@ -1,4 +1,4 @@
-"""An outcome as seed 000's JSON."""
+"""An outcome as the JSON of `programmatic_tool_calling`."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def error_json(error: ToolfoldError, frame: Frame, answered: Sequence[Answered] 
 
 def _dump(frame: Frame, *, success: bool = False, stdout: str = "", stderr: str = "", tool_calls: Sequence[Json] = (),
           tool_results: Sequence[Json] = (), return_value: Json = None, error: Json = None) -> str:  # fmt: skip
-    """The seed's fields in the seed's order."""
+    """The fields in the order in which the tool documents them."""
     seconds = frame.timeout_seconds
     return json.dumps(
         {

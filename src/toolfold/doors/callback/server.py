@@ -47,7 +47,7 @@ Set `result` to what you want back. Do not use this for a single call: call that
 
 
 class Arguments(BaseModel):
-    """The arguments of `programmatic_tool_calling`, as the seed names them."""
+    """The arguments of `programmatic_tool_calling`."""
 
     model_config = ConfigDict(populate_by_name=True, extra="forbid", title=TOOL_NAME)
 

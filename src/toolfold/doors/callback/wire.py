@@ -23,7 +23,7 @@ class OpenCall(BaseModel):
 
 
 class ToolReply(BaseModel):
-    """What the parent's executor made of a call: seed 000's five values, of which two only echo."""
+    """What the parent's executor made of a call: gem's five values, of which two only echo."""
 
     id: str
     parsed: bool
@@ -67,5 +67,5 @@ class ResumeResult(Result):
     """Those that the parent has not been told of before."""
     seconds_left: float = 0.0
     final: str | None = None
-    """Seed 000's JSON, once the program has ended."""
+    """The outcome as JSON, once the program has ended."""
     has_failed: bool = False

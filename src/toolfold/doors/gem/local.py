@@ -1,4 +1,4 @@
-"""Python functions as a tool object of seed 000's dialect."""
+"""Python functions as a tool object that gem's environments can call."""
 
 from __future__ import annotations
 

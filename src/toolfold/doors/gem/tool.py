@@ -74,7 +74,7 @@ class ProgrammaticToolCallingTool:
 
     # Any: arguments are JSON.
     def execute_tool(self, tool_name: str, tool_args: dict[str, Any], tool_call_id: str) -> FiveValues:
-        """Run a program to its end: seed 000's five values, with its JSON as the observation."""
+        """Run a program to its end: gem's five values, with the outcome's JSON as the observation."""
         if tool_name != TOOL_NAME:
             return False, True, f"Tool not found: {tool_name}", tool_name, tool_call_id
         arguments = dict(tool_args)

@@ -1,4 +1,4 @@
-"""Outcomes and refusals as response bodies: the seed's for everyone, with LibreChat's own words for LibreChat."""
+"""Outcomes and refusals as response bodies: documented statuses for everyone, LibreChat's own words for LibreChat."""
 
 from __future__ import annotations
 

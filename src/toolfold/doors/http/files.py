@@ -94,7 +94,7 @@ def described(session: str, file: Kept) -> dict[str, Any]:
 
 
 def reference_to(session: str, file: File | Kept) -> dict[str, Any]:
-    """How a response names a file: the seed's and 3.0.x's `session_id`, 3.9.x's `storage_session_id`."""
+    """How a response names a file: 3.0.x's `session_id`, 3.9.x's `storage_session_id`."""
     return {
         "id": id_of(session, file.name),
         "name": file.name,

@@ -1,4 +1,4 @@
-"""Every way in which a request is turned away, with the words that seed clients know."""
+"""Every way in which a request is turned away, with the words that LibreChat's clients know."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""An outcome as what the model reads: seed 002's texts, then images and links. Nothing structured.
+"""An outcome as what the model reads: a text, then images and links. Nothing structured.
 
 Clients that find `structuredContent` show the model only that; so there is none. The first part is
-always the seed's text alone; what the seed has no words for comes in parts of its own.
+always the documented text alone (`[Script executed successfully]` and its like); anything else
+comes in parts of its own.
 """
 
 from __future__ import annotations
@@ -47,13 +48,13 @@ OF_ERROR: Final[dict[type[ToolfoldError], str]] = {
 def to_result(
     outcome: Outcome, *, wall_seconds: float, files: Sequence[Kept] = (), notes: Sequence[str] = ()
 ) -> types.CallToolResult:
-    """Seed 002's text for the outcome, then what it cannot hold.
+    """The documented text for the outcome, then what it cannot hold.
 
     Args:
         outcome: Of the program.
         wall_seconds: The limit that a timeout names.
         files: What the program made, under the addresses where it can be read.
-        notes: Lines for the model that are no part of the seed's text.
+        notes: Lines for the model that are no part of that text.
     """
     has_failed = outcome.status != "finished"
     text = f"{FAILURE}\n{_failure(outcome, wall_seconds)}" if has_failed else f"{SUCCESS}\n{_output(outcome)}"

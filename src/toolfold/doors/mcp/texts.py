@@ -81,7 +81,7 @@ def instructions(servers: Sequence[str]) -> str:
 def program_description(
     servers: Sequence[Listed], local_tools: int, specs: Sequence[ToolSpec], *, max_characters: int = CHARACTERS
 ) -> tuple[str, bool]:
-    """Of `execute_program`: the seed's words, the rules, what there is to call; and whether that is all of it."""
+    """Of `execute_program`: what it is for, the rules, what there is to call; and whether that is all of it."""
     parts = [DESCRIPTION, _RULES]
     lines = [_line(server) for server in servers]
     if local_tools:

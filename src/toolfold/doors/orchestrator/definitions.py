@@ -1,4 +1,4 @@
-"""What a tool is in seed 001's words, and how that reads as a `ToolSpec`. Plain data; calls nothing."""
+"""`ToolDefinition` and `ToolCatalog`, and how they read as a `ToolSpec`. Plain data; calls nothing."""
 
 from __future__ import annotations
 

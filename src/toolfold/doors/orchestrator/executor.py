@@ -1,4 +1,4 @@
-"""`ProgrammaticToolExecutor` and `call_tool`: a catalog of seed 001 in front of the runtime."""
+"""`ProgrammaticToolExecutor` and `call_tool`: a `ToolCatalog` in front of the runtime."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ class ProgrammaticToolExecutor:
         await self.close()
 
     def _validate_code_safety(self, tree: ast.AST) -> None:
-        """Seed 001's check, as advice: the engine is what holds a program."""
+        """The code checks, as advice: the engine is what holds a program."""
         validate_code_safety(tree)
 
     # programs

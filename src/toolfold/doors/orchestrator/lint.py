@@ -1,4 +1,4 @@
-"""Seed 001's code checks, as advice: they refuse what looks dangerous, and stop nobody who means harm.
+"""Code checks, as advice: they refuse what looks dangerous, and stop nobody who means harm.
 
 The engine is the boundary: a program that passes can do no more than one that was never looked at.
 """

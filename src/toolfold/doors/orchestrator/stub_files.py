@@ -1,4 +1,4 @@
-"""The tree of stubs that seed 001 draws: importable, and running outside of a program too."""
+"""A catalog as a tree of stub files: importable, and callable outside of a program too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The code of seed 004, block by block, with only its import lines changed."""
+"""Code written for code mode and tool search, block by block, with only its import lines changed."""
 
 from typing import Any, Literal
 
@@ -58,7 +58,7 @@ async def test_the_code_mode_block_runs_a_program() -> None:
     assert returns(result.all_messages()) == [("success", "Alice: 100.0")]
 
 
-def test_the_signature_block_gives_the_seeds_text() -> None:
+def test_the_signature_block_gives_the_expected_text() -> None:
     def get_user(user_id: str) -> dict:
         """Fetch user by ID."""
         return {"id": user_id}
@@ -84,7 +84,7 @@ def test_the_signature_block_gives_the_seeds_text() -> None:
 def marked() -> FunctionToolset[Any]:
     toolset = FunctionToolset()
 
-    # As the seed has it; ours is in `toolfold.pydantic_ai`.
+    # As such code has it; ours is in `toolfold.pydantic_ai`.
     AllowedCallers = Literal["direct", "code", "both"]  # noqa: F841, N806
 
     @toolset.tool(allowed_callers="code")
