@@ -90,6 +90,8 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     tool: str
     """The tool's `name`, not the identifier that the program wrote."""
     arguments: Mapping[str, Value]
+    line: int = 0
+    """The line of the program that made the call, counted from 1; 0 if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,6 +226,8 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
     from_record: bool = False
     used_arguments: Mapping[str, Value] | None = None
     """These five as in `ReplyMeta`."""
+    line: int = 0
+    """As in `Call`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -107,13 +107,13 @@ class Channel:
 
     # calls
 
-    async def call(self, index: int, name: str, arguments: dict[str, Any]) -> Any:
+    async def call(self, index: int, name: str, arguments: dict[str, Any], line: int) -> Any:
         """An awaited call: blocks in place if nothing else could run, else waits as a future."""
         loop: Any = asyncio.get_running_loop()
         if loop is not self.loop and not self._serves(loop):
-            return await asyncio.to_thread(self.call_blocking, index, name, arguments)
+            return await asyncio.to_thread(self.call_blocking, index, name, arguments, line)
         if not self._pending and not loop._ready and not loop._scheduled and not _threads():
-            return self.call_blocking(index, name, arguments)
+            return self.call_blocking(index, name, arguments, line)
         text = self._encode(name, arguments)
         if loop not in self._listening:
             self._listening.append(loop)
@@ -121,22 +121,22 @@ class Channel:
         future = loop.create_future()
         if _threads():
             with self._turn:
-                self._queue(index, text, future)
+                self._queue(index, text, line, future)
         else:
-            self._queue(index, text, future)
+            self._queue(index, text, line, future)
         return await future
 
     def _serves(self, loop: Any) -> bool:
         """Whether a loop that the program made can wait for replies: one of ours, in the main thread."""
         return type(loop) is type(self.loop) and _ident() == self._main_thread
 
-    def call_blocking(self, index: int, name: str, arguments: dict[str, Any]) -> Any:
+    def call_blocking(self, index: int, name: str, arguments: dict[str, Any], line: int) -> Any:
         """A synchronous call, from the program's main thread or any other."""
         text = self._encode(name, arguments)
         if _threads():
-            return self._call_among_threads(index, text)
+            return self._call_among_threads(index, text, line)
         call_id = next(self._ids)
-        self._unsent.append(f"[{call_id},{index},{text}]")
+        self._unsent.append(f"[{call_id},{index},{text},{line}]")
         self.send_calls(waits=True)
         self._patience.sees()
         while True:
@@ -151,17 +151,17 @@ class Channel:
             if self.report_waiting:
                 self.send_calls(waits=True)  # still blocked: the replies were for others
 
-    def call_in_place(self, index: int, name: str, arguments: dict[str, Any]) -> Any:
+    def call_in_place(self, index: int, name: str, arguments: dict[str, Any], line: int) -> Any:
         """A synchronous call where the program could have awaited: counted, for a hint, unless threads run them."""
         if _ident() == self._main_thread:
             self.in_place[name] = self.in_place.get(name, 0) + 1
-        return self.call_blocking(index, name, arguments)
+        return self.call_blocking(index, name, arguments, line)
 
-    def call_together(self, calls: list[tuple[int, str, dict[str, Any]]]) -> list[tuple[bool, Any]]:
+    def call_together(self, calls: list[tuple[int, str, dict[str, Any], int]]) -> list[tuple[bool, Any]]:
         """Several synchronous calls at once; for each, whether it went well, and its value or error."""
-        texts = [(index, self._encode(name, arguments)) for index, name, arguments in calls]
+        texts = [(index, self._encode(name, arguments), line) for index, name, arguments, line in calls]
         with self._turn:
-            ids = [self._queue(index, text, _BLOCKED) for index, text in texts]
+            ids = [self._queue(index, text, line, _BLOCKED) for index, text, line in texts]
         replies = []
         for call_id in ids:
             try:
@@ -183,9 +183,9 @@ class Channel:
                 self.send_calls(waits=True)
         return _open(self._arrived.pop(call_id))
 
-    def _call_among_threads(self, index: int, text: str) -> Any:
+    def _call_among_threads(self, index: int, text: str, line: int) -> Any:
         with self._turn:
-            call_id = self._queue(index, text, _BLOCKED)
+            call_id = self._queue(index, text, line, _BLOCKED)
         return self._wait_among_threads(call_id)
 
     def _wait_among_threads(self, call_id: int) -> Any:
@@ -211,11 +211,11 @@ class Channel:
                 self._turn.notify_all()
             return _open(self._arrived.pop(call_id))
 
-    def _queue(self, index: int, text: str, waiter: object) -> int:
+    def _queue(self, index: int, text: str, line: int, waiter: object) -> int:
         # With threads about, only under `_turn`: ids must leave in the order in which they were given.
         call_id = next(self._ids)
         self._pending[call_id] = waiter
-        self._unsent.append(f"[{call_id},{index},{text}]")
+        self._unsent.append(f"[{call_id},{index},{text},{line}]")
         self._unsent_bytes += len(text)
         if self._unsent_bytes > SEND_AT_BYTES or len(self._unsent) >= SEND_AT_CALLS:
             self.send_calls(waits=False)

@@ -27,7 +27,7 @@ import types
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from toolfold_guest import absent, ending, eventloop, notebook, offline, preload, tape, tracebacks
+from toolfold_guest import absent, ending, eventloop, notebook, offline, pending, preload, tape, tracebacks
 from toolfold_guest.channel import Channel
 from toolfold_guest.hints import hints_of
 from toolfold_guest.names import Namespace, ToolFacts, lenient_loads, preset
@@ -106,6 +106,7 @@ def prepare(library_set: str) -> None:
     ending.prepare()
     notebook.prepare()
     absent.prepare()
+    pending.teach_inspect()
     _heed_signals()
     _count_own_frames()
     json.loads = lenient_loads  # type: ignore[assignment]  # takes more than the original

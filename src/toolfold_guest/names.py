@@ -2,6 +2,7 @@
 
 import ast
 import difflib
+import functools
 import importlib
 import inspect
 import json
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 
 from toolfold_guest import pending
 from toolfold_guest.channel import Channel, ToolError
+from toolfold_guest.lines import line_of
 from toolfold_guest.notebook import LenientDatetime
 from toolfold_guest.pending import Maker, PendingCall, value_of
 from toolfold_guest.reserved import RESERVED
@@ -23,6 +25,7 @@ from toolfold_guest.styles import Style
 ANY_TOOL = "__any__"
 """The tool behind every attribute of `tools` that has none of its own, where the caller alone knows its tools."""
 
+_frame = sys._getframe
 _KEYWORDS = frozenset(keyword.kwlist)
 _PRESET = {"np": "numpy", "pd": "pandas", "plt": "matplotlib.pyplot"}
 
@@ -109,9 +112,14 @@ class Namespace:
         call = self._channel.call
         is_plain = _KEYWORDS.isdisjoint(facts.parameters) and all(map(str.isidentifier, facts.parameters))
 
-        async def tool(*args: Any, **kwargs: Any) -> Any:
-            return await call(index, facts.name, kwargs if is_plain and not args else bind(facts, args, kwargs))
+        async def awaited(line: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            return await call(index, facts.name, kwargs if is_plain and not args else bind(facts, args, kwargs), line)
 
+        def tool(*args: Any, **kwargs: Any) -> Any:
+            return awaited(line_of(_frame(1)), args, kwargs)
+
+        awaited.__name__ = awaited.__qualname__ = name  # what a task and a warning call it
+        pending.awaitable_codes.add(tool.__code__)
         return _dressed(tool, name, facts)
 
     def blocking(self, name: str, *, is_bare: bool = False) -> Callable[..., Any]:
@@ -120,7 +128,8 @@ class Namespace:
         is_plain = _KEYWORDS.isdisjoint(facts.parameters) and all(map(str.isidentifier, facts.parameters))
 
         def tool(*args: Any, **kwargs: Any) -> Any:
-            return call(index, facts.name, kwargs if is_plain and not args else bind(facts, args, kwargs))
+            arguments = kwargs if is_plain and not args else bind(facts, args, kwargs)
+            return call(index, facts.name, arguments, line_of(_frame(1)))
 
         return _dressed(tool, name, facts)
 
@@ -140,9 +149,11 @@ class Namespace:
         channel = self._channel
 
         def tool(*args: Any, **kwargs: Any) -> Any:
-            return PendingCall(Maker(facts.name, index, lambda: bind(facts, args, kwargs), channel, facts.is_read_only))
+            line, is_read_only = line_of(_frame(1)), facts.is_read_only
+            arguments = functools.partial(bind, facts, args, kwargs)
+            return PendingCall(Maker(facts.name, index, arguments, channel, line=line, is_read_only=is_read_only))
 
-        tool.__toolfold_pending__ = True  # type: ignore[attr-defined]  # for `pending.install`
+        pending.awaitable_codes.add(tool.__code__)
         return _dressed(tool, name, facts)
 
     def _facts(self, name: str) -> tuple[int, ToolFacts]:

@@ -10,6 +10,7 @@ Rules:
 import _thread
 import asyncio.coroutines
 import collections.abc
+import functools
 import inspect
 import json
 import math
@@ -22,6 +23,8 @@ NEW, RUNNING, DONE, FAILED, CLOSED = range(5)
 
 _ASKS_FOR_AWAITABLES = frozenset({"asyncio", "inspect", "types", "functools", "contextlib", "concurrent", "typing"})
 """Modules that ask for the type of what they may have to await."""
+awaitable_codes: set[Any] = set()
+"""The code of tools whose calls can be awaited. A mark on the functions would be copied by `functools.wraps`."""
 _AWAITABLES: tuple[type, ...] = (collections.abc.Awaitable, collections.abc.Coroutine)
 
 
@@ -151,22 +154,30 @@ class PendingCall:
 class Maker:
     """How one call is made, either way."""
 
-    __slots__ = ("_arguments", "_channel", "index", "is_read_only", "name")
+    __slots__ = ("_arguments", "_channel", "index", "is_read_only", "line", "name")
 
     def __init__(
-        self, name: str, index: int, arguments: Callable[[], dict[str, Any]], channel: Any, is_read_only: bool
+        self,
+        name: str,
+        index: int,
+        arguments: Callable[[], dict[str, Any]],
+        channel: Any,
+        *,
+        line: int,
+        is_read_only: bool,
     ) -> None:
-        self.name, self.index, self.is_read_only = name, index, is_read_only
+        self.name, self.index, self.line, self.is_read_only = name, index, line, is_read_only
         self._arguments, self._channel = arguments, channel
 
     async def awaited(self) -> Any:
-        return await self._channel.call(self.index, self.name, self._arguments())
+        return await self._channel.call(self.index, self.name, self._arguments(), self.line)
 
     def blocking(self) -> Any:
-        return self._channel.call_in_place(self.index, self.name, self._arguments())
+        return self._channel.call_in_place(self.index, self.name, self._arguments(), self.line)
 
     def blocking_with(self, others: "list[Maker]") -> list[tuple[bool, Any]]:
-        return self._channel.call_together([(one.index, one.name, one._arguments()) for one in others])  # type: ignore[no-any-return]
+        calls = [(one.index, one.name, one._arguments(), one.line) for one in others]
+        return self._channel.call_together(calls)  # type: ignore[no-any-return]
 
     def never_made(self) -> None:
         self._channel.never_made.append(self.name)
@@ -296,18 +307,29 @@ for _kind in _AWAITABLES:
 def install() -> None:
     """Have the interpreter's own questions about coroutines answered as for any other one."""
     asyncio.coroutines._iscoroutine_typecache.add(PendingCall)  # type: ignore[attr-defined]  # private to asyncio
-    is_coroutine, is_coroutine_function = inspect.iscoroutine, inspect.iscoroutinefunction
+    is_coroutine = inspect.iscoroutine
     if is_coroutine.__module__ == __name__:
         return
 
     def iscoroutine(object: Any) -> bool:
         return type(object) is PendingCall or is_coroutine(object)
 
-    def iscoroutinefunction(obj: Any) -> bool:
-        return getattr(obj, "__toolfold_pending__", False) is True or is_coroutine_function(obj)
-
-    inspect.iscoroutine, inspect.iscoroutinefunction = iscoroutine, iscoroutinefunction  # type: ignore[assignment]
+    inspect.iscoroutine = iscoroutine  # type: ignore[assignment]  # takes more than the original
     _teach_json()
+
+
+def teach_inspect() -> None:
+    """Tools are plain functions that give a coroutine or a call, so that they know their caller's line."""
+    is_coroutine_function = inspect.iscoroutinefunction
+
+    def iscoroutinefunction(obj: Any) -> bool:
+        function = obj
+        while isinstance(function, functools.partial):
+            function = function.func
+        return getattr(function, "__code__", None) in awaitable_codes or is_coroutine_function(obj)
+
+    functools.update_wrapper(iscoroutinefunction, is_coroutine_function)
+    inspect.iscoroutinefunction = iscoroutinefunction  # type: ignore[assignment]  # takes more than the original
 
 
 def _teach_json() -> None:

@@ -3,7 +3,7 @@
 A frame is a little-endian 32-bit length and that many bytes.
 
 Guest to host, JSON arrays, because the host trusts nothing here and JSON can be parsed strictly:
-    [CALLS,   stdout, stderr, [[id, tool index, arguments], ...], replies seen or -1, tape]
+    [CALLS,   stdout, stderr, [[id, tool index, arguments, line], ...], replies seen or -1, tape]
     [PRINTED, stdout, stderr]
     [ENDED,   stdout, stderr, status, value, error, [stdout bytes cut, stderr bytes cut], message, hints]
                  the last two are left out where both are empty
@@ -30,6 +30,8 @@ HOLD: Final = 7
 RELEASE: Final = 8
 UNPACKED: Final = 9
 
+MAX_LINE: Final = 10_000_000
+"""The largest line number that a call may come from; 0 is an unknown one."""
 MAX_ERROR_CHARACTERS: Final = 256 * 1024
 """Of a traceback or a message, each; the guest leaves out the middle of a longer one."""
 

@@ -112,8 +112,9 @@ class _NaiveHost:
         seen.printed += frame[1]
         if frame[0] == CALLS:
             seen.taped += 1 + sum(map(len, frame[5] or ()))
-            for identity, index, arguments in frame[3]:
+            for identity, index, arguments, *line in frame[3]:
                 seen.served.append((identity, TOOLS[index]))
+                seen.lines += line
                 seen.largest_argument_bytes = max(seen.largest_argument_bytes, len(str(arguments)))
                 seen.served_after_end = bool(seen.status)
                 value = BLOB if TOOLS[index] == "blob" else None

@@ -45,6 +45,7 @@ async def _follow(engine: ProcessEngine, order: Order, seen: Seen, before: int) 
                     seen.cut_bytes = (seen.cut_bytes[0] + event.cut_bytes, 0)
                 case Called():
                     seen.served.append((event.call.id, event.call.tool))
+                    seen.lines.append(event.call.line)
                     seen.largest_argument_bytes = max(seen.largest_argument_bytes, len(str(event.call.arguments)))
                     seen.served_after_end = bool(seen.status)
                     value = BLOB if event.call.tool == "blob" else None

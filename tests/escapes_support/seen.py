@@ -26,6 +26,8 @@ class Seen:
     printed_before: str = ""
     served: list[tuple[Any, str]] = field(default_factory=list)
     """Id and tool of each call that the host answered."""
+    lines: list[Any] = field(default_factory=list)
+    """The line that each of these calls came from."""
     largest_argument_bytes: int = 0
     served_after_end: bool = False
     answered_bytes: int = 0

@@ -41,11 +41,11 @@ json_values: st.SearchStrategy[Any] = st.recursive(
 
 
 def test_each_kind_of_frame_is_read() -> None:
-    calls = decode_frame(b'[1,"out","err",[[1,0,{"a":1}],[2,3,{}]],7,null]')
+    calls = decode_frame(b'[1,"out","err",[[1,0,{"a":1},12],[2,3,{}]],7,null]')
     printed = decode_frame(b'[2,"x","y"]')
     ended = decode_frame(b'[3,"","","finished",{"a":[1]},"",[0,5]]')
 
-    assert calls == CallsFrame("out", "err", [WireCall(1, 0, {"a": 1}), WireCall(2, 3, {})], 7, None)
+    assert calls == CallsFrame("out", "err", [WireCall(1, 0, {"a": 1}, 12), WireCall(2, 3, {}, 0)], 7, None)
     assert printed == PrintedFrame("x", "y")
     assert ended == EndedFrame("", "", "finished", {"a": [1]}, "", (0, 5))
 

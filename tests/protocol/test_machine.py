@@ -3,7 +3,7 @@
 import pytest
 
 from toolfold.models import Limits, Problem
-from toolfold.protocol.codec import Violation
+from toolfold.protocol.codec import CallsFrame, Violation, WireCall
 from toolfold.protocol.machine import Conversation, LimitReached
 
 
@@ -47,6 +47,25 @@ def test_call_ids_rise_by_one(calls: str) -> None:
 def test_a_tool_outside_the_grant_is_a_violation(tool: int) -> None:
     with pytest.raises(Violation, match="a call of tool"):
         running().receive(f'[1,"","",[[1,{tool},{{}}]],-1,null]'.encode())
+
+
+@pytest.mark.parametrize("line", [-1, 10_000_001, 10**30])
+def test_a_line_that_no_program_has_is_a_violation(line: int) -> None:
+    with pytest.raises(Violation, match="a call from line"):
+        running().receive(f'[1,"","",[[1,0,{{}},{line}]],-1,null]'.encode())
+
+
+@pytest.mark.parametrize("line", [0, 1, 10_000_000])
+def test_a_call_may_come_from_any_line_or_an_unknown_one(line: int) -> None:
+    frame = running().receive(f'[1,"","",[[1,0,{{}},{line}]],-1,null]'.encode())
+
+    assert frame == CallsFrame("", "", [WireCall(1, 0, {}, line)], -1, None)
+
+
+@pytest.mark.parametrize("line", ["true", "null", "1.5", '"1"', "[1]", "1,2"])
+def test_a_line_that_is_no_integer_cannot_be_read(line: str) -> None:
+    with pytest.raises(Violation, match="cannot be read"):
+        running().receive(f'[1,"","",[[1,0,{{}},{line}]],-1,null]'.encode())
 
 
 def test_more_calls_than_the_limit_end_the_program() -> None:

@@ -24,6 +24,7 @@ def record_of(call: Call, reply: Reply, started_seconds: float, seconds: float) 
         error=reply.error,
         bytes_in=json_size(call.arguments),
         bytes_out=_size(reply),
+        line=call.line,
     )
     meta = reply.meta
     if meta is None:

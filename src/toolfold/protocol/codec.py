@@ -49,6 +49,8 @@ class WireCall(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=F
     id: int
     tool: int
     arguments: dict[str, Any]
+    line: int = 0
+    """Of the program; 0 where the guest cannot tell."""
 
 
 class CallsFrame(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=CALLS, gc=False):

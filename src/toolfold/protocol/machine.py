@@ -24,6 +24,7 @@ from toolfold.protocol.codec import (
     largest_value,
 )
 from toolfold.protocol.weight import FRAME_COST_BYTES, LARGE_BYTES, MAX_VALUES, weigh
+from toolfold_guest.wire import MAX_LINE
 
 State = Literal["parked", "unpacking", "running", "ended"]
 Kind = Literal["start", "start with files", "unpacked", "calls", "printed", "ended"]
@@ -166,6 +167,8 @@ class Conversation:
             self._last_call_id = call.id
             if not 0 <= call.tool < self._granted:
                 raise Violation(f"a call of tool {call.tool} of {self._granted}")
+            if not 0 <= call.line <= MAX_LINE:
+                raise Violation(f"a call from line {call.line}")
         if self._last_call_id > self._limits.calls:
             limit = self._limits.calls
             raise LimitReached(Problem(kind="calls", message=f"the program made more than {limit} tool calls"))

@@ -13,7 +13,9 @@ def test_an_outcome_becomes_one_json_object_with_every_field() -> None:
         stderr="err\n",
         stdout_cut_bytes=3,
         problem=Problem(kind="exception", message="ValueError: x", line=2, column=1, source="raise"),
-        calls=(CallRecord(id=1, name="price", arguments={"ticker": "A"}, seconds=0.5, bytes_in=14, bytes_out=3),),
+        calls=(
+            CallRecord(id=1, name="price", arguments={"ticker": "A"}, line=4, seconds=0.5, bytes_in=14, bytes_out=3),
+        ),
         files=(File(name="a.csv", data=b"12", mime="text/csv"),),
         engine="process",
         isolation="namespace",
@@ -45,6 +47,7 @@ def test_an_outcome_becomes_one_json_object_with_every_field() -> None:
                 {
                     "id": 1,
                     "name": "price",
+                    "line": 4,
                     "arguments": {"ticker": "A"},
                     "started_seconds": 0.0,
                     "seconds": 0.5,

@@ -72,7 +72,8 @@ def history_as_json(history: History, *, full: bool) -> dict[str, Json]:
         "tools": [spec.name for spec in begun.tools],
         "calls": sorted(calls, key=lambda call: call["id"]),
         "open_calls": [
-            {"id": call.id, "name": call.tool, "arguments": _plain(call.arguments)} for call in _open(history)
+            {"id": call.id, "name": call.tool, "line": call.line, "arguments": _plain(call.arguments)}
+            for call in _open(history)
         ],
         "outcome": as_json(history.outcome) if history.outcome is not None else None,
     }

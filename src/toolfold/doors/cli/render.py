@@ -86,6 +86,7 @@ def _call(record: CallRecord) -> dict[str, Json]:
     return {
         "id": record.id,
         "name": record.name,
+        "line": record.line,
         "arguments": _plain(record.arguments),
         "started_seconds": record.started_seconds,
         "seconds": record.seconds,

@@ -312,7 +312,8 @@ class ProcessRun:
             tools = self._order.tools
             self._open_calls += len(frame.calls)
             for wanted in frame.calls:
-                call = Call(id=wanted.id, tool=tools[wanted.tool].name, arguments=wanted.arguments)
+                name = tools[wanted.tool].name
+                call = Call(id=wanted.id, tool=name, arguments=wanted.arguments, line=wanted.line)
                 if self._order.serve is None:
                     self._push(Called(call))
                 elif not self._is_over:
