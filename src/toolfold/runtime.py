@@ -413,7 +413,8 @@ class Runtime:
             async for event in execution.events():  # engine
                 match event:
                     case Called():  # tool call -> router -> reply -> program
-                        execution.serve(event.call)
+                        for call in event.calls:
+                            execution.serve(call)
                     case Printed() | Taped():
                         execution.keep(event)
                     case Waiting():

@@ -74,9 +74,10 @@ async def played(engine: Engine, text: str, serve: Serve = echo, **options: Any)
         async for event in run:
             events.append(event)
             if isinstance(event, Called):
-                reply = serve(event.call)
-                if reply is not None:
-                    run.answer(reply)
+                for call in event.calls:
+                    reply = serve(call)
+                    if reply is not None:
+                        run.answer(reply)
     return events
 
 
@@ -84,6 +85,15 @@ async def ended(engine: Engine, text: str, serve: Serve = echo, **options: Any) 
     last = (await played(engine, text, serve, **options))[-1]
     assert isinstance(last, Ended), last
     return last
+
+
+def calls_in(events: list[Event]) -> list[Call]:
+    return [call for event in events if isinstance(event, Called) for call in event.calls]
+
+
+def kinds(events: list[Event]) -> list[type]:
+    """Of the events, as if each call had its own: how many calls an engine puts into one is its own affair."""
+    return [type(event) for event in events for _ in (event.calls if isinstance(event, Called) else [event])]
 
 
 def printed(events: list[Event], stream: str = "stdout") -> str:
@@ -118,8 +128,7 @@ class Watched:
         return list(self.events)
 
     async def calls(self, count: int) -> list[Call]:
-        events = await self.until(lambda events: sum(isinstance(event, Called) for event in events) >= count)
-        return [event.call for event in events if isinstance(event, Called)]
+        return calls_in(await self.until(lambda events: len(calls_in(events)) >= count))
 
     async def end(self) -> Event:
         return (await self.until(lambda events: bool(events) and isinstance(events[-1], Ended | Died)))[-1]
@@ -270,10 +279,10 @@ async def test_waiting_tells_how_many_replies_were_seen(engine: Engine) -> None:
     text = "a = await echo(value=1)\nawait asyncio.gather(echo(value=2), echo(value=3))"
     async with watched(engine, text, report_waiting=True) as watch:
         first = await watch.until(lambda events: Waiting(0) in events)
-        assert [type(event) for event in first] == [Called, Waiting]
+        assert kinds(first) == [Called, Waiting]
         watch.run.answer(Reply(call_id=1))
         second = await watch.until(lambda events: Waiting(1) in events)
-        assert [type(event) for event in second] == [Called, Waiting, Called, Called, Waiting]
+        assert kinds(second) == [Called, Waiting, Called, Called, Waiting]
         watch.run.answer(Reply(call_id=3))
         await watch.until(lambda events: Waiting(2) in events)
         watch.run.answer(Reply(call_id=2))
@@ -286,7 +295,7 @@ async def test_waiting_tells_how_many_replies_were_seen(engine: Engine) -> None:
 async def test_waiting_is_not_told_unless_asked_for(engine: Engine) -> None:
     events = await played(engine, "await echo(value=1)\nawait echo(value=2)")
 
-    assert [type(event) for event in events] == [Called, Called, Ended]
+    assert kinds(events) == [Called, Called, Ended]
 
 
 async def test_a_timer_does_not_delay_waiting(engine: Engine) -> None:
@@ -294,14 +303,14 @@ async def test_a_timer_does_not_delay_waiting(engine: Engine) -> None:
     async with watched(engine, text, report_waiting=True) as watch:
         events = await watch.until(lambda events: Waiting(0) in events)
 
-    assert [type(event) for event in events] == [Called, Waiting]
+    assert kinds(events) == [Called, Waiting]
 
 
 async def test_a_synchronous_call_waits_too(engine: Engine) -> None:
     async with watched(engine, "tools.echo(value=1)", report_waiting=True) as watch:
         events = await watch.until(lambda events: Waiting(0) in events)
 
-    assert [type(event) for event in events] == [Called, Waiting]
+    assert kinds(events) == [Called, Waiting]
 
 
 async def test_timers_stand_still_while_a_run_is_held(engine: Engine) -> None:
@@ -347,7 +356,7 @@ async def test_a_run_goes_on_where_an_earlier_reader_stopped(engine: Engine) -> 
             async for event in run:
                 seen.append(event)
                 if isinstance(event, Called):
-                    called = event.call
+                    (called,) = event.calls
                 if isinstance(event, Waiting):
                     break  # as the runtime does when it pauses
             run.answer(echo(called))
@@ -690,7 +699,8 @@ async def test_values_of_numpy_and_pandas_become_plain_ones(engine: Engine) -> N
     async with engine.open(Order(program=program, tools=TOOLS)) as run:
         async for event in run:
             if isinstance(event, Called):
-                run.answer(echo(event.call))
+                for call in event.calls:
+                    run.answer(echo(call))
 
     assert event == Ended(status="finished", value=[list(DATA.values())] * 2)
 

@@ -44,13 +44,14 @@ async def _follow(engine: ProcessEngine, order: Order, seen: Seen, before: int) 
                     seen.printed += event.text
                     seen.cut_bytes = (seen.cut_bytes[0] + event.cut_bytes, 0)
                 case Called():
-                    seen.served.append((event.call.id, event.call.tool))
-                    seen.lines.append(event.call.line)
-                    seen.largest_argument_bytes = max(seen.largest_argument_bytes, len(str(event.call.arguments)))
-                    seen.served_after_end = bool(seen.status)
-                    value = BLOB if event.call.tool == "blob" else None
-                    seen.answered_bytes += len(value or "")
-                    run.answer(Reply(call_id=event.call.id, value=value))
+                    for call in event.calls:
+                        seen.served.append((call.id, call.tool))
+                        seen.lines.append(call.line)
+                        seen.largest_argument_bytes = max(seen.largest_argument_bytes, len(str(call.arguments)))
+                        seen.served_after_end = bool(seen.status)
+                        value = BLOB if call.tool == "blob" else None
+                        seen.answered_bytes += len(value or "")
+                        run.answer(Reply(call_id=call.id, value=value))
                 case Ended():
                     seen.status, seen.value, seen.notes = event.status, event.value, event.notes
                     if event.problem:

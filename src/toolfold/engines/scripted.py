@@ -76,7 +76,7 @@ class ScriptedRun:
                 break
             self._left.popleft()
             if isinstance(event, Called):
-                self._open.add(event.call.id)
+                self._open.update(call.id for call in event.calls)
             self._is_over = isinstance(event, Ended | Died)
             yield event
         if not self._is_over:

@@ -83,8 +83,6 @@ class Execution:
             tape=tape,
             snapshot=past.snapshot.state if past and past.snapshot else b"",
             report_waiting=can_pause,
-            # What comes before a call on the tape must be on record before the call.
-            serve=self.serve if tape is None and not can_pause else None,
             on_frozen=self._weighed if can_pause else None,
             meanwhile=self._rehearse_end,
         )

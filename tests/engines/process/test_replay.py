@@ -102,9 +102,8 @@ async def drive(engine: ProcessEngine, name: str, seed: int, past: Record | None
                     record.wakes.extend(event.wakes)
                     record.clocks.extend(event.clocks)
                 case Called():
-                    record.calls.append(event.call)
-                    if event.call.id not in old:
-                        open_calls.append(event.call)
+                    record.calls.extend(event.calls)
+                    open_calls.extend(call for call in event.calls if call.id not in old)
                 case Printed():
                     record.stdout += event.text
                 case Ended():

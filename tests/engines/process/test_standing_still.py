@@ -53,7 +53,7 @@ async def test_the_threads_of_a_paused_program_run_only_when_it_goes_on(engine: 
         async for event in run:
             match event:
                 case Called():
-                    call = event.call
+                    (call,) = event.calls
                 case Waiting():
                     run.hold()
                     await _until(lambda: _states(engine) == {"T"} and bool(told))
