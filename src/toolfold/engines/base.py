@@ -116,8 +116,6 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     """Yield `Waiting`; costs a message per batch of replies, so only where a pause is possible."""
     on_frozen: Callable[[int], None] | None = None
     """Told how many bytes the program takes once it stands still in a pause. An engine may pass it by."""
-    meanwhile: Callable[[], None] | None = None
-    """For an engine that has nothing to do while the program begins: brings near what its end will need."""
 
 
 class Run(Protocol):

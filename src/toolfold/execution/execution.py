@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from toolfold.engines.base import Ended, Freezable, Order, Printed, Waiting
+from toolfold.engines.base import Freezable, Order, Printed, Waiting
 from toolfold.errors import Fenced, LedgerFull, ToolfoldError, UsageError
 from toolfold.execution import eager
 from toolfold.execution.accounts import record_of
@@ -19,7 +19,7 @@ from toolfold.execution.clock import Clock
 from toolfold.execution.output import Output
 from toolfold.execution.replay import pause_of
 from toolfold.execution.savings import context_saved
-from toolfold.ledger import codec, refusals, snapshots
+from toolfold.ledger import refusals, snapshots
 from toolfold.ledger.record import Given, Handed, Made, Sealed, Tape
 from toolfold.ledger.snapshots import Snapshot
 from toolfold.models import CallRecord, Outcome, Paused, Problem, Reply, ReplyMeta
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
 
-    from toolfold.engines.base import Engine, Event, Run, Taped
+    from toolfold.engines.base import Ended, Engine, Event, Run, Taped
     from toolfold.execution.replay import Past, Rerun
     from toolfold.ledger.observe import Observer
     from toolfold.ledger.record import Begun, Ledger
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
 LARGE_BYTES = 128 * 1024
 """Packing a larger snapshot could hold up every other execution."""
-_PLAIN_END = Ended(status="finished")
 
 
 class Execution:
@@ -84,7 +83,6 @@ class Execution:
             snapshot=past.snapshot.state if past and past.snapshot else b"",
             report_waiting=can_pause,
             on_frozen=self._weighed if can_pause else None,
-            meanwhile=self._rehearse_end,
         )
         self._engine = engine
         self._router = router
@@ -534,10 +532,6 @@ class Execution:
         if self.failure is not None:
             raise self.failure
         return outcome
-
-    def _rehearse_end(self) -> None:
-        """For nothing but speed: code and data that were not used for a while take ten times as long."""
-        codec.encode_outcome(self._outcome(_PLAIN_END), {})
 
     def _outcome(self, ended: Ended) -> Outcome:
         stdout, stdout_cut_bytes = self._output["stdout"].cut()

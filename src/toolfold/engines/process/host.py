@@ -213,8 +213,6 @@ class ProcessRun:
     def _limber(self) -> None:
         """The guest has just begun: what we need when it ends can come into the caches of this core meanwhile."""
         decode_frame(_PLAIN_END)
-        if self._order.meanwhile is not None:
-            self._order.meanwhile()
 
     def nudge(self, event: Waiting) -> None:
         """An event of the host's own, in its turn."""
