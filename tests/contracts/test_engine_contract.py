@@ -361,7 +361,8 @@ async def test_a_run_goes_on_where_an_earlier_reader_stopped(engine: Engine) -> 
                     break  # as the runtime does when it pauses
             run.answer(echo(called))
 
-    calls = [Call(id=number, tool="echo", arguments={"value": number}) for number in (1, 2)]
+    calls = calls_in(seen)
+    assert [(call.id, call.tool, call.arguments) for call in calls] == [(n, "echo", {"value": n}) for n in (1, 2)]
     assert seen == [Called(calls[0]), Waiting(0), Called(calls[1]), Waiting(1), Ended(status="finished", value=2)]
 
 
