@@ -260,6 +260,15 @@ class Outcome:
     seconds: float = 0.0
     context_saved: ContextSaved = field(default_factory=ContextSaved)
     hints: tuple[str, ...] = ()
+    stdout_tail: str = ""
+    """The end of what was printed, where `stdout` is only its start; what is missing lies between the two."""
+    shapes: tuple[str, ...] = ()
+    """One line for each reply that the program misread, or got and said nothing about: what was in it."""
+
+    @property
+    def output_name(self) -> str:
+        """The file in which a later program can read all that this one printed: mentioning it is enough."""
+        return f"output-{self.execution_id}.txt"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,6 +26,7 @@ from toolfold.engines.base import (
     Waiting,
 )
 from toolfold.errors import EngineCrashed, Fenced, LedgerFailed, UsageError
+from toolfold.execution.earlier import earlier_output
 from toolfold.execution.execution import Execution
 from toolfold.execution.paused_memory import PausedLimits, PausedMemory
 from toolfold.execution.replay import Past, Rerun, snapshot_of
@@ -396,6 +397,9 @@ class Runtime:
             rerun = Rerun(await self._history(wish.rerun_of), wish.repeat) if wish.rerun_of else None
             # Names that live in a guest are gone with it, so a session that keeps them cannot be replayed.
             is_taped = (wish.can_pause or wish.is_durable) and not (wish.session and wish.session.keeps_names)
+            earlier = await earlier_output(program.text, self._ledger, wish.tenant)
+            if earlier:
+                wish = msgspec.structs.replace(wish, files=(*earlier, *wish.files))
             begun = self._begun(program, specs, wish, is_strict=is_taped or wish.is_strict)
         except BaseException:
             self._drop(wish)

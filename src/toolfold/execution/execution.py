@@ -16,6 +16,7 @@ from toolfold.errors import Fenced, LedgerFull, ToolfoldError, UsageError
 from toolfold.execution import eager
 from toolfold.execution.accounts import record_of
 from toolfold.execution.clock import Clock
+from toolfold.execution.lately import Lately
 from toolfold.execution.output import Output
 from toolfold.execution.replay import pause_of
 from toolfold.execution.savings import context_saved
@@ -118,6 +119,7 @@ class Execution:
         """Pauses of which the ledger has had a snapshot."""
         self._opened: AbstractAsyncContextManager[Run] | None = None
         self._output = {"stdout": Output(order.limits.output_bytes), "stderr": Output(order.limits.output_bytes)}
+        self._lately = Lately()
         self._records: list[CallRecord] = []
         self._open: dict[int, tuple[Call, float]] = {}
         self._unnoted: Call | None = None
@@ -179,6 +181,7 @@ class Execution:
             self.serve(call)
 
     def _remember(self, given: Given) -> None:
+        self._lately.saw(given.record.name, given.reply)
         self._records.append(given.record)
         self._context.spent.calls[given.record.name] += 1
 
@@ -396,6 +399,7 @@ class Execution:
             self._note(Made(call), Given(reply, record))
         else:
             self._note(Given(reply, record))
+        self._lately.saw(call.tool, reply)
         self._tell(record)
 
     def _tell(self, record: CallRecord) -> None:
@@ -515,6 +519,7 @@ class Execution:
         del self._open[given.reply.call_id]
         self._replies_sent += 1
         self.run.answer(given.reply)
+        self._lately.saw(given.record.name, given.reply)
         self._tell(given.record)
 
     # the end
@@ -525,7 +530,8 @@ class Execution:
         if deleted:
             outcome = whole = replace(outcome, deleted_files=deleted)
         if outcome.stdout_cut_bytes or outcome.stderr_cut_bytes:
-            whole = replace(outcome, stdout=self._output["stdout"].whole(), stderr=self._output["stderr"].whole())
+            stdout, stderr = self._output["stdout"].whole(), self._output["stderr"].whole()
+            whole = replace(outcome, stdout=stdout, stderr=stderr, stdout_tail="")
         self._observer.ended(self.id, outcome)
         self.is_finished = True
         await self._ledger.finish(self.id, whole, epoch=self._epoch, wait=self._is_durable)
@@ -559,6 +565,8 @@ class Execution:
             seconds=time.perf_counter() - self._began,
             context_saved=self._saved(records, ended, stdout + stderr),
             hints=hints,
+            stdout_tail=self._output["stdout"].tail(),
+            shapes=self._lately.shapes(ended, stdout, self._order.program.text, self._order.tools),
         )
 
     def _unanswered(self) -> Iterator[CallRecord]:

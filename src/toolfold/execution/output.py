@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 REPORT_CHARACTERS: Final = 64 * 1024
-"""A traceback can hold a message of any length; a longer one is cut as output is."""
+"""A traceback can hold a message of any length; of a longer one the middle is left out."""
+_TAIL_BYTES: Final = 2 * 1024
 
 
 class Output:
@@ -27,7 +28,7 @@ class Output:
 
         A report is the traceback at the end: the limit is for what the program prints.
         """
-        if is_report and len(text) <= REPORT_CHARACTERS:
+        if is_report:
             self._report += text
         else:
             self._parts.append(text)
@@ -38,12 +39,40 @@ class Output:
         return "".join(self._parts) + self._report
 
     def cut(self) -> tuple[str, int]:
-        """What the outcome shows, and how many bytes it leaves out."""
+        """What the outcome shows, which ends with a line, and how many bytes it leaves out."""
         text = self.whole()
         if len(text) * 4 <= self._cap_bytes:
             return text, self._dropped_bytes
         data = "".join(self._parts).encode()
-        shown = data[: self._cap_bytes].decode(errors="ignore")
+        shown = data.decode() if len(data) <= self._cap_bytes else _start(data, self._cap_bytes)
         cut_bytes = len(data) - len(shown.encode())
         between = "\n" if self._report and cut_bytes and shown and not shown.endswith("\n") else ""
-        return shown + between + self._report, cut_bytes + self._dropped_bytes
+        return shown + between + _middle_out(self._report), cut_bytes + self._dropped_bytes
+
+    def tail(self) -> str:
+        """The last lines of what was printed, where `cut` leaves something out; without the report."""
+        if sum(map(len, self._parts)) * 4 <= self._cap_bytes:
+            return ""
+        data = "".join(self._parts).encode()
+        left = len(data) - self._cap_bytes
+        return _end(data, min(left, self._cap_bytes // 4, _TAIL_BYTES)) if left > 0 else ""
+
+
+def _start(data: bytes, size: int) -> str:
+    """Whole lines, unless the last of them is most of it; then whole characters."""
+    end = data.rfind(b"\n", 0, size + 1)
+    return data[: end if end > size // 2 else size].decode(errors="ignore")
+
+
+def _end(data: bytes, size: int) -> str:
+    start = data.find(b"\n", len(data) - size - 1, len(data) - size // 2)
+    return data[start + 1 if start >= 0 else len(data) - size :].decode(errors="ignore")
+
+
+def _middle_out(report: str) -> str:
+    """The frames come first and the type of the error right after them, so both ends of a long one stay."""
+    left_out = len(report) - REPORT_CHARACTERS
+    if left_out <= 0:
+        return report
+    half = REPORT_CHARACTERS // 2
+    return f"{report[:half]}\n... ({left_out:,} characters left out)\n{report[-half:]}"

@@ -110,7 +110,9 @@ async def test_output_over_the_limit_is_cut_with_a_note(open_door) -> None:
     async with open_door(limits=Limits(output_bytes=11, wall_seconds=100)) as client:
         result = await run(client, "print('é' * 10)")
 
-    assert texts(result) == ["[Script executed successfully]\nééééé\n... (truncated)"]
+    first, rest = texts(result)
+    assert first == "[Script executed successfully]\nééééé\n... (truncated)"
+    assert rest.startswith("10 bytes of output are not shown. A program can read the whole: open('output-")
 
 
 async def test_a_rejected_program_says_the_problem_and_that_nothing_was_called(open_door) -> None:
@@ -178,3 +180,47 @@ def test_each_error_of_the_package_has_its_word_for_the_model() -> None:
         }.items()
         for name in names.split()
     }
+
+
+async def test_a_program_that_misreads_a_reply_is_shown_its_keys_after_the_traceback(open_door) -> None:
+    def get_user(id: int):
+        """Get a user."""
+        return {"id": id, "name": "Ada"}
+
+    async with open_door(get_user) as client:
+        result = await run(client, "user = await get_user(id=1)\nprint(user['nme'])")
+
+    assert texts(result) == [
+        "[Script execution failed]\n"
+        "Traceback (most recent call last):\n"
+        '  File "<program>", line 2, in __main__\n'
+        "    print(user['nme'])\n"
+        "KeyError: 'nme'",
+        "get_user returned {id: int, name: str}",
+    ]
+
+
+async def test_a_silent_program_is_shown_what_its_calls_returned(open_door) -> None:
+    async with open_door(add) as client:
+        result = await run(client, "total = await add(a=1, b=2)")
+
+    assert texts(result) == [
+        "[Script executed successfully]\n(no output)",
+        "Nothing was printed. The last replies:\nadd returned int",
+    ]
+
+
+async def test_of_a_long_output_both_ends_are_shown_and_the_next_program_opens_the_whole(open_door) -> None:
+    async with open_door() as client:
+        result = await run(client, "for number in range(20_000):\n    print(f'{number:09}')")
+        head, rest = texts(result)
+        name = rest.partition("open('")[2].partition("')")[0]
+        read = await run(client, f"print(len(open({name!r}).read()))")
+
+    assert head.startswith("[Script executed successfully]\n000000000\n")
+    assert head.endswith("\n000006552\n... (truncated)")
+    assert rest.startswith(
+        f"132,431 bytes of output are not shown. A program can read the whole: open({name!r}). It ends with:\n00001979"
+    )
+    assert rest.endswith("\n000019999\n")
+    assert texts(read) == ["[Script executed successfully]\n200000\n"]

@@ -178,6 +178,7 @@ Traceback (most recent call last):
 IndexError: list index out of range
 It had printed:
 a-0
+list_people returned list[str] (3 items)
 These calls had succeeded and were not undone: list_people.\
 """,
         )

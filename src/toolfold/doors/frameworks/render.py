@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from toolfold.doors.media import described, images_in
+from toolfold.doors.teaching import lessons
 from toolfold.errors import EngineCrashed
 from toolfold.models import File, Outcome, Reply, Value
 
@@ -48,7 +49,8 @@ def shown_outcome(outcome: Outcome) -> Shown:
     """What a program printed and its value; where it did not finish, why, and what that means for a next try."""
     parts = _success(outcome) if outcome.status == "finished" else _failure(outcome)
     return Shown(
-        text="\n".join([*(part for part in parts if part), *map(_file_line, outcome.files)]) or "(no output)",
+        text="\n".join([*(part for part in parts if part), *lessons(outcome), *map(_file_line, outcome.files)])
+        or "(no output)",
         images=_images(images_in(outcome.value, outcome.files)),
         has_failed=outcome.status != "finished",
     )

@@ -19,6 +19,7 @@ from toolfold import errors
 from toolfold.doors.mcp.resources import Kept
 from toolfold.doors.mcp.texts import ENTRY_NAME
 from toolfold.doors.media import described, images_in
+from toolfold.doors.teaching import lessons
 from toolfold.errors import EngineCrashed, ToolfoldError, entry_for
 from toolfold.models import Outcome
 
@@ -59,7 +60,7 @@ def to_result(
     has_failed = outcome.status != "finished"
     text = f"{FAILURE}\n{_failure(outcome, wall_seconds)}" if has_failed else f"{SUCCESS}\n{_output(outcome)}"
     content: list[types.ContentBlock] = [types.TextContent(text=text)]
-    content += [types.TextContent(text=line) for line in (*_extra(outcome), *notes)]
+    content += [types.TextContent(text=line) for line in (*_extra(outcome), *lessons(outcome), *notes)]
     content += _images(outcome)
     content += [
         types.ResourceLink(name=one.file.name, uri=one.uri, mime_type=one.file.mime, size=one.file.size)

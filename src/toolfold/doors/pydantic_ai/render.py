@@ -10,6 +10,7 @@ from pydantic_ai.messages import UserContent
 
 from toolfold import errors
 from toolfold.doors.pydantic_ai.values import has_media, picture, to_model
+from toolfold.doors.teaching import lessons
 from toolfold.errors import EngineCrashed, ToolfoldError, entry_for
 from toolfold.models import CallRecord, Outcome, Problem
 from toolfold.tools.names import python_name
@@ -56,7 +57,7 @@ def to_retry(outcome: Outcome, direct: Iterable[str] = ()) -> ModelRetry:
         parts.append(f"the program was stopped: {outcome.status}")
     if outcome.stdout.strip():
         parts.append(f"It had printed:\n{_printed(outcome)}")
-    return ModelRetry("\n".join(part for part in [*parts, *_calls_made(outcome.calls)] if part))
+    return ModelRetry("\n".join(part for part in [*parts, *lessons(outcome), *_calls_made(outcome.calls)] if part))
 
 
 def to_exception(error: ToolfoldError, *, had_paused: bool) -> Exception:
@@ -85,7 +86,7 @@ def account(outcome: Outcome) -> dict[str, Any]:
 
 # Any: a program's value is whatever it is.
 def _shown(outcome: Outcome) -> Any:
-    printed = _printed(outcome) if outcome.stdout.strip() else ""
+    printed = "\n".join([*([_printed(outcome)] if outcome.stdout.strip() else []), *lessons(outcome)])
     files = _file_lines(outcome)
     value = outcome.value
     if has_media(value):
