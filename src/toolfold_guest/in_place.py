@@ -9,11 +9,13 @@ import builtins
 from collections.abc import Container
 from typing import Any, Final, Literal
 
+from toolfold_guest.awaiting import AWAITERS
+
 Use = Literal["value", "awaited", "escape"]
 
-GATHERERS: Final = frozenset(
-    {"gather", "create_task", "ensure_future", "wait_for", "as_completed", "wait", "shield", "run", "Runner",
-     "run_until_complete", "run_coroutine_threadsafe", "start_soon", "isawaitable", "iscoroutine", "close", "send"}
+_TAKES_AWAITABLES: Final = AWAITERS | frozenset(
+    {"run", "Runner", "run_until_complete", "run_coroutine_threadsafe", "start_soon", "isawaitable", "iscoroutine",
+     "close", "send"}
 )  # fmt: skip
 _VALUE_MODULES: Final = frozenset(
     {"json", "re", "math", "statistics", "datetime", "textwrap", "pprint", "csv", "base64", "html", "string", "pd",
@@ -195,7 +197,7 @@ class Places:
         """What a function does with an argument, as far as its name tells."""
         if isinstance(function, ast.Name):
             name = function.id
-            if name in GATHERERS:
+            if name in _TAKES_AWAITABLES:
                 return "awaited"
             if name == "isinstance" and "wait" not in ast.dump(call) and "orout" not in ast.dump(call):
                 return "value"
@@ -204,7 +206,7 @@ class Places:
                 "value" if (name in _CONSUMERS | _VALUE_MODULES and not is_theirs) or name in self._tools else "escape"
             )
         if isinstance(function, ast.Attribute):
-            if function.attr in GATHERERS:
+            if function.attr in _TAKES_AWAITABLES:
                 return "awaited"
             root: Any = function
             while isinstance(root, ast.Attribute):

@@ -30,7 +30,7 @@ from typing import Any, NoReturn
 from toolfold_guest import absent, ending, eventloop, notebook, offline, pending, preload, tape, tracebacks
 from toolfold_guest.channel import Channel
 from toolfold_guest.hints import hints_of
-from toolfold_guest.names import Namespace, ToolFacts, lenient_loads, preset
+from toolfold_guest.namespace import Namespace, ToolFacts, lenient_loads, preset
 from toolfold_guest.notebook import Returned
 from toolfold_guest.output import Outlet, Stream
 from toolfold_guest.patience import Patience

@@ -12,6 +12,7 @@ import types
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from toolfold_guest.awaiting import ASYNC_PREFIX, awaited_attributes, called_name, is_tools
 from toolfold_guest.in_place import Places
 
 FILENAME = "<program>"
@@ -30,9 +31,6 @@ _BEGINS_STATEMENT = re.compile(
     r"(?:pass|import|from|def|class|for|while|if|try|with|async|raise|del|assert|global|nonlocal|break|continue)\b"
     r"|(?!lambda\b)[^\W\d][\w.]*(?:\[[^\]\n]*\])?\s*(?::|(?:[-+*/%@&|^]|//|\*\*|<<|>>)?=(?!=))"
 )
-
-_GATHERERS = frozenset({"gather", "create_task", "ensure_future", "wait_for", "as_completed", "wait", "shield"})
-_COMPREHENSIONS = (ast.ListComp, ast.GeneratorExp, ast.SetComp)
 
 
 def compile_in_parts(text: str) -> tuple[types.CodeType, types.CodeType] | None:
@@ -137,7 +135,7 @@ def _rewrite_calls(tree: ast.Module, tools: Collection[str], reading: Collection
     places = Places(tree, tools)
     wrapped: dict[ast.AST, str] = dict.fromkeys((*places.calls, *places.values), VALUE_NAME)
     for node, name in [*((one, ALL_NAME) for one in places.lists), *((one, TOGETHER_NAME) for one in places.later)]:
-        if _called_name(node.elt) in reading:
+        if called_name(node.elt) in reading:
             wrapped[node] = name
         elif name == ALL_NAME:
             wrapped[node.elt] = VALUE_NAME
@@ -172,68 +170,16 @@ def _call_of(name: str, value: Any) -> ast.Call:
 
 def _rewrite_tools(tree: ast.Module) -> None:
     nodes = list(ast.walk(tree))
-    modules = set() if _binds_tools(nodes) else {"tools"}
+    for attribute in list(awaited_attributes(nodes)):
+        attribute.attr = f"{ASYNC_PREFIX}{attribute.attr}"
     for node in nodes:
-        if isinstance(node, ast.Import):
-            modules.update(alias.asname for alias in node.names if alias.asname and _is_tools(alias.name))
-        elif isinstance(node, ast.ImportFrom) and not node.level and _is_tools(node.module or ""):
-            # A domain or a tool, which only the run will tell; a tool has no attributes to mistake.
-            modules.update(alias.asname or alias.name for alias in node.names)
+        if isinstance(node, ast.ImportFrom) and not node.level and is_tools(node.module or ""):
             _import_awaitable(node)
-    for node in nodes:
-        if isinstance(node, ast.Await):
-            _make_awaitable(node.value, modules)
-        elif isinstance(node, ast.Call) and _called_name(node) in _GATHERERS:
-            for argument in node.args:
-                for value in _awaited_in(argument):
-                    _make_awaitable(value, modules)
-
-
-def _binds_tools(nodes: list[ast.AST]) -> bool:
-    """A program's own variable `tools` is none of our module's."""
-    return any(
-        (isinstance(node, ast.Name) and node.id == "tools" and not isinstance(node.ctx, ast.Load))
-        or (isinstance(node, ast.arg) and node.arg == "tools")
-        for node in nodes
-    )
-
-
-def _is_tools(module: str) -> bool:
-    return module == "tools" or module.startswith("tools.")
 
 
 def _import_awaitable(node: ast.ImportFrom) -> None:
     """`from tools import x` gives the awaitable `x`, as the bare name is; attributes are synchronous."""
     for alias in node.names:
-        if alias.name != "*" and not alias.name.startswith("async_"):
+        if alias.name != "*" and not alias.name.startswith(ASYNC_PREFIX):
             alias.asname = alias.asname or alias.name
-            alias.name = f"async_{alias.name}"
-
-
-def _called_name(node: ast.expr) -> str:
-    function = getattr(node, "func", None)
-    if isinstance(function, ast.Attribute):
-        return function.attr
-    return function.id if isinstance(function, ast.Name) else ""
-
-
-def _awaited_in(argument: ast.expr) -> Iterator[ast.expr]:
-    if isinstance(argument, ast.Starred):
-        argument = argument.value
-    if isinstance(argument, _COMPREHENSIONS):
-        yield argument.elt
-    elif isinstance(argument, ast.List | ast.Tuple | ast.Set):
-        yield from argument.elts
-    else:
-        yield argument
-
-
-def _make_awaitable(value: ast.AST, modules: set[str]) -> None:
-    if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Attribute):
-        return
-    root: Any = value.func.value
-    while isinstance(root, ast.Attribute):
-        root = root.value
-    attribute = value.func
-    if isinstance(root, ast.Name) and root.id in modules and not attribute.attr.startswith("async_"):
-        attribute.attr = f"async_{attribute.attr}"
+            alias.name = f"{ASYNC_PREFIX}{alias.name}"

@@ -6,7 +6,8 @@ from typing import Any
 
 from toolfold.models import ToolSpec
 from toolfold.protocol.codec import tool_facts
-from toolfold_guest.names import ToolFacts, bind
+from toolfold_guest.awaiting import ASYNC_PREFIX
+from toolfold_guest.namespace import ToolFacts, bind
 from toolfold_guest.reserved import RESERVED
 
 
@@ -28,13 +29,13 @@ def tools_by_name(specs: Sequence[ToolSpec]) -> dict[str, Tool]:
     for spec in specs:
         if spec.domain and spec.short_name:
             found.setdefault(f"tools.{spec.domain}.{spec.short_name}", Tool(spec, is_awaitable=False))
-            found.setdefault(f"tools.{spec.domain}.async_{spec.short_name}", Tool(spec, is_awaitable=True))
+            found.setdefault(f"tools.{spec.domain}.{ASYNC_PREFIX}{spec.short_name}", Tool(spec, is_awaitable=True))
         for name in (spec.python_name, *spec.aliases):
             if name not in RESERVED:
                 found[name] = Tool(spec, is_awaitable=True)
             for module in ("tools", f"tools.{spec.domain}") if spec.domain else ("tools",):
                 found[f"{module}.{name}"] = Tool(spec, is_awaitable=False)
-                found[f"{module}.async_{name}"] = Tool(spec, is_awaitable=True)
+                found[f"{module}.{ASYNC_PREFIX}{name}"] = Tool(spec, is_awaitable=True)
     return found
 
 

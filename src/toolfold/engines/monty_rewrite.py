@@ -10,6 +10,7 @@ from collections.abc import Container
 from dataclasses import dataclass
 from typing import Final
 
+from toolfold_guest.awaiting import ASYNC_PREFIX, awaited_attributes, is_tools
 from toolfold_guest.in_place import Places
 
 _READY: Final = """\
@@ -147,7 +148,6 @@ _INSTEAD: Final = {
 
 # A bare `gather` may be called with the keyword that Monty's own lacks.
 _IMPORTED_INSTEAD: Final = {**_INSTEAD, "asyncio.gather": "__gather__"}
-_GATHERERS: Final = frozenset({"gather", "create_task", "ensure_future", "wait_for"})
 _SEMAPHORES: Final = frozenset({"asyncio.Semaphore", "asyncio.BoundedSemaphore", "asyncio.Lock"})
 
 
@@ -168,6 +168,7 @@ def prepare(text: str, tools: Container[str]) -> Prepared:
         finder = _Finder(text, tools)
         finder.semaphores = _semaphores(tree)
         finder.visit(tree)
+        finder.make_awaitable(tree)
         finder.make_in_place(Places(tree, tools))
         finder.return_answers(tree)
         edited = finder.edited()
@@ -188,7 +189,6 @@ class _Finder(ast.NodeVisitor):
     def __init__(self, text: str, tools: Container[str]) -> None:
         self._source = text.encode()
         self._tools = tools
-        self._modules = {"tools"}
         self.semaphores: set[str] = set()
         """What the program calls its semaphores and locks: `limit`, `self.limit`, ..."""
         self._edits: list[tuple[int, int, str]] = []
@@ -202,6 +202,12 @@ class _Finder(ast.NodeVisitor):
             parts += [self._source[at:start], new.encode()]
             at = end
         return b"".join([*parts, self._source[at:]]).decode()
+
+    def make_awaitable(self, tree: ast.Module) -> None:
+        """`tools.name(...)` whose value is awaited becomes `tools.async_name(...)`."""
+        for attribute in awaited_attributes(list(ast.walk(tree))):
+            if attribute.attr in self._tools:
+                self._replace(attribute, f"{_dotted(attribute.value)}.{ASYNC_PREFIX}{attribute.attr}")
 
     def make_in_place(self, places: Places) -> None:
         """A bare call whose value is needed where it stands is the synchronous `tools.name(...)`."""
@@ -223,17 +229,10 @@ class _Finder(ast.NodeVisitor):
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
         module = node.module or ""
-        if _is_tools(module):
+        if is_tools(module):
             self._import_tools(node)
         elif any(f"{module}.{alias.name}" in _IMPORTED_INSTEAD for alias in node.names):
             self._import_instead(node, module)
-
-    def visit_Import(self, node: ast.Import) -> None:
-        self._modules.update(alias.asname for alias in node.names if alias.asname and _is_tools(alias.name))
-
-    def visit_Await(self, node: ast.Await) -> None:
-        self._make_awaitable(node.value)
-        self.generic_visit(node)
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
         instead = _INSTEAD.get(_dotted(node))
@@ -251,9 +250,6 @@ class _Finder(ast.NodeVisitor):
             self._brace_groups(node.args[1] if name == "re.subn" and len(node.args) > 1 else node.args[0:1])
         if name == "next" and node.args and isinstance(node.args[0], ast.GeneratorExp):
             self._iterate(node, node.args[0])
-        if name.rpartition(".")[2] in _GATHERERS:
-            for argument in node.args:
-                self._make_argument_awaitable(argument)
         self.generic_visit(node)
 
     def _brace_groups(self, replacement: ast.expr | list[ast.expr]) -> None:
@@ -302,31 +298,15 @@ class _Finder(ast.NodeVisitor):
                 self._edits += parts.values()
         self.generic_visit(node)
 
-    def _make_argument_awaitable(self, argument: ast.expr) -> None:
-        inner = argument.value if isinstance(argument, ast.Starred) else argument
-        if isinstance(inner, ast.ListComp | ast.GeneratorExp | ast.SetComp):
-            self._make_awaitable(inner.elt)
-        elif isinstance(inner, ast.List | ast.Tuple | ast.Set):
-            for item in inner.elts:
-                self._make_awaitable(item)
-        else:
-            self._make_awaitable(inner)
-
-    def _make_awaitable(self, node: ast.expr) -> None:
-        """`tools.name(...)` whose value is awaited becomes `tools.async_name(...)`."""
-        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
-            return
-        root = _dotted(node.func.value)
-        if root.partition(".")[0] in self._modules and node.func.attr in self._tools:
-            self._replace(node.func, f"{root}.async_{node.func.attr}")
-
     def _import_tools(self, node: ast.ImportFrom) -> None:
         """What is imported from `tools` is awaitable; `tools.name` itself is the synchronous call."""
         if node.names[0].name == "*":
             self._replace(node, "pass")  # every tool is there as a bare name
             return
         names = [
-            f"async_{alias.name} as {alias.asname or alias.name}" if alias.name in self._tools else ast.unparse(alias)
+            f"{ASYNC_PREFIX}{alias.name} as {alias.asname or alias.name}"
+            if alias.name in self._tools
+            else ast.unparse(alias)
             for alias in node.names
         ]
         self._replace(node, f"from {node.module} import ({', '.join(names)}{self._newlines(node)})")
@@ -370,10 +350,6 @@ def _dotted(node: ast.expr) -> str:
         parts.append(node.attr)
         node = node.value
     return ".".join([node.id, *reversed(parts)]) if isinstance(node, ast.Name) else ""
-
-
-def _is_tools(module: str) -> bool:
-    return module == "tools" or module.startswith("tools.")
 
 
 def _sets_result(tree: ast.Module) -> bool:

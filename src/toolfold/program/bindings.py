@@ -16,8 +16,8 @@ from typing import Final
 from toolfold.program.arguments import Fault
 from toolfold.program.fixes import fix_for, is_old
 from toolfold.program.index import ToolIndex
-from toolfold.program.names import READY_NAMES
 from toolfold.program.reader import Reader, Use
+from toolfold.program.ready_names import READY_NAMES
 from toolfold.program.scopes import Kind, Scope
 
 _IMPLICIT: Final = frozenset({"__class__", "__qualname__", "__module__", "__path__", "_", "reveal_type"})

@@ -13,10 +13,10 @@ from typing import Final, NamedTuple
 from toolfold.models import ToolSpec
 from toolfold.program.arguments import Fault, fault_in
 from toolfold.program.index import ToolIndex, nearest
-from toolfold.program.names import GUEST_NAMES, READY_NAMES
 from toolfold.program.reader import GUARDED, GUARDED_NAMES, Reader, Use
+from toolfold.program.ready_names import GUEST_NAMES, READY_NAMES
+from toolfold_guest.awaiting import ASYNC_PREFIX
 
-_ASYNC: Final = "async_"
 _FEW: Final = 6
 _MOST_GUESSES: Final = 16
 """Names looked up for a spelling mistake, for each program: it is linear in the number of tools."""
@@ -160,7 +160,7 @@ class Calls:
             return Found(tool, f"{module}.{name}")
         if name.startswith("_") or use.guard & GUARDED_NAMES or f"{module}.{name}" in self._index.modules:
             return None
-        return self._no_tool(name.removeprefix(_ASYNC), module, use.node.func)
+        return self._no_tool(name.removeprefix(ASYNC_PREFIX), module, use.node.func)
 
     def _no_tool(self, name: str, module: str, node: ast.AST) -> Fault:
         names = self._index.names
@@ -219,7 +219,7 @@ def _spelt(node: ast.AST) -> str | None:
 
 
 def _member(members: dict[str, ToolSpec], name: str) -> ToolSpec | None:
-    return members.get(name) or (members.get(name[len(_ASYNC) :]) if name.startswith(_ASYNC) else None)
+    return members.get(name) or (members.get(name[len(ASYNC_PREFIX) :]) if name.startswith(ASYNC_PREFIX) else None)
 
 
 def _place(use: Use) -> tuple[int, int]:

@@ -21,11 +21,11 @@ from toolfold.program.coroutines import coroutine_faults
 from toolfold.program.hopeless import input_faults, outward_faults
 from toolfold.program.imports import import_faults, missing_package
 from toolfold.program.index import ToolIndex
-from toolfold.program.names import DATA_MODULES, DATA_NAMES, PRESET_NAMES, SCIENCE_MODULES, SCIENCE_NAMES
 from toolfold.program.own_functions import arity_faults
 from toolfold.program.parse import late_error
 from toolfold.program.places import problem_at, problem_at_byte
 from toolfold.program.reader import Reader
+from toolfold.program.ready_names import DATA_MODULES, DATA_NAMES, PRESET_NAMES, SCIENCE_MODULES, SCIENCE_NAMES
 from toolfold.program.replies import reply_faults
 from toolfold.program.sent import program_in
 

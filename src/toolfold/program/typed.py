@@ -21,6 +21,7 @@ from toolfold.program.literals import WORDS, accepts, mismatch
 from toolfold.program.places import problem_at, problem_at_byte
 from toolfold.program.reader import Reader
 from toolfold.program.stub import identifier
+from toolfold_guest.awaiting import ASYNC_PREFIX
 from toolfold_guest.reserved import RESERVED
 
 MAX_CHARACTERS: Final = 32 * 1024
@@ -162,7 +163,7 @@ def question(text: str, tools: Sequence[ToolSpec], *, known_names: Collection[st
     if len(text) > MAX_CHARACTERS:
         return None
     words = set(re.findall(r"\w+", text))
-    words |= {word.removeprefix("async_") for word in words}
+    words |= {word.removeprefix(ASYNC_PREFIX) for word in words}
     named = [tool for tool in tools if not words.isdisjoint((tool.python_name, *tool.aliases))]
     try:
         tree = ast.parse(text)
@@ -228,7 +229,7 @@ def _with_short_names(text: str, tree: ast.Module, tools: Sequence[ToolSpec]) ->
     for number, tool in enumerate(tools):
         for name in (tool.python_name, *tool.aliases):
             for module in ("tools", f"tools.{tool.domain}") if tool.domain else ("tools",):
-                names |= {f"{module}.{name}": f"_s{number}_", f"{module}.async_{name}": f"_t{number}_"}
+                names |= {f"{module}.{name}": f"_s{number}_", f"{module}.{ASYNC_PREFIX}{name}": f"_t{number}_"}
     lines = [line.encode() for line in text.split("\n")]
     for node in ast.walk(tree):
         dotted = _dotted(node)

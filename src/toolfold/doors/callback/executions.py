@@ -16,13 +16,14 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from toolfold.checking import LARGE_TEXT_CHARACTERS, LargeChecks
-from toolfold.doors.callback.names import ListedTool, granted, granted_by_name, meant, mentioned
+from toolfold.doors.callback.grants import ListedTool, granted, granted_by_name, meant
 from toolfold.doors.callback.render import Answered, Frame, error_json, plain, to_json
 from toolfold.doors.callback.saving import save_program
 from toolfold.doors.callback.wire import OpenCall, ResumeResult, ToolReply
 from toolfold.errors import ReplyUnfit, ToolfoldError, UsageError
 from toolfold.ledger.record import Ledger
 from toolfold.models import Call, Limits, Outcome, Paused, Problem, Reply, ToolSpec, Value
+from toolfold.program.mentions import mentioned
 from toolfold.runtime import Runtime
 from toolfold.tools.context import Decision
 from toolfold.tools.router import check_size

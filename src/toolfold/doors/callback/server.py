@@ -19,7 +19,7 @@ from mcp.shared.exceptions import MCPError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from toolfold.doors.callback.executions import DEFAULT_SECONDS, Executions, Wish
-from toolfold.doors.callback.names import ListedTool
+from toolfold.doors.callback.grants import ListedTool
 from toolfold.doors.callback.render import Frame, error_json
 from toolfold.doors.callback.wire import (
     EXTENSION,

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from mcp import Client, MCPError
 from mcp_types import CallToolResult, TextContent
 
-from toolfold.doors.callback.names import ListedTool, granted
+from toolfold.doors.callback.grants import ListedTool, granted
 from toolfold.doors.callback.server import TOOL
 from toolfold.doors.callback.wire import TOOL_NAME, WORKSPACE, OpenCall, ToolReply
 from toolfold.doors.gem.actions import callable_tools, instructions, parse_action, respond

@@ -13,10 +13,10 @@ from typing import Final
 import mcp_types as types
 
 from toolfold.errors import UsageError
+from toolfold.sources.mcp.bridged_names import Names, names_of
 from toolfold.sources.mcp.eras import Eras
 from toolfold.sources.mcp.extras import extra_tools
 from toolfold.sources.mcp.keeper import Keeper
-from toolfold.sources.mcp.names import Names, names_of
 from toolfold.sources.mcp.oauth import token_folder
 from toolfold.sources.mcp.outer import Outer
 from toolfold.sources.mcp.remembered import Remembered

@@ -9,9 +9,9 @@ import mcp_types as types
 from mcp.shared.dispatcher import ProgressFnT
 
 from toolfold.models import ToolSpec, Value
+from toolfold.sources.mcp.bridged_names import Names
 from toolfold.sources.mcp.connection import Connection
 from toolfold.sources.mcp.keeper import Keeper
-from toolfold.sources.mcp.names import Names
 from toolfold.sources.mcp.outer import Outer
 from toolfold.sources.mcp.values import output_schema, value_reader
 from toolfold.tools.context import CallContext

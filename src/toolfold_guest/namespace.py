@@ -18,12 +18,9 @@ from toolfold_guest.channel import Channel, ToolError
 from toolfold_guest.lines import line_of
 from toolfold_guest.notebook import LenientDatetime
 from toolfold_guest.pending import Maker, PendingCall, value_of
-from toolfold_guest.reserved import RESERVED
+from toolfold_guest.reserved import ANY_TOOL, RESERVED
 from toolfold_guest.rewrite import ALL_NAME, PENDING_PREFIX, TOGETHER_NAME, USE_NAME, VALUE_NAME
 from toolfold_guest.styles import Style
-
-ANY_TOOL = "__any__"
-"""The tool behind every attribute of `tools` that has none of its own, where the caller alone knows its tools."""
 
 _frame = sys._getframe
 _KEYWORDS = frozenset(keyword.kwlist)

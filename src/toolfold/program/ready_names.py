@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 from typing import Final
 
+from toolfold_guest import reserved
 from toolfold_guest.notebook import READY as NOTEBOOK_NAMES
 
 PRESET_NAMES: Final = (
@@ -26,11 +27,9 @@ DATA_MODULES: Final = frozenset({"numpy", "pandas", "matplotlib", "plotly"})
 SCIENCE_MODULES: Final = frozenset({"scipy", "sklearn", "seaborn", "statsmodels"})
 """Importing one of these is quick in the library set `science` only."""
 
-GUEST_NAMES: Final = frozenset({"ToolError", "search_tools", "tools"})
-"""What the guest adds to every program."""
-
-ANY_TOOL: Final = "__any__"
-"""A tool of this name stands behind every attribute of `tools` that has none of its own; the guest knows it, too."""
+# The guest's, for the doors, which know nothing of the guest.
+GUEST_NAMES: Final = reserved.GUEST_NAMES
+ANY_TOOL: Final = reserved.ANY_TOOL
 
 READY_NAMES: Final = (
     frozenset(dir(builtins))

@@ -1,0 +1,102 @@
+"""Which of the parent's tools a program is granted.
+
+The child does not know the parent's tools unless the parent lists them. Then the program is granted
+those. Else it is granted what its text names, so that this is checked and can be imported, and one tool
+that stands for every other name: the parent's executor knows best.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any, Final
+
+from pydantic import BaseModel, Field
+
+from toolfold.models import Limits, ToolSpec
+from toolfold.program.mentions import mentioned
+from toolfold.program.ready_names import ANY_TOOL
+from toolfold.tools.expansion import bounded
+from toolfold.tools.names import unique_names
+
+CALL_TOOL: Final = "call_tool"
+"""`call_tool("any name", **arguments)`: for names that only the running program knows."""
+_NAME_ARGUMENT: Final = "tool_name"
+_CALL_TOOL: Final = ToolSpec(
+    name=CALL_TOOL,
+    python_name=CALL_TOOL,
+    description="Calls a tool by its name.",
+    input_schema={
+        "type": "object",
+        "properties": {_NAME_ARGUMENT: {"type": "string"}},
+        "required": [_NAME_ARGUMENT],
+        "additionalProperties": True,
+    },
+    source="parent",
+)
+_ANY_TOOL: Final = ToolSpec(
+    name=ANY_TOOL,
+    python_name=ANY_TOOL,
+    description="Stands for every tool that the text of a program does not name.",
+    # The arguments lie deeper: a tool may have a parameter of any name.
+    input_schema={
+        "type": "object",
+        "properties": {_NAME_ARGUMENT: {"type": "string"}, "arguments": {"type": "object"}},
+        "required": [_NAME_ARGUMENT, "arguments"],
+    },
+    source="parent",
+)
+_LIMITS: Final = Limits()
+
+
+class ListedTool(BaseModel):
+    """A tool as gem's `get_available_tools` describes it."""
+
+    name: str
+    description: str = ""
+    # Any: a JSON schema.
+    parameters: dict[str, Any] = Field(default_factory=lambda: {"type": "object"})
+    output_schema: dict[str, Any] | None = None
+    """Of type `string`: the observation is text even where it looks like JSON."""
+
+
+def granted(
+    text: str, listed: Sequence[str | ListedTool] | None, taken: Collection[str], limits: Limits = _LIMITS
+) -> tuple[ToolSpec, ...]:
+    """The parent's tools that a program may call.
+
+    `listed` is what the parent offers, if it says so; `taken` are identifiers of tools that the
+    child has itself, and keeps.
+    """
+    if listed is None:
+        return granted_by_name(mentioned(text, limits), taken)
+    tools = {one.name: one for one in (ListedTool(name=one) if isinstance(one, str) else one for one in listed)}
+    identifiers = unique_names(tools)
+    return tuple(_spec(tool, identifiers[name]) for name, tool in tools.items() if identifiers[name] not in taken)
+
+
+def granted_by_name(names: Collection[str], taken: Collection[str]) -> tuple[ToolSpec, ...]:
+    """The tools that a program's text names, and one for every other name."""
+    own = sorted(set(names) - set(taken))
+    return (*(_CALL_TOOL if name == CALL_TOOL else _spec(ListedTool(name=name), name) for name in own), _ANY_TOOL)
+
+
+def _spec(tool: ListedTool, identifier: str) -> ToolSpec:
+    return ToolSpec(
+        name=tool.name,
+        python_name=identifier,
+        description=tool.description,
+        input_schema=bounded(tool.parameters, tool.name),
+        output_schema=bounded(tool.output_schema, tool.name) if tool.output_schema is not None else None,
+        source="parent",
+    )
+
+
+# Any: arguments are JSON.
+def meant(spec: ToolSpec, arguments: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The tool and the arguments that a call is for: two of ours name another."""
+    if spec is _ANY_TOOL:
+        return str(arguments[_NAME_ARGUMENT]), arguments["arguments"]
+    if spec is not _CALL_TOOL:
+        return spec.name, arguments
+    rest = {key: value for key, value in arguments.items() if key != _NAME_ARGUMENT}
+    return str(arguments.get(_NAME_ARGUMENT, "")), rest
