@@ -534,7 +534,7 @@ def test_the_schema_takes_what_the_loader_takes(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["engin: auto\n", "engine: docker\n", "limits: {calls: 0}\n", "limits: {data_bytes: lots}\n", "servers: [{}]\n"],
+    ["engin: auto\n", "isolation: docker\n", "limits: {calls: 0}\n", "limits: {data_bytes: lots}\n", "servers: [{}]\n"],
 )
 def test_the_schema_refuses_what_the_loader_refuses(text: str) -> None:
     mistakes(text)
@@ -574,8 +574,10 @@ async def test_a_config_says_how_many_guests_wait_with_the_names_of_sessions() -
 async def test_a_config_says_how_much_memory_guests_that_wait_may_hold(limit: str) -> None:
     config = parse_config(f"engine: process\n{limit}\n")
     ask = ToolSpec(name="ask", python_name="ask", source="caller")
+    options = runtime_options(config)
+    options["engine_options"]["warm"] = 0
 
-    async with Runtime(warm=0, **runtime_options(config)) as runtime:
+    async with Runtime(**options) as runtime:
         # The names of one session, and a pause: each is let go only where its own limit says so.
         await runtime.run("x = 1", session="a", keep_names=True)
         paused = await runtime.start("await ask()", tools=[ask])

@@ -287,7 +287,7 @@ async def test_a_run_that_nobody_can_approve_is_refused_at_the_call() -> None:
 
 
 async def test_a_started_rerun_asks_the_outside_only_for_what_is_new() -> None:
-    async with Runtime(engine="process", warm=0) as runtime:
+    async with Runtime(engine="process", engine_options={"warm": 0}) as runtime:
         first = await runtime.start("a = await ask(q='a')\nprint({}['b'])", tools=[ASK])
         assert isinstance(first, Paused)
         failed = await runtime.resume(first.execution_id, answers(first))
@@ -315,7 +315,7 @@ async def test_a_call_that_waits_for_its_turn_is_not_made_after_the_end() -> Non
         return key
 
     limits = Limits(wall_seconds=1, calls_in_flight=1)
-    async with Runtime([stubborn], engine="process", warm=0, limits=limits) as runtime:
+    async with Runtime([stubborn], engine="process", engine_options={"warm": 0}, limits=limits) as runtime:
         outcome = await runtime.run("await asyncio.gather(*[stubborn(key=n) for n in range(3)])")
         await is_stopped.wait()
         await asyncio.sleep(0)  # for what its end would set off

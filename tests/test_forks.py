@@ -107,7 +107,7 @@ from toolfold.ledger.sqlite import SqliteLedger
 
 async def main():
     ledger = SqliteLedger(sys.argv[1])
-    async with Runtime(ledger=ledger, isolation="landlock") as runtime:
+    async with Runtime(ledger=ledger, engine_options={"isolation": "landlock"}) as runtime:
         await runtime.run("print('before')")
         pid = os.fork()
         if pid == 0:

@@ -68,7 +68,7 @@ class Traces:
 
 @contextlib.asynccontextmanager
 async def running(isolation: str, unproven: list[str]) -> AsyncIterator[Runtime]:
-    runtime = Runtime([never], engine="process", isolation=isolation, warm=WARM)
+    runtime = Runtime([never], engine="process", engine_options={"isolation": isolation, "warm": WARM})
     try:
         await runtime.__aenter__()
     except EngineUnavailable as error:
@@ -186,7 +186,7 @@ async def begin():
     begun.release()
 
 async def main():
-    async with Runtime([begin], engine="process", isolation=sys.argv[1]) as runtime:
+    async with Runtime([begin], engine="process", engine_options={"isolation": sys.argv[1]}) as runtime:
         programs = ["while True:\\n    pass", "import time\\ntime.sleep(1000)", "await asyncio.sleep(1000)"]
         programs.append("import os, time\\nos.close(3)\\ntime.sleep(1000)")
         tasks = [asyncio.create_task(runtime.run("await begin()\\n" + text)) for text in programs]

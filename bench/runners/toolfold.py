@@ -8,6 +8,7 @@ import toolfold
 from bench.processes import descendants
 from bench.runners.base import Runner
 from bench.tools import TOOLS
+from toolfold.engines.process import ProcessEngine
 
 ASK = toolfold.ToolSpec(
     name="ask",
@@ -19,10 +20,11 @@ ASK = toolfold.ToolSpec(
 
 class Toolfold(Runner):
     name = "toolfold"
-    options: dict[str, Any] = {}  # noqa: RUF012  # the defaults: warm pool, tier namespace, all limits
+    warm = 2
+    """As the default, like all else: tier namespace, all limits."""
 
     async def __aenter__(self) -> Self:
-        self._runtime = toolfold.Runtime(TOOLS, engine="process", **self.options)
+        self._runtime = toolfold.Runtime(TOOLS, engine=ProcessEngine(warm=self.warm))
         await self._runtime.__aenter__()
         return self
 
@@ -38,7 +40,7 @@ class Toolfold(Runner):
     @asynccontextmanager
     async def paused(self, text: str, count: int) -> AsyncIterator[list[int]]:
         # No pool here: a guest that waits for a program would be counted as one that runs it.
-        async with toolfold.Runtime(engine="process", warm=0) as runtime:
+        async with toolfold.Runtime(engine=ProcessEngine(warm=0)) as runtime:
             before = descendants()
             for _ in range(count):
                 step = await runtime.start(text, tools=[ASK])
@@ -50,7 +52,7 @@ class Toolfold(Runner):
 
 class ToolfoldCold(Toolfold):
     name = "toolfold, no pool"
-    options = {"warm": 0}  # noqa: RUF012
+    warm = 0
 
 
 class ToolfoldData(Toolfold):

@@ -14,17 +14,18 @@ import msgspec
 
 from toolfold import forks
 from toolfold.checking import LARGE_TEXT_CHARACTERS, LargeChecks
-from toolfold.engines.auto import engine_named
 from toolfold.engines.base import (
     Called,
     Died,
     Ended,
     Engine,
+    EngineSettings,
     Guests,
     Printed,
     Taped,
     Waiting,
 )
+from toolfold.engines.registry import chosen_engine, with_old_keywords
 from toolfold.errors import EngineCrashed, Fenced, LedgerFailed, UsageError
 from toolfold.execution.earlier import earlier_output
 from toolfold.execution.execution import Execution
@@ -93,9 +94,9 @@ class Runtime:
 
     Args:
         tools: What programs may call: functions, or `Tool` objects of any source.
-        engine: `auto`, `process`, `monty`, or an engine of one's own.
-        isolation: The tier of the process engine; fails closed.
-        host_libraries: Let programs import all packages that are installed here, not only the data libraries.
+        engine: `auto`, `process`, `monty`, the name of an engine that another distribution registers, or an `Engine`.
+        engine_options: Options of an engine that is given by name; those of the process engine are `isolation`, `warm`,
+            `host_libraries` and `accept_no_isolation`.
         limits: For programs that are given none of their own.
         ledger: Where executions are kept; by default in memory, so that they end with this object.
         policy: Which tools may be called, and which only after asking.
@@ -116,12 +117,13 @@ class Runtime:
 
     def __init__(
         self, tools: Iterable[Tool | Callable[..., Any]] = (), *, engine: str | Engine = "auto",
-        isolation: str = "namespace", limits: Limits | None = None, warm: int = 2, accept_no_isolation: bool = False,
+        engine_options: Mapping[str, Any] | None = None, limits: Limits | None = None,
         ledger: Ledger | None = None, policy: Policy | None = None, approve: Approve | None = None,
         steps: Sequence[Wrapper] | None = None, session_files: Store | None = None,
         session_limits: SessionLimits | None = None, entry_name: str = "", observer: Observer | None = None,
         may_ask: bool = False, before_files: Callable[[str], Awaitable[None]] | None = None,
-        type_check: bool | None = None, host_libraries: bool = False, paused_limits: PausedLimits | None = None,
+        type_check: bool | None = None, paused_limits: PausedLimits | None = None, isolation: str | None = None,
+        warm: int | None = None, accept_no_isolation: bool | None = None, host_libraries: bool | None = None,
     ) -> None:  # fmt: skip
         self._limits = limits or Limits()
         session_limits = session_limits or SessionLimits()
@@ -136,18 +138,20 @@ class Runtime:
         self._leaving: set[asyncio.Task[None]] = set()
         self._steps = wrappers(policy=self._policy) if steps is None else steps
         self.replace_tools(tools)
-        if isinstance(engine, str):
-            engine = engine_named(
-                engine, isolation=isolation, limits=self._limits, warm=warm, accept_no_isolation=accept_no_isolation,
-                host_libraries=host_libraries, max_kept_guests=session_limits.max_guests,
-                max_kept_bytes=session_limits.max_guest_bytes,
-            )  # fmt: skip
-        self._engine: Engine = engine
+        engine_options = with_old_keywords(
+            engine, engine_options, isolation=isolation, warm=warm, accept_no_isolation=accept_no_isolation,
+            host_libraries=host_libraries,
+        )  # fmt: skip
+        settings = EngineSettings(
+            limits=self._limits, max_kept_guests=session_limits.max_guests,
+            max_kept_bytes=session_limits.max_guest_bytes,
+        )  # fmt: skip
+        self._engine: Engine = chosen_engine(engine, engine_options, settings)
         self._ledger: Ledger = ledger if ledger is not None else MemoryLedger()
         self._observer: Observer = observer if observer is not None else usual_observer()
         self._context = CallContext(entry_name=entry_name, approve=approve)
         self._executions: dict[str, Execution] = {}
-        self.sessions = Sessions(engine.end_session, store=session_files, limits=session_limits)
+        self.sessions = Sessions(self._engine.end_session, store=session_files, limits=session_limits)
 
     async def __aenter__(self) -> Runtime:
         await self._engine.__aenter__()

@@ -119,8 +119,8 @@ class Inside:
 
 @asynccontextmanager
 async def inside(warm: int = 1) -> AsyncIterator[Inside]:
-    plain = Runtime(engine="process", warm=warm, limits=LIMITS, host_libraries=True)
-    changing = Runtime(engine="process", warm=1, limits=LIMITS, host_libraries=True)
+    plain = Runtime(engine="process", engine_options={"warm": warm, "host_libraries": True}, limits=LIMITS)
+    changing = Runtime(engine="process", engine_options={"warm": 1, "host_libraries": True}, limits=LIMITS)
     async with plain, changing:
         yield Inside(plain, changing)
 

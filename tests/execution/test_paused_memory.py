@@ -47,7 +47,7 @@ async def _resume(runtime: Runtime, step: Paused) -> object:
 
 async def test_the_oldest_of_too_many_paused_guests_end_and_their_programs_are_replayed() -> None:
     limits = PausedLimits(tenant_bytes=200 * MIB, total_bytes=1024 * MIB)
-    async with Runtime(engine="process", warm=0, paused_limits=limits) as runtime:
+    async with Runtime(engine="process", engine_options={"warm": 0}, paused_limits=limits) as runtime:
         steps = [await _start(runtime, HEAVY) for _ in range(4)]
         await _until_letting_go(runtime, 2)
 
@@ -58,7 +58,7 @@ async def test_the_oldest_of_too_many_paused_guests_end_and_their_programs_are_r
 
 async def test_a_program_that_cannot_be_replayed_ends_where_its_tenant_holds_too_much() -> None:
     limits = PausedLimits(tenant_bytes=80 * MIB, total_bytes=1024 * MIB)
-    async with Runtime(engine="process", warm=0, paused_limits=limits) as runtime:
+    async with Runtime(engine="process", engine_options={"warm": 0}, paused_limits=limits) as runtime:
         step = await _start(runtime, SPOILT)
         await _until_letting_go(runtime, 0)
 

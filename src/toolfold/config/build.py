@@ -8,6 +8,7 @@ from glob import escape
 from typing import TYPE_CHECKING, Any, Final
 
 from toolfold.config.model import Config, ServerConfig
+from toolfold.engines.registry import process_options
 from toolfold.errors import UsageError
 from toolfold.execution.paused_memory import PausedLimits
 from toolfold.ledger.open import open_ledger
@@ -43,8 +44,9 @@ def runtime_options(config: Config) -> dict[str, Any]:
     concurrency = Concurrency(sources=by_server, tools=in_flight)
     return {
         "engine": config.engine,
-        "isolation": config.isolation,
-        "host_libraries": config.libraries.host,
+        "engine_options": process_options(
+            config.engine, isolation=config.isolation, host_libraries=config.libraries.host
+        ),
         "limits": config.program_limits,
         "policy": policy,
         "steps": wrappers(policy=policy, concurrency=concurrency, error_details=config.tools.error_details),

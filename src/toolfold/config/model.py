@@ -22,6 +22,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from toolfold.config.engine import EngineName
 from toolfold.config.units import Count, Duration, Seconds, Size, must_be
 from toolfold.models import Json, Limits
 
@@ -421,8 +422,8 @@ class Config(Section):
     """Where executions are recorded."""
     http: HttpConfig = Field(default_factory=HttpConfig)
     """The HTTP door: `toolfold serve`."""
-    engine: Literal["auto", "process", "monty"] = "auto"
-    """Where programs run: `auto`, `process` or `monty`."""
+    engine: EngineName = "auto"
+    """Where programs run: `auto`, `process`, `monty`, or an engine that another package registers."""
     isolation: Literal["namespace", "landlock", "none"] = "namespace"
     """The tier of the process engine: `namespace`, `landlock` or `none`."""
 

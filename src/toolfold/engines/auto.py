@@ -1,4 +1,4 @@
-"""The engine by its name: what a runtime is given when it is given no engine."""
+"""The engine `auto`: the process engine where it can run, else Monty."""
 
 from __future__ import annotations
 
@@ -6,50 +6,9 @@ import importlib.util
 import sys
 from typing import Any, Self
 
-from toolfold.engines.base import (
-    MOST_KEPT_BYTES,
-    MOST_KEPT_GUESTS,
-    Engine,
-    EngineWrapper,
-)
-from toolfold.errors import EngineUnavailable, UsageError
-from toolfold.models import Limits
-
-NAMES = ("auto", "process", "monty")
-
-
-def engine_named(
-    name: str, *, isolation: str = "namespace", limits: Limits | None = None, warm: int = 2,
-    accept_no_isolation: bool = False, host_libraries: bool = False, max_kept_guests: int = MOST_KEPT_GUESTS,
-    max_kept_bytes: int = MOST_KEPT_BYTES,
-) -> Engine:  # fmt: skip
-    """An engine that is not open yet."""
-    if name not in NAMES:
-        raise UsageError(f"no engine {name!r}; there are {', '.join(NAMES)}")
-    if name == "monty":
-        return _monty()
-    process = _process(
-        isolation=isolation, limits=limits, warm=warm, accept_no_isolation=accept_no_isolation,
-        host_libraries=host_libraries, max_kept_guests=max_kept_guests, max_kept_bytes=max_kept_bytes,
-    )  # fmt: skip
-    if name == "process" or isolation != "namespace":
-        return process  # a tier that was asked for by name is not replaced by another engine
-    return AutoEngine(process)
-
-
-# Any: the options of `engine_named`, handed on.
-def _process(**options: Any) -> Engine:
-    # Here, not at the top: fork servers and seccomp tables exist on Linux only.
-    from toolfold.engines.process import ProcessEngine  # noqa: PLC0415
-
-    return ProcessEngine(**options)
-
-
-def _monty() -> Engine:
-    # Here, not at the top: an optional extra.
-    from toolfold.engines.monty import MontyEngine  # noqa: PLC0415
-
-    return MontyEngine()
+from toolfold.engines.base import Engine, EngineSettings, EngineWrapper
+from toolfold.engines.registry import engine_named
+from toolfold.errors import EngineUnavailable
 
 
 class AutoEngine(EngineWrapper):
@@ -58,6 +17,14 @@ class AutoEngine(EngineWrapper):
     def __init__(self, first: Engine) -> None:
         super().__init__(first)
         self._note: tuple[str, ...] = ()
+
+    @classmethod
+    # Any: each option of the process engine has its own type.
+    def from_settings(cls, settings: EngineSettings, /, *, isolation: str = "namespace", **options: Any) -> Engine:
+        """An engine by the options of the process engine."""
+        process = engine_named("process", options={"isolation": isolation, **options}, settings=settings)
+        # A tier that was asked for by name is not replaced by another engine.
+        return cls(process) if isolation == "namespace" else process
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -74,7 +41,7 @@ class AutoEngine(EngineWrapper):
         return self
 
     async def _fall_back(self, error: EngineUnavailable) -> None:
-        self.inner = _monty()
+        self.inner = engine_named("monty")
         await self.inner.__aenter__()
         self._note = (f"ran on the monty engine, a subset of Python, because {error}",)
         sys.stderr.write(f"toolfold: {self._note[0]}\n")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal, Protocol, Self, TypeAlias, runtime_checkable
 
 import msgspec
@@ -178,6 +178,18 @@ class Engine(Protocol):
 
     def end_session(self, session: str) -> None:
         """End the guest that the session keeps; harmless if there is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSettings:
+    """What a runtime tells an engine that it makes by name, besides the engine's own options."""
+
+    limits: Limits = field(default_factory=Limits)
+    """Of programs that are given none of their own."""
+    max_kept_guests: int = MOST_KEPT_GUESTS
+    """How many guests may wait with the names of their sessions."""
+    max_kept_bytes: int = MOST_KEPT_BYTES
+    """How much memory those may hold together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

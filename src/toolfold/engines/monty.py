@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 from types import ModuleType
 from typing import Any, Literal, Self
 
-from toolfold.engines.base import Capabilities, Died, Ended, Event, Order, Waiting
+from toolfold.engines.base import Capabilities, Died, Ended, EngineSettings, Event, Order, Waiting
 from toolfold.engines.monty_check import TypeChecker
 from toolfold.engines.monty_driver import Driver, Freeze
 from toolfold.engines.monty_state import FORMAT
@@ -35,6 +35,11 @@ class MontyEngine:
         self._max_programs = max_programs
         self._monty: ModuleType | None = None
         self._pool: Any = None
+
+    @classmethod
+    def from_settings(cls, _: EngineSettings, /, *, max_programs: int = 64) -> Self:
+        """For the registry; the limits come with each program, and no guest is kept."""
+        return cls(max_programs=max_programs)
 
     async def __aenter__(self) -> Self:
         self._monty = _import_monty()

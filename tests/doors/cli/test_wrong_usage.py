@@ -69,7 +69,7 @@ def test_each_wrong_command_line_is_answered_with_one_line_and_exit_code_2(
             "run ok.py --frob": "toolfold: No such option: --frob\n",
             "run ok.py --timeout soon": "toolfold: Invalid value for '--timeout': 'soon' is not a number of seconds\n",
             "run ok.py --timeout -1": "toolfold: timeout -1.0 is not between 0 and 86400 seconds\n",
-            "run ok.py --engine jupyter": "toolfold: Invalid value for '--engine': 'jupyter' is not one of 'auto', 'process', 'monty'\n",
+            "run ok.py --engine jupyter": "toolfold: Invalid value for '--engine': no engine 'jupyter'; there are auto, process, monty\n",
             "run ok.py --isolation docker": "toolfold: Invalid value for '--isolation': 'docker' is not one of 'namespace', 'landlock', 'none'\n",
             "run ok.py --isolation none": "toolfold: --isolation none lets a program do anything that you can do; if you mean it, add --i-accept-that-programs-can-do-anything\n",
             "run missing.py": "toolfold: no program 'missing.py'; check the path\n",

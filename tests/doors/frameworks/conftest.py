@@ -31,5 +31,5 @@ def idle() -> toolfold.Runtime:
 
 @pytest.fixture
 async def runtime() -> AsyncIterator[toolfold.Runtime]:
-    async with toolfold.Runtime(tools=[get_expenses, pay, count], warm=1) as runtime:
+    async with toolfold.Runtime(tools=[get_expenses, pay, count], engine_options={"warm": 1}) as runtime:
         yield runtime

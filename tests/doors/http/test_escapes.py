@@ -45,7 +45,7 @@ def bait() -> Iterator[Bait]:
 async def client(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[httpx.AsyncClient]:
     # No guests that wait: then whatever runs after an attack is the attack's.
     settings = Settings(keys=KEYS, starts_per_minute=10_000, max_rounds=2000, refusals_per_second=1e9)
-    async with serve(settings, tmp_path_factory.mktemp("files"), warm=0) as client:
+    async with serve(settings, tmp_path_factory.mktemp("files"), engine_options={"warm": 0}) as client:
         yield client
 
 

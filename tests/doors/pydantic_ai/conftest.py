@@ -8,7 +8,7 @@ import pytest_asyncio
 from pydantic_ai import Agent, DeferredToolRequests
 
 from tests.doors.pydantic_ai.talk import Shared, Talk, program, returns
-from toolfold.engines.auto import engine_named
+from toolfold.engines.registry import engine_named
 from toolfold.pydantic_ai import CodeModeToolset
 
 

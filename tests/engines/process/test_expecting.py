@@ -51,7 +51,7 @@ async def test_a_program_that_was_made_ready_ends_as_any_other(text: str, told: 
     def whole(outcome: Outcome) -> tuple[object, ...]:
         return outcome.status, outcome.value, outcome.stdout, outcome.stderr, outcome.problem
 
-    async with Runtime(tools=[echo], engine="process", warm=0) as runtime:
+    async with Runtime(tools=[echo], engine="process", engine_options={"warm": 0}) as runtime:
         usual = whole(await runtime.run(text))
     assert told == []
     async with Runtime(tools=[echo], engine="process") as runtime:

@@ -33,7 +33,7 @@ def patient(monkeypatch: pytest.MonkeyPatch, told: list[str]) -> None:
 
 
 async def test_a_tool_may_run_a_program_of_another_runtime_while_calls_wait_to_be_read() -> None:
-    inner = Runtime(engine="process", warm=1)
+    inner = Runtime(engine="process", engine_options={"warm": 1})
 
     @toolfold.tool
     async def nested() -> int:
@@ -43,7 +43,7 @@ async def test_a_tool_may_run_a_program_of_another_runtime_while_calls_wait_to_b
     text = (
         "sum(await asyncio.gather(*[echo(value=1) for _ in range(64)], nested(), *[echo(value=1) for _ in range(70)]))"
     )
-    async with inner, Runtime(tools=[echo, nested], engine="process", warm=1) as runtime:
+    async with inner, Runtime(tools=[echo, nested], engine="process", engine_options={"warm": 1}) as runtime:
         outcomes = [await runtime.run(text) for _ in range(20)]
 
     assert [(outcome.status, outcome.value, outcome.problem) for outcome in outcomes] == [("finished", 6134, None)] * 20
@@ -51,7 +51,7 @@ async def test_a_tool_may_run_a_program_of_another_runtime_while_calls_wait_to_b
 
 def test_runtimes_in_two_threads_do_not_read_each_others_frames() -> None:
     async def many(found: list[Outcome]) -> None:
-        async with Runtime(tools=[echo], engine="process", warm=1) as runtime:
+        async with Runtime(tools=[echo], engine="process", engine_options={"warm": 1}) as runtime:
             for _ in range(10):
                 found.append(await runtime.run("[await echo(value=i) for i in range(100)]"))
 

@@ -12,7 +12,8 @@ from mcp.server.stdio import stdio_server
 
 from toolfold.doors.callback.server import make_server
 from toolfold.doors.loopback import OnlyFromHere, is_loopback
-from toolfold.engines.auto import NAMES
+from toolfold.engines.registry import known_engine
+from toolfold.errors import UsageError
 
 
 def main() -> None:
@@ -55,11 +56,18 @@ def _serve_http(workspace: Path, engine: str, host: str, port: int) -> None:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m toolfold.doors.callback", description=__doc__)
     parser.add_argument("--workspace", type=Path, default=Path(), help="where programs with a file name are saved")
-    parser.add_argument("--engine", choices=NAMES, default="auto")
+    parser.add_argument("--engine", type=_engine, default="auto")
     parser.add_argument("--transport", choices=["stdio", "streamable-http"], default="stdio")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8085)
     return parser.parse_args()
+
+
+def _engine(name: str) -> str:
+    try:
+        return known_engine(name)
+    except UsageError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from typing import Annotated, Literal, NoReturn
 import typer
 
 import toolfold
-from toolfold.doors.cli.configured import DEFAULT_ENGINE
+from toolfold.doors.cli.configured import EngineOption
 from toolfold.doors.cli.exits import Exit, exit_of_error
 from toolfold.doors.cli.ledger import ledger_app
 from toolfold.doors.cli.runs import runs_app
@@ -98,10 +98,7 @@ def _run(
         float | None,
         typer.Option(parser=_seconds, metavar="SECONDS", help="Wall clock; the config's, or 120, unless given."),
     ] = None,
-    engine: Annotated[
-        Literal["auto", "process", "monty"] | None,
-        typer.Option(help=f"Where the program runs; the config's, or {DEFAULT_ENGINE}, unless given."),
-    ] = None,
+    engine: EngineOption = None,
     isolation: Annotated[
         Literal["namespace", "landlock", "none"] | None,
         typer.Option(help="How the process engine is walled in; the config's, or namespace, unless given."),

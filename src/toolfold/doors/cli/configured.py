@@ -6,7 +6,11 @@ import logging
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from toolfold.errors import UsageError
 
 if TYPE_CHECKING:
     from toolfold.config import Config
@@ -36,10 +40,48 @@ def nearest_config(path: Path | None = None) -> Config | None:
     return load_config(path)
 
 
-def chosen_options(config: Config | None, **said: str | None) -> dict[str, str]:
-    """Engine and isolation: what the command line says, else the config, else the usual."""
+def engine_name(text: str) -> str:
+    """What `--engine` takes: the name of an engine that there is."""
+    # Imported here for the same reason.
+    from toolfold.engines.registry import known_engine  # noqa: PLC0415
+
+    try:
+        return known_engine(text)
+    except UsageError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+EngineOption = Annotated[
+    str | None,
+    typer.Option(
+        parser=engine_name,
+        metavar="NAME",
+        help="Where the program runs: auto, process, monty or an installed engine; "
+        f"the config's, or {DEFAULT_ENGINE}, unless given.",
+    ),
+]
+
+
+# Any: each option of an engine has its own type.
+def chosen_engine(
+    config: Config | None, *, engine: str | None, isolation: str | None, **options: Any
+) -> dict[str, Any]:
+    """Engine and isolation: what the command line says, else the config, else the usual.
+
+    `options` are further ones of the process engine. All are arguments of `Runtime`.
+    """
+    # Imported here for the same reason.
+    from toolfold.engines.registry import process_options  # noqa: PLC0415
+
+    said = {"engine": engine, "isolation": isolation}
     written = {} if config is None else {key: getattr(config, key) for key in config.model_fields_set & set(_CHOSEN)}
-    return {**_CHOSEN, **written, **{key: value for key, value in said.items() if value is not None}}
+    chosen = {**_CHOSEN, **written, **{key: value for key, value in said.items() if value is not None}}
+    if config is not None:
+        options["host_libraries"] = config.libraries.host
+    return {
+        "engine": chosen["engine"],
+        "engine_options": process_options(chosen["engine"], isolation=chosen["isolation"], **options),
+    }
 
 
 # Any: each option of the runtime has its own type.

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from toolfold.doors.cli.configured import chosen_options, configured
+from toolfold.doors.cli.configured import chosen_engine, configured
 from toolfold.doors.cli.inputs import limits_for, read_program
 from toolfold.doors.cli.load import load_tools
 from toolfold.doors.cli.outputs import prepare_folder
@@ -41,10 +41,9 @@ def rerun(
     with stdout_to_stderr():
         runtime = configured(config, text, open_runtime)(
             tools=load_tools(options.tools),
-            **chosen_options(config, engine=options.engine, isolation=options.isolation),
+            **chosen_engine(config, engine=options.engine, isolation=options.isolation, warm=1),
             limits=limits,
             ledger=ledger,
-            warm=1,
         )
         outcome = until_stopped(once(runtime))
     if isinstance(outcome, int):

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from toolfold.doors.cli.configured import chosen_options, configured, nearest_config
+from toolfold.doors.cli.configured import chosen_engine, configured, nearest_config
 from toolfold.doors.cli.exits import Exit, exit_of_status
 from toolfold.doors.cli.inputs import limits_for, read_files, read_program
 from toolfold.doors.cli.load import load_tools
@@ -45,8 +45,12 @@ class RunOptions:
 def run_program(options: RunOptions, open_runtime: Callable[..., Runtime] = Runtime) -> int:
     """Run it, print it, and return the exit code."""
     config = nearest_config(options.config)
-    chosen = chosen_options(config, engine=options.engine, isolation=options.isolation)
-    if chosen["isolation"] == "none" and not options.accept_no_isolation:
+    # One program is run, so no guest needs to wait for the next.
+    chosen = chosen_engine(
+        config, engine=options.engine, isolation=options.isolation, warm=1,
+        accept_no_isolation=options.accept_no_isolation,
+    )  # fmt: skip
+    if chosen["engine_options"].get("isolation") == "none" and not options.accept_no_isolation:
         raise UsageError(
             "--isolation none lets a program do anything that you can do; "
             "if you mean it, add --i-accept-that-programs-can-do-anything"
@@ -64,10 +68,7 @@ def run_program(options: RunOptions, open_runtime: Callable[..., Runtime] = Runt
             configured(config, text, open_runtime),
             tools=tools,
             **chosen,
-            accept_no_isolation=options.accept_no_isolation,
             limits=limits,
-            # One program is run, so no guest needs to wait for the next.
-            warm=1,
             ledger=ledger,
         )
         outcome = until_stopped(_run_once(made, ledger, text, files, limits))

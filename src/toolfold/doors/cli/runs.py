@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 import typer
 
-from toolfold.doors.cli.configured import DEFAULT_ENGINE, nearest_config
+from toolfold.doors.cli.configured import EngineOption, nearest_config
 from toolfold.errors import UsageError
 from toolfold.ledger.record import History, Ledger
 
@@ -79,10 +79,7 @@ def _rerun(
         Path | None,
         typer.Option(metavar="FILE", help="The config; the nearest toolfold.yaml from here upwards unless given."),
     ] = None,
-    engine: Annotated[
-        Literal["auto", "process", "monty"] | None,
-        typer.Option(help=f"Where the program runs; the config's, or {DEFAULT_ENGINE}, unless given."),
-    ] = None,
+    engine: EngineOption = None,
     isolation: Annotated[
         Literal["namespace", "landlock"] | None,
         typer.Option(help="How the process engine is walled in; the config's, or namespace, unless given."),

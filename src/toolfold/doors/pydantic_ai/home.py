@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import copy
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any, Final, Generic, Self, TypeAlias, TypeVar
 
 from toolfold.doors.pydantic_ai.texts import run_code_description
-from toolfold.engines.auto import engine_named
-from toolfold.engines.base import Engine, EngineWrapper
+from toolfold.engines.base import Engine, EngineSettings, EngineWrapper
+from toolfold.engines.registry import chosen_engine
 from toolfold.errors import UsageError
 from toolfold.ledger.memory import MemoryLedger
 from toolfold.ledger.observe import LogObserver
@@ -63,7 +63,7 @@ class Home:
 
     Args:
         engine: A name, or an engine of one's own.
-        isolation: The tier of the process engine.
+        engine_options: Of an engine that is given by name.
         limits: Of each program.
         ledger: A path, `memory`, the address of a server, or a ledger; `None` keeps executions in this object.
     """
@@ -72,15 +72,14 @@ class Home:
         self,
         *,
         engine: str | Engine,
-        isolation: str,
+        engine_options: Mapping[str, Any] | None,
         limits: Limits | None,
         ledger: str | PathLike[str] | Ledger | None,
     ) -> None:
-        if isinstance(engine, str):
-            engine_named(engine, isolation=isolation)  # a wrong name fails here, not in the middle of a run
         self._engine = engine
-        self._isolation = isolation
+        self._engine_options = engine_options
         self._limits = limits or Limits()
+        self._chosen_engine()  # a wrong name or option fails here, not in the middle of a run
         if isinstance(ledger, PathLike):
             ledger = os.fspath(ledger)
         self._ledger: str | Ledger = MemoryLedger() if ledger is None or ledger == "memory" else ledger
@@ -144,14 +143,14 @@ class Home:
         return opened
 
     async def _unlock(self, opened: _Open) -> None:
-        if isinstance(self._engine, str):
-            engine = engine_named(self._engine, isolation=self._isolation, limits=self._limits)
-        else:
-            engine = self._engine
+        engine = self._chosen_engine()
         await engine.__aenter__()
         opened.engine = engine
         opened.owns_ledger = isinstance(self._ledger, str)
         opened.ledger = open_ledger(self._ledger) if isinstance(self._ledger, str) else self._ledger
+
+    def _chosen_engine(self) -> Engine:
+        return chosen_engine(self._engine, self._engine_options, EngineSettings(limits=self._limits))
 
     def _made(self, opened: _Open, specs: Iterable[ToolSpec], step: Wrapper) -> Runtime:
         assert opened.engine is not None

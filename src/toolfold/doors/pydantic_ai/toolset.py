@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any, Final, Self
@@ -31,6 +31,7 @@ from toolfold.doors.pydantic_ai.render import to_exception, to_retry, to_return
 from toolfold.doors.pydantic_ai.search import NOTE, SEVERAL, searches_of
 from toolfold.doors.pydantic_ai.texts import RUN_CODE
 from toolfold.engines.base import Engine
+from toolfold.engines.registry import with_old_keywords
 from toolfold.errors import ToolfoldError
 from toolfold.ledger.record import Ledger
 from toolfold.models import Limits, Outcome, Paused
@@ -71,8 +72,9 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
 
     Args:
         wrapped: Any toolset: functions, MCP, combined, filtered, prefixed, external.
-        engine: `auto`, `process`, `monty`, or an engine of one's own.
-        isolation: The tier of the process engine; fails closed.
+        engine: `auto`, `process`, `monty`, the name of an engine that another distribution registers, or an `Engine`.
+        engine_options: Options of an engine that is given by name, as those of `Runtime`.
+        isolation: Deprecated: `engine_options={"isolation": ...}` says the same.
         limits: Of each program.
         ledger: Where programs are kept that wait for an approval: a path or server for other processes to go on;
             `None` keeps them as long as this object lives.
@@ -85,19 +87,21 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
     """
 
     engine: str | Engine = "auto"
-    isolation: str = "namespace"
+    isolation: str | None = None
     limits: Limits | None = None
     ledger: str | PathLike[str] | Ledger | None = None
     max_retries: int = 3
     budget_characters: int | None = None
     reuse_replies: bool = False
     on_outcome: Callable[[Outcome], None] | None = None
+    engine_options: Mapping[str, Any] | None = None
     # A field, so that the copies that Pydantic AI makes for each run share it.
     _home: Home | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self._home is None:
-            self._home = Home(engine=self.engine, isolation=self.isolation, limits=self.limits, ledger=self.ledger)
+            options = with_old_keywords(self.engine, self.engine_options, isolation=self.isolation)
+            self._home = Home(engine=self.engine, engine_options=options, limits=self.limits, ledger=self.ledger)
 
     @property
     def runs_programs(self) -> bool:

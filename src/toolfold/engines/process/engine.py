@@ -22,7 +22,7 @@ from toolfold_guest.offline import MODULES as PLACEHOLDERS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from toolfold.engines.base import Order
+    from toolfold.engines.base import EngineSettings, Order
     from toolfold.models import ToolSpec
 
 
@@ -59,6 +59,18 @@ class ProcessEngine:
         self._max_kept = (max_kept_guests, max_kept_bytes)
         self._kept = KeptGuests(*self._max_kept)
         self.notes: tuple[str, ...] = ()
+
+    @classmethod
+    def from_settings(
+        cls, settings: EngineSettings, /, *, isolation: str | Tier = "namespace", warm: int = 2,
+        accept_no_isolation: bool = False, host_libraries: bool = False,
+    ) -> ProcessEngine:  # fmt: skip
+        """For the registry: what the runtime says, and the options that a user gives."""
+        return cls(
+            isolation=isolation, limits=settings.limits, warm=warm, accept_no_isolation=accept_no_isolation,
+            host_libraries=host_libraries, max_kept_guests=settings.max_kept_guests,
+            max_kept_bytes=settings.max_kept_bytes,
+        )  # fmt: skip
 
     @property
     def isolation(self) -> str:

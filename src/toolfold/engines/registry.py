@@ -1,0 +1,131 @@
+"""Engines by name: the built-in ones, and those that other distributions register under `toolfold.engines`."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+
+from toolfold.engines.base import Engine, EngineSettings
+from toolfold.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+GROUP: Final = "toolfold.engines"
+"""The entry point group; each entry names an `EngineFactory`."""
+
+BUILT_IN: Final = {
+    "auto": "toolfold.engines.auto:AutoEngine.from_settings",
+    "process": "toolfold.engines.process:ProcessEngine.from_settings",
+    "monty": "toolfold.engines.monty:MontyEngine.from_settings",
+}
+"""Written as entry points are, but not in the package's metadata: no other distribution can take these names."""
+
+
+class EngineFactory(Protocol):
+    """What an entry point names: a class method or function that makes an engine, which is not entered yet."""
+
+    # Any: each engine has options of its own.
+    def __call__(self, settings: EngineSettings, /, **options: Any) -> Engine: ...
+
+
+# Any: as in the factory.
+def engine_named(
+    name: str, *, options: Mapping[str, Any] | None = None, settings: EngineSettings | None = None
+) -> Engine:
+    """An engine that is not entered yet.
+
+    Raises:
+        UsageError: there is no such engine, it cannot be imported, or it has no such option.
+    """
+    make = _factory(name)
+    given = options or {}
+    _refuse_unknown(name, make, given)
+    return make(settings or EngineSettings(), **given)
+
+
+def engine_names() -> tuple[str, ...]:
+    """Every name that `engine_named` takes: the built-in ones first."""
+    return (*BUILT_IN, *sorted(_registered().keys() - BUILT_IN.keys()))
+
+
+def known_engine(name: str) -> str:
+    """The name, if there is an engine of that name. Imports no engine.
+
+    Raises:
+        UsageError: with all names that there are.
+    """
+    if name not in BUILT_IN and name not in _registered():
+        raise UsageError(f"no engine {name!r}; there are {', '.join(engine_names())}")
+    return name
+
+
+def process_options(name: str, **options: Any) -> dict[str, Any]:
+    """Options of the process engine, for doors with settings of their own for them; other engines get none of them."""
+    return options if name in ("auto", "process") else {}
+
+
+def with_old_keywords(
+    engine: str | Engine, options: Mapping[str, Any] | None, **keywords: Any
+) -> Mapping[str, Any] | None:
+    """The options of an engine, with those that were given as keywords of the runtime."""
+    said = {key: value for key, value in keywords.items() if value is not None}
+    if not said:
+        return options
+    names = ", ".join(said)
+    # 3: the caller of the runtime's constructor.
+    warnings.warn(f"{names}: pass engine_options={said!r} instead", DeprecationWarning, stacklevel=3)
+    # Other engines have always ignored these.
+    return {**process_options(engine, **said), **(options or {})} if isinstance(engine, str) else options
+
+
+def chosen_engine(engine: str | Engine, options: Mapping[str, Any] | None, settings: EngineSettings) -> Engine:
+    """The engine of a runtime: made by its name, or the one that was given.
+
+    Raises:
+        UsageError: as `engine_named`; or there are options for an engine that is already made.
+    """
+    if isinstance(engine, str):
+        return engine_named(engine, options=options, settings=settings)
+    if options:
+        raise UsageError(f"engine_options go with an engine's name; give {', '.join(options)} to the engine itself")
+    return engine
+
+
+def _factory(name: str) -> EngineFactory:
+    place = BUILT_IN.get(name) or _place(known_engine(name))
+    try:
+        # cast: what another distribution registers is checked when it is called.
+        return cast("EngineFactory", resolve_name(place))
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UsageError(f"engine {name!r} cannot be imported from {place!r}: {error}") from error
+
+
+def _place(name: str) -> str:
+    places = sorted(_registered()[name])
+    if len(places) > 1:
+        raise UsageError(f"engine {name!r} is registered twice, as {' and '.join(places)}; uninstall one of them")
+    return places[0]
+
+
+def _registered() -> dict[str, set[str]]:
+    """What the installed distributions register, by name. Reads the metadata of all of them."""
+    # Here, not at the top: start-up time, and the built-in engines do without.
+    from importlib.metadata import entry_points  # noqa: PLC0415
+
+    found: dict[str, set[str]] = {}
+    for entry in entry_points(group=GROUP):
+        found.setdefault(entry.name, set()).add(entry.value)
+    return found
+
+
+def _refuse_unknown(name: str, make: EngineFactory, options: Mapping[str, Any]) -> None:
+    parameters = [one for one in inspect.signature(make).parameters.values() if one.kind is not one.POSITIONAL_ONLY]
+    if any(one.kind is one.VAR_KEYWORD for one in parameters):
+        return
+    known = [one.name for one in parameters if one.kind is one.KEYWORD_ONLY]
+    for key in options:
+        if key not in known:
+            raise UsageError(f"engine {name!r} has no option {key!r}; it has {', '.join(known) or 'none'}")
