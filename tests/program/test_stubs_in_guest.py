@@ -30,7 +30,7 @@ SPEC = ToolSpec(
 
 
 def namespace(program: str) -> Namespace:
-    async def call(index: int, name: str, arguments: dict[str, Any]) -> Any:
+    async def call(index: int, name: str, arguments: dict[str, Any], line: int) -> Any:
         return name, arguments
 
     channel: Any = SimpleNamespace(call=call, call_blocking=lambda *call: call)
@@ -48,7 +48,7 @@ def test_inspect_and_help_show_the_real_signature() -> None:
     shown = [line.rstrip() for line in pydoc.plain(pydoc.render_doc(get_users)).splitlines()]
     words = shown.index("    People of one department.")
     # From Python 3.13 on, a long signature has a line for each parameter.
-    assert "".join("".join(shown[2:words]).split()) == f"async get_users{text}".replace(" ", "")
+    assert "".join("".join(shown[2:words]).split()) == f"get_users{text}".replace(" ", "")
     assert shown[words:] == [
         "    People of one department.",
         "",
@@ -70,4 +70,4 @@ async def test_respelt_keywords_reach_the_tool_under_its_own_names() -> None:
     expected = {"department": "x", "sort-by": "age", "from": "y"}
 
     assert await names.awaitable("get_users")("x", sort_by="age", from_="y") == ("get-users", expected)
-    assert names.blocking("get_users")(department="x", sort_by="age", from_="y") == (0, "get-users", expected)
+    assert names.blocking("get_users")(department="x", sort_by="age", from_="y") == (0, "get-users", expected, 0)
