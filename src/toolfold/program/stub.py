@@ -152,7 +152,7 @@ def _parameters(spec: ToolSpec, types: Types, scope: str) -> tuple[tuple[Paramet
     if not isinstance(properties, Mapping):
         properties = {}
     must = {one for one in required if isinstance(one, str)} if isinstance(required, list | tuple) else set()
-    keywords = {name: word for word, name in _keywords(properties).items()}
+    keywords = {name: word for word, name in keywords_of(properties).items()}
     in_order = sorted(keywords, key=lambda name: name not in must or _has_default(properties[name]))[:_MOST_PARAMETERS]
     found = []
     for name in in_order:
@@ -161,7 +161,7 @@ def _parameters(spec: ToolSpec, types: Types, scope: str) -> tuple[tuple[Paramet
     return tuple(found), _further(schema, types, scope, is_all=len(in_order) == len(properties))
 
 
-def _keywords(properties: Mapping[str, Json]) -> dict[str, str]:
+def keywords_of(properties: Mapping[str, Json]) -> dict[str, str]:
     """Property by the keyword that a program writes for it; what has none goes into the call as a dict."""
     found: dict[str, str] = {}
     for name in properties:

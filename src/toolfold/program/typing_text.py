@@ -15,17 +15,11 @@ from typing import Final
 
 from toolfold.models import Json
 from toolfold.program.records import TYPE_NAMES, Field, record_source
+from toolfold.program.schema_kinds import ARRAYS, OBJECTS, SCALARS, array_parts, is_bytes, kinds_of, texts_in
 from toolfold.program.schema_merge import flattened, is_informative, merged, target_of
 from toolfold.program.unions import ANY, NONE, Union, expression, union_of_values, unite
 from toolfold.program.words import has_utf8, one_line
 
-_TYPES: Final[Mapping[str, Union]] = {
-    "string": ("str",), "integer": ("int",), "number": ("float",), "boolean": ("bool",), "null": NONE,
-    # No JSON Schema, but what people write by hand.
-    "str": ("str",), "int": ("int",), "float": ("float",), "double": ("float",), "bool": ("bool",), "none": NONE,
-}  # fmt: skip
-_ARRAYS: Final = frozenset({"array", "list", "tuple"})
-_OBJECTS: Final = frozenset({"object", "dict"})
 _TITLE: Final = re.compile(r"[A-Z][A-Za-z0-9]{1,59}")
 _WORD: Final = re.compile(r"[A-Za-z0-9]+")
 _DEEPEST: Final = 12
@@ -132,25 +126,19 @@ class Types:
         return unite(*(self._of(one, inner) for one in options))
 
     def _by_type(self, schema: Mapping[str, Json], at: _Place) -> Union:
-        kinds = schema.get("type", _implied(schema))
-        found = [self._of_kind(kind, schema, at) for kind in (kinds if isinstance(kinds, list) else [kinds])]
+        found = [self._of_kind(kind, schema, at) for kind in kinds_of(schema)]
         return unite(*found) if found else ANY
 
-    def _of_kind(self, kind: Json, schema: Mapping[str, Json], at: _Place) -> Union:
-        kind = kind.lower() if isinstance(kind, str) else ""
-        if kind in _ARRAYS:
+    def _of_kind(self, kind: str, schema: Mapping[str, Json], at: _Place) -> Union:
+        if kind in ARRAYS:
             return (self._array(schema, at),)
-        if kind in _OBJECTS:
+        if kind in OBJECTS:
             return (self._object(schema, at),)
-        if kind == "string" and schema.get("format") == "bytes":  # as `sources.function_types` writes it
-            return ("bytes",)
-        return _TYPES.get(kind, ANY)
+        return ("bytes",) if is_bytes(kind, schema) else SCALARS.get(kind, ANY)
 
     def _array(self, schema: Mapping[str, Json], at: _Place) -> str:
-        rest, first = schema.get("items", True), schema.get("prefixItems")
-        if isinstance(rest, list):  # how drafts before 2020-12 write `prefixItems`
-            rest, first = schema.get("additionalItems", True), rest
-        if not isinstance(first, list) or not 0 < len(first) <= _MOST_OPTIONS:
+        first, rest = array_parts(schema)
+        if not 0 < len(first) <= _MOST_OPTIONS:
             return f"list[{expression(self._of(rest, at.within('item')))}]"
         parts = [self._of(one, at.within(f"item {number}")) for number, one in enumerate(first, 1)]
         if rest is False or schema.get("maxItems") == len(first):
@@ -180,7 +168,7 @@ class Types:
             self._references[(id(at.root), at.pointer)] = name
         before = len(self.declarations)
         self.declarations[name] = ""
-        required = _names(schema.get("required"))
+        required = texts_in(schema.get("required"))
         inner = _Place(at.root, at.name, at.depth)
         fields = [
             Field(key, expression(self._of(one, inner.within(key))), key in required, note_on(one))
@@ -227,21 +215,11 @@ def note_on(schema: Json, longest: int = _LONGEST_NOTE) -> str:
     return one_line(text, longest) if isinstance(text, str) else ""
 
 
-def _implied(schema: Mapping[str, Json]) -> str:
-    if not schema.keys().isdisjoint({"properties", "additionalProperties", "patternProperties"}):
-        return "object"
-    return "array" if not schema.keys().isdisjoint({"items", "prefixItems"}) else ""
-
-
-def _names(value: Json) -> list[str]:
-    return [one for one in value if isinstance(one, str)] if isinstance(value, list | tuple) else []
-
-
 def _keys(schema: Mapping[str, Json]) -> Mapping[str, Json] | None:
     """The keys that the schema names; `None` if they cannot be written down."""
     properties = schema.get("properties", {})
     if not isinstance(properties, Mapping):
         return None
-    keys = {**properties, **{name: True for name in _names(schema.get("required")) if name not in properties}}
+    keys = {**properties, **{name: True for name in texts_in(schema.get("required")) if name not in properties}}
     is_plain = all(isinstance(key, str) and len(key) <= _LONGEST_KEY and has_utf8(key) for key in keys)
     return keys if is_plain and len(keys) <= _MOST_KEYS else None

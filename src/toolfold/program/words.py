@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 _INDENT: Final = "    "
@@ -39,6 +40,20 @@ def docstring(text: str, indent: str = _INDENT) -> str:
 def cut(text: str, longest: int) -> str:
     """At most `longest` characters; the last one says that there was more."""
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
+def width(text: str) -> int:
+    """Characters as clients count them: in UTF-16."""
+    return len(text) + sum(character > "\uffff" for character in text)
+
+
+def largest(most: int, fits: Callable[[int], bool]) -> int:
+    """The largest number up to `most` that fits, where every smaller one does; 0 if none does."""
+    low, high = 0, most
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle - 1)
+    return low
 
 
 def has_utf8(text: str) -> bool:
