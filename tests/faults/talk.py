@@ -33,7 +33,7 @@ class Talk:
         self.last_refusals: dict[str, int] = {}
         """Of the last request that was never answered."""
         self.broken: list[str] = []
-        """Requests that were answered with 500."""
+        """Requests that were answered with 500, or refused without a reason."""
         self.http = httpx.AsyncClient(headers={"X-API-Key": "key-of-one"})
 
     async def close(self) -> None:
@@ -54,9 +54,17 @@ class Talk:
             else:
                 if answer.status_code not in AGAIN:
                     return answer
-                self.refusals[f"{answer.status_code} {answer.json().get('error')}"] += 1
-                if answer.status_code == BROKEN:
+                self.refusals[f"{answer.status_code} {_reason(answer)}"] += 1
+                if answer.status_code == BROKEN or _reason(answer) is None:
                     self.broken.append(f"{method} {path}")
             await asyncio.sleep(_PAUSE_SECONDS)
         self.last_refusals = dict(self.refusals - before)
+        return None
+
+
+def _reason(answer: httpx.Response) -> str | None:
+    """Every refusal has one, in JSON."""
+    try:
+        return answer.json().get("error")
+    except ValueError:
         return None

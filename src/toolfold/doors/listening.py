@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import uvicorn
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from toolfold.doors.connections import Connection, Connections, Listener, Patience
 from toolfold.errors import UsageError
@@ -66,17 +68,40 @@ class Server(uvicorn.Server):
 
 
 class _Strict:
-    """Refuses a request whose body ends in two ways: what stands before us may have seen another end of it."""
+    """Answers in JSON where uvicorn would choose otherwise: a body with two ends, a request cut off at the end.
+
+    Of a body with `Content-Length` and `Transfer-Encoding` a proxy in front of us may have seen another end.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        names = [name for name, _ in scope["headers"]] if scope["type"] == "http" else []
-        if b"transfer-encoding" not in names or b"content-length" not in names:
+        if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        body = b'{"error":"send Content-Length or Transfer-Encoding, not both"}'
-        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-        await send({"type": "http.response.start", "status": 400, "headers": [*headers, (b"connection", b"close")]})
-        await send({"type": "http.response.body", "body": body})
+        names = [name for name, _ in scope["headers"]]
+        if b"transfer-encoding" in names and b"content-length" in names:
+            await _refuse(send, 400, "send Content-Length or Transfer-Encoding, not both")
+            return
+        is_answered = False
+
+        async def answer(message: Message) -> None:
+            nonlocal is_answered
+            is_answered = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, answer)
+        except asyncio.CancelledError:
+            # The server waits no longer. uvicorn would call it an internal error, in plain text.
+            if not is_answered:
+                await _refuse(send, 503, "the server is stopping")
+            raise
+
+
+async def _refuse(send: Send, status: int, text: str) -> None:
+    body = json.dumps({"error": text}).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": status, "headers": [*headers, (b"connection", b"close")]})
+    await send({"type": "http.response.body", "body": body})

@@ -1,10 +1,12 @@
 """The host fails, not the program: the zygote dies, the server is told to stop. Nothing that is on record is lost."""
 
 import asyncio
+import fcntl
 import os
+import re
 import signal
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import httpx
@@ -13,6 +15,7 @@ import pytest
 from tests.doors.http.conftest import KEYS, serve
 from tests.doors.http.fleet import TOOLS, until
 from tests.doors.http.talk import WEATHER, finish, go_on, result, start
+from tests.doors.http.test_files_at_once import upload
 from tests.doors.http.test_restart import CONFIG, ready, server
 from tests.escapes_support.seen import descendants
 from toolfold import tool
@@ -142,6 +145,33 @@ async def test_a_second_sigterm_leaves_what_runs_resumable(tmp_path: Path) -> No
     assert [(one.status_code, one.json()) for one in told] == [(503, {"error": text})] * 2
     assert (ended["stdout"], keyed.json()["stdout"]) == ("sun 1 1\n", "1\n")
     assert (tmp_path / "charged.txt").read_text().split() == ["a"]
+
+
+@pytest.mark.long
+async def test_an_upload_that_a_second_sigterm_cuts_off_is_refused_in_json(tmp_path: Path) -> None:
+    with server(tmp_path, CONFIG) as (process, client):
+        async with client:
+            await ready(client)
+            await upload(client, "s", "a.txt")
+            with another_writer(tmp_path / "files") as is_awaited:
+                cut_off = asyncio.create_task(upload(client, "s", "b.txt"))
+                await until(is_awaited)
+                process.send_signal(signal.SIGTERM)
+                await until(lambda: not listens(client))
+                process.send_signal(signal.SIGTERM)
+                answer = await cut_off
+
+    assert (answer.status_code, answer.text) == (503, '{"error": "the server is stopping"}')
+
+
+@contextmanager
+def another_writer(files: Path) -> Iterator[Callable[[], bool]]:
+    """Has the turn of the only session there; yields how to ask whether someone waits for it."""
+    [lock] = files.rglob(".lock")
+    with lock.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        waiting = re.compile(rf"-> FLOCK .*:{lock.stat().st_ino} ")
+        yield lambda: waiting.search(Path("/proc/locks").read_text()) is not None
 
 
 def listens(client: httpx.AsyncClient) -> bool:
