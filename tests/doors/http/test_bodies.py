@@ -70,17 +70,17 @@ async def test_a_body_with_its_key_may_have_64_kib(client: httpx.AsyncClient) ->
 
 
 async def test_a_forged_word_of_another_replica_is_told_before_the_body_has_come() -> None:
-    from toolfold.doors.http.errand import Errand
     from toolfold.doors.http.forward import Forwarder
+    from toolfold.doors.http.forwarded import ForwardedRequest
     from toolfold.doors.http.refusals import Refusal
 
-    ours, errand = Forwarder(b"k" * 32), Errand(path="/exec", body=b"", tenant="")
+    ours, request = Forwarder(b"k" * 32), ForwardedRequest(path="/exec", body=b"", tenant="")
     digest = "0" * 64
     told = [f"me.b25l.{digest}.{'0' * 64}", "me.b25l", "", f"me.b25l.{digest}."]
 
     for signed in told:
         with pytest.raises(Refusal) as caught:
-            ours.receive(signed, errand, "me")
+            ours.receive(signed, request, "me")
         assert (caught.value.status, caught.value.text) == (401, "missing or wrong API key")
     await ours.close()
 

@@ -26,10 +26,10 @@ from toolfold.doors.http import answers, document, wire
 from toolfold.doors.http.answers import Answer
 from toolfold.doors.http.auth import Auth
 from toolfold.doors.http.body import Body, Intakes, admit, checked, decoded, expect, read
-from toolfold.doors.http.errand import HEADER as FORWARDED
-from toolfold.doors.http.errand import PASSED_HEADERS, Errand, Passed
 from toolfold.doors.http.executions import Executions
 from toolfold.doors.http.files import SessionFiles, id_of, new_session
+from toolfold.doors.http.forwarded import HEADER as FORWARDED
+from toolfold.doors.http.forwarded import PASSED_HEADERS, ForwardedRequest, Passed
 from toolfold.doors.http.gate import Gate
 from toolfold.doors.http.held import Start
 from toolfold.doors.http.metrics import Metrics
@@ -179,12 +179,12 @@ class _Door:
 
     async def programmatic(self, request: Request) -> Response:
         """Start a program with tools that the client answers, or go on with one."""
-        errand = await self._errand(request)
-        asked = await self._read(request, errand, wire.ProgrammaticRequest)
+        received = await self._received(request)
+        asked = await self._read(request, received, wire.ProgrammaticRequest)
         if asked.continuation_token is not None:
             answer = await self.executions.go_on(
-                asked.continuation_token, asked.tool_results or [], tenant=errand.tenant,
-                session=asked.session_id, body_bytes=len(errand.body), errand=errand,
+                asked.continuation_token, asked.tool_results or [], tenant=received.tenant,
+                session=asked.session_id, body_bytes=len(received.body), request=received,
             )  # fmt: skip
             return self._respond(request, answer)
         if asked.code is None:
@@ -192,69 +192,71 @@ class _Door:
         taken = frozenset(spec.name for spec in self._runtime.tools)
         tools = specs_of(asked.tools or [], taken=taken, most=self.settings.max_tools)
         start = Start(
-            tenant=errand.tenant,
+            tenant=received.tenant,
             session=asked.session_id or new_session(),
             code=_python(asked.lang, asked.code),
             tools=tools,
             files=asked.files or [],
             timeout_seconds=self._timeout(asked.timeout),
-            request_id=errand.request_id,
+            request_id=received.request_id,
         )
-        return self._respond(request, await self._start(request, start, errand))
+        return self._respond(request, await self._start(request, start, received))
 
     async def execute(self, request: Request) -> Response:
         """Run a program without tools of the client's."""
-        errand = await self._errand(request, may_be_in_body=True, is_start="idempotency-key" not in request.headers)
-        asked = await self._read(request, errand, wire.ExecuteRequest)
+        received = await self._received(request, may_be_in_body=True, is_start="idempotency-key" not in request.headers)
+        asked = await self._read(request, received, wire.ExecuteRequest)
         start = Start(
-            tenant=errand.tenant,
+            tenant=received.tenant,
             session=asked.session_id or new_session(),
             code=_python(asked.lang, asked.code),
             files=asked.files or [],
             timeout_seconds=self._timeout(asked.timeout),
-            request_id=errand.request_id,
+            request_id=received.request_id,
         )
-        return self._respond(request, await self._start(request, start, errand))
+        return self._respond(request, await self._start(request, start, received))
 
-    async def _start(self, request: Request, start: Start, errand: Errand) -> Answer | Passed:
+    async def _start(self, request: Request, start: Start, received: ForwardedRequest) -> Answer | Passed:
         # As its prompt tells the model: a timeout caps one run of the sandbox, not the time that tools take elsewhere.
         is_librechat = answers.is_librechat(request.headers.get("user-agent", ""))
         start = replace(start, counts_pauses=not is_librechat, gone=partial(_gone, request))
-        return await self._once.start(start, request.headers.get("idempotency-key"), errand)
+        return await self._once.start(start, request.headers.get("idempotency-key"), received)
 
     async def cancel(self, request: Request) -> Response:
         """End an execution: by the id that its request had, or by its token."""
-        errand = await self._errand(request)
-        asked = await self._read(request, errand, wire.CancelRequest)
+        received = await self._received(request)
+        asked = await self._read(request, received, wire.CancelRequest)
         if not asked.request_id and not asked.continuation_token:
             raise Refusal(400, "request_id is missing; send that of the request to cancel, or its continuation_token")
         await self.executions.cancel(
-            errand.tenant, request_id=asked.request_id or "", token=asked.continuation_token or "", errand=errand
+            received.tenant, request_id=asked.request_id or "", token=asked.continuation_token or "", request=received
         )
         return _json(202, {"status": "cancellation_requested"})
 
-    async def _errand(self, request: Request, *, may_be_in_body: bool = False, is_start: bool = False) -> Errand:
+    async def _received(
+        self, request: Request, *, may_be_in_body: bool = False, is_start: bool = False
+    ) -> ForwardedRequest:
         """A request and whose it is, which another replica may have found out already; its body is read last."""
         headers = {name: value for name in PASSED_HEADERS if (value := request.headers.get(name))}
-        errand = Errand(path=self._path(request), body=b"", tenant="", headers=headers)
+        received = ForwardedRequest(path=self._path(request), body=b"", tenant="", headers=headers)
         if self._replicas is not None and (signed := request.headers.get(FORWARDED)):
-            vouched = self._replicas.receive(signed, errand)
-            errand = replace(errand, tenant=vouched.tenant, is_forwarded=True)
+            vouched = self._replicas.receive(signed, received)
+            received = replace(received, tenant=vouched.tenant, is_from_replica=True)
         else:
             vouched = None
             key = await self._key_in_body(request) if may_be_in_body and self._auth.needs_body(request.headers) else ""
-            errand = replace(errand, tenant=await self._auth.tenant(request.headers, key_in_body=key))
-        admit(request, errand.tenant)
+            received = replace(received, tenant=await self._auth.tenant(request.headers, key_in_body=key))
+        admit(request, received.tenant)
         if is_start:
-            self._gate.expect_start(errand.tenant)
+            self._gate.expect_start(received.tenant)
         expect(request, "application/json")
-        errand = replace(errand, body=await request.body())
+        received = replace(received, body=await request.body())
         if vouched is not None:
-            vouched.check(errand.body)
-        return errand
+            vouched.check(received.body)
+        return received
 
-    async def _read(self, request: Request, errand: Errand, model: type[Body]) -> Body:
-        return await read(errand.body, model, self._gate, errand.tenant, partial(_gone, request))
+    async def _read(self, request: Request, received: ForwardedRequest, model: type[Body]) -> Body:
+        return await read(received.body, model, self._gate, received.tenant, partial(_gone, request))
 
     async def _key_in_body(self, request: Request) -> str:
         try:

@@ -23,8 +23,8 @@ import msgspec
 
 from toolfold.doors.http import answers
 from toolfold.doors.http.answers import Answer
-from toolfold.doors.http.errand import Errand, Passed
 from toolfold.doors.http.files import SessionFiles, key_of, reference_to
+from toolfold.doors.http.forwarded import ForwardedRequest, Passed
 from toolfold.doors.http.gate import Gate, SessionTurns
 from toolfold.doors.http.held import Gone, Held, Start
 from toolfold.doors.http.metrics import Metrics
@@ -166,11 +166,11 @@ class Executions:
         """How long it may take until its end, if its program may run for so long itself."""
         return own_seconds if start.counts_pauses else max(own_seconds, self._settings.max_timeout_seconds)
 
-    async def start_once(self, start: Start, errand: Errand) -> Answer | Passed:
+    async def start_once(self, start: Start, request: ForwardedRequest) -> Answer | Passed:
         """Start an execution with a fixed id, unless it was started before: then the answer to that start."""
 
         async def attempt() -> Answer | Passed:
-            answer = await self._elsewhere(start.execution_id, errand)
+            answer = await self._elsewhere(start.execution_id, request)
             return answer or await self._again(start) or await self.start(start)
 
         try:
@@ -179,11 +179,11 @@ class Executions:
             if self._replicas is not None:
                 self._replicas.unclaim(start.execution_id)
 
-    async def _elsewhere(self, execution_id: str, errand: Errand) -> Passed | None:
+    async def _elsewhere(self, execution_id: str, request: ForwardedRequest) -> Passed | None:
         """The answer of the replica that took a start first; `None` where this one did."""
         if self._replicas is None or await self._replicas.claim(execution_id):
             return None
-        passed = await self._replicas.pass_on(execution_id, errand)
+        passed = await self._replicas.pass_on(execution_id, request)
         if passed is None:
             raise _Gone  # let go of in the meantime
         return passed
@@ -220,7 +220,7 @@ class Executions:
 
     async def go_on(
         self, text: str, results: Sequence[ToolResult], *, tenant: str, session: str | None = None,
-        body_bytes: int = 0, errand: Errand | None = None,
+        body_bytes: int = 0, request: ForwardedRequest | None = None,
     ) -> Answer | Passed:  # fmt: skip
         """Answer calls of a paused execution and run it to its end or its next pause."""
         token = self._tokens.read_for(text, tenant, session)
@@ -231,12 +231,12 @@ class Executions:
 
         async def attempt() -> Answer | Passed:
             held = self._held.get(token.execution_id)
-            if self._replicas is not None and errand is not None and (held is None or not held.is_known):
-                passed = await self._replicas.pass_on(token.execution_id, errand)
+            if self._replicas is not None and request is not None and (held is None or not held.is_known):
+                passed = await self._replicas.pass_on(token.execution_id, request)
                 if passed is not None:
                     self._metrics.add("forwarded")
                     return passed
-            return await self._go_on_here(token, replies, digest, errand.request_id if errand is not None else "")
+            return await self._go_on_here(token, replies, digest, request.request_id if request is not None else "")
 
         return await self._while_it_changes_hands(attempt)
 
@@ -296,7 +296,9 @@ class Executions:
         check_calls(replies, held.open_calls)
         return await self._resume(held, replies)
 
-    async def cancel(self, tenant: str, *, request_id: str = "", token: str = "", errand: Errand | None = None) -> None:
+    async def cancel(
+        self, tenant: str, *, request_id: str = "", token: str = "", request: ForwardedRequest | None = None
+    ) -> None:
         """End what a request started; unknown ids are ignored, so that a cancel can race the end."""
         execution_id = ""
         if token:
@@ -307,7 +309,7 @@ class Executions:
         for _ in range(_TRIES):
             held = self._requests.find(tenant, request_id) or self._held.get(execution_id)
             if held is None or not (held.is_known or held.task):
-                await self._cancel_elsewhere(held.execution_id if held is not None else execution_id, errand)
+                await self._cancel_elsewhere(held.execution_id if held is not None else execution_id, request)
                 return
             try:
                 await self._cancel_here(held)
@@ -334,11 +336,11 @@ class Executions:
         await self._runtime.cancel(held.execution_id)
         return answers.failed(CANCELLED, status=400, session=held.session)
 
-    async def _cancel_elsewhere(self, execution_id: str, errand: Errand | None) -> None:
-        if self._replicas is not None and errand is not None:
+    async def _cancel_elsewhere(self, execution_id: str, request: ForwardedRequest | None) -> None:
+        if self._replicas is not None and request is not None:
             if not execution_id:
-                await self._replicas.tell_others(errand)
-            elif await self._replicas.pass_on(execution_id, errand) is not None:
+                await self._replicas.tell_others(request)
+            elif await self._replicas.pass_on(execution_id, request) is not None:
                 return
         if execution_id:
             await end_record(self._ledger, execution_id, "cancelled")

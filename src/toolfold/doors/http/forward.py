@@ -15,7 +15,7 @@ from typing import Final
 import httpx2
 import msgspec
 
-from toolfold.doors.http.errand import HEADER, Errand, Passed
+from toolfold.doors.http.forwarded import HEADER, ForwardedRequest, Passed
 from toolfold.doors.http.refusals import Refusal
 
 _ANSWERED_HEADERS: Final = ("content-type", "retry-after")
@@ -27,7 +27,7 @@ _CONNECT_SECONDS: Final = 2.0
 
 
 class Forwarder:
-    """Sends errands and knows those that replicas sent.
+    """Sends requests to replicas, and recognises those that they sent.
 
     Args:
         key: Of the tokens, shared by all replicas.
@@ -46,23 +46,23 @@ class Forwarder:
         """Let go of the connections."""
         await self._client.aclose()
 
-    async def send(self, errand: Errand, replica: str, address: str) -> Passed | None:
+    async def send(self, request: ForwardedRequest, replica: str, address: str) -> Passed | None:
         """What that replica says; `None` if it does not."""
-        tenant = base64.urlsafe_b64encode(errand.tenant.encode()).decode()
-        digest = hashlib.sha256(errand.body).hexdigest()
-        signed = f"{replica}.{tenant}.{digest}.{self._signature(errand, replica, digest)}"
+        tenant = base64.urlsafe_b64encode(request.tenant.encode()).decode()
+        digest = hashlib.sha256(request.body).hexdigest()
+        signed = f"{replica}.{tenant}.{digest}.{self._signature(request, replica, digest)}"
         # Named even where it is empty: the client has one of its own, which is not signed.
-        named = {"user-agent": "", **errand.headers, HEADER: signed, "content-type": "application/json"}
+        named = {"user-agent": "", **request.headers, HEADER: signed, "content-type": "application/json"}
         # As bytes, as they came: text that is not ASCII would be refused.
         headers = {name.encode(): value.encode("latin-1") for name, value in named.items()}
         try:
-            answer = await self._client.post(address + errand.path, content=errand.body, headers=headers)
+            answer = await self._client.post(address + request.path, content=request.body, headers=headers)
         except (httpx2.TransportError, httpx2.InvalidURL):
             return None
         kept = {name: answer.headers[name] for name in _ANSWERED_HEADERS if name in answer.headers}
         return Passed(answer.status_code, answer.content, kept)
 
-    def receive(self, signed: str, errand: Errand, replica: str) -> Vouched:
+    def receive(self, signed: str, request: ForwardedRequest, replica: str) -> Vouched:
         """What another replica vouches for; its body need not have come yet.
 
         Raises:
@@ -75,15 +75,15 @@ class Forwarder:
             tenant = base64.urlsafe_b64decode(encoded).decode()
         except ValueError as error:
             raise _not_ours() from error
-        expected = self._signature(replace(errand, tenant=tenant), target, digest)
+        expected = self._signature(replace(request, tenant=tenant), target, digest)
         if not hmac.compare_digest(signature.encode("utf-8", "surrogatepass"), expected.encode()):
             raise _not_ours()
         if target != replica:
             raise Refusal(MISDIRECTED, GONE, is_contract=False)
         return Vouched(tenant, digest)
 
-    def _signature(self, errand: Errand, replica: str, digest: str) -> str:
-        words = (errand.path, replica, errand.tenant, sorted(errand.headers.items()), digest)
+    def _signature(self, request: ForwardedRequest, replica: str, digest: str) -> str:
+        words = (request.path, replica, request.tenant, sorted(request.headers.items()), digest)
         return hmac.digest(self._key, msgspec.json.encode(words), "sha256").hex()
 
 

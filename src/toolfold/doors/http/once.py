@@ -16,8 +16,8 @@ from typing import Final
 import msgspec
 
 from toolfold.doors.http.answers import Answer
-from toolfold.doors.http.errand import Errand, Passed
 from toolfold.doors.http.executions import Executions
+from toolfold.doors.http.forwarded import ForwardedRequest, Passed
 from toolfold.doors.http.held import Start
 from toolfold.doors.http.refusals import Refusal
 from toolfold.doors.http.settings import Settings
@@ -47,7 +47,7 @@ class Once:
         """Bytes of those that are answered, the oldest first."""
         self._bytes = 0
 
-    async def start(self, start: Start, key: str | None, errand: Errand) -> Answer | Passed:
+    async def start(self, start: Start, key: str | None, request: ForwardedRequest) -> Answer | Passed:
         """Start an execution, unless the same request did before, here or at another replica.
 
         Raises:
@@ -58,20 +58,20 @@ class Once:
         if not _KEY.fullmatch(key):
             raise Refusal(400, "Idempotency-Key must be 1 to 255 visible ASCII characters; send such a key, or none")
         # Signed, so that no tenant can name the execution of another.
-        whole = msgspec.json.encode([start.tenant, key, errand.path, hashlib.sha256(errand.body).hexdigest()])
+        whole = msgspec.json.encode([start.tenant, key, request.path, hashlib.sha256(request.body).hexdigest()])
         start = replace(start, execution_id=hmac.digest(self._secret, whole, "sha256")[:_ID_BYTES].hex())
         sent = self._sent.get((start.tenant, key))
         if sent is None:
-            return await self._first(start, key, errand)
+            return await self._first(start, key, request)
         if not hmac.compare_digest(sent.execution_id, start.execution_id):
             raise Refusal(422, f"Idempotency-Key {key[:80]!r} was sent with another request; take a new key")
         return await asyncio.shield(sent.answer)
 
-    async def _first(self, start: Start, key: str, errand: Errand) -> Answer | Passed:
+    async def _first(self, start: Start, key: str, request: ForwardedRequest) -> Answer | Passed:
         sent = _Sent(start.execution_id, asyncio.get_running_loop().create_future())
         self._sent[start.tenant, key] = sent
         try:
-            answer = await self._executions.start_once(start, errand)
+            answer = await self._executions.start_once(start, request)
         except BaseException as error:
             # Turned away, so nothing is to be remembered: the key may be sent again.
             self._sent.pop((start.tenant, key), None)

@@ -17,8 +17,8 @@ from typing import Final
 
 import msgspec
 
-from toolfold.doors.http.errand import Errand, Passed
 from toolfold.doors.http.forward import GONE, MISDIRECTED, MOVED, Forwarder, Vouched
+from toolfold.doors.http.forwarded import ForwardedRequest, Passed
 from toolfold.doors.http.gate import while_there
 from toolfold.doors.http.held import Gone
 from toolfold.doors.http.records import end_record
@@ -106,17 +106,17 @@ class Replicas:
             await self._leases.end_turn(_FILES, self._files)
         await self._forwarder.close()
 
-    def receive(self, signed: str, errand: Errand) -> Vouched:
+    def receive(self, signed: str, request: ForwardedRequest) -> Vouched:
         """What is known of a request that another replica sent, before its body has come.
 
         Raises:
             Refusal: None did, or not to this one.
         """
-        return self._forwarder.receive(signed, errand, self.id)
+        return self._forwarder.receive(signed, request, self.id)
 
     # who holds it
 
-    async def pass_on(self, execution_id: str, errand: Errand) -> Passed | None:
+    async def pass_on(self, execution_id: str, request: ForwardedRequest) -> Passed | None:
         """The answer of whoever holds an execution; `None` where nobody but this replica may.
 
         Raises:
@@ -125,14 +125,14 @@ class Replicas:
         patience = time.monotonic() + _PATIENCE_LEASES * self._seconds
         while True:
             # Who answered last time is asked again without a look: it says so if it does not hold it any more.
-            remembered = None if errand.is_forwarded else self._answered.pop(execution_id, None)
+            remembered = None if request.is_from_replica else self._answered.pop(execution_id, None)
             owner = remembered or await self._leases.owner_of(execution_id)
             if owner is None or owner == self._own:
                 return None
-            if errand.is_forwarded:
+            if request.is_from_replica:
                 raise Refusal(MISDIRECTED, MOVED, is_contract=False)
             replica, _, address = owner.partition(" ")
-            passed = await self._ask(execution_id, errand, owner) if address else None
+            passed = await self._ask(execution_id, request, owner) if address else None
             if passed is not None and passed.status != MISDIRECTED:
                 self._remember(execution_id, owner)
                 return passed
@@ -149,10 +149,10 @@ class Replicas:
         if len(self._answered) > _REMEMBERED:
             del self._answered[next(iter(self._answered))]
 
-    async def _ask(self, execution_id: str, errand: Errand, owner: str) -> Passed | None:
+    async def _ask(self, execution_id: str, request: ForwardedRequest, owner: str) -> Passed | None:
         """What the holder says, unless it loses the execution before it says it."""
         replica, _, address = owner.partition(" ")
-        asked = asyncio.create_task(self._forwarder.send(errand, replica, address))
+        asked = asyncio.create_task(self._forwarder.send(request, replica, address))
         try:
             while not asked.done():
                 await asyncio.wait([asked], timeout=self._seconds / _BEATS_PER_LEASE)
@@ -187,12 +187,12 @@ class Replicas:
         with suppress(LedgerFailed):
             await self._leases.let_go(executions)
 
-    async def tell_others(self, errand: Errand) -> None:
+    async def tell_others(self, request: ForwardedRequest) -> None:
         """The same request to every other replica, whatever they say."""
-        if errand.is_forwarded:
+        if request.is_from_replica:
             return
         others = [owner.partition(" ") for owner in await self._leases.replicas() if owner != self._own]
-        sent = [self._forwarder.send(errand, replica, address) for replica, _, address in others if address]
+        sent = [self._forwarder.send(request, replica, address) for replica, _, address in others if address]
         with suppress(TimeoutError):
             async with asyncio.timeout(_TELL_SECONDS):
                 await asyncio.gather(*sent)

@@ -13,8 +13,8 @@ PASSED_HEADERS: Final = ("user-agent", "idempotency-key", REQUEST_ID)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Errand:
-    """A request, for whichever replica can answer it."""
+class ForwardedRequest:
+    """A client's request, as it can be forwarded to the replica that holds its execution."""
 
     path: str
     """Behind the base path."""
@@ -22,8 +22,8 @@ class Errand:
     tenant: str
     """Whose it is: found out where it came in, and not again."""
     headers: Mapping[str, str] = field(default_factory=dict)
-    is_forwarded: bool = False
-    """It comes from another replica, and goes no further."""
+    is_from_replica: bool = False
+    """Another replica forwarded it, so it goes no further."""
 
     @property
     def request_id(self) -> str:
