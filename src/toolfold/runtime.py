@@ -30,6 +30,7 @@ from toolfold.errors import EngineCrashed, Fenced, LedgerFailed, UsageError
 from toolfold.execution.earlier import earlier_output
 from toolfold.execution.execution import Execution
 from toolfold.execution.paused_memory import PausedLimits, PausedMemory
+from toolfold.execution.recorded import end_recorded, recorded
 from toolfold.execution.replay import Past, Rerun, snapshot_of
 from toolfold.execution.savings import context_saved
 from toolfold.ledger import refusals
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from toolfold.engines.monty_check import TypeChecker
+    from toolfold.execution.recorded import Recorded
     from toolfold.ledger.observe import Observer
     from toolfold.ledger.record import History, Ledger
     from toolfold.models import CallRecord, File, LibrarySet, Program, Status, ToolSpec, Value
@@ -366,6 +368,15 @@ class Runtime:
             await self._give_up(execution, "timeout")
         else:
             execution.time_out()
+
+    async def recorded(self, execution_id: str) -> Recorded | None:
+        """What is on record of an execution, whichever process holds it; `None` if nothing is."""
+        history = await self._ledger.load(execution_id)
+        return None if history is None else recorded(history)
+
+    async def end_recorded(self, execution_id: str, status: Status = "cancelled") -> bool:
+        """End an execution that no process holds; false if one does, or it has ended already."""
+        return await end_recorded(self._ledger, execution_id, status)
 
     def standing_clock(self, execution_id: str) -> AbstractContextManager[None]:
         """The execution's wall clock stands still while this is entered: a person is asked in the course of a call."""

@@ -4,38 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
-from urllib.parse import quote
+from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
 from fastapi import FastAPI, Request, Response
-from fastapi.responses import StreamingResponse
-from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
-from starlette.formparsers import MultiPartException
-from starlette.routing import Match
 
 import toolfold
 from toolfold.doors.http import answers, document, wire
 from toolfold.doors.http.answers import Answer
 from toolfold.doors.http.auth import Auth
-from toolfold.doors.http.body import Body, Intakes, admit, checked, decoded, expect, read
+from toolfold.doors.http.body import Body, Intakes, admit, decoded, expect, read
 from toolfold.doors.http.executions import Executions
-from toolfold.doors.http.files import SessionFiles, id_of, new_session
+from toolfold.doors.http.file_routes import FileRoutes
+from toolfold.doors.http.files import SessionFiles, new_session
 from toolfold.doors.http.forwarded import HEADER as FORWARDED
 from toolfold.doors.http.forwarded import PASSED_HEADERS, ForwardedRequest, Passed
 from toolfold.doors.http.gate import Gate
 from toolfold.doors.http.held import Start
 from toolfold.doors.http.metrics import Metrics
 from toolfold.doors.http.once import Once
-from toolfold.doors.http.pace import Pace, Paced, refused
-from toolfold.doors.http.refusals import Refusal, put_off, to_http
+from toolfold.doors.http.pace import Pace, Paced
+from toolfold.doors.http.refusals import Refusal
+from toolfold.doors.http.responses import Responses, json_response
 from toolfold.doors.http.results import specs_of
 from toolfold.doors.http.settings import Settings
 from toolfold.doors.loopback import OnlyFromHere
@@ -44,7 +39,6 @@ from toolfold.ledger.open import is_shared
 from toolfold.ledger.record import Ledger
 from toolfold.models import Limits
 from toolfold.runtime import Runtime
-from toolfold.sessions.stores import Kept
 
 if TYPE_CHECKING:
     from toolfold.doors.http.replicas import Replicas
@@ -55,8 +49,6 @@ _DELETED: Final = (
 )
 _AWAY: Final = "not ready: the ledger's server cannot be reached"
 _READY_AGAIN: Final = "ready again: the ledger is there"
-_MAX_UPLOADED_FILES: Final = 100
-_PIECE_BYTES: Final = 128 * 1024
 
 
 def create_app(
@@ -103,11 +95,11 @@ def create_app(
     app.state.replicas = replicas
     door.add_routes(app)
     door.add_guards(app)
-    app.add_exception_handler(Refusal, door.refuse)
-    app.add_exception_handler(ToolfoldError, door.refuse)
-    app.add_exception_handler(HTTPException, door.refuse)
-    app.add_exception_handler(OSError, door.refuse)
-    app.add_exception_handler(Exception, door.break_down)
+    app.add_exception_handler(Refusal, door.responses.refuse)
+    app.add_exception_handler(ToolfoldError, door.responses.refuse)
+    app.add_exception_handler(HTTPException, door.responses.refuse)
+    app.add_exception_handler(OSError, door.responses.refuse)
+    app.add_exception_handler(Exception, door.responses.break_down)
     return app
 
 
@@ -137,10 +129,12 @@ class _Door:
         self._auth = Auth(settings)
         self._gate = Gate(settings)
         self._metrics = Metrics()
-        self._files = SessionFiles(runtime.sessions)
+        self.responses = Responses(settings.base_path, self._metrics)
+        self._files = FileRoutes(
+            SessionFiles(runtime.sessions), gate=self._gate, metrics=self._metrics, tenant=self._tenant
+        )
         self.executions = Executions(
-            runtime, ledger, settings, limits=limits, gate=self._gate, metrics=self._metrics, clock=clock,
-            replicas=replicas,
+            runtime, settings, limits=limits, gate=self._gate, metrics=self._metrics, clock=clock, peers=replicas
         )  # fmt: skip
         self._once = Once(self.executions, settings)
 
@@ -155,12 +149,12 @@ class _Door:
         add("POST", "/exec/programmatic", self.programmatic)
         add("POST", "/exec/programmatic/cancel", self.cancel)
         add("POST", "/exec", self.execute)
-        add("POST", "/upload", self.upload)
-        add("POST", "/upload/batch", self.upload_batch)
-        add("GET", "/files/{session}", self.list_files)
-        add("GET", "/download/{session}/{file}", self.download)
-        add("GET", "/sessions/{session}/objects/{file}", self.file_facts)
-        add("DELETE", "/sessions/{session}/objects/{file}", self.delete_file)
+        add("POST", "/upload", self._files.upload)
+        add("POST", "/upload/batch", self._files.upload_batch)
+        add("GET", "/files/{session}", self._files.list_files)
+        add("GET", "/download/{session}/{file}", self._files.download)
+        add("GET", "/sessions/{session}/objects/{file}", self._files.file_facts)
+        add("DELETE", "/sessions/{session}/objects/{file}", self._files.delete_file)
         add("GET", "/health", self.health)
         add("GET", "/ready", self.ready)
         add("GET", "/metrics", self.metrics)
@@ -186,7 +180,7 @@ class _Door:
                 asked.continuation_token, asked.tool_results or [], tenant=received.tenant,
                 session=asked.session_id, body_bytes=len(received.body), request=received,
             )  # fmt: skip
-            return self._respond(request, answer)
+            return self.responses.respond(request, answer)
         if asked.code is None:
             raise Refusal(400, "code is missing; send 'code' and 'tools', or 'continuation_token' and 'tool_results'")
         taken = frozenset(spec.name for spec in self._runtime.tools)
@@ -200,7 +194,7 @@ class _Door:
             timeout_seconds=self._timeout(asked.timeout),
             request_id=received.request_id,
         )
-        return self._respond(request, await self._start(request, start, received))
+        return self.responses.respond(request, await self._start(request, start, received))
 
     async def execute(self, request: Request) -> Response:
         """Run a program without tools of the client's."""
@@ -214,7 +208,7 @@ class _Door:
             timeout_seconds=self._timeout(asked.timeout),
             request_id=received.request_id,
         )
-        return self._respond(request, await self._start(request, start, received))
+        return self.responses.respond(request, await self._start(request, start, received))
 
     async def _start(self, request: Request, start: Start, received: ForwardedRequest) -> Answer | Passed:
         # As its prompt tells the model: a timeout caps one run of the sandbox, not the time that tools take elsewhere.
@@ -231,14 +225,14 @@ class _Door:
         await self.executions.cancel(
             received.tenant, request_id=asked.request_id or "", token=asked.continuation_token or "", request=received
         )
-        return _json(202, {"status": "cancellation_requested"})
+        return json_response(202, {"status": "cancellation_requested"})
 
     async def _received(
         self, request: Request, *, may_be_in_body: bool = False, is_start: bool = False
     ) -> ForwardedRequest:
         """A request and whose it is, which another replica may have found out already; its body is read last."""
         headers = {name: value for name in PASSED_HEADERS if (value := request.headers.get(name))}
-        received = ForwardedRequest(path=self._path(request), body=b"", tenant="", headers=headers)
+        received = ForwardedRequest(path=self.responses.path(request), body=b"", tenant="", headers=headers)
         if self._replicas is not None and (signed := request.headers.get(FORWARDED)):
             vouched = self._replicas.receive(signed, received)
             received = replace(received, tenant=vouched.tenant, is_from_replica=True)
@@ -274,70 +268,6 @@ class _Door:
         admit(request, tenant)
         return tenant
 
-    # files
-
-    async def upload(self, request: Request) -> Response:
-        """Put files into a session: a new one, or that of the field `session_id`."""
-        session, files = await self._uploaded(request)
-        named = [{"fileId": id_of(session, name), "filename": name} for name in files]
-        return _json(200, {"message": "success", "session_id": session, "storage_session_id": session, "files": named})
-
-    async def upload_batch(self, request: Request) -> Response:
-        """The same, with a status for each file."""
-        session, files = await self._uploaded(request)
-        named = [{"status": "success", "fileId": id_of(session, name), "filename": name} for name in files]
-        counts = {"succeeded": len(named), "failed": 0}
-        body = {"message": "success", "session_id": session, "storage_session_id": session, "files": named}
-        return _json(200, {**body, **counts})
-
-    async def list_files(self, request: Request, session: str) -> Response:
-        """The files of a session; an unknown session has none."""
-        tenant = await self._tenant(request)
-        return _json(200, await asyncio.to_thread(self._files.listing, tenant, session))
-
-    async def download(self, request: Request, session: str, file: str) -> Response:
-        """One file, as it is."""
-        tenant = await self._tenant(request)
-        found = await asyncio.to_thread(self._files.find, tenant, session, file)
-        opened, size = await asyncio.to_thread(_opened, found)
-        # Always as an attachment, never guessed: a program may have written a page with a script in it.
-        headers = {
-            "Content-Disposition": f"attachment; filename*=UTF-8''{quote(found.name, safe='')}",
-            "X-Content-Type-Options": "nosniff",
-            "Content-Length": str(size),
-        }
-        return StreamingResponse(_pieces(opened), media_type=found.mime, headers=headers)
-
-    async def file_facts(self, request: Request, session: str, file: str) -> Response:
-        """Whether a file is still there, with its size and the time of its last change."""
-        tenant = await self._tenant(request)
-        return _json(200, await asyncio.to_thread(self._files.facts, tenant, session, file))
-
-    async def delete_file(self, request: Request, session: str, file: str) -> Response:
-        """Forget one file."""
-        tenant = await self._tenant(request)
-        await asyncio.to_thread(self._files.remove, tenant, session, file)
-        return _json(200, {"message": "success"})
-
-    async def _uploaded(self, request: Request) -> tuple[str, list[str]]:
-        tenant = await self._tenant(request)
-        expect(request, "multipart/form-data")
-        self._gate.start(tenant)
-        try:
-            async with request.form(max_files=_MAX_UPLOADED_FILES, max_fields=50) as form:
-                texts = {key: value for key, value in form.multi_items() if isinstance(value, str)}
-                parts = [value for _, value in form.multi_items() if isinstance(value, UploadFile)]
-                uploads = [(part.filename or "file", await part.read()) for part in parts]
-        except MultiPartException as error:
-            raise Refusal(400, "the form cannot be read; send multipart/form-data with a file") from error
-        if not uploads:
-            raise Refusal(400, "the form has no file; send one in the field 'file'")
-        wanted = {"code": "", "session_id": texts["session_id"]} if "session_id" in texts else {"code": ""}
-        session = checked(wanted, wire.ExecuteRequest).session_id or new_session()
-        files = await asyncio.to_thread(self._files.add, tenant, session, uploads)
-        self._metrics.add("uploaded_bytes", sum(file.size for file in files))
-        return session, [file.name for file in files]
-
     # the server itself
 
     async def preload(self) -> None:
@@ -351,12 +281,12 @@ class _Door:
 
     async def health(self) -> Response:
         """The process is there."""
-        return _json(200, {"status": "ok", "version": toolfold.__version__})
+        return json_response(200, {"status": "ok", "version": toolfold.__version__})
 
     async def ready(self) -> Response:
         """It takes programs; 503 before its start is done, while it drains, and while its ledger is gone."""
         is_ready = self.is_ready and await self._ledger_is_there()
-        return _json(200 if is_ready else 503, {"status": "ready" if is_ready else "not ready"})
+        return json_response(200 if is_ready else 503, {"status": "ready" if is_ready else "not ready"})
 
     async def _ledger_is_there(self) -> bool:
         is_there = await self._ledger.is_there()
@@ -373,49 +303,6 @@ class _Door:
             paused=self._gate.paused_now, guests=guests.count, guest_memory_bytes=guests.memory_bytes
         )
         return Response(text, media_type="text/plain; version=0.0.4")
-
-    # responses
-
-    async def refuse(self, request: Request, error: Exception) -> Response:
-        """Every exception that a route may raise on purpose."""
-        match error:
-            case HTTPException():
-                refusal = Refusal(error.status_code, str(error.detail).lower(), is_contract=False)
-            case ToolfoldError():
-                refusal = to_http(error)
-            case Refusal():
-                refusal = error
-            case OSError():  # no room, no descriptors: what was asked for can be asked for again
-                refusal = put_off(error)
-            case _:
-                raise error
-        if refusal.status >= 500:
-            # The operator needs to know what the system said; the client does not.
-            reason = f" [{error}]" if isinstance(error, OSError) else ""
-            _log.error("%s %s: %s%s", request.method, request.url.path, refusal.text, reason)
-        self._metrics.add("refusals", status=refusal.status)
-        refused(request.scope, refusal.status)
-        if not self._path(request).startswith("/exec"):
-            # A file that is gone is 404 for everyone: LibreChat asks in order to upload it again.
-            refusal.is_contract = False
-        return self._respond(request, answers.refused(refusal), _allowed(request) if refusal.status == 405 else None)
-
-    async def break_down(self, request: Request, _: Exception) -> Response:
-        """A mistake of ours: the log has it, the client hears nothing of it."""
-        return self._respond(request, answers.refused(Refusal(500, "internal error", is_contract=False)))
-
-    def _respond(self, request: Request, answer: Answer | Passed, headers: Mapping[str, str] | None = None) -> Response:
-        if isinstance(answer, Passed):
-            return Response(answer.body, status_code=answer.status, headers=dict(answer.headers))
-        is_plain = self._path(request) == "/exec"
-        answer = answers.plain(answer) if is_plain else answer
-        status, body = answers.for_client(answer, request.headers.get("user-agent", ""))
-        body = answers.plain(Answer(status=status, body=body)).body if is_plain else body
-        retry = body.get("retry_after_seconds")
-        return _json(status, body, {**(headers or {}), **({"Retry-After": str(retry)} if retry else {})})
-
-    def _path(self, request: Request) -> str:
-        return request.url.path.removeprefix(self.settings.base_path)
 
     def _timeout(self, milliseconds: float | None) -> float:
         if milliseconds is None:
@@ -442,33 +329,7 @@ async def _gone(request: Request) -> None:
         pass
 
 
-def _opened(kept: Kept) -> tuple[BinaryIO, int]:
-    try:
-        opened = kept.open()
-    except FileNotFoundError as error:
-        raise Refusal(404, f"the file {kept.name[:80]!r} has just changed; ask for it again") from error
-    return opened, opened.seek(0, os.SEEK_END)
-
-
-async def _pieces(opened: BinaryIO) -> AsyncIterator[bytes]:
-    """A file bit by bit: a client that does not read holds one of them, not all."""
-    with opened:
-        opened.seek(0)
-        while piece := await asyncio.to_thread(opened.read, _PIECE_BYTES):
-            yield piece
-
-
 def _python(lang: str, code: str) -> str:
     if lang.lower() not in wire.LANGUAGES:
         raise Refusal(400, f"lang {lang[:20]!r} cannot be run here; write Python and send 'py'")
     return code
-
-
-def _allowed(request: Request) -> dict[str, str]:
-    # By hand: Starlette names those of the first route that has this path.
-    routes = [route for route in request.app.routes if route.matches(request.scope)[0] != Match.NONE]
-    return {"Allow": ", ".join(sorted({method for route in routes for method in route.methods}))}
-
-
-def _json(status: int, body: Any, headers: dict[str, str] | None = None) -> Response:
-    return Response(msgspec.json.encode(body), status_code=status, media_type="application/json", headers=headers)

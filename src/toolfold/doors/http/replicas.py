@@ -17,11 +17,11 @@ from typing import Final
 
 import msgspec
 
+from toolfold.doors.http.agreement import Agreement
 from toolfold.doors.http.forward import GONE, MISDIRECTED, MOVED, Forwarder, Vouched
 from toolfold.doors.http.forwarded import ForwardedRequest, Passed
 from toolfold.doors.http.gate import while_there
 from toolfold.doors.http.held import Gone
-from toolfold.doors.http.records import end_record
 from toolfold.doors.http.refusals import Refusal
 from toolfold.errors import LedgerFailed, UsageError
 from toolfold.ledger.redis import RedisLedger
@@ -36,8 +36,6 @@ _TELL_SECONDS: Final = 5.0
 _REAP_SECONDS: Final = 30.0
 _REAPED_AT_ONCE: Final = 10
 _REMEMBERED: Final = 4096
-_FILES: Final = "."
-"""No session is called so: each has its tenant's name in front."""
 _log: Final = logging.getLogger(__name__)
 
 
@@ -55,6 +53,8 @@ class Replicas:
         files: Names the folder of the sessions' files: the same at all replicas, or sessions lose files.
     """
 
+    are_there = True
+
     def __init__(
         self, ledger: RedisLedger, key: bytes, *, address: str = "", base_path: str = "",
         lease_seconds: float = LEASE_SECONDS, longest_seconds: float = 300.0, files: str = "", key_kept_as: str = "",
@@ -66,23 +66,15 @@ class Replicas:
         self._base_path = base_path
         self._seconds = lease_seconds
         self._longest_seconds = longest_seconds
-        self._files = files
         self._own = ""
         self._held: Leases | None = None
         self._answered: dict[str, str] = {}
         """Who held executions that were asked for here."""
         self._beating: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._key = key
-        self._key_kept_as = key_kept_as
-        self._has_told_of_key = False
-        self._is_told = False
-        """That this replica cannot be reached by others."""
-        self._has_told_of_files = False
-        self._has_seen_others = False
-        self._alone_at = 0.0
-        """When whoever had this address before has certainly gone, by the monotonic clock."""
-        self._is_away = False
+        self._agreement = Agreement(ledger, key, key_kept_as=key_kept_as, files=files)
+        self._has_ledger = True
+        """At the last beat; only a change is news for the log."""
 
     def listens_at(self, address: str) -> None:
         """What to tell the others unless the config said it; empty where they cannot get there."""
@@ -91,7 +83,7 @@ class Replicas:
     def open(self, runtime: Runtime, lose: Callable[[str], Awaitable[None]]) -> None:
         """Hold what is executed from now on; `lose` ends what another replica has taken."""
         _ = self._leases  # before anything is written
-        self._alone_at = time.monotonic() + self._seconds
+        self._agreement.open(self._seconds)
         self._beating = asyncio.create_task(self._beat(runtime, lose), name="toolfold-replica")
 
     async def close(self) -> None:
@@ -103,7 +95,7 @@ class Replicas:
             await task
         with suppress(LedgerFailed):
             await self._leases.let_go((), is_leaving=True)
-            await self._leases.end_turn(_FILES, self._files)
+            await self._agreement.close(self._leases)
         await self._forwarder.close()
 
     def receive(self, signed: str, request: ForwardedRequest) -> Vouched:
@@ -230,75 +222,31 @@ class Replicas:
         while True:
             try:
                 lost = await self._leases.beat(runtime.executions)
-                self._is_away = False
+                self._has_ledger = True
                 for execution_id in lost:
                     _log.warning("execution %s was taken over by another replica", execution_id)
                     await lose(execution_id)
-                await self._tell_if_out_of_reach()
-                await self._tell_if_address_is_shared()
-                await self._tell_if_files_differ()
-                await self._agree_on_key()
-                if time.monotonic() >= reap_at and not await self._reap():
+                await self._agreement.check(self._leases, self._own, self._address)
+                if time.monotonic() >= reap_at and not await self._reap(runtime):
                     reap_at = time.monotonic() + min(_REAP_SECONDS, self._longest_seconds)
             except LedgerFailed as error:
-                if not self._is_away:
+                if self._has_ledger:
                     _log.error("leases cannot be renewed: %s", error)
-                self._is_away = True
+                self._has_ledger = False
             # Whatever it is, the heart must go on: without it every lease of this replica lapses.
             except Exception:  # noqa: BLE001
                 _log.exception("a lease could not be looked after")
             await asyncio.sleep(self._seconds / _BEATS_PER_LEASE)
 
-    async def _reap(self) -> bool:
+    async def _reap(self, runtime: Runtime) -> bool:
         """End what its replica left behind and no client can go on with any more; true if there is more.
 
         A few between two beats: meanwhile no lease is renewed.
         """
         left = await self._leases.left_behind(self._longest_seconds + self._seconds)
         for execution_id in left[:_REAPED_AT_ONCE]:
-            await end_record(self._ledger, execution_id, "timeout")
+            await runtime.end_recorded(execution_id, "timeout")
         return len(left) > _REAPED_AT_ONCE
-
-    async def _tell_if_out_of_reach(self) -> None:
-        if self._address or self._is_told or set(await self._leases.replicas()) <= {self._own}:
-            return
-        self._is_told = True
-        _log.error(
-            "another replica shares this ledger, and this one has no address where it could be reached; "
-            "give each its own with --advertise, or http.advertise"
-        )
-
-    async def _tell_if_address_is_shared(self) -> None:
-        # Not at once: one that was killed at this address is listed until its lease has lapsed. And only once:
-        # whoever comes later sees this one.
-        if not self._address or self._has_seen_others or time.monotonic() < self._alone_at:
-            return
-        at = self._own.partition(" ")[2]
-        others = [owner for owner in await self._leases.replicas() if owner != self._own]
-        self._has_seen_others = True
-        if any(owner.partition(" ")[2] == at for owner in others):
-            _log.warning(
-                "another replica says that it is at %r, too; give each its own with --advertise, or http.advertise", at
-            )
-
-    async def _tell_if_files_differ(self) -> None:
-        # As a turn that all who have the same folder share, and the others cannot get.
-        if self._files and not self._has_told_of_files and not await self._leases.take_turn(_FILES, self._files):
-            self._has_told_of_files = True
-            _log.error("other replicas keep the files of sessions elsewhere; name one shared folder in http.files")
-
-    async def _agree_on_key(self) -> None:
-        """A server that lost its data has no key for tokens: whoever starts next must not make another."""
-        if not self._key_kept_as:
-            return
-        match await self._ledger.agree(self._key_kept_as, self._key):
-            case "put back":
-                _log.error(
-                    "the ledger's server lost its data; paused executions are gone, the key for tokens is put back"
-                )
-            case "another" | "gone" if not self._has_told_of_key:
-                self._has_told_of_key = True
-                _log.error("the ledger's server lost its data, and the key for tokens with it; restart all replicas")
 
     @property
     def _leases(self) -> Leases:

@@ -1,0 +1,176 @@
+"""What is held here: executions that run, wait or have just ended, with their deadlines, sessions and request ids.
+
+All of it is a cache: what is not held is on record, and can be replayed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+
+from toolfold.doors.http.files import key_of
+from toolfold.doors.http.gate import Gate, SessionTurns
+from toolfold.doors.http.held import Gone, Held
+from toolfold.doors.http.life import Happening
+from toolfold.doors.http.metrics import Metrics
+from toolfold.doors.http.peers import Peers
+from toolfold.doors.http.requests import Requests
+from toolfold.errors import Fenced
+from toolfold.runtime import Runtime
+
+MAX_REMEMBERED = 2000
+"""Ended executions whose last answer is held for a repeated continuation; older ones are read from the ledger."""
+GRACE_SECONDS = 2.0
+"""For the runtime to end a program by its own clock, and so with its output, before we give up on it."""
+
+
+class Holding:
+    """Every execution of this process, by id."""
+
+    def __init__(
+        self, runtime: Runtime, *, gate: Gate, metrics: Metrics, peers: Peers, clock: Callable[[], float]
+    ) -> None:
+        self.requests = Requests()
+        self.is_draining = False
+        """Whatever pauses is handed over to other processes."""
+        self._runtime = runtime
+        self._gate = gate
+        self._metrics = metrics
+        self._peers = peers
+        self._clock = clock
+        self._sessions = SessionTurns()
+        self._held: dict[str, Held] = {}
+        self._over: dict[str, None] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._ending: dict[str, asyncio.Task[None]] = {}
+        """Executions whose time ran out just now."""
+
+    def get(self, execution_id: str) -> Held | None:
+        """The one with this id, if it is held."""
+        return self._held.get(execution_id)
+
+    def hold(self, held: Held) -> None:
+        """Keep it until its deadline."""
+        self._held[held.execution_id] = held
+        loop = asyncio.get_running_loop()
+        held.timer = loop.call_later(max(0.0, held.deadline - self._clock()), self.expire, held)
+
+    def move(self, held: Held, happening: Happening) -> None:
+        """Something happened to it; the tenant's pauses are counted here, and nowhere else."""
+        was_paused = held.is_paused
+        held.move(happening)
+        if held.is_paused != was_paused:
+            self._gate.paused(held.tenant, 1 if held.is_paused else -1)
+
+    # sessions
+
+    async def enter_session(self, held: Held, gone: Gone | None = None) -> None:
+        """Wait for the turn of its session, here and among the other processes."""
+        key = key_of(held.tenant, held.session)
+        await self._sessions.enter(key, gone)
+        held.has_session = True
+        await self._peers.enter_session(key, held.execution_id, gone)
+
+    def let_go(self, held: Held) -> None:
+        """Of the session, and of the ids that a cancel would name."""
+        if held.has_session:
+            held.has_session = False
+            key = key_of(held.tenant, held.session)
+            self._sessions.leave(key)
+            self._peers.leave_session(key, is_lost=held.state == "lost")
+        self.requests.forget(held)
+
+    # ends
+
+    def end(self, held: Held, status: str) -> None:
+        """It is over; its last answer is remembered for a while."""
+        self.move(held, "end")
+        self._metrics.add("executions", status=status)
+        self._metrics.observe("execution_rounds", held.round)
+        if status == "timeout":
+            self._metrics.add("timeouts")
+        self.let_go(held)
+        if self._held.get(held.execution_id) is held:
+            self._over[held.execution_id] = None
+        while len(self._over) > MAX_REMEMBERED:
+            oldest = next(iter(self._over))
+            del self._over[oldest]
+            self._held.pop(oldest).stop_timer()
+
+    def expire(self, held: Held) -> None:
+        """The whole execution's time is over, whether it runs or waits; its tokens are, too."""
+        held.stop_timer()
+        self._forget(held)
+        if held.is_over:
+            return
+        if held.is_paused:
+            self.end(held, "timeout")
+        ending = self._ending[held.execution_id] = self.spawn(self._run_out(held.execution_id))
+        ending.add_done_callback(lambda _: self._ending.pop(held.execution_id, None))
+
+    async def wait_for_end(self, execution_id: str) -> None:
+        """Until one whose time has just run out is on record as ended."""
+        if (ending := self._ending.get(execution_id)) is not None:
+            await asyncio.wait([ending])
+
+    async def _run_out(self, execution_id: str) -> None:
+        with suppress(Fenced):  # another process has it, with the same deadline
+            await self._runtime.expire(execution_id)
+
+    # other processes
+
+    async def lose(self, held: Held) -> None:
+        """Forget an execution that another process goes on with; nothing of it is written from here."""
+        if self._forget(held) and held.is_known and not self.is_draining:
+            self._metrics.add("lost")
+        held.stop_timer()
+        self.move(held, "lose")
+        self.let_go(held)
+        await self._runtime.abandon(held.execution_id)
+
+    async def drain(self) -> None:
+        """Hand over what is paused, and from now on whatever pauses."""
+        if not self._peers.are_there:
+            return
+        self.is_draining = True
+        handed_over: list[str] = []
+        for held in tuple(self._held.values()):
+            if held.is_paused and not held.lock.locked():
+                await self.lose(held)
+                handed_over.append(held.execution_id)
+        await self._peers.let_go(handed_over)
+
+    def hand_over_soon(self, held: Held) -> None:
+        """As soon as its answer is on its way."""
+        self.spawn(self._hand_over(held))
+
+    async def _hand_over(self, held: Held) -> None:
+        async with held.lock:
+            if held.is_paused:
+                await self.lose(held)
+                await self._peers.let_go([held.execution_id])
+
+    async def close(self) -> None:
+        """Stop the clocks; what is paused stays in the ledger for the next process."""
+        await self.drain()
+        for held in self._held.values():
+            held.stop_timer()
+        if self._tasks:
+            # Not for ever: one may wait for a request that was cut off.
+            await asyncio.wait(self._tasks, timeout=GRACE_SECONDS)
+
+    def spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        """Do this beside the requests; `close` waits for it."""
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def _forget(self, held: Held) -> bool:
+        """Whether it was held."""
+        if self._held.get(held.execution_id) is not held:
+            return False
+        del self._held[held.execution_id]
+        self._over.pop(held.execution_id, None)
+        return True

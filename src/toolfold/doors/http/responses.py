@@ -1,0 +1,90 @@
+"""Answers and errors as HTTP responses, for whoever asked."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+from fastapi import Request, Response
+from starlette.exceptions import HTTPException
+from starlette.routing import Match
+
+from toolfold.doors.http import answers
+from toolfold.doors.http.answers import Answer
+from toolfold.doors.http.forwarded import Passed
+from toolfold.doors.http.metrics import Metrics
+from toolfold.doors.http.pace import refused
+from toolfold.doors.http.refusals import Refusal, put_off, to_http
+from toolfold.errors import ToolfoldError
+
+_log: Final = logging.getLogger(__name__)
+
+
+class Responses:
+    """Writes every response of the door's programs, and of everything that goes wrong.
+
+    Args:
+        base_path: Of all routes.
+        metrics: Counts what is turned away.
+    """
+
+    def __init__(self, base_path: str, metrics: Metrics) -> None:
+        self._base_path = base_path
+        self._metrics = metrics
+
+    def path(self, request: Request) -> str:
+        """Behind the base path."""
+        return request.url.path.removeprefix(self._base_path)
+
+    def respond(self, request: Request, answer: Answer | Passed, headers: Mapping[str, str] | None = None) -> Response:
+        """An answer in the form that this client knows; another replica's as it came."""
+        if isinstance(answer, Passed):
+            return Response(answer.body, status_code=answer.status, headers=dict(answer.headers))
+        is_plain = self.path(request) == "/exec"
+        answer = answers.plain(answer) if is_plain else answer
+        status, body = answers.for_client(answer, request.headers.get("user-agent", ""))
+        body = answers.plain(Answer(status=status, body=body)).body if is_plain else body
+        retry = body.get("retry_after_seconds")
+        return json_response(status, body, {**(headers or {}), **({"Retry-After": str(retry)} if retry else {})})
+
+    async def refuse(self, request: Request, error: Exception) -> Response:
+        """Every exception that a route may raise on purpose."""
+        match error:
+            case HTTPException():
+                refusal = Refusal(error.status_code, str(error.detail).lower(), is_contract=False)
+            case ToolfoldError():
+                refusal = to_http(error)
+            case Refusal():
+                refusal = error
+            case OSError():  # no room, no descriptors: what was asked for can be asked for again
+                refusal = put_off(error)
+            case _:
+                raise error
+        if refusal.status >= 500:
+            # The operator needs to know what the system said; the client does not.
+            reason = f" [{error}]" if isinstance(error, OSError) else ""
+            _log.error("%s %s: %s%s", request.method, request.url.path, refusal.text, reason)
+        self._metrics.add("refusals", status=refusal.status)
+        refused(request.scope, refusal.status)
+        if not self.path(request).startswith("/exec"):
+            # A file that is gone is 404 for everyone: LibreChat asks in order to upload it again.
+            refusal.is_contract = False
+        return self.respond(request, answers.refused(refusal), _allowed(request) if refusal.status == 405 else None)
+
+    async def break_down(self, request: Request, _: Exception) -> Response:
+        """A mistake of ours: the log has it, the client hears nothing of it."""
+        return self.respond(request, answers.refused(Refusal(500, "internal error", is_contract=False)))
+
+
+# Any: whatever JSON a route answers with.
+def json_response(status: int, body: Any, headers: dict[str, str] | None = None) -> Response:
+    """A body as JSON."""
+    return Response(msgspec.json.encode(body), status_code=status, media_type="application/json", headers=headers)
+
+
+def _allowed(request: Request) -> dict[str, str]:
+    # By hand: Starlette names those of the first route that has this path.
+    routes = [route for route in request.app.routes if route.matches(request.scope)[0] != Match.NONE]
+    return {"Allow": ", ".join(sorted({method for route in routes for method in route.methods}))}

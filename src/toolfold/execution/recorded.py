@@ -1,0 +1,81 @@
+"""An execution as its record has it: how far it came, what the outside answered, how it ended.
+
+For doors that must recognise a request that was already answered, perhaps by another process.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from toolfold.errors import Fenced, UsageError
+from toolfold.execution.output import Output
+from toolfold.ledger.record import Given
+from toolfold.models import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from toolfold.ledger.record import Begun, History, Ledger, State
+    from toolfold.models import Reply, Status
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """What the ledger knows of one execution, whether or not a process holds it."""
+
+    begun: Begun
+    state: State
+    answered: Mapping[int, Reply]
+    """Replies that the outside gave, by call."""
+    outcome: Outcome | None = None
+    """As it was first returned; the ledger keeps more of the output."""
+
+    @property
+    def has_ended(self) -> bool:
+        """Nothing can go on with it."""
+        return self.state == "ended"
+
+
+def recorded(history: History) -> Recorded:
+    """The part of a history that doors need."""
+    outside = frozenset(history.begun.outside)
+    given = [entry for entry in history.entries if isinstance(entry, Given)]
+    return Recorded(
+        begun=history.begun,
+        state=history.state,
+        answered={entry.reply.call_id: entry.reply for entry in given if entry.record.name in outside},
+        outcome=None if history.outcome is None else _as_returned(history.outcome, history.begun.limits.output_bytes),
+    )
+
+
+async def end_recorded(ledger: Ledger, execution_id: str, status: Status) -> bool:
+    """End an execution of which only the record is left; false if it has ended, or another process holds it."""
+    try:
+        epoch = await ledger.takeover(execution_id)
+        history = await ledger.load(execution_id)
+        if history is None:
+            return False
+        begun = history.begun
+        outcome = Outcome(
+            execution_id=execution_id,
+            status=status,
+            engine=begun.engine,
+            isolation=begun.isolation,
+            seconds=max(0.0, time.time() - begun.began_at),
+        )
+        await ledger.finish(execution_id, outcome, epoch=epoch)
+    except (Fenced, UsageError):  # another process has it, or it has ended, or is forgotten
+        return False
+    return True
+
+
+def _as_returned(outcome: Outcome, limit_bytes: int) -> Outcome:
+    return replace(outcome, stdout=_cut(outcome.stdout, limit_bytes), stderr=_cut(outcome.stderr, limit_bytes))
+
+
+def _cut(text: str, limit_bytes: int) -> str:
+    output = Output(limit_bytes)
+    output.add(text)
+    return output.cut()[0]

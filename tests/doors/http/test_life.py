@@ -1,0 +1,54 @@
+"""What can become of an execution that this process holds."""
+
+from typing import get_args
+
+import pytest
+
+from toolfold.doors.http.life import TRANSITIONS, Happening, State, after
+
+
+def walk(state: State, *happenings: Happening) -> State:
+    for happening in happenings:
+        state = after(state, happening)
+    return state
+
+
+@pytest.mark.parametrize(
+    ("first", "happenings", "last"),
+    [
+        ("starting", ["begin", "end"], "over"),
+        ("starting", ["begin", "pause", "resume", "pause", "end"], "over"),
+        ("starting", ["end", "end"], "over"),
+        ("starting", ["lose"], "lost"),
+        ("unread", ["read", "pause", "resume"], "running"),
+        ("unread", ["cancel", "cancel", "read", "end"], "over"),
+        ("unread", ["end"], "over"),
+        ("running", ["pause", "lose"], "lost"),
+        ("over", ["lose"], "lost"),
+    ],
+)
+def test_an_execution_lives_by_the_table(first: State, happenings: list[Happening], last: State) -> None:
+    assert walk(first, *happenings) == last
+
+
+@pytest.mark.parametrize("happening", get_args(Happening))
+def test_what_is_lost_stays_lost_whatever_is_heard_of_it_late(happening: Happening) -> None:
+    assert after("lost", happening) == "lost"
+
+
+@pytest.mark.parametrize("state", get_args(State))
+def test_every_state_can_be_lost_and_is_reached_from_a_first_one(state: State) -> None:
+    reached: set[State] = {"starting", "unread"}
+    for _ in get_args(State):
+        reached |= {following for (before, _), following in TRANSITIONS.items() if before in reached}
+
+    assert state in reached
+    assert after(state, "lose") == "lost"
+
+
+@pytest.mark.parametrize(
+    ("state", "happening"), [("starting", "pause"), ("paused", "pause"), ("over", "resume"), ("running", "begin")]
+)
+def test_what_is_not_in_the_table_cannot_happen(state: State, happening: Happening) -> None:
+    with pytest.raises(RuntimeError, match=f"^'{happening}' cannot happen to an execution that is {state}$"):
+        after(state, happening)
