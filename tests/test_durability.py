@@ -283,7 +283,10 @@ async def test_a_run_that_nobody_can_approve_is_refused_at_the_call() -> None:
     async with Runtime(tools=[delete], policy=Policy(ask=("delete",))) as runtime:
         outcome = await runtime.run("await delete(0)")
 
-    assert outcome.stderr.splitlines()[-1] == "ToolError: 'delete' needs approval and nobody can give it here"
+    assert (
+        outcome.stderr.splitlines()[-1]
+        == "ToolError: 'delete' was denied: it needs approval, and nobody can give it here"
+    )
 
 
 async def test_a_started_rerun_asks_the_outside_only_for_what_is_new() -> None:

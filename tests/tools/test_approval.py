@@ -31,10 +31,10 @@ async def test_nobody_to_ask_is_a_refusal() -> None:
     call = Planned("gone")
 
     assert await serve(asking(call), "delete", id=1) == Reply(
-        call_id=1, error="'delete' needs approval and nobody can give it here"
+        call_id=1, error="'delete' was denied: it needs approval, and nobody can give it here"
     )
     assert (await serve(asking(call), "delete", caller="direct", id=1)).error == (
-        "'delete' needs approval and nobody can give it here"
+        "'delete' was denied: it needs approval, and nobody can give it here"
     )
     assert call.calls == 0
 

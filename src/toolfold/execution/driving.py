@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 from toolfold.models import Outcome, Paused, Reply
+from toolfold.tools.approval import NOBODY_CAN_APPROVE
 from toolfold.tools.context import Decision
-
-NOBODY_CAN_APPROVE: Final = Decision(approved=False, reason="it needs approval, and nobody can give it here")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

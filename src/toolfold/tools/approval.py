@@ -8,12 +8,13 @@ from typing import Final
 import msgspec
 
 from toolfold.errors import ToolRefused
-from toolfold.models import Value
+from toolfold.models import Call, ToolSpec, Value
 from toolfold.tools.context import CallContext, Decision
 from toolfold.tools.policy import Policy
 from toolfold.tools.router import Handler, Request, Wrapper, preparation
 from toolfold.tools.tool import Tool
 
+NOBODY_CAN_APPROVE: Final = Decision(approved=False, reason="it needs approval, and nobody can give it here")
 _log: Final = logging.getLogger(__name__)
 
 
@@ -24,6 +25,11 @@ def approval(policy: Policy) -> Wrapper:
         return _asking(tool, rest) if policy.asks(tool.spec) else rest
 
     return wrap
+
+
+async def deny(_call: Call, _spec: ToolSpec) -> Decision:
+    """An `Approve` for doors whose programs may pause for their tools, and that have nobody to ask for a yes."""
+    return NOBODY_CAN_APPROVE
 
 
 def _asking(tool: Tool, rest: Handler) -> Handler:
@@ -48,7 +54,7 @@ async def _decision(tool: Tool, request: Request) -> Decision:
     name = tool.spec.name
     approve = (request.context or CallContext()).approve
     if approve is None:
-        raise ToolRefused(f"{name!r} needs approval and nobody can give it here")
+        return NOBODY_CAN_APPROVE
     try:
         return await approve(request.call, tool.spec)
     # A broken way to ask must refuse: it may raise anything, and none of it is for the program to read.

@@ -251,7 +251,7 @@ async def test_a_tool_that_needs_approval_is_refused_where_nobody_can_be_asked()
         program = use("await query(sql='1')\ntry:\n    await risky()\nexcept ToolError as error:\n    print(error)")
         answer = await tool.answer(program, lambda _: "fine")
 
-    assert answer == result("'risky' was denied: it needs approval, and nobody can be asked here")
+    assert answer == result("'risky' was denied: it needs approval, and nobody can give it here")
 
 
 async def test_a_crash_tells_what_may_have_run() -> None:

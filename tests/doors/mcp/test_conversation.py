@@ -103,7 +103,7 @@ async def test_where_nobody_can_be_asked_the_call_is_refused_with_the_reason(ope
     async with open_door(add, policy=Policy(ask=["add"]), mode=mode) as client:
         result = await run(client, "await add(a=1, b=2)")
 
-    assert texts(result)[0].endswith("ToolError: 'add' needs approval and nobody can give it here")
+    assert texts(result)[0].endswith("ToolError: 'add' was denied: it needs approval, and nobody can give it here")
 
 
 @pytest.mark.parametrize("mode", ERAS)

@@ -21,11 +21,11 @@ from toolfold.doors.callback.render import Answered, Frame, error_json, plain, t
 from toolfold.doors.callback.saving import save_program
 from toolfold.doors.callback.wire import OpenCall, ResumeResult, ToolReply
 from toolfold.errors import ReplyUnfit, ToolfoldError, UsageError
+from toolfold.execution.driving import drive, refuse_approvals
 from toolfold.ledger.record import Ledger
 from toolfold.models import Call, Limits, Outcome, Paused, Problem, Reply, ToolSpec, Value
 from toolfold.program.mentions import mentioned
 from toolfold.runtime import Runtime
-from toolfold.tools.context import Decision
 from toolfold.tools.router import check_size
 from toolfold.tools.shape import is_plain
 
@@ -34,7 +34,6 @@ _T = TypeVar("_T")
 DEFAULT_SECONDS: Final = 30.0
 UNREAD_SECONDS: Final = 60.0
 """How long an end is kept for a parent that does not ask for it."""
-_NOBODY: Final = Decision(approved=False, reason="a program with a parent's tools has nobody to ask")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,9 +181,7 @@ class Executions:
             live.is_running = False
 
     async def _result(self, live: _Live, step: Paused | Outcome) -> ResumeResult:
-        while isinstance(step, Paused) and step.approvals:
-            refused = {call.id: _NOBODY for call in step.approvals}
-            step = await self._runtime.resume(live.execution_id, decisions=refused)
+        step = await drive(self._runtime, step, refuse_approvals)
         if isinstance(step, Outcome):
             return self._finish(live, step)
         if live.is_late:  # it paused in the moment in which its time was over

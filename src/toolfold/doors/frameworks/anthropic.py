@@ -11,7 +11,7 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -28,16 +28,16 @@ from toolfold.doors.frameworks.entry import ENTRY_NAME, Entry, program_text
 from toolfold.doors.frameworks.items import Item, as_item
 from toolfold.doors.frameworks.render import Shown, shown_crash, shown_outcome, shown_reply
 from toolfold.errors import EngineCrashed, ToolError, UsageError
+from toolfold.execution.driving import Answer as AnswerPause
+from toolfold.execution.driving import Answers, drive, refuse_approvals
 from toolfold.models import Limits, Outcome, Paused, Reply
 from toolfold.runtime import Runtime
-from toolfold.tools.context import Decision
 from toolfold.tools.router import error_text
 from toolfold.tools.shape import to_value
 
 # Any: it returns a `tool_result`, or whatever a tool may return, now or when awaited.
 Answer: TypeAlias = Callable[[Item], Any]
 """The host's own way to answer a `tool_use` block."""
-_NOBODY_TO_ASK: Final = Decision(approved=False, reason="it needs approval, and nobody can be asked here")
 
 
 def anthropic_tool(
@@ -101,18 +101,17 @@ class AnthropicTool:
         item = as_tool_use(block)
         if item["name"] in self._given_names:
             return await _answer_direct(item, _needed(call))
-        step = await self._begin(item)
-        while isinstance(step, Paused):
-            uses = self._blocks(item, step)
-            try:
-                replies = await asyncio.gather(*(_reply(one, _needed(call)) for one in uses))
-            except BaseException:
-                await self.entry.runtime.cancel(step.execution_id)
-                raise
-            pairs = zip(replies, step.calls, strict=True)
+
+        async def reply_to(paused: Paused) -> Answers:
+            uses = self._blocks(item, paused)
+            replies = await asyncio.gather(*(_reply(one, _needed(call)) for one in uses))
+            pairs = zip(replies, paused.calls, strict=True)
             numbered = [msgspec.structs.replace(reply, call_id=one.id) for reply, one in pairs]
-            step = await self._step(self.entry.runtime.resume(step.execution_id, numbered))
-        return as_result(item["id"], step)
+            refused = await refuse_approvals(paused)
+            return Answers(replies=numbered, decisions=refused.decisions)
+
+        [result] = self._blocks(item, await self._begin(item, reply_to))
+        return result
 
     async def start(self, block: Any) -> list[Item]:
         """Begin to answer a `tool_use`: its `tool_result`, or the `tool_use` blocks that must be answered first.
@@ -144,7 +143,7 @@ class AnthropicTool:
     def _given_names(self) -> set[str]:
         return {one["name"] for one in self.given}
 
-    async def _begin(self, item: Item) -> Paused | Shown:
+    async def _begin(self, item: Item, answer: AnswerPause = refuse_approvals) -> Paused | Shown:
         entry = self.entry
         if item["name"] != entry.name or not entry.outside:
             return await entry.answer(item["name"], item["input"])
@@ -154,16 +153,14 @@ class AnthropicTool:
         return await self._step(
             entry.runtime.start(
                 text, tools=entry.outside, limits=entry.limits, session=entry.session, keep_names=bool(entry.session)
-            )
+            ),
+            answer,
         )
 
-    async def _step(self, work: Awaitable[Paused | Outcome]) -> Paused | Shown:
-        """The next pause for the host's tools, or the end; approvals have no shape here and are refused."""
+    async def _step(self, work: Awaitable[Paused | Outcome], answer: AnswerPause = refuse_approvals) -> Paused | Shown:
+        """The pause that `answer` leaves to the host, or the end; approvals have no shape here and are refused."""
         try:
-            step = await work
-            while isinstance(step, Paused) and step.approvals:
-                refused = dict.fromkeys((one.id for one in step.approvals), _NOBODY_TO_ASK)
-                step = await self.entry.runtime.resume(step.execution_id, decisions=refused)
+            step = await drive(self.entry.runtime, await work, answer)
         except EngineCrashed as error:
             return shown_crash(error)
         return step if isinstance(step, Paused) else shown_outcome(step)

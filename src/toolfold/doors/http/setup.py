@@ -22,7 +22,7 @@ from toolfold.ledger.open import is_shared, usual_path
 from toolfold.ledger.record import Ledger
 from toolfold.ledger.sqlite import SqliteLedger
 from toolfold.sessions.stores import FolderStore
-from toolfold.tools.context import Decision
+from toolfold.tools.approval import deny
 from toolfold.tools.tool import Tool
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def open_app(config: Config, *, modules: Sequence[Tool] = ()) -> tuple[FastAPI, 
         ledger=ledger,
         session_files=store,
         entry_name=ENTRY_NAME,
-        approve=_no_one_to_ask,
+        approve=deny,  # a server has no person in front of it
         before_files=None if replicas is None else replicas.confirm,
     )
     return create_app(runtime, ledger, settings, limits=config.program_limits, replicas=replicas), ledger
@@ -141,8 +141,3 @@ def _folder(config: Config) -> Path:
 
 def _state() -> Path:
     return usual_path().parent
-
-
-async def _no_one_to_ask(*_: object) -> Decision:
-    """A server has no person in front of it: what needs one is refused, and the program reads why."""
-    return Decision(approved=False, reason="it needs a person's approval, and none can be asked over HTTP")

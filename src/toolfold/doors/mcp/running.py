@@ -19,6 +19,7 @@ import mcp_types as types
 
 from toolfold.doors.mcp.asking import answer_of, approval_form
 from toolfold.errors import ToolRefused, UsageError
+from toolfold.execution.driving import Answers, drive
 from toolfold.models import Call, CallRecord, Limits, Outcome, Paused
 from toolfold.runtime import Runtime
 from toolfold.tools.context import Decision
@@ -89,7 +90,6 @@ class Running:
         self._progress: deque[Progress] = deque(maxlen=_MOST_NEWS)
         self._steps = count(1)
         self._news = asyncio.Event()
-        self._has_paused = False
         self._task = asyncio.create_task(self._run(text, session))
         self._task.add_done_callback(self._end)
 
@@ -210,13 +210,7 @@ class Running:
         """Stop the program and wait until its guest is gone; harmless once it is done."""
         if self._task.done():
             return
-        if self._has_paused:
-            # Whoever only cancels a task that resumes leaves the guest behind.
-            await self._runtime.cancel(self.execution_id)
-            for question in self._questions.values():
-                question.answer.cancel()
-        else:
-            self._task.cancel()
+        self._task.cancel()
         await asyncio.wait([self._task])
 
     # the program's task
@@ -233,21 +227,20 @@ class Running:
         # Without a session nothing is kept, whatever `keep_names` says.
         go = self._runtime.start if self.can_ask else self._runtime.run
         step = await go(text, limits=self.limits, on_call=self._count, session=session, keep_names=True)
-        while isinstance(step, Paused):
-            self.execution_id, self._has_paused = step.execution_id, True
-            decisions = await self._decide(step)
-            step = await self._runtime.resume(step.execution_id, decisions=decisions)
+        step = await drive(self._runtime, step, self._decide)
+        assert isinstance(step, Outcome), "`_decide` answers every pause, or raises"
         return step
 
     def _count(self, record: CallRecord) -> None:
         ending = " failed" if record.error is not None else ""
         self.note(f"{record.name}{ending} ({record.seconds * 1000:.0f} ms)")
 
-    async def _decide(self, paused: Paused) -> dict[int, Decision]:
+    async def _decide(self, paused: Paused) -> Answers:
+        self.execution_id = paused.execution_id
         if not paused.approvals:
             raise UsageError("the program waits for calls that only another door can answer")
         decisions = await asyncio.gather(*(self._decision(call) for call in paused.approvals))
-        return {call.id: decision for call, decision in zip(paused.approvals, decisions, strict=True)}
+        return Answers(decisions=dict(zip((call.id for call in paused.approvals), decisions, strict=True)))
 
     async def _decision(self, call: Call) -> Decision:
         if call.tool in self._always:

@@ -32,7 +32,9 @@ from pydantic_ai.tool_manager import ToolManager
 from toolfold.doors.pydantic_ai.approvals import Answers, Waiting, nested_id
 from toolfold.doors.pydantic_ai.values import to_program
 from toolfold.errors import ToolArgumentsInvalid, ToolRefused, ToolSaidNo
-from toolfold.models import Call, Value
+from toolfold.execution import driving
+from toolfold.models import Call, Paused, Value
+from toolfold.tools.context import Decision
 from toolfold.tools.outside import outside_check
 from toolfold.tools.router import Handler, Request
 from toolfold.tools.tool import Tool
@@ -105,10 +107,10 @@ class Nested:
     _used: set[int] = field(default_factory=set)
     _pending: int = 0
     _turns: _Turns = field(default_factory=_Turns)
-    _has_lonely_tools: bool = field(init=False)
+    _has_sequential_tools: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        self._has_lonely_tools = any(tool.tool_def.sequential for tool in (self.manager.tools or {}).values())
+        self._has_sequential_tools = any(tool.tool_def.sequential for tool in (self.manager.tools or {}).values())
 
     def enter(self) -> None:
         """From here on, calls made in this task and its children are calls of this program."""
@@ -154,9 +156,10 @@ class Nested:
         results = {call_id: answer for call_id, answer in self.answers.results.items() if call_id in known}
         self.answers = replace(self.answers, results=results)
 
-    def has_answer(self, call: Call) -> bool:
-        """Whether an open call can go on."""
-        return self._answer_to(call.id) is not _NO_ANSWER
+    async def answer(self, paused: Paused) -> driving.Answers:
+        """Let go on what the outside has answered; `_answered` reads what it said."""
+        ready = [call.id for call in paused.approvals if self._answer_to(call.id) is not _NO_ANSWER]
+        return driving.Answers(decisions=dict.fromkeys(ready, Decision(approved=True)))
 
     def waiting_for(self, call: Call) -> Waiting:
         """An open call, as the outside is asked for it."""
@@ -221,7 +224,7 @@ class Nested:
     async def _in_turn(self, part: ToolCallPart, options: dict[str, Any]) -> Any:
         manager = self.manager
         is_alone = manager.get_parallel_execution_mode() == "sequential" or manager.is_sequential(part)
-        if not is_alone and not self._has_lonely_tools:
+        if not is_alone and not self._has_sequential_tools:
             return await manager.handle_call(part, wrap_validation_errors=False, **options)
         async with self._turns.taken(alone=is_alone):
             return await manager.handle_call(part, wrap_validation_errors=False, **options)

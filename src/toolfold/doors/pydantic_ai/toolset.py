@@ -33,10 +33,10 @@ from toolfold.doors.pydantic_ai.texts import RUN_CODE
 from toolfold.engines.base import Engine
 from toolfold.engines.registry import with_old_keywords
 from toolfold.errors import ToolfoldError
+from toolfold.execution.driving import drive
 from toolfold.ledger.record import Ledger
 from toolfold.models import Limits, Outcome, Paused
 from toolfold.runtime import Runtime
-from toolfold.tools.context import Decision
 
 
 class _Arguments(TypedDict):
@@ -206,14 +206,12 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
             else:
                 rerun_of = self.home.failed(ctx.run_id or "") if self.reuse_replies else ""
                 step = await runtime.start(code, tenant=key, rerun_of=rerun_of)
-            while isinstance(step, Paused):
-                ready = {call.id: Decision(approved=True) for call in step.approvals if nested.has_answer(call)}
-                if not ready:
-                    await runtime.release(step.execution_id)
-                    raise ApprovalRequired(
-                        note_of(step.execution_id, [nested.waiting_for(call) for call in step.approvals])
-                    )
-                step = await runtime.resume(step.execution_id, decisions=ready)
+            step = await drive(runtime, step, nested.answer)
+            if isinstance(step, Paused):
+                await runtime.release(step.execution_id)
+                raise ApprovalRequired(
+                    note_of(step.execution_id, [nested.waiting_for(call) for call in step.approvals])
+                )
             return step
         except ToolfoldError as error:
             raise to_exception(error, had_paused=bool(nested.answers.execution_id)) from error
