@@ -40,11 +40,18 @@ def test_a_door_says_of_every_class_what_becomes_of_it_and_of_no_other(table: st
 
 
 def test_a_subclass_of_somebody_else_takes_the_entry_of_its_nearest_parent() -> None:
-    class Own(errors.ToolSaidNo):
+    class Own(errors.ToolFailed):
         pass
 
-    table = {ToolfoldError: "root", errors.ToolError: "tool", errors.ToolSaidNo: "no", errors.UsageError: "usage"}
+    table = {ToolfoldError: "root", errors.ToolError: "tool", errors.ToolFailed: "no", errors.UsageError: "usage"}
 
     assert [entry_for(kind("x"), table) for kind in (Own, errors.ToolNotFound, errors.SealBroken, errors.Fenced)] == [
         "no", "tool", "usage", "root",
     ]  # fmt: skip
+
+
+def test_the_former_name_of_an_error_warns_and_is_the_same_class() -> None:
+    with pytest.warns(DeprecationWarning, match="^'ToolSaidNo' is now 'ToolFailed'$"):
+        former = errors.ToolSaidNo
+
+    assert former is errors.ToolFailed

@@ -8,7 +8,7 @@
     * ToolRefused          policy, grant or caller does not allow it; nothing ran
     * ToolArgumentsInvalid the arguments do not fit the schema; nothing ran
     * ToolTimedOut         the tool took too long; it may have run
-    * ToolSaidNo           the tool ran and answered that it failed; trying again would not help
+    * ToolFailed           the tool ran and answered that it failed; trying again would not help
     * ToolUnreachable      where the tool lives is not there now; the text says whether it may have run
       * ServerHungUp         the server ended the connection during the handshake; nothing ran
     * AgentUnreachable     the agent did not show its card; nothing ran
@@ -25,8 +25,9 @@ Each door says in one table what becomes of each class, and looks it up with `en
 class is added here and missing there, or written anywhere else.
 """
 
+import warnings
 from collections.abc import Mapping
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 _Entry = TypeVar("_Entry")
 
@@ -81,7 +82,7 @@ class ToolTimedOut(ToolError):
     code = "tool_timed_out"
 
 
-class ToolSaidNo(ToolError):
+class ToolFailed(ToolError):
     """The tool's own answer: it ran, and this is what it has to say. A retry would hear the same."""
 
     code = "tool_said_no"
@@ -155,6 +156,14 @@ class LedgerFailed(ToolfoldError):
     """The store could not be written or read: disk full, folder gone. What was not acknowledged may be lost."""
 
     code = "ledger_failed"
+
+
+# Any: a module may have anything.
+def __getattr__(name: str) -> Any:
+    if name == "ToolSaidNo":
+        warnings.warn("'ToolSaidNo' is now 'ToolFailed'", DeprecationWarning, stacklevel=2)
+        return ToolFailed
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def entry_for(error: ToolfoldError, table: Mapping[type[ToolfoldError], _Entry]) -> _Entry:

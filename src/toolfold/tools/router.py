@@ -25,9 +25,9 @@ from toolfold.errors import (
     ReplyUnfit,
     ToolArgumentsInvalid,
     ToolError,
+    ToolFailed,
     ToolNotFound,
     ToolRefused,
-    ToolSaidNo,
     ToolTimedOut,
     ToolUnreachable,
 )
@@ -239,7 +239,7 @@ def check_size(tool: str, size: int, max_bytes: int | None) -> None:
 
 
 _REFUSALS: Final = (ToolNotFound, ToolRefused, ToolArgumentsInvalid, ReplyUnfit)
-NO_FAULT_OF_THE_TOOL: Final = (*_REFUSALS, ToolSaidNo, ToolUnreachable)
+NO_FAULT_OF_THE_TOOL: Final = (*_REFUSALS, ToolFailed, ToolUnreachable)
 """Errors that a retry would not mend, and that do not say that the tool is broken."""
 SPEAKS_FOR_ITSELF: Final = (*_REFUSALS, ToolTimedOut)
 

@@ -176,7 +176,7 @@ def test_each_error_of_the_package_has_its_status_and_text() -> None:
             (500, "the sandbox broke: why", True): "EngineError EngineCrashed",
             (503, "why", False): "EngineUnavailable LedgerFailed",
             (500, "why", True): "ToolfoldError ReplayDiverged ToolError ToolNotFound ToolRefused ToolArgumentsInvalid "
-            "ToolTimedOut ToolSaidNo ToolUnreachable ServerHungUp AgentUnreachable ReplyUnfit",
+            "ToolTimedOut ToolFailed ToolUnreachable ServerHungUp AgentUnreachable ReplyUnfit",
         }.items()
         for name in names.split()
     }

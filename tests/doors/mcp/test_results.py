@@ -171,7 +171,7 @@ def test_each_error_of_the_package_has_its_word_for_the_model() -> None:
         name: [f"[Script execution failed]\n{word}: why"]
         for word, names in {
             "UsageError": "UsageError SealBroken",
-            "ToolError": "ToolError ToolNotFound ToolRefused ToolArgumentsInvalid ToolTimedOut ToolSaidNo "
+            "ToolError": "ToolError ToolNotFound ToolRefused ToolArgumentsInvalid ToolTimedOut ToolFailed "
             "ToolUnreachable ServerHungUp AgentUnreachable ReplyUnfit",
             "SandboxError": "EngineError",
             "SandboxUnavailable": "EngineUnavailable",

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.sources.mcp.support import FakeOuter, call, raw, remember, sdk, tool, until
-from toolfold.errors import ToolError, ToolSaidNo, ToolUnreachable, UsageError
+from toolfold.errors import ToolError, ToolFailed, ToolUnreachable, UsageError
 from toolfold.sources.mcp import Bridge, Server, ServerStatus
 from toolfold.sources.mcp.eras import Eras
 from toolfold.tools.context import CallContext
@@ -222,7 +222,7 @@ async def test_what_a_server_says_no_to_is_its_own_answer_and_other_errors_are_f
     async with Bridge([server], eras=remember(eras, "legacy", server)) as bridge:
         await bridge.settled(timeout_seconds=60)
 
-        with pytest.raises(ToolSaidNo, match=r"^no such row$"):
+        with pytest.raises(ToolFailed, match=r"^no such row$"):
             await call(bridge, "mcp__raw__fail", text="no such row")
         with pytest.raises(ToolError, match=r"^a teapot$") as caught:
             await call(bridge, "mcp__raw__refuse", text="a teapot")
@@ -407,7 +407,7 @@ async def test_resources_and_prompts_are_functions_for_all_servers_that_have_the
         listed = await call(bridge, "list_resources", server="raw")
         text = await call(bridge, "read_resource", server="raw", uri="memo://one")
         messages = await call(bridge, "get_prompt", server="raw", name="greet", arguments={"who": "Ann"})
-        with pytest.raises(ToolSaidNo) as caught:
+        with pytest.raises(ToolFailed) as caught:
             await call(bridge, "get_prompt", server="raw", name="great")
 
     assert listed == [{"uri": "memo://one", "name": "one", "description": "", "mime": "text/plain"}]

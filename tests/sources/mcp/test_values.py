@@ -6,7 +6,7 @@ from typing import Any
 import mcp_types as types
 import pytest
 
-from toolfold.errors import ToolSaidNo
+from toolfold.errors import ToolFailed
 from toolfold.models import Media, Value
 from toolfold.sources.mcp.values import output_schema, value_reader
 
@@ -80,7 +80,7 @@ def test_images_sounds_links_and_files_are_media() -> None:
     ],
 )
 def test_an_error_is_raised_with_its_words(result: Any, words: str) -> None:
-    with pytest.raises(ToolSaidNo) as caught:
+    with pytest.raises(ToolFailed) as caught:
         read(isError=True, **result)
 
     assert str(caught.value) == words

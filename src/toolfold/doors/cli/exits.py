@@ -36,7 +36,7 @@ OF_ERROR: Final[dict[type[ToolfoldError], Exit]] = {
     **dict.fromkeys((errors.UsageError, errors.SealBroken), Exit.USAGE),
     **dict.fromkeys((
         errors.ToolError, errors.ToolNotFound, errors.ToolRefused, errors.ToolArgumentsInvalid, errors.ToolTimedOut,
-        errors.ToolSaidNo, errors.ToolUnreachable, errors.ServerHungUp, errors.AgentUnreachable, errors.ReplyUnfit,
+        errors.ToolFailed, errors.ToolUnreachable, errors.ServerHungUp, errors.AgentUnreachable, errors.ReplyUnfit,
     ), Exit.FAILED),
     errors.EngineUnavailable: Exit.NO_ISOLATION,
     **dict.fromkeys((errors.EngineError, errors.EngineCrashed), Exit.INTERNAL),

@@ -101,7 +101,7 @@ OF_ERROR: Final[dict[type[ToolfoldError], _Answer]] = {
     **dict.fromkeys((errors.ToolfoldError, errors.ReplayDiverged), _Answer(status=500)),
     **dict.fromkeys((
         errors.ToolError, errors.ToolNotFound, errors.ToolRefused, errors.ToolArgumentsInvalid, errors.ToolTimedOut,
-        errors.ToolSaidNo, errors.ToolUnreachable, errors.ServerHungUp, errors.AgentUnreachable, errors.ReplyUnfit,
+        errors.ToolFailed, errors.ToolUnreachable, errors.ServerHungUp, errors.AgentUnreachable, errors.ReplyUnfit,
     ), _Answer(status=500)),
 }  # fmt: skip
 """The one place where an exception of ours becomes an HTTP status."""

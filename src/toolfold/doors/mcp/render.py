@@ -35,7 +35,7 @@ OF_ERROR: Final[dict[type[ToolfoldError], str]] = {
     **dict.fromkeys((errors.UsageError, errors.SealBroken), "UsageError"),
     **dict.fromkeys((
         errors.ToolError, errors.ToolNotFound, errors.ToolRefused, errors.ToolArgumentsInvalid, errors.ToolTimedOut,
-        errors.ToolSaidNo, errors.ToolUnreachable, errors.ServerHungUp, errors.AgentUnreachable, errors.ReplyUnfit,
+        errors.ToolFailed, errors.ToolUnreachable, errors.ServerHungUp, errors.AgentUnreachable, errors.ReplyUnfit,
     ), "ToolError"),
     errors.EngineError: "SandboxError",
     errors.EngineUnavailable: "SandboxUnavailable",

@@ -29,9 +29,10 @@ from pydantic_ai.exceptions import ToolFailedError, ToolRetryError
 from pydantic_ai.messages import ToolCallPart, UserContent
 from pydantic_ai.tool_manager import ToolManager
 
+from toolfold import errors
 from toolfold.doors.pydantic_ai.approvals import Answers, Waiting, nested_id
 from toolfold.doors.pydantic_ai.values import to_program
-from toolfold.errors import ToolArgumentsInvalid, ToolRefused, ToolSaidNo
+from toolfold.errors import ToolArgumentsInvalid, ToolRefused
 from toolfold.execution import driving
 from toolfold.models import Call, Paused, Value
 from toolfold.tools.context import Decision
@@ -193,7 +194,7 @@ class Nested:
                 metadata = self.answers.metadata.get(call_id)
                 return await self._handled(part, request, approved=True, metadata=metadata)
             case ModelRetry() | ToolFailed():
-                raise ToolSaidNo(answer.message)
+                raise errors.ToolFailed(answer.message)
         return answer
 
     async def _handled(self, part: ToolCallPart, request: Request, **options: Any) -> Any:
@@ -207,7 +208,7 @@ class Nested:
         except ValidationError as error:
             raise ToolArgumentsInvalid(f"bad arguments for {part.tool_name!r}: {_explained(error)}") from error
         except (ModelRetry, ToolFailed, ToolRetryError, ToolFailedError) as error:
-            raise ToolSaidNo(str(error)) from error
+            raise errors.ToolFailed(str(error)) from error
         except (UsageLimitExceeded, UserError) as error:
             self.failure = error
             assert request.context is not None

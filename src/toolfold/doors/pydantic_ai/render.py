@@ -21,7 +21,7 @@ OF_ERROR: Final[dict[type[ToolfoldError], bool]] = {
     **dict.fromkeys((errors.UsageError, errors.SealBroken), True),
     **dict.fromkeys((
         errors.ToolError, errors.ToolNotFound, errors.ToolRefused, errors.ToolArgumentsInvalid, errors.ToolTimedOut,
-        errors.ToolSaidNo, errors.ToolUnreachable, errors.ServerHungUp, errors.AgentUnreachable, errors.ReplyUnfit,
+        errors.ToolFailed, errors.ToolUnreachable, errors.ServerHungUp, errors.AgentUnreachable, errors.ReplyUnfit,
     ), True),
     **dict.fromkeys((errors.EngineCrashed, errors.ReplayDiverged), True),
     **dict.fromkeys((errors.EngineError, errors.EngineUnavailable), False),

@@ -7,7 +7,7 @@ from typing import Any
 
 import mcp_types as types
 
-from toolfold.errors import ToolSaidNo
+from toolfold.errors import ToolFailed
 from toolfold.models import Json, ToolSpec, Value
 from toolfold.sources.mcp.connection import Connection
 from toolfold.sources.mcp.keeper import Keeper
@@ -64,9 +64,9 @@ def _get_prompt(keepers: Mapping[str, Keeper]) -> Tool:
         keeper = keepers[arguments["server"]]
         try:
             found = await keeper.call(work, may_repeat=True)
-        except ToolSaidNo as error:
+        except ToolFailed as error:
             names = ", ".join(one.name for one in await keeper.call(Connection.list_prompts, may_repeat=True))
-            raise ToolSaidNo(f"{error}; the prompts of {keeper.server.name!r} are: {names}") from error
+            raise ToolFailed(f"{error}; the prompts of {keeper.server.name!r} are: {names}") from error
         return [{"role": one.role, "content": content_value([one.content], parses=False)} for one in found.messages]
 
     parameters = {"name": {"type": "string"}, "arguments": {"type": "object"}}

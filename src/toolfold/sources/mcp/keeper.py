@@ -27,7 +27,7 @@ from mcp import MCPError
 from mcp.client._transport import ReadStream, WriteStream
 from mcp.shared.message import SessionMessage
 
-from toolfold.errors import ServerHungUp, ToolError, ToolSaidNo, ToolUnreachable
+from toolfold.errors import ServerHungUp, ToolError, ToolFailed, ToolUnreachable
 from toolfold.sources.mcp import http
 from toolfold.sources.mcp.connection import Connection, open_session
 from toolfold.sources.mcp.eras import Era, Eras
@@ -152,7 +152,7 @@ class Keeper:
 
         Raises:
             ToolUnreachable: the server is away, or was lost in the middle.
-            ToolSaidNo: it refused the request.
+            ToolFailed: it refused the request.
             ToolError: it failed in some other way that it has words for.
         """
         is_second = False
@@ -349,7 +349,7 @@ def _refusal(error: MCPError) -> ToolError:
     """A JSON-RPC error as the program reads it; only what a retry may mend counts against the tool."""
     text = error.message.strip() or f"error {error.code}"
     is_final = error.code in (types.INVALID_PARAMS, types.METHOD_NOT_FOUND, types.INVALID_REQUEST)
-    return ToolSaidNo(text) if is_final else ToolError(text)
+    return ToolFailed(text) if is_final else ToolError(text)
 
 
 async def _last_words(link: Link | None) -> str:

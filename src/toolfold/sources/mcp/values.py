@@ -5,7 +5,7 @@
 * Else the content: one part is the value, several are a list, none is `None`. Text that starts
   with `{` or `[` is parsed where the tool declares no output schema.
 * Images, sounds, links and files are `Media`.
-* `isError` is a `ToolSaidNo` with the text.
+* `isError` is a `ToolFailed` with the text.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import jsonschema_rs
 import mcp_types as types
 import msgspec
 
-from toolfold.errors import ToolSaidNo
+from toolfold.errors import ToolFailed
 from toolfold.models import Json, Media, Value
 from toolfold.tools.schema import TOO_LARGE_TO_EXPLAIN, sample
 
@@ -32,14 +32,14 @@ def value_reader(tool: types.Tool, name: str) -> Callable[[types.CallToolResult]
     """How to read this tool's results; `name` is for the warning about a result that breaks its schema.
 
     Raises, when called:
-        ToolSaidNo: the tool says that it failed.
+        ToolFailed: the tool says that it failed.
     """
     wraps = _wraps(tool.output_schema)
     check = _Check(tool.output_schema, name) if tool.output_schema is not None else None
 
     def read(result: types.CallToolResult) -> Value:
         if result.is_error:
-            raise ToolSaidNo(_error_text(result))
+            raise ToolFailed(_error_text(result))
         if result.structured_content is None and "structured_content" not in result.model_fields_set:
             if check is not None:
                 check.warn("it returned no structured content")
