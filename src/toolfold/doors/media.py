@@ -1,18 +1,37 @@
-"""Pictures and other bytes in what a program gives, for doors whose model reads text and sees images."""
+"""What a program gives, as JSON can hold it: whole, or with words for bytes, and the pictures by themselves."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import base64
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from toolfold.models import MIB, File, Media, Value
+from toolfold.models import MIB, File, Json, Media, Value
 
 _MOST_IMAGES: Final = 10
 _LARGEST_IMAGE_BYTES: Final = 5 * MIB
 
 
+def value_as_json(value: Value) -> Json:
+    """The whole value: bytes as `{"base64": ...}`, and null for numbers that JSON does not have."""
+    match value:
+        case bytes():
+            return {"base64": base64.b64encode(value).decode("ascii")}
+        case Media():
+            fields = {"kind": value.kind, "mime": value.mime, "uri": value.uri, "name": value.name}
+            return {**fields, "data": value_as_json(value.data)}
+        case Mapping():
+            return {str(key): value_as_json(one) for key, one in value.items()}
+        case list() | tuple():
+            return [value_as_json(one) for one in value]
+        case float() if not math.isfinite(value):
+            return None
+    return value
+
+
 def described(value: Value) -> Value:
-    """The value as JSON can say it: a word in place of each medium and of bytes."""
+    """The value for a model that reads text: a word in place of each medium and of bytes."""
     match value:
         case Media():
             return f"<{value.kind} {value.mime or value.uri}>"

@@ -17,9 +17,10 @@ import msgspec
 
 from toolfold.checking import LARGE_TEXT_CHARACTERS, LargeChecks
 from toolfold.doors.callback.grants import ListedTool, granted, granted_by_name, meant
-from toolfold.doors.callback.render import Answered, Frame, error_json, plain, to_json
+from toolfold.doors.callback.render import Answered, Frame, error_json, to_json
 from toolfold.doors.callback.saving import save_program
 from toolfold.doors.callback.wire import OpenCall, ResumeResult, ToolReply
+from toolfold.doors.media import value_as_json
 from toolfold.errors import ReplyUnfit, ToolfoldError, UsageError
 from toolfold.execution.driving import drive, refuse_approvals
 from toolfold.ledger.record import Ledger
@@ -248,7 +249,7 @@ def _open(live: _Live, replies: Sequence[ToolReply]) -> Iterator[tuple[int, Tool
 
 
 def _told(live: _Live, call: Call) -> OpenCall:
-    name, arguments = meant(live.specs[call.tool], plain(call.arguments))
+    name, arguments = meant(live.specs[call.tool], value_as_json(call.arguments))
     told = OpenCall(id=f"call_{live.execution_id}_{call.id}", name=name, arguments=arguments)
     live.calls[call.id] = Answered(told)
     return told

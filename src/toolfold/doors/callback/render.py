@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import base64
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from toolfold.doors.callback.wire import OpenCall, ToolReply
+from toolfold.doors.media import value_as_json
 from toolfold.errors import ToolfoldError
-from toolfold.models import Json, Media, Outcome, Value
+from toolfold.models import Json, Outcome
 
 TRUNCATED: Final = "\n... (truncated)"
 NOTHING_CALLED: Final = "no tool was called; correct the program and send it again"
@@ -50,7 +50,7 @@ def to_json(outcome: Outcome, answered: Sequence[Answered], frame: Frame) -> str
         stderr=stderr + (TRUNCATED if outcome.stderr_cut_bytes else ""),
         tool_calls=[_call(one) for one in answered],
         tool_results=[_result(one) for one in answered],
-        return_value=plain(outcome.value),
+        return_value=value_as_json(outcome.value),
         error=_error(outcome, stderr),
     )
 
@@ -146,18 +146,3 @@ def _with_cause(stderr: str, raised: Answered | None) -> str:
     cause = raised.reply.cause if raised is not None and raised.reply is not None else ""
     place = stderr.rfind(_TRACEBACK)
     return f"{stderr[:place]}{cause}{_CAUSED}{stderr[place:]}" if cause and place >= 0 else stderr
-
-
-def plain(value: Value) -> Json:
-    """A value as JSON: bytes in base64."""
-    match value:
-        case bytes():
-            return {"base64": base64.b64encode(value).decode("ascii")}
-        case Media():
-            fields = {"kind": value.kind, "mime": value.mime, "uri": value.uri, "name": value.name}
-            return {**fields, "data": plain(value.data)}
-        case Mapping():
-            return {str(key): plain(one) for key, one in value.items()}
-        case list() | tuple():
-            return [plain(one) for one in value]
-    return value

@@ -12,7 +12,8 @@ from rich.console import Console
 from rich.text import Text
 
 from toolfold.doors.cli.exits import Exit
-from toolfold.doors.cli.render import _call, _cut, _plain, _write, as_json, shown_arguments, word
+from toolfold.doors.cli.render import as_json, call_as_json, shortened, shown_arguments, word, write_json
+from toolfold.doors.media import value_as_json
 from toolfold.ledger.record import Given, History, Made, Summary
 from toolfold.models import Call, CallRecord, Json, Reply
 
@@ -24,7 +25,7 @@ _BAR_CELLS: Final = 24
 def print_list(summaries: Sequence[Summary], *, as_json: bool) -> int:
     """One line per execution, newest first."""
     if as_json:
-        _print_json([asdict(summary) for summary in summaries])
+        write_json([asdict(summary) for summary in summaries])
         return Exit.FINISHED
     if not summaries:
         print("toolfold: no executions in this ledger yet", file=sys.stderr)
@@ -46,7 +47,7 @@ def print_list(summaries: Sequence[Summary], *, as_json: bool) -> int:
 def print_history(history: History, *, full: bool, as_json: bool) -> int:
     """One execution: its program, its output, its calls."""
     if as_json:
-        _print_json(history_as_json(history, full=full))
+        write_json(history_as_json(history, full=full))
     else:
         _print_text(history, full=full)
     return Exit.FINISHED
@@ -56,9 +57,9 @@ def history_as_json(history: History, *, full: bool) -> dict[str, Json]:
     """The record as JSON values; replies only with `full`."""
     begun = history.begun
     replies = {given.reply.call_id: given.reply for given in _given(history)}
-    calls = [_call(given.record) for given in _given(history)]
+    calls = [call_as_json(given.record) for given in _given(history)]
     if full:
-        calls = [{**call, "reply": _plain(replies[call["id"]].value)} for call in calls]
+        calls = [{**call, "reply": value_as_json(replies[call["id"]].value)} for call in calls]
     return {
         "execution_id": begun.execution_id,
         "state": history.state,
@@ -72,7 +73,7 @@ def history_as_json(history: History, *, full: bool) -> dict[str, Json]:
         "tools": [spec.name for spec in begun.tools],
         "calls": sorted(calls, key=lambda call: call["id"]),
         "open_calls": [
-            {"id": call.id, "name": call.tool, "line": call.line, "arguments": _plain(call.arguments)}
+            {"id": call.id, "name": call.tool, "line": call.line, "arguments": value_as_json(call.arguments)}
             for call in _open(history)
         ],
         "outcome": as_json(history.outcome) if history.outcome is not None else None,
@@ -151,7 +152,7 @@ def _print_calls(history: History, records: Sequence[CallRecord], console: Conso
             reply = replies[record.id]
             console.print(f"        {'reply' if reply.error is None else 'error'} {_answer(reply)}")
         elif record.error is not None:
-            console.print(f"        error {_cut(safe(record.error).splitlines()[0] if record.error else '', 100)}")
+            console.print(f"        error {shortened(safe(record.error).splitlines()[0] if record.error else '', 100)}")
 
 
 def _notes(record: CallRecord) -> Iterable[str]:
@@ -170,13 +171,13 @@ def _answer(reply: Reply) -> str:
 
 
 def _shown(value: Json, *, full: bool) -> str:
-    text = safe(json.dumps(_plain(value), ensure_ascii=False))
-    return text if full else _cut(text, 2000)
+    text = safe(json.dumps(value_as_json(value), ensure_ascii=False))
+    return text if full else shortened(text, 2000)
 
 
 def _signature(name: str, of: Call | CallRecord, *, full: bool) -> str:
     text = f"{word(name)}({shown_arguments(of.arguments)})"
-    return text if full else _cut(text, _CALL_CELLS)
+    return text if full else shortened(text, _CALL_CELLS)
 
 
 def _bar(start: float, length: float, whole: float) -> str:
@@ -211,8 +212,3 @@ def _style(status: str) -> str:
 def _console() -> Console:
     width = None if sys.stdout.isatty() else _PIPE_WIDTH
     return Console(width=width, soft_wrap=True, highlight=False, markup=False, emoji=False)
-
-
-def _print_json(shown: Json) -> None:
-    indent = 2 if sys.stdout.isatty() else None
-    _write(sys.stdout, json.dumps(shown, ensure_ascii=False, allow_nan=False, indent=indent) + "\n")

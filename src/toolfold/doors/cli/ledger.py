@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from toolfold.doors.cli.configured import nearest_config
-from toolfold.doors.cli.runs import KEY_VARIABLE
+from toolfold.doors.cli.ledgers import KEY_VARIABLE
 from toolfold.errors import UsageError
 
 ledger_app = typer.Typer(help="Look after the ledger: give it another key.", rich_markup_mode=None)

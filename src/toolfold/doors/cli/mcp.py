@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import sys
-from collections.abc import Coroutine
 from contextlib import redirect_stdout
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from toolfold.config import Config, find_config, load_config
 from toolfold.config.importing import import_servers
+from toolfold.doors.cli.loops import run_to_end
 from toolfold.doors.mcp.address import TOKEN_VARIABLE, guarded, parse_address
 from toolfold.doors.mcp.early import Early, answer_early
 from toolfold.doors.mcp.texts import instructions
@@ -48,7 +47,7 @@ def mcp_command(config: Path | None, http: str | None, imported: list[Path], *, 
         else:
             await serve_http(door, *address, token=token)
 
-    _run(serve())
+    run_to_end(serve())
     return 0
 
 
@@ -57,22 +56,6 @@ def _answer_early(config: Config) -> Early | None:
     if find_spec("mcp") is None:
         return None
     return answer_early(lambda: instructions([server.name for server in config.servers]))
-
-
-# Any: what a coroutine yields and is sent is asyncio's business.
-def _run(work: Coroutine[Any, Any, None]) -> None:
-    """Not `asyncio.run`: that waits for the threads of tools that do not come back, and so never ends."""
-    loop = asyncio.new_event_loop()
-    try:
-        loop.run_until_complete(work)
-    finally:
-        left = asyncio.all_tasks(loop)
-        for task in left:
-            task.cancel()
-        if left:
-            loop.run_until_complete(asyncio.wait(left))
-        loop.run_until_complete(loop.shutdown_asyncgens())
-        loop.close()
 
 
 def read_config(path: Path | None, imported: list[Path]) -> Config:

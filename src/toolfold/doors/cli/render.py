@@ -1,15 +1,14 @@
 """An outcome as text for people and pipes, or as one JSON object for programs."""
 
-import base64
 import json
-import math
 import os
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Final, TextIO
 
-from toolfold.models import CallRecord, File, Json, Media, Outcome, Value
+from toolfold.doors.media import value_as_json
+from toolfold.models import CallRecord, File, Json, Outcome, Value
 
 _SHOWN_ARGUMENTS: Final = 60
 _SHOWN_VALUE: Final = 2000
@@ -17,14 +16,13 @@ _SHOWN_VALUE: Final = 2000
 
 def print_text(outcome: Outcome) -> None:
     """The program's stdout and nothing else on stdout; all that we have to say on stderr."""
-    _write(sys.stdout, outcome.stdout)
-    _write(sys.stderr, "".join(_notes(outcome)))
+    write(sys.stdout, outcome.stdout)
+    write(sys.stderr, "".join(_notes(outcome)))
 
 
 def print_json(outcome: Outcome) -> None:
     """Every field of the outcome; files without their data, bytes as `{"base64": ...}`."""
-    indent = 2 if sys.stdout.isatty() else None
-    _write(sys.stdout, json.dumps(as_json(outcome), ensure_ascii=False, allow_nan=False, indent=indent) + "\n")
+    write_json(as_json(outcome))
 
 
 def as_json(outcome: Outcome) -> dict[str, Json]:
@@ -32,13 +30,13 @@ def as_json(outcome: Outcome) -> dict[str, Json]:
     return {
         "execution_id": outcome.execution_id,
         "status": outcome.status,
-        "value": _plain(outcome.value),
+        "value": value_as_json(outcome.value),
         "stdout": outcome.stdout,
         "stderr": outcome.stderr,
         "stdout_cut_bytes": outcome.stdout_cut_bytes,
         "stderr_cut_bytes": outcome.stderr_cut_bytes,
         "problem": asdict(outcome.problem) if outcome.problem else None,
-        "calls": [_call(record) for record in outcome.calls],
+        "calls": [call_as_json(record) for record in outcome.calls],
         "files": [_file(file) for file in outcome.files],
         "engine": outcome.engine,
         "isolation": outcome.isolation,
@@ -50,7 +48,7 @@ def as_json(outcome: Outcome) -> dict[str, Json]:
 
 def call_line(record: CallRecord) -> str:
     """One tool call in one line, safe for a terminal."""
-    arguments = _cut(shown_arguments(record.arguments), _SHOWN_ARGUMENTS)
+    arguments = shortened(shown_arguments(record.arguments), _SHOWN_ARGUMENTS)
     ending = f"failed: {record.error!r}" if record.error is not None else f"{record.bytes_out} bytes"
     return f"  {record.id:>4}  {word(record.name)}({arguments})  {record.seconds * 1000:.0f} ms  {ending}"
 
@@ -78,16 +76,17 @@ def _notes(outcome: Outcome) -> list[str]:
     if sys.stderr.isatty():
         notes += [f"toolfold: hint: {hint}\n" for hint in outcome.hints]
         if outcome.value is not None:
-            notes.append(f"toolfold: value: {_cut(repr(outcome.value), _SHOWN_VALUE)}\n")
+            notes.append(f"toolfold: value: {shortened(repr(outcome.value), _SHOWN_VALUE)}\n")
     return notes
 
 
-def _call(record: CallRecord) -> dict[str, Json]:
+def call_as_json(record: CallRecord) -> dict[str, Json]:
+    """Every field of a call's record."""
     return {
         "id": record.id,
         "name": record.name,
         "line": record.line,
-        "arguments": _plain(record.arguments),
+        "arguments": value_as_json(record.arguments),
         "started_seconds": record.started_seconds,
         "seconds": record.seconds,
         "error": record.error,
@@ -104,28 +103,19 @@ def _file(file: File) -> dict[str, Json]:
     return {"name": file.name, "mime": file.mime, "size": file.size}
 
 
-def _plain(value: Value) -> Json:
-    match value:
-        case bytes():
-            return {"base64": base64.b64encode(value).decode("ascii")}
-        case Media():
-            fields = {"kind": value.kind, "mime": value.mime, "uri": value.uri, "name": value.name}
-            return {**fields, "data": _plain(value.data)}
-        case Mapping():
-            return {str(key): _plain(one) for key, one in value.items()}
-        case list() | tuple():
-            return [_plain(one) for one in value]
-        case float() if not math.isfinite(value):
-            return None
-        case _:
-            return value
-
-
-def _cut(text: str, length: int) -> str:
+def shortened(text: str, length: int) -> str:
+    """At most so many characters, with a sign where some are missing."""
     return text if len(text) <= length else text[: length - 1] + "…"
 
 
-def _write(stream: TextIO, text: str) -> None:
+def write_json(shown: Json) -> None:
+    """To stdout: indented for a person, in one line for a program."""
+    indent = 2 if sys.stdout.isatty() else None
+    write(sys.stdout, json.dumps(shown, ensure_ascii=False, allow_nan=False, indent=indent) + "\n")
+
+
+def write(stream: TextIO, text: str) -> None:
+    """As UTF-8, whatever the terminal's encoding is."""
     # Around Python's text layer: its encoding is the terminal's, the program's output is UTF-8.
     try:
         stream.buffer.write(text.encode("utf-8", "backslashreplace"))

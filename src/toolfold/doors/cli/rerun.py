@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from toolfold.doors.cli.configured import chosen_engine, configured
 from toolfold.doors.cli.inputs import limits_for, read_program
 from toolfold.doors.cli.load import load_tools
+from toolfold.doors.cli.loops import until_stopped
 from toolfold.doors.cli.outputs import prepare_folder
-from toolfold.doors.cli.run import RunOptions, finish, show_call, stdout_to_stderr, until_stopped
+from toolfold.doors.cli.run import RunOptions, finish, show_call, stdout_to_stderr
 from toolfold.ledger.record import History, Ledger
 from toolfold.models import Outcome
 from toolfold.runtime import Runtime

@@ -1,23 +1,21 @@
 """`toolfold run`: inputs in, one program run, its outcome rendered; signals stop the program."""
 
-import asyncio
 import os
-import signal
 import sys
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from toolfold.doors.cli.configured import chosen_engine, configured, nearest_config
 from toolfold.doors.cli.exits import Exit, exit_of_status
 from toolfold.doors.cli.inputs import limits_for, read_files, read_program
+from toolfold.doors.cli.ledgers import open_for_command
 from toolfold.doors.cli.load import load_tools
+from toolfold.doors.cli.loops import until_stopped
 from toolfold.doors.cli.outputs import prepare_folder, save_files
 from toolfold.doors.cli.render import call_line, print_json, print_text
-from toolfold.doors.cli.runs import open_for_command
 from toolfold.errors import UsageError
 from toolfold.ledger.record import Ledger
 from toolfold.models import CallRecord, File, Limits, Outcome
@@ -117,41 +115,3 @@ def finish(outcome: Outcome, options: RunOptions) -> int:
     for complaint in complaints:
         print(f"toolfold: {complaint}", file=sys.stderr)
     return Exit.USAGE if complaints and code is Exit.FINISHED else code
-
-
-# Any: what a coroutine yields and is sent is asyncio's business.
-def until_stopped(work: Coroutine[Any, Any, Outcome]) -> Outcome | int:
-    """Run to the end, or to SIGINT or SIGTERM: then the exit code, with the program cancelled.
-
-    Not `asyncio.run`: it waits for the threads of tools that do not come back.
-    """
-    loop = asyncio.new_event_loop()
-    task = loop.create_task(work)
-    caught: list[int] = []
-
-    def stop(number: int) -> None:
-        if caught:
-            # The second time means now. The guests end with our side of their sockets.
-            os._exit(128 + number)
-        caught.append(number)
-        task.cancel()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop, number)
-    try:
-        outcome = loop.run_until_complete(task)
-        return 128 + caught[0] if caught else outcome
-    except asyncio.CancelledError:
-        return 128 + caught[0] if caught else Exit.INTERRUPTED
-    finally:
-        _close(loop)
-
-
-def _close(loop: asyncio.AbstractEventLoop) -> None:
-    left = asyncio.all_tasks(loop)
-    for task in left:
-        task.cancel()
-    if left:
-        loop.run_until_complete(asyncio.wait(left))
-    loop.run_until_complete(loop.shutdown_asyncgens())
-    loop.close()

@@ -1,22 +1,18 @@
 """`toolfold runs`: what the ledger holds. The options; what is shown is in `history`, what is run in `rerun`."""
 
 import asyncio
-import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 import typer
 
 from toolfold.doors.cli.configured import EngineOption, nearest_config
+from toolfold.doors.cli.ledgers import open_for_command
 from toolfold.errors import UsageError
 from toolfold.ledger.record import History, Ledger
 
-if TYPE_CHECKING:
-    from toolfold.config import Config
-
 _T = TypeVar("_T")
-KEY_VARIABLE = "TOOLFOLD_LEDGER_KEY"
 
 runs_app = typer.Typer(
     help="List executions, show one, or run one again without repeating its calls.", rich_markup_mode=None
@@ -124,18 +120,6 @@ def with_ledger(where: str | None, use: Callable[[Ledger], Awaitable[_T]]) -> _T
 
     ledger = open_for_command(where, nearest_config() if where is None else None)
     return asyncio.run(once())
-
-
-def open_for_command(where: str | None, config: "Config | None" = None) -> Ledger:
-    """The ledger that the command line names, else the config's; the key of a sealed one is in the environment."""
-    # Imported here: `--help` starts without SQLite.
-    from toolfold.ledger.open import open_ledger  # noqa: PLC0415
-
-    if where is None and config is not None and config.ledger.model_fields_set:
-        from toolfold.config.build import ledger_of  # noqa: PLC0415 - the same
-
-        return ledger_of(config)
-    return open_ledger(where, key=os.environ.get(KEY_VARIABLE))
 
 
 async def load(ledger: Ledger, prefix: str) -> History:
