@@ -197,7 +197,7 @@ async def test_while_the_server_is_away_calls_fail_clearly_and_what_was_gathered
     refused = []
     for call in (
         ledger.accept("a", [given(1)]), ledger.flush("b"), ledger.load("a"), ledger.list(), ledger.takeover("a"),
-        ledger.lease("a", "me", 1.0),
+        ledger.find("a"),
     ):  # fmt: skip
         with pytest.raises(LedgerFailed) as caught:
             await call
@@ -552,9 +552,10 @@ from toolfold.ledger.redis import RedisLedger
 async def race():
     ledger = RedisLedger(sys.argv[1])
     me = str(os.getpid())
-    found = [await ledger.lease(f"e{number}", me, 60.0) for number in range(int(sys.argv[2]))]
+    leases = ledger.hold_as(me, 60.0)
+    won = [await leases.claim(f"e{number}") for number in range(int(sys.argv[2]))]
     await ledger.close()
-    return found
+    return [me, won]
 
 print(json.dumps(asyncio.run(race())))
 """
@@ -627,31 +628,29 @@ async def test_processes_that_race_for_one_execution_get_an_epoch_each_and_only_
 # leases
 
 
-async def test_a_lease_is_held_renewed_and_let_go_by_its_owner_only(ledger: RedisLedger) -> None:
-    free = await ledger.owner("a")
-    won = [await ledger.lease("a", "one", 60.0), await ledger.lease("a", "two", 60.0)]
-    again = await ledger.lease("a", "one", 60.0)
-    foreign = [await ledger.renew("a", "two", 60.0), await ledger.release("a", "two")]
-    own = [await ledger.renew("a", "one", 60.0), await ledger.owner("a"), await ledger.release("a", "one")]
-    after = [await ledger.owner("a"), await ledger.renew("a", "one", 60.0), await ledger.lease("a", "two", 60.0)]
+async def test_a_lease_is_held_and_let_go_by_its_owner_only(ledger: RedisLedger) -> None:
+    one, two = ledger.hold_as("one", 60.0), ledger.hold_as("two", 60.0)
+    free = await one.owner_of("a")
+    won = [await one.claim("a"), await two.claim("a"), await one.claim("a")]
+    await two.let_go(["a"])
+    held = await two.owner_of("a")
+    await one.let_go(["a"])
+    after = [await two.owner_of("a"), await two.claim("a")]
 
-    assert (free, won, again) == (None, ["one", "one"], "one")
-    assert foreign == [False, False]
-    assert own == [True, "one", True]
-    assert after == [None, False, "two"]
+    assert (free, won, held, after) == (None, [True, False, True], "one", [None, True])
 
 
 async def test_a_lease_that_is_not_renewed_goes_to_whoever_asks_next(ledger: RedisLedger) -> None:
-    await ledger.lease("a", "one", 2.0)
-    await ledger.lease("b", "one", 2.0)
-    renewed = await ledger.renew("b", "one", 60.0)
-    while await ledger.owner("a"):
+    short, long, other = ledger.hold_as("one", 2.0), ledger.hold_as("one", 60.0), ledger.hold_as("two", 60.0)
+    await short.claim("a")
+    await short.claim("b")
+    await long.claim("b")
+    while await other.owner_of("a"):
         await asyncio.sleep(0.02)
 
-    late = await ledger.renew("a", "one", 60.0)
-    owners = [await ledger.lease("a", "two", 60.0), await ledger.lease("b", "two", 60.0)]
+    won = [await other.claim("a"), await other.claim("b")]
 
-    assert (renewed, late, owners) == (True, False, ["two", "one"])
+    assert won == [True, False]
 
 
 async def test_processes_that_race_for_leases_agree_on_every_owner(
@@ -659,36 +658,40 @@ async def test_processes_that_race_for_leases_agree_on_every_owner(
 ) -> None:
     found = [json.loads(one) for one in said(*(start("-c", LEASES, redis_server.url, "200") for _ in range(2)))]
 
-    owners = [await ledger.owner(f"e{number}") for number in range(200)]
-    assert found == [owners, owners]
+    leases = ledger.hold_as("nobody", 60.0)
+    owners = [await leases.owner_of(f"e{number}") for number in range(200)]
+    assert found == [[me, [owner == me for owner in owners]] for me, _ in found]
+    assert set(owners) <= {me for me, _ in found}
 
 
 async def test_a_lease_outlives_a_restart_of_the_server(ledger: RedisLedger, redis_server: RedisServer) -> None:
-    await ledger.lease("a", "one", 60.0)
+    one, two = ledger.hold_as("one", 60.0), ledger.hold_as("two", 60.0)
+    await one.claim("a")
 
     redis_server.restart()
 
-    assert await ledger.lease("a", "two", 60.0) == "one"
+    assert (await two.claim("a"), await two.owner_of("a")) == (False, "one")
 
 
 @pytest.mark.parametrize("seconds", [0.0, -1.0, float("nan"), float("inf")])
-async def test_a_lease_lasts_for_a_time_that_makes_sense(ledger: RedisLedger, seconds: float) -> None:
+def test_a_lease_lasts_for_a_time_that_makes_sense(ledger: RedisLedger, seconds: float) -> None:
     with pytest.raises(UsageError) as caught:
-        await ledger.lease("a", "one", seconds)
+        ledger.hold_as("one", seconds)
 
     assert str(caught.value) == f"a lease lasts between a millisecond and a day, not {seconds!r} seconds"
 
 
 async def test_questions_whose_callers_left_do_not_mix_up_the_answers(ledger: RedisLedger) -> None:
     for number in range(20):
-        await ledger.lease(f"e{number}", f"owner{number}", 60.0)
+        leases = ledger.hold_as(f"owner{number}", 60.0)
+        await leases.claim(f"e{number}")
     for number in range(100):
-        leaving = asyncio.create_task(ledger.owner(f"e{number % 20}"))
+        leaving = asyncio.create_task(leases.owner_of(f"e{number % 20}"))
         for _ in range(number % 7):
             await asyncio.sleep(0)
         leaving.cancel()
         await asyncio.wait([leaving])
 
-    owners = await asyncio.gather(*(ledger.owner(f"e{number}") for number in range(20)))
+    owners = await asyncio.gather(*(leases.owner_of(f"e{number}") for number in range(20)))
 
     assert owners == [f"owner{number}" for number in range(20)]

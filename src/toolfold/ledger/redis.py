@@ -249,24 +249,6 @@ class RedisLedger:
             return "put back"
         return "same" if self._seal.open(kept, place) == secret else "another"
 
-    async def lease(self, execution_id: str, owner: str, seconds: float) -> str:
-        """Hold an execution for a while: whoever holds it now, which is `owner` if nobody else did."""
-        answer = await self._ask(redis_scripts.LEASE, execution_id, owner, redis_lease.milliseconds(seconds))
-        return str(answer.decode())
-
-    async def owner(self, execution_id: str) -> str | None:
-        """Whoever holds an execution."""
-        answer = await self._ask(redis_scripts.OWNER, execution_id)
-        return None if answer is None else answer.decode()
-
-    async def renew(self, execution_id: str, owner: str, seconds: float) -> bool:
-        """Hold it for longer; `False` where the lease has gone, whether or not another has it now."""
-        return bool(await self._ask(redis_scripts.RENEW, execution_id, owner, redis_lease.milliseconds(seconds)))
-
-    async def release(self, execution_id: str, owner: str) -> bool:
-        """Let go of it; `False` where it was not held any more."""
-        return bool(await self._ask(redis_scripts.RELEASE, execution_id, owner))
-
     # to the server
 
     def _look_alive(self) -> None:

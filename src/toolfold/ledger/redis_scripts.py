@@ -265,12 +265,6 @@ redis.call('SET', key, ARGV[3], 'PX', ARGV[4])
 return ARGV[3]
 """
 
-RENEW: Final = """
-local key = '{' .. ARGV[1] .. '}:l:' .. ARGV[2]
-if redis.call('GET', key) ~= ARGV[3] then return 0 end
-return redis.call('PEXPIRE', key, ARGV[4])
-"""
-
 RELEASE: Final = """
 local key = '{' .. ARGV[1] .. '}:l:' .. ARGV[2]
 if redis.call('GET', key) ~= ARGV[3] then return 0 end
