@@ -23,7 +23,6 @@ from toolfold.doors.callback.wire import OpenCall, ResumeResult, ToolReply
 from toolfold.doors.media import value_as_json
 from toolfold.errors import ReplyUnfit, ToolfoldError, UsageError
 from toolfold.execution.driving import drive, refuse_approvals
-from toolfold.ledger.record import Ledger
 from toolfold.models import Call, Limits, Outcome, Paused, Problem, Reply, ToolSpec, Value
 from toolfold.program.mentions import mentioned
 from toolfold.runtime import Runtime
@@ -78,14 +77,12 @@ class Executions:
 
     Args:
         runtime: Open as long as this is used. Tools of its own are offered beside the parent's.
-        ledger: The runtime's: it has the output of a program that was ended while it was paused.
         workspace: Where programs with a file name are saved.
         limits: For every program; its wall clock is the longest that a caller may ask for.
     """
 
-    def __init__(self, runtime: Runtime, ledger: Ledger, *, workspace: Path, limits: Limits | None = None) -> None:
+    def __init__(self, runtime: Runtime, *, workspace: Path, limits: Limits | None = None) -> None:
         self._runtime = runtime
-        self._ledger = ledger
         self._workspace = workspace
         self._limits = limits or Limits()
         self._large_texts = LargeChecks()
@@ -202,10 +199,10 @@ class Executions:
             asyncio.get_running_loop().call_later(UNREAD_SECONDS, self._live.pop, live.execution_id, None)
 
     async def _cut_short(self, live: _Live) -> ResumeResult:
-        """End a program that is paused. What it printed is in the ledger only."""
-        await self._runtime.cancel(live.execution_id)
-        history = await self._ledger.load(live.execution_id)
-        outcome = history.outcome if history is not None else None
+        """End a program that is paused."""
+        outcome = await self._runtime.cancel(live.execution_id)
+        if outcome is None:  # its guest had to make room for others, and only its record is left
+            await self._runtime.end_recorded(live.execution_id)
         return self._finish(live, outcome or Outcome(execution_id=live.execution_id, status="cancelled"))
 
     def _finish(self, live: _Live, outcome: Outcome) -> ResumeResult:

@@ -31,7 +31,6 @@ from toolfold.doors.callback.wire import (
     ResumeResult,
 )
 from toolfold.errors import UsageError
-from toolfold.ledger.memory import MemoryLedger
 from toolfold.models import Limits
 from toolfold.runtime import Runtime
 
@@ -137,9 +136,8 @@ def make_server(
 
     @asynccontextmanager
     async def lifespan(_: Server[Executions]) -> AsyncIterator[Executions]:
-        ledger = MemoryLedger()
-        async with Runtime(engine=engine, limits=limits, ledger=ledger, entry_name=TOOL_NAME) as runtime:
-            yield Executions(runtime, ledger, workspace=workspace, limits=limits)
+        async with Runtime(engine=engine, limits=limits, entry_name=TOOL_NAME) as runtime:
+            yield Executions(runtime, workspace=workspace, limits=limits)
 
     async def list_tools(*_: object) -> types.ListToolsResult:
         return types.ListToolsResult(tools=[TOOL])

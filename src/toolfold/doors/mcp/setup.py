@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from toolfold.config.build import bridge_servers, command_tools, folder_tools, ledger_of, runtime_options, with_policies
 from toolfold.config.model import Config
@@ -52,7 +51,7 @@ def open_door(config: Config, *, modules: Sequence[Tool] = (), is_alone: bool = 
         server_names=tuple(server.name for server in config.servers),
     )
     if callback:
-        _add_callback(door, runtime, ledger, config)
+        _add_callback(door, runtime, config)
     return door
 
 
@@ -60,12 +59,11 @@ def _bridge(config: Config, clients: Clients, on_change: Callable[[], None]) -> 
     return Bridge(bridge_servers(config), outer=clients, on_change=on_change)
 
 
-# Any: the ledger is whatever the config names; both sides take the protocol.
-def _add_callback(door: Door, runtime: Runtime, ledger: Any, config: Config) -> None:
+def _add_callback(door: Door, runtime: Runtime, config: Config) -> None:
     # Imported here: hardly anyone asks for it, and every client waits for the start.
     from toolfold.doors.callback.executions import Executions  # noqa: PLC0415
     from toolfold.doors.callback.server import TOOL, ParentCallback, register  # noqa: PLC0415
 
-    executions = Executions(runtime, ledger, workspace=Path.cwd(), limits=config.program_limits)
+    executions = Executions(runtime, workspace=Path.cwd(), limits=config.program_limits)
     register(door.server, ParentCallback(lambda _: executions))
     door.listed.append(TOOL)
