@@ -67,23 +67,23 @@ class ProgrammaticToolExecutor:
         strict: Refuse programs that `_validate_code_safety` objects to, before they run.
         limits: Of one program, and of all programs that it runs in turn.
         policy: Which tools may be called, by programs and directly.
-        approve: Answers for tools that the policy asks for, in programs and in direct calls.
         steps: The router's wrappers instead of the usual ones: retries, breaker, cache (`toolfold.tools.wrappers`).
-        options: The other arguments of `toolfold.Runtime`: `engine`, `isolation`, `ledger`, ...
+        options: The other arguments of `toolfold.Runtime`: `engine`, `isolation`, `ledger`, ... Its `approve` answers
+            for direct calls too.
     """
 
     # Any: each option has its own type, and the runtime's signature has them all.
     def __init__(
         self, catalog: ToolCatalog, enable_stubs: bool = False, *, stub_dir: str | Path = "stubs",
         strict: bool = False, limits: Limits | None = None, policy: Policy | None = None,
-        approve: Approve | None = None, steps: Sequence[Wrapper] | None = None, **options: Any,
+        steps: Sequence[Wrapper] | None = None, **options: Any,
     ) -> None:  # fmt: skip
         self.catalog = catalog
         self._stub_dir = Path(stub_dir) if enable_stubs else None
         self._strict = strict
         self._limits = limits or Limits()
         self._policy = policy or Policy()
-        self._approve = approve
+        self._approve: Approve | None = options.get("approve")
         self._steps = steps
         self._options = options
         self._workers: dict[str, Worker] = {}
@@ -180,9 +180,7 @@ class ProgrammaticToolExecutor:
             del self._homes[closed]
         loop = asyncio.get_running_loop()
         if loop not in self._homes:
-            self._homes[loop] = Home(
-                Runtime(limits=self._limits, policy=self._policy, approve=self._approve, **self._options)
-            )
+            self._homes[loop] = Home(Runtime(limits=self._limits, policy=self._policy, **self._options))
         runtime = await self._homes[loop].open()
         self._refresh()
         if runtime._router is not self._routes.router:
