@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.clients.claude_code.model import Model
-from toolfold.doors.mcp.running import CLIENT_ROUNDS, NO_MORE_QUESTIONS
+from toolfold.doors.mcp.questions import CLIENT_ROUNDS, NO_MORE_QUESTIONS
 
 ROOT = Path(__file__).parents[3]
 TOOL = "mcp__toolfold__execute_program"

@@ -23,9 +23,10 @@ import toolfold
 from toolfold.doors.mcp.changes import CLIENT, Changes, DeclaringServer
 from toolfold.doors.mcp.client import Clients, ask, can_ask, client_of, is_legacy, kept_by
 from toolfold.doors.mcp.offer import Offer, Servers
+from toolfold.doors.mcp.questions import CLIENT_ROUNDS, Question
 from toolfold.doors.mcp.render import failed, to_mcp, to_result
 from toolfold.doors.mcp.resources import Files, Kept
-from toolfold.doors.mcp.running import CLIENT_ROUNDS, Question, Running
+from toolfold.doors.mcp.running import Running
 from toolfold.doors.mcp.texts import (
     ENTRY_NAME,
     SEARCH_DESCRIPTION,
@@ -226,7 +227,7 @@ class Door:
             raise UsageError("the program that asked is gone: it waited too long, or was answered; run it again")
         timer.cancel()
         running.unpark()
-        running.answer(params.input_responses or {})
+        running.questions.answer(params.input_responses or {})
         return running
 
     async def _serve(
@@ -240,11 +241,11 @@ class Door:
                 await running.wait_for_news()
                 await _tell_progress(context, running)
                 if is_legacy(context):
-                    fresh = running.take_questions().items()
+                    fresh = running.questions.take().items()
                     asking |= {asyncio.create_task(_put(context, running, key, params)) for key, params in fresh}
                 elif await _has_questions(running):
                     is_over = False
-                    return self._come_again(running, running.open_questions())
+                    return self._come_again(running, running.questions.all())
             await _tell_progress(context, running)
         finally:
             for task in asking:
@@ -354,17 +355,17 @@ async def _tell_progress(context: Context, running: Running) -> None:
 
 async def _has_questions(running: Running) -> bool:
     """Whether there is something to ask the client of the newer era, which comes back so many times and no more."""
-    if running.open_questions() and running.rounds >= CLIENT_ROUNDS:
-        running.refuse_questions()
-    elif running.open_questions():
-        await running.gather_questions()
-    return bool(running.open_questions()) and not running.is_done
+    if running.questions.all() and running.rounds >= CLIENT_ROUNDS:
+        running.questions.refuse()
+    elif running.questions.all():
+        await running.questions.gather()
+    return bool(running.questions.all()) and not running.is_done
 
 
 async def _put(context: Context, running: Running, key: str, question: Question) -> None:
     # In the older era folders are asked for without a program: see `Clients.roots`.
     assert isinstance(question, types.ElicitRequest)
-    running.answer({key: await ask(context, question.params)})
+    running.questions.answer({key: await ask(context, question.params)})
 
 
 def _checked(arguments: Mapping[str, Any], max_seconds: float) -> tuple[str, str, float]:

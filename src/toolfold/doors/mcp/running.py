@@ -9,15 +9,16 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import count
-from typing import Final, TypeAlias
+from typing import Final
 
 import mcp_types as types
 
 from toolfold.doors.mcp.asking import answer_of, approval_form
+from toolfold.doors.mcp.questions import Questions
 from toolfold.errors import ToolRefused, UsageError
 from toolfold.execution.driving import Answers, drive
 from toolfold.models import Call, CallRecord, Limits, Outcome, Paused
@@ -26,16 +27,7 @@ from toolfold.tools.context import Decision
 
 CURRENT: Final[ContextVar[Running | None]] = ContextVar("toolfold_running", default=None)
 """The program in whose task, or in a call of which, the code runs."""
-CLIENT_ROUNDS: Final = 10
-"""How often a client of the newer era comes back with answers in one request: the SDKs' default, and Claude Code's."""
-NO_MORE_QUESTIONS: Final = (
-    f"this client answers at most {CLIENT_ROUNDS} rounds of questions in one program; make calls that need an answer "
-    "together with asyncio.gather, or run the rest in another program"
-)
 _MOST_NEWS: Final = 16
-_GATHER_SECONDS: Final = 0.05
-"""Questions that come no further apart than this are one round."""
-_MOST_GATHERS: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +37,6 @@ class Progress:
     step: int
     """Grows with each, as the protocol wants it."""
     message: str
-
-
-Question: TypeAlias = types.ElicitRequest | types.ListRootsRequest
-Answer: TypeAlias = types.ElicitResult | types.ListRootsResult
-
-
-@dataclass(frozen=True, slots=True)
-class _Open:
-    request: Question
-    answer: asyncio.Future[Answer]
 
 
 class Running:
@@ -83,13 +65,12 @@ class Running:
         self._runtime = runtime
         self._session = session
         self._before = before
-        self._asked = 0
-        self._questions: dict[str, _Open] = {}
-        self._taken: set[str] = set()
         self._always: dict[str, Decision] = {}
         self._progress: deque[Progress] = deque(maxlen=_MOST_NEWS)
         self._steps = count(1)
         self._news = asyncio.Event()
+        self.questions = Questions(self._news.set)
+        """What the client is to ask, and its answers."""
         self._task = asyncio.create_task(self._run(text, session))
         self._task.add_done_callback(self._end)
 
@@ -103,7 +84,7 @@ class Running:
         """
         if not self.can_ask:
             return types.ElicitResult(action="decline")
-        answer = await self._put(types.ElicitRequest(params=params))
+        answer = await self.questions.put(types.ElicitRequest(params=params))
         return answer if isinstance(answer, types.ElicitResult) else types.ElicitResult(action="decline")
 
     async def ask_for_roots(self) -> Sequence[types.Root]:
@@ -112,19 +93,8 @@ class Running:
         Raises:
             ToolRefused: as in `ask`.
         """
-        answer = await self._put(types.ListRootsRequest())
+        answer = await self.questions.put(types.ListRootsRequest())
         return answer.roots if isinstance(answer, types.ListRootsResult) else ()
-
-    async def _put(self, request: Question) -> Answer:
-        self._asked += 1
-        key = f"q{self._asked}"
-        question = _Open(request, asyncio.get_running_loop().create_future())
-        self._questions[key] = question
-        self._news.set()
-        try:
-            return await question.answer
-        finally:
-            self._questions.pop(key, None)
 
     async def ask_within_a_call(self, params: types.ElicitRequestParams) -> types.ElicitResult:
         """The same for a bridged server, which asks while a call is on its way; the program's clock stands still."""
@@ -147,44 +117,6 @@ class Running:
         """Each once; where calls come faster than a client takes the news, only the latest."""
         while self._progress:
             yield self._progress.popleft()
-
-    def take_questions(self) -> dict[str, Question]:
-        """Those that nobody has been asked yet."""
-        fresh = {key: one.request for key, one in self._questions.items() if key not in self._taken}
-        self._taken.update(fresh)
-        return fresh
-
-    def open_questions(self) -> dict[str, Question]:
-        """All that wait for an answer."""
-        return {key: one.request for key, one in self._questions.items()}
-
-    def answer(self, answers: Mapping[str, types.InputResponse]) -> None:
-        """Hand over what the person said; an answer to no open question is ignored."""
-        for key, result in answers.items():
-            question = self._questions.get(key)
-            if question is None or question.answer.done():
-                continue
-            if isinstance(result, types.ElicitResult | types.ListRootsResult):
-                question.answer.set_result(result)
-                del self._questions[key]
-        if self._questions:
-            self._news.set()
-
-    async def gather_questions(self) -> None:
-        """Until no further question comes: what can be asked in one round is."""
-        known = 0
-        for _ in range(_MOST_GATHERS):
-            if self._asked == known or self.is_done:
-                return
-            known = self._asked
-            await asyncio.sleep(_GATHER_SECONDS)
-
-    def refuse_questions(self, why: str = NO_MORE_QUESTIONS) -> None:
-        """The client would not come back with answers: the calls that wait for one fail, with the reason."""
-        for question in self._questions.values():
-            if not question.answer.done():
-                question.answer.set_exception(ToolRefused(why))
-        self._questions.clear()
 
     def park(self) -> None:
         """Nobody works for the program until the client comes back, so nobody waits for its session either."""
@@ -217,7 +149,7 @@ class Running:
 
     def _end(self, _: object) -> None:
         # A server may have asked for its own sake, in no call of the program.
-        self.refuse_questions("the program has ended")
+        self.questions.refuse("the program has ended")
         self._news.set()
 
     async def _run(self, text: str, session: str) -> Outcome:

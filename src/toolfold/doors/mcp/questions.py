@@ -1,0 +1,103 @@
+"""What one program asks of the person behind the client: each question is put once and answered once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import mcp_types as types
+
+from toolfold.errors import ToolRefused
+
+CLIENT_ROUNDS: Final = 10
+"""How often a client of the newer era comes back with answers in one request: the SDKs' default, and Claude Code's."""
+NO_MORE_QUESTIONS: Final = (
+    f"this client answers at most {CLIENT_ROUNDS} rounds of questions in one program; make calls that need an answer "
+    "together with asyncio.gather, or run the rest in another program"
+)
+_GATHER_SECONDS: Final = 0.05
+"""Questions that come no further apart than this are one round."""
+_MOST_GATHERS: Final = 10
+
+Question: TypeAlias = types.ElicitRequest | types.ListRootsRequest
+Answer: TypeAlias = types.ElicitResult | types.ListRootsResult
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    request: Question
+    answer: asyncio.Future[Answer]
+
+
+class Questions:
+    """Those that wait for an answer, by key.
+
+    Args:
+        on_news: Called when there is something to ask.
+    """
+
+    def __init__(self, on_news: Callable[[], None]) -> None:
+        self._on_news = on_news
+        self._open: dict[str, _Open] = {}
+        self._asked = 0
+        self._taken: set[str] = set()
+
+    # the program's side
+
+    async def put(self, request: Question) -> Answer:
+        """Ask, and wait for as long as the answer takes.
+
+        Raises:
+            ToolRefused: it will not come.
+        """
+        self._asked += 1
+        key = f"q{self._asked}"
+        question = _Open(request, asyncio.get_running_loop().create_future())
+        self._open[key] = question
+        self._on_news()
+        try:
+            return await question.answer
+        finally:
+            self._open.pop(key, None)
+
+    # the client's side
+
+    def take(self) -> dict[str, Question]:
+        """Those that nobody has been asked yet."""
+        fresh = {key: one.request for key, one in self._open.items() if key not in self._taken}
+        self._taken.update(fresh)
+        return fresh
+
+    def all(self) -> dict[str, Question]:
+        """All that wait for an answer."""
+        return {key: one.request for key, one in self._open.items()}
+
+    def answer(self, answers: Mapping[str, types.InputResponse]) -> None:
+        """Hand over what the person said; an answer to no open question is ignored."""
+        for key, result in answers.items():
+            question = self._open.get(key)
+            if question is None or question.answer.done():
+                continue
+            if isinstance(result, types.ElicitResult | types.ListRootsResult):
+                question.answer.set_result(result)
+                del self._open[key]
+        if self._open:
+            self._on_news()
+
+    async def gather(self) -> None:
+        """Until no further question comes: what can be asked in one round is."""
+        known = 0
+        for _ in range(_MOST_GATHERS):
+            if self._asked == known or not self._open:
+                return
+            known = self._asked
+            await asyncio.sleep(_GATHER_SECONDS)
+
+    def refuse(self, why: str = NO_MORE_QUESTIONS) -> None:
+        """The client would not come back with answers: the calls that wait for one fail, with the reason."""
+        for question in self._open.values():
+            if not question.answer.done():
+                question.answer.set_exception(ToolRefused(why))
+        self._open.clear()
