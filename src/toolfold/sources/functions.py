@@ -21,7 +21,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any, Final, NotRequired, TypeVar, overload
+from typing import Any, Final, NotRequired, TypeVar, Unpack, overload
 
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUndefinedAnnotation
@@ -30,13 +30,14 @@ from pydantic_core import ErrorDetails
 from typing_extensions import TypedDict  # pydantic refuses the one in `typing` before Python 3.12
 
 from toolfold.errors import ToolArgumentsInvalid, ToolError, UsageError
-from toolfold.models import AllowedCallers, Json, ToolSpec, Value
+from toolfold.models import Json, ToolSpec, Value
 from toolfold.sources.first_mistake import stopping_check
 from toolfold.sources.function_types import FunctionSchema, portable
 from toolfold.tools.context import CallContext
 from toolfold.tools.names import python_name
 from toolfold.tools.schema import TOO_LARGE_TO_EXPLAIN, bad_argument, missing, sample, shown, unknown, wrong
 from toolfold.tools.shape import show_path, to_value
+from toolfold.tools.spec_options import FunctionOptions, TimedSpecOptions
 from toolfold.tools.tool import RetryWhen, Tool
 
 # Any: a tool may be a function of any signature.
@@ -53,24 +54,12 @@ _MARK: Final = "__toolfold_tool__"
 @overload
 def tool(function: _F, /) -> _F: ...
 @overload
-def tool(
-    *,
-    name: str | None = None,
-    description: str | None = None,
-    domain: str = "",
-    read_only: bool = False,
-    idempotent: bool = False,
-    destructive: bool = False,
-    allowed_callers: AllowedCallers = "both",
-    timeout_seconds: float | None = None,
-    cache_seconds: float = 0.0,
-    retry: RetryWhen = "safe",
-    examples: Sequence[Mapping[str, Json]] = (),
-) -> Callable[[_F], _F]: ...
+def tool(**options: Unpack[FunctionOptions]) -> Callable[[_F], _F]: ...
 # Any: the overloads above have the options; they mean what they mean for `tool_from_function`.
 def tool(function: Function | None = None, /, **options: Any) -> Any:
     """Mark a function as a tool, bare (`@tool`) or with the options of `tool_from_function`."""
-    inspect.signature(tool_from_function).bind(function, **options)  # a misspelt option fails here, not later
+    for misspelt in options.keys() - FunctionOptions.__annotations__.keys():
+        raise TypeError(f"got an unexpected keyword argument {misspelt!r}")
     if function is None:
         return lambda marked: _mark(marked, options)
     return _mark(function, options)
@@ -90,21 +79,7 @@ def as_tool(obj: Tool | Function) -> Tool:
     return _tool_from(obj, mark.namespace, **mark.options)
 
 
-def tool_from_function(
-    fn: Function,
-    *,
-    name: str | None = None,
-    description: str | None = None,
-    domain: str = "",
-    read_only: bool = False,
-    idempotent: bool = False,
-    destructive: bool = False,
-    allowed_callers: AllowedCallers = "both",
-    timeout_seconds: float | None = None,
-    cache_seconds: float = 0.0,
-    retry: RetryWhen = "safe",
-    examples: Sequence[Mapping[str, Json]] = (),
-) -> Tool:
+def tool_from_function(fn: Function, **options: Unpack[FunctionOptions]) -> Tool:
     """A tool that calls `fn`: awaited if it is async, else run in a thread with the caller's context.
 
     A parameter of type `CallContext` is filled in here and unknown to programs: whose call it is, and its
@@ -115,21 +90,7 @@ def tool_from_function(
     Raises:
         UsageError: it takes `*args`, yields, or has a parameter that no schema can describe.
     """
-    return _tool_from(
-        fn,
-        {},
-        name=name,
-        description=description,
-        domain=domain,
-        read_only=read_only,
-        idempotent=idempotent,
-        destructive=destructive,
-        allowed_callers=allowed_callers,
-        timeout_seconds=timeout_seconds,
-        cache_seconds=cache_seconds,
-        retry=retry,
-        examples=examples,
-    )
+    return _tool_from(fn, {}, **options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +126,7 @@ def _tool_from(
     description: str | None = None,
     retry: RetryWhen = "safe",
     examples: Sequence[Mapping[str, Json]] = (),
-    **annotations: Any,
+    **hints: Unpack[TimedSpecOptions],
 ) -> Tool:
     name = name or _name_of(fn)
     signature = _signature(fn, name, {**namespace, **_local_names(fn)})
@@ -180,7 +141,7 @@ def _tool_from(
         output_schema=_output_schema(signature.return_annotation, words),
         examples=tuple(examples),
         is_lenient=True,
-        **annotations,
+        **hints,
     )
     call = _call(fn, signature)
     hidden = [one.name for one in signature.parameters.values() if one.annotation is CallContext]

@@ -11,14 +11,15 @@ import ast
 import math
 from collections.abc import Awaitable, Mapping
 from contextvars import ContextVar
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, Unpack
 
 from toolfold.errors import ToolError, ToolRefused, UsageError
-from toolfold.models import AllowedCallers, Json, Limits, Outcome, ToolSpec, Value
+from toolfold.models import Json, Limits, Outcome, ToolSpec, Value
 from toolfold.program.ready_names import GUEST_NAMES
 from toolfold.tools.context import CallContext
 from toolfold.tools.names import python_name
 from toolfold.tools.schema import bad_argument
+from toolfold.tools.spec_options import TimedSpecOptions
 from toolfold.tools.tool import Tool
 
 MAX_DEPTH: Final = 4
@@ -41,13 +42,7 @@ def program_tool(
     *,
     description: str = "",
     output_schema: Mapping[str, Json] | None = None,
-    domain: str = "",
-    read_only: bool = False,
-    idempotent: bool = False,
-    destructive: bool = False,
-    allowed_callers: AllowedCallers = "both",
-    timeout_seconds: float | None = None,
-    cache_seconds: float = 0.0,
+    **options: Unpack[TimedSpecOptions],
 ) -> Tool:
     """A tool that runs `text` with `run`; see the module for what the text finds and gives.
 
@@ -57,17 +52,11 @@ def program_tool(
     spec = ToolSpec(
         name=name,
         python_name=python_name(name),
-        domain=domain,
         description=description,
         input_schema=input_schema,
         output_schema=output_schema,
-        read_only=read_only,
-        idempotent=idempotent,
-        destructive=destructive,
-        allowed_callers=allowed_callers,
-        timeout_seconds=timeout_seconds,
-        cache_seconds=cache_seconds,
         source="program",
+        **options,
     )
     head, body = _split(name, text)
 

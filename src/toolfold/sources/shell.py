@@ -15,15 +15,16 @@ import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from string import Formatter
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, Unpack
 
 import msgspec
 
 from toolfold.errors import ToolError, UsageError
-from toolfold.models import MIB, AllowedCallers, Json, ToolSpec, Value
+from toolfold.models import MIB, Json, ToolSpec, Value
 from toolfold.sources.command import Finished, run_command
 from toolfold.tools.names import python_name
 from toolfold.tools.schema import bad_argument, shown, wrong
+from toolfold.tools.spec_options import SpecOptions
 from toolfold.tools.tool import Tool
 
 Template: TypeAlias = Sequence[str | Sequence[str]]
@@ -48,12 +49,7 @@ def shell_tool(
     ok_codes: Collection[int] = (0,),
     timeout_seconds: float = 60.0,
     max_output_bytes: int = 10 * MIB,
-    domain: str = "",
-    read_only: bool = False,
-    idempotent: bool = False,
-    destructive: bool = False,
-    allowed_callers: AllowedCallers = "both",
-    cache_seconds: float = 0.0,
+    **options: Unpack[SpecOptions],
 ) -> Tool:
     """A tool that runs a command and returns what it prints; see the module for the template.
 
@@ -72,12 +68,7 @@ def shell_tool(
         ok_codes: Exit codes that are no failure.
         timeout_seconds: Then the command and all it started is killed.
         max_output_bytes: The same beyond so much output.
-        domain: As in `ToolSpec`, like all that follow.
-        read_only: The same.
-        idempotent: The same.
-        destructive: The same.
-        allowed_callers: The same.
-        cache_seconds: The same.
+        options: As in `ToolSpec`.
 
     Raises:
         UsageError: the template or the schema cannot work; the text says why.
@@ -105,18 +96,13 @@ def shell_tool(
     spec = ToolSpec(
         name=name,
         python_name=python_name(name),
-        domain=domain,
         description=description,
         input_schema=schema,
         # Without one the router would parse text that looks like JSON.
         output_schema=output_schema or ({"type": "string"} if output == "text" else None),
-        read_only=read_only,
-        idempotent=idempotent,
-        destructive=destructive,
-        allowed_callers=allowed_callers,
         timeout_seconds=timeout_seconds,
-        cache_seconds=cache_seconds,
         source="shell",
+        **options,
     )
     return Tool(spec=spec, call=call)
 
