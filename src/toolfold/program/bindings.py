@@ -16,7 +16,8 @@ from typing import Final
 from toolfold.program.arguments import Fault
 from toolfold.program.fixes import fix_for, is_old
 from toolfold.program.index import ToolIndex
-from toolfold.program.reader import Reader, Use
+from toolfold.program.reader import Reader
+from toolfold.program.reading.facts import Use
 from toolfold.program.ready_names import READY_NAMES
 from toolfold.program.scopes import Kind, Scope
 
@@ -71,7 +72,7 @@ class Bindings:
         return Bindings(self._tree, self._reader, self._index, self._known_names, is_strict=True).runs(use)
 
     def _unbound(self) -> Iterator[tuple[Use, int]]:
-        loads, bound = self._reader.loads, self._reader.root.bound
+        loads, bound = self._reader.names.loads, self._reader.root.bound
         # One by one, from a set: a difference of views, or of several at once, goes through all of the other side.
         strange = set(loads).difference(READY_NAMES).difference(bound).difference(self._index.names)
         for name in strange - _IMPLICIT if strange else ():
@@ -93,7 +94,7 @@ class Bindings:
 
     def _early(self) -> Iterator[tuple[Use, int]]:
         """Uses on a line before, or in the statement of, the first binding in the same block."""
-        for name, uses in self._reader.loads.items():
+        for name, uses in self._reader.names.loads.items():
             for use in uses:
                 node, scope, guard = use
                 if guard or name not in scope.bound:
@@ -161,7 +162,7 @@ class Bindings:
                 and within is not None
                 and self._is_reached(owner.node.name, within)
             )
-        uses = self._reader.loads.get(name, ())
+        uses = self._reader.names.loads.get(name, ())
         return any(
             not use.guard
             and use.scope.find(name) is owner
@@ -172,7 +173,7 @@ class Bindings:
 
     def _is_asked_for(self, method: str) -> bool:
         """Whether living code that every call comes to reads an attribute of that name."""
-        if method not in self._reader.attributes or method.startswith("__"):
+        if method not in self._reader.names.attributes or method.startswith("__"):
             return False
         known = self._asked.get(method)
         if known is None:

@@ -13,7 +13,8 @@ from typing import Final, NamedTuple
 from toolfold.models import ToolSpec
 from toolfold.program.arguments import Fault, fault_in
 from toolfold.program.index import ToolIndex, nearest
-from toolfold.program.reader import GUARDED, GUARDED_NAMES, Reader, Use
+from toolfold.program.reader import Reader
+from toolfold.program.reading.facts import GUARDED, GUARDED_NAMES, Use
 from toolfold.program.ready_names import GUEST_NAMES, READY_NAMES
 from toolfold_guest.awaiting import ASYNC_PREFIX
 
@@ -45,7 +46,7 @@ class Calls:
 
     def first_fault(self) -> Fault | None:
         """The fault that stands first in the text; `None` when names can be bound unseen."""
-        if self._reader.is_dynamic:
+        if self._reader.names.is_dynamic:
             return None
         for use in sorted(self._reader.calls, key=_place):
             found = self._callee(use)
@@ -60,9 +61,9 @@ class Calls:
 
     def subtraction_faults(self) -> Iterator[Fault]:
         """Tools written with their hyphens, which Python takes for minus signs."""
-        if not self._index.hyphenated or self._reader.is_dynamic:
+        if not self._index.hyphenated or self._reader.names.is_dynamic:
             return
-        for node, scope, _ in sorted(self._reader.subtractions, key=_place):
+        for node, scope, _ in sorted(self._reader.values.subtractions, key=_place):
             spelt = _spelt(node)
             tool = self._index.hyphenated.get(spelt or "")
             if tool is not None and spelt is not None and scope.find(spelt.partition("-")[0]) is None:
@@ -134,13 +135,13 @@ class Calls:
             return self._hidden(node, use) if name in self._index.hidden else None
         if use.guard & GUARDED_NAMES:
             return None
-        if use.node in self._reader.awaited or self._guess(name) is not None:
+        if use.node in self._reader.values.awaited or self._guess(name) is not None:
             return self._no_tool(name, "tools", node)
         return None
 
     def _hidden(self, node: ast.Name, use: Use) -> Fault | None:
         """The tool was meant, not the builtin that has its name: what most builtins give cannot be awaited."""
-        if use.node not in self._reader.awaited or (node.id in _GIVES_ANYTHING and use.node.args):
+        if use.node not in self._reader.values.awaited or (node.id in _GIVES_ANYTHING and use.node.args):
             return None
         spelling = self._index.hidden[node.id].python_name
         return Fault("unknown_tool", f"{node.id!r} is Python's own; the tool is called {spelling!r}", node)

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from toolfold.program.arguments import Fault
-from toolfold.program.reader import Reader, Use
+from toolfold.program.reader import Reader
+from toolfold.program.reading.facts import Use
 from toolfold.program.scopes import Kind
 
 _TYPES: Final[dict[type[ast.expr], type]] = {
@@ -35,7 +36,7 @@ _WORDS: Final[dict[type, str]] = {list: "a list", dict: "a dict", str: "text", s
 
 def attribute_faults(reader: Reader, runs: Callable[[Use], bool]) -> Iterator[Fault]:
     """Faults in no order; `runs` tells which code is run."""
-    for use in reader.attribute_uses:
+    for use in reader.names.attribute_uses:
         node = use.node
         kind = _type_of(node.value, use)
         if kind is not None and node.attr not in _HAS[kind] and runs(use):

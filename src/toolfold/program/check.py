@@ -120,20 +120,24 @@ class Checker:
         self, tree: ast.Module, reader: Reader, known_names: Container[str], installed: Container[str] | None
     ) -> Iterator[Fault]:
         """The first fault of each kind of rule."""
-        if not reader.loads and not reader.imports:
+        if not reader.names.loads and not reader.imports:
             return  # every rule is about a name or an import
         calls = Calls(reader, self._index, known_names)
         if reader.imports:
             # A program that changes where modules are looked for, or writes one, may import what nobody sees here.
-            seen = None if reader.is_dynamic or "path" in reader.attributes or reader.names_modules else installed
+            seen = (
+                None
+                if reader.names.is_dynamic or "path" in reader.names.attributes or reader.names.mentions_files
+                else installed
+            )
             yield from _first(import_faults(tree, self._index, seen))
             yield from _first(calls.import_faults())
-        if reader.subtractions:
+        if reader.values.subtractions:
             yield from _first(calls.subtraction_faults())
         fault = calls.first_fault()
         if fault is not None:
             yield fault
-        if not reader.is_dynamic:
+        if not reader.names.is_dynamic:
             bindings = Bindings(tree, reader, self._index, known_names)
             yield from bindings.faults()
             for faults in _RULES:
@@ -143,22 +147,22 @@ class Checker:
 
     def _preset_names(self, reader: Reader, known_names: Container[str]) -> tuple[str, ...]:
         """Presets that the program uses and neither it, nor a tool, nor its session defines."""
-        if _PRESETS.isdisjoint(reader.loads):
+        if _PRESETS.isdisjoint(reader.names.loads):
             return ()
         return tuple(
             name
             for name in PRESET_NAMES
-            if name in reader.loads
-            and any(use.scope.find(name) is None for use in reader.loads[name])
+            if name in reader.names.loads
+            and any(use.scope.find(name) is None for use in reader.names.loads[name])
             and name not in self._index.names
             and name not in known_names
         )
 
 
 def _library_set(reader: Reader, preset_names: tuple[str, ...]) -> LibrarySet:
-    if not SCIENCE_MODULES.isdisjoint(reader.modules) or not SCIENCE_NAMES.isdisjoint(preset_names):
+    if not SCIENCE_MODULES.isdisjoint(reader.names.modules) or not SCIENCE_NAMES.isdisjoint(preset_names):
         return "science"
-    needs_data = not DATA_MODULES.isdisjoint(reader.modules) or not DATA_NAMES.isdisjoint(preset_names)
+    needs_data = not DATA_MODULES.isdisjoint(reader.names.modules) or not DATA_NAMES.isdisjoint(preset_names)
     return "data" if needs_data else "bare"
 
 

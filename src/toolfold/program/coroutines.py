@@ -11,7 +11,8 @@ from typing import Final
 
 from toolfold.program.arguments import Fault
 from toolfold.program.own_functions import own_function
-from toolfold.program.reader import Reader, Use
+from toolfold.program.reader import Reader
+from toolfold.program.reading.facts import Use
 from toolfold.program.scopes import Kind, Scope
 
 _ITERATING: Final = frozenset({"all", "any", "dict", "list", "max", "min", "set", "sorted", "sum", "tuple"})
@@ -25,14 +26,14 @@ _LISTS: Final = (ast.List, ast.ListComp, ast.Tuple, ast.GeneratorExp)
 
 def coroutine_faults(reader: Reader, runs: Callable[[Use], bool]) -> Iterator[Fault]:
     """Faults in no order; `runs` tells which code is run."""
-    may_gather = "gather" in reader.attributes or "asyncio" in reader.modules
-    if not (may_gather or reader.coroutines or reader.awaited):
+    may_gather = "gather" in reader.names.attributes or "asyncio" in reader.names.modules
+    if not (may_gather or reader.names.coroutines or reader.values.awaited):
         return
     unawaited = _Unawaited(reader)
     for use in reader.calls:
         callee = use.node.func
         fault = None
-        if callee.__class__ is ast.Name and callee.id in _ITERATING and reader.awaited:
+        if callee.__class__ is ast.Name and callee.id in _ITERATING and reader.values.awaited:
             fault = _async_generator(use, callee.id)
         is_gather = may_gather and _is_gather(callee, use.scope)
         if fault is None and is_gather:
@@ -47,14 +48,14 @@ class _Unawaited:
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
-        self.dropped = {use.node for use in reader.dropped}
+        self.dropped = {use.node for use in reader.values.dropped}
         self._spoiled: set[ast.expr] | None = None
 
     def fault_of(self, use: Use, *, is_gather: bool) -> Fault | None:
-        if not is_gather and getattr(use.node.func, "id", None) not in self._reader.coroutines:
+        if not is_gather and getattr(use.node.func, "id", None) not in self._reader.names.coroutines:
             return None
         if self._spoiled is None:
-            self._spoiled = self._reader.spoiled | self._consumed()
+            self._spoiled = self._reader.values.spoiled | self._consumed()
             self._spoiled |= self._lost(self._spoiled)
         if use.node not in self._spoiled:
             return None
@@ -84,11 +85,11 @@ class _Unawaited:
     def _lost(self, spoiled: set[ast.expr]) -> set[ast.expr]:
         """Calls put into a name that is then read only as no coroutine can be."""
         lost: set[ast.expr] = set()
-        for call, name, scope in self._reader.assigned:
+        for call, name, scope in self._reader.values.assigned:
             is_plain = scope.kind in (Kind.MODULE, Kind.FUNCTION) and name not in scope.elsewhere
             if not is_plain or name in scope.rebound:
                 continue
-            reads = [use.node for use in self._reader.loads.get(name, ()) if use.scope.find(name) is scope]
+            reads = [use.node for use in self._reader.names.loads.get(name, ()) if use.scope.find(name) is scope]
             if reads and all(node in spoiled for node in reads):
                 lost.add(call)
         return lost
@@ -122,7 +123,7 @@ def _meaning(name: str, scope: Scope) -> str:
 
 
 def _awaits_later(call: ast.Call, reader: Reader) -> bool:
-    return any(node.lineno >= call.lineno for node in reader.awaited)
+    return any(node.lineno >= call.lineno for node in reader.values.awaited)
 
 
 def _async_generator(use: Use, name: str) -> Fault | None:

@@ -9,7 +9,8 @@ import sys
 from typing import Final
 
 from toolfold.program.index import ToolIndex
-from toolfold.program.reader import Reader, Use
+from toolfold.program.reader import Reader
+from toolfold.program.reading.facts import Use
 from toolfold.program.ready_names import PRESET_NAMES
 from toolfold.program.scopes import Scope
 

@@ -9,7 +9,8 @@ from typing import Final
 from toolfold.program.arguments import Fault
 from toolfold.program.imports import blocked_reason
 from toolfold.program.index import ToolIndex
-from toolfold.program.reader import Reader, Use
+from toolfold.program.reader import Reader
+from toolfold.program.reading.facts import Use
 from toolfold_guest.offline import LIBRARIES
 
 _CALLS: Final[dict[str, Sequence[str]]] = {
@@ -40,7 +41,7 @@ _MOCKS: Final = frozenset({"mock", "unittest", "pytest", "responses"})
 
 def input_faults(reader: Reader, runs: Callable[[Use], bool]) -> Iterator[Fault]:
     """Calls of `input`, in no order; `runs` tells which code is run."""
-    for use in reader.loads.get("input", ()):
+    for use in reader.names.loads.get("input", ()):
         is_called = any(call.node.func is use.node for call in reader.calls)
         if is_called and use.scope.find("input") is None and runs(use):
             text = "'input' cannot work here: nobody is there to type; write the value into the program"
@@ -49,13 +50,18 @@ def input_faults(reader: Reader, runs: Callable[[Use], bool]) -> Iterator[Fault]
 
 def outward_faults(reader: Reader, index: ToolIndex, comes_to: Callable[[Use], bool]) -> Iterator[Fault]:
     """Calls for the network, a process or a display, in no order, unless the program may have replaced them."""
-    used = reader.modules | {"os"} if "os" in reader.loads else reader.modules
-    if _MODULES.isdisjoint(used) or not _MOCKS.isdisjoint(reader.modules):
+    used = reader.names.modules | {"os"} if "os" in reader.names.loads else reader.names.modules
+    if _MODULES.isdisjoint(used) or not _MOCKS.isdisjoint(reader.names.modules):
         return
     for use in reader.calls:
         path = _path(use)
         module = _MODULE_OF.get(path or "")
-        if path is None or module is None or path.rpartition(".")[2] in reader.set_attributes or not comes_to(use):
+        if (
+            path is None
+            or module is None
+            or path.rpartition(".")[2] in reader.names.set_attributes
+            or not comes_to(use)
+        ):
             continue
         reason = blocked_reason(module, index)
         if reason is not None:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 from toolfold.program.arguments import Fault
-from toolfold.program.reader import Reader, Use
+from toolfold.program.reader import Reader
+from toolfold.program.reading.facts import Use
 from toolfold.program.scopes import Kind
 
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
@@ -15,7 +16,7 @@ Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 
 def arity_faults(reader: Reader, runs: Callable[[Use], bool]) -> Iterator[Fault]:
     """Faults in no order; `runs` tells which code is run."""
-    for use in reader.calls if reader.functions else ():
+    for use in reader.calls if reader.names.functions else ():
         function = own_function(use, reader)
         fault = function and _arity(use.node, function)
         if fault and runs(use):
@@ -25,7 +26,7 @@ def arity_faults(reader: Reader, runs: Callable[[Use], bool]) -> Iterator[Fault]
 def own_function(use: Use, reader: Reader) -> Function | None:
     """The function that a call certainly goes to; a decorator or a second definition may make it something else."""
     callee = use.node.func
-    if callee.__class__ is not ast.Name or callee.id not in reader.functions:
+    if callee.__class__ is not ast.Name or callee.id not in reader.names.functions:
         return None
     owner = use.scope.find(callee.id)
     if owner is None or callee.id in owner.rebound or owner.kind not in (Kind.MODULE, Kind.FUNCTION):

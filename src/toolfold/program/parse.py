@@ -59,11 +59,11 @@ def late_error(text: str, tree: ast.Module, reader: Reader) -> Problem | None:
 
     Changes the tree, so it comes after the reader. A tree that is not tame is left to the guest.
     """
-    if len(text) > _TAME_BYTES or reader.captures > _TAME_CAPTURES or reader.most_loops > _TAME_LOOPS:
+    if len(text) > _TAME_BYTES or reader.shape.captures > _TAME_CAPTURES or reader.shape.most_loops > _TAME_LOOPS:
         return None
-    for tried in reader.tries_with_finally:
+    for tried in reader.shape.tries_with_finally:
         _unroll_finally(tried)
-    for returned in reader.top_level_returns:
+    for returned in reader.shape.top_level_returns:
         _make_expression(returned)
     try:
         compile(tree, FILENAME, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)

@@ -10,7 +10,8 @@ from typing import Final, NamedTuple
 from toolfold.models import Json, ToolSpec
 from toolfold.program.arguments import Fault
 from toolfold.program.certain_types import in_python
-from toolfold.program.reader import Reader, Use
+from toolfold.program.reader import Reader
+from toolfold.program.reading.facts import Use
 from toolfold.program.scopes import Kind, Scope
 
 _DEEPEST: Final = 8
@@ -30,12 +31,12 @@ def reply_faults(reader: Reader, tools: Mapping[ast.AST, ToolSpec], runs: Callab
     """Faults in no order; `tools` are those that calls certainly go to, `runs` tells which code is run."""
     if not any(tool.output_schema for tool in tools.values()):
         return
-    for use in reader.keys:
+    for use in reader.values.keys:
         shape = _shape(use.node.value, use.scope, tools, 0)
         key = use.node.slice.value
         if shape is not None and _lacks(shape.schema, key) and runs(use):
             yield Fault("reply", _no_key(shape, key), use.node.slice)
-    for use in reader.attribute_uses:
+    for use in reader.names.attribute_uses:
         shape = _shape(use.node.value, use.scope, tools, 0)
         if shape is not None and use.node.attr not in _ELSEWHERE and runs(use):
             wanted = _no_attribute(use.node, shape)

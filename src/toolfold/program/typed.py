@@ -169,7 +169,7 @@ def question(text: str, tools: Sequence[ToolSpec], *, known_names: Collection[st
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None  # a top-level `return`, say: valid here, and not there
-    if not named or not words.isdisjoint(_LIES) or Reader(tree).is_dynamic:
+    if not named or not words.isdisjoint(_LIES) or Reader(tree).names.is_dynamic:
         return None
     bound = _bound(tree).union(known_names)
     head = _NEVER_RUNS + _REPLY + "".join(_stub(number, tool) for number, tool in enumerate(named))
