@@ -85,7 +85,7 @@ async def _server(libraries: Sequence[str]) -> AsyncIterator[_Server]:
     # Hash seed 0 is what a guest has.
     one = {"PYTHONHASHSEED": "0", "MPLBACKEND": "agg", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-W", "ignore", str(_CHILD), *libraries, limit=_LINE_LIMIT,
+        sys.executable, str(_CHILD), *libraries, limit=_LINE_LIMIT,
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
         env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | one,
     )  # fmt: skip
