@@ -24,7 +24,7 @@ from toolfold.doors.http.body import Intake
 from toolfold.execution.paused_memory import PausedMemory
 from toolfold.protocol import machine
 from toolfold.sessions.quota import Quota
-from toolfold.sources import functions
+from toolfold.sources import function_arguments, function_mistakes
 from toolfold.sources.mcp import tools as bridged
 from toolfold.tools import router, wrappers
 
@@ -155,8 +155,8 @@ def _sent_bytes() -> None:
 @for_attacks("wrong_arguments")
 def _first_mistake() -> None:
     """every mistake in a call's arguments is collected"""
-    functions.stopping_check = lambda adapter: adapter.validator.validate_python
-    functions.sample = lambda arguments: arguments
+    function_arguments.stopping_check = lambda adapter: adapter.validator.validate_python
+    function_mistakes.sample = lambda arguments: arguments
 
 
 @for_attacks("large_programs")

@@ -141,7 +141,7 @@ def plain(v: int, w: Item = 0) -> None: ...
 
 
 async def test_of_many_unknown_arguments_only_the_first_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    from toolfold.sources import functions
+    from toolfold.sources import function_arguments
 
     looked_at: list[int] = []
 
@@ -152,7 +152,7 @@ async def test_of_many_unknown_arguments_only_the_first_are_looked_at(monkeypatc
 
         return validate
 
-    monkeypatch.setattr(functions, "stopping_check", noted)
+    monkeypatch.setattr(function_arguments, "stopping_check", noted)
     reply = await reply_of(plain, **{f"x{number}": 1 for number in range(MANY)}, v=1)
 
     assert looked_at == [21]

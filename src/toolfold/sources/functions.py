@@ -12,36 +12,23 @@ import contextlib
 import contextvars
 import functools
 import inspect
-import itertools
-import json
 import re
-import sys
-import typing
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from types import SimpleNamespace
-from typing import Any, Final, NotRequired, TypeVar, Unpack, overload
+from typing import Any, Final, TypeVar, Unpack, overload
 
-from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
-from pydantic.errors import PydanticUndefinedAnnotation
-from pydantic.fields import FieldInfo
-from pydantic_core import ErrorDetails
-from typing_extensions import TypedDict  # pydantic refuses the one in `typing` before Python 3.12
-
-from toolfold.errors import ToolArgumentsInvalid, ToolError, UsageError
-from toolfold.models import Json, ToolSpec, Value
-from toolfold.sources.first_mistake import stopping_check
-from toolfold.sources.function_types import FunctionSchema, portable
+from toolfold.errors import UsageError
+from toolfold.models import Json, ToolSpec
+from toolfold.sources.function_arguments import input_of, output_schema
+from toolfold.sources.function_signature import Function, local_names, origin_of, resolved_signature
+from toolfold.sources.function_words import Words
 from toolfold.tools.context import CallContext
 from toolfold.tools.names import python_name
-from toolfold.tools.schema import TOO_LARGE_TO_EXPLAIN, bad_argument, missing, sample, shown, unknown, wrong
-from toolfold.tools.shape import show_path, to_value
+from toolfold.tools.schema import shown
 from toolfold.tools.spec_options import FunctionOptions, TimedSpecOptions
 from toolfold.tools.tool import RetryWhen, Tool
 
-# Any: a tool may be a function of any signature.
-Function = Callable[..., Any]
 _F = TypeVar("_F", bound=Function)
 
 # As many as calls may be in flight: the default pool has four more than there are cores, and a
@@ -109,8 +96,8 @@ def _mark(function: _F, options: Mapping[str, Any]) -> _F:
     words: set[str] = set()
     # From Python 3.14 on, reading them fails while a class they name is not there yet.
     with contextlib.suppress(NameError):
-        words.update(re.findall(r"\w+", str(getattr(_origin(function), "__annotations__", ""))))
-    names = {name: value for name, value in _local_names(function).items() if name in words}
+        words.update(re.findall(r"\w+", str(getattr(origin_of(function), "__annotations__", ""))))
+    names = {name: value for name, value in local_names(function).items() if name in words}
     try:
         setattr(function, _MARK, _Mark(options, names))
     except AttributeError:
@@ -129,16 +116,16 @@ def _tool_from(
     **hints: Unpack[TimedSpecOptions],
 ) -> Tool:
     name = name or _name_of(fn)
-    signature = _signature(fn, name, {**namespace, **_local_names(fn)})
-    words = _Words.of(fn)
+    signature = resolved_signature(fn, name, {**namespace, **local_names(fn)})
+    words = Words.of(fn)
     visible = [one for one in signature.parameters.values() if one.annotation is not CallContext]
-    prepare, input_schema = _input(name, signature.replace(parameters=visible), words)
+    prepare, input_schema = input_of(name, signature.replace(parameters=visible), words)
     spec = ToolSpec(
         name=name,
         python_name=python_name(name),
         description=words.description if description is None else description,
         input_schema=input_schema,
-        output_schema=_output_schema(signature.return_annotation, words),
+        output_schema=output_schema(signature.return_annotation, words),
         examples=tuple(examples),
         is_lenient=True,
         **hints,
@@ -162,311 +149,6 @@ def _name_of(fn: Function) -> str:
     if name == "<lambda>":
         raise UsageError("a lambda cannot be a tool without a name; use tool_from_function(..., name='...')")
     return name
-
-
-# --- the signature ---------------------------------------------------------------------------
-
-
-def _signature(fn: Function, name: str, namespace: dict[str, Any]) -> inspect.Signature:
-    """The signature with real types in place of annotations that are text."""
-    origin = _origin(fn)
-    if inspect.isgeneratorfunction(origin) or inspect.isasyncgenfunction(origin):
-        raise UsageError(f"{name!r} cannot be a tool: it yields; return a list instead")
-    try:
-        signature = inspect.signature(fn)
-    except (ValueError, TypeError, NameError) as error:
-        raise UsageError(f"{name!r} cannot be a tool: {error}") from error
-    names = {**getattr(origin, "__globals__", {}), **namespace}
-    parameters: list[inspect.Parameter] = []
-    for parameter in signature.parameters.values():
-        if parameter.kind is parameter.VAR_POSITIONAL:
-            raise UsageError(f"{name!r} cannot be a tool: it takes *{parameter.name}; give each argument a name")
-        if parameter.name == "self" and not parameters:
-            raise UsageError(f"{name!r} cannot be a tool: it takes self; pass the method of an instance")
-        try:
-            parameters.append(parameter.replace(annotation=_resolved(parameter.annotation, names)))
-        except Exception as error:
-            # It evaluated text from the source, so it may be any exception.
-            raise _undescribable(name, parameter.name, str(error)) from error
-    return signature.replace(parameters=parameters, return_annotation=_resolved_or_any(signature, names))
-
-
-def _origin(fn: Function) -> Any:
-    """The function that has the code, the globals and the docstring."""
-    while isinstance(fn, functools.partial):
-        fn = fn.func
-    if not inspect.isroutine(fn):
-        fn = type(fn).__call__
-    fn = inspect.unwrap(fn)
-    return getattr(fn, "__func__", fn)
-
-
-def _local_names(fn: Function) -> dict[str, Any]:
-    """Names local to the functions around `fn`, as far as those are still running."""
-    origin = _origin(fn)
-    *outer, _ = getattr(origin, "__qualname__", "").split(".<locals>.")
-    outer_names = {part.rpartition(".")[2] for part in outer}
-    found: dict[str, Any] = {}
-    # There is no public way to a caller's names, and pydantic takes this one too.
-    frame = sys._getframe(1) if outer_names else None
-    while frame is not None:
-        if frame.f_code.co_name in outer_names and frame.f_globals is origin.__globals__:
-            found = {**frame.f_locals, **found}
-        frame = frame.f_back
-    return found
-
-
-def _resolved(annotation: Any, names: dict[str, Any]) -> Any:
-    if annotation is inspect.Parameter.empty:
-        return Any
-    holder = SimpleNamespace(__annotations__={"it": annotation})
-    return portable(typing.get_type_hints(holder, globalns=names, include_extras=True)["it"])
-
-
-def _resolved_or_any(signature: inspect.Signature, names: dict[str, Any]) -> Any:
-    try:
-        return _resolved(signature.return_annotation, names)
-    # As above; and a tool works without a word on what it returns.
-    except Exception:  # noqa: BLE001
-        return Any
-
-
-def _undescribable(name: str, parameter: str, why: str) -> UsageError:
-    return UsageError(f"{name!r} cannot be a tool: no schema for its parameter {parameter!r}: {_first_line(why)}")
-
-
-def _first_line(text: str) -> str:
-    return text.strip().partition("\n")[0].rstrip(".")
-
-
-# --- schemas and the check of arguments ------------------------------------------------------
-
-
-_Prepare = Callable[[Mapping[str, Value]], Mapping[str, Any]]
-
-
-def _input(name: str, signature: inspect.Signature, words: _Words) -> tuple[_Prepare, dict[str, Json]]:
-    """The check of the arguments and the schema that describes it, both made by pydantic."""
-    parameters = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
-    further = next((one for one in signature.parameters.values() if one.kind is one.VAR_KEYWORD), None)
-    adapter, schema = _described(name, parameters, is_open=further is not None)
-    prepare_further = None if further is None else _further(name, further, schema)
-    for parameter in parameters:
-        _add_words(schema["properties"][parameter.name], parameter, words)
-    fills = {one.name: one.default for one in parameters if isinstance(one.default, FieldInfo) and not _is_needed(one)}
-    known = [one.name for one in parameters]
-    most = len(known) + _MANY_UNKNOWN if further is None else sys.maxsize
-    validate = stopping_check(adapter)
-
-    def prepare(arguments: Mapping[str, Value]) -> Mapping[str, Any]:
-        if len(arguments) > most:
-            arguments = _few(arguments, known)
-        try:
-            values: dict[str, Any] = validate(arguments)
-        except ValidationError as error:
-            raise _explained(name, error, arguments, adapter, known) from None
-        if prepare_further is not None:
-            values |= prepare_further({key: value for key, value in values.items() if key not in known})
-        for missing_name in fills.keys() - values.keys():
-            values[missing_name] = fills[missing_name].get_default(call_default_factory=True)
-        return values
-
-    return prepare, schema
-
-
-def _further(name: str, parameter: inspect.Parameter, schema: dict[str, Json]) -> _Prepare | None:
-    """The check of arguments that have no name in the signature, `**parameter`; adds to the schema what it says."""
-    annotation = parameter.annotation
-    if annotation is Any or annotation is object:
-        return None
-    # Any: what the annotation says is known at run time only.
-    adapter: TypeAdapter[Any]
-    try:
-        adapter = TypeAdapter(dict[str, annotation])  # type: ignore[valid-type]  # as above
-        described = adapter.json_schema(schema_generator=FunctionSchema)
-    except (PydanticUserError, PydanticUndefinedAnnotation) as error:
-        why = f"{getattr(annotation, '__name__', annotation)} is not a type that arguments can have"
-        raise _undescribable(name, f"**{parameter.name}", why) from error
-    schema["additionalProperties"] = described["additionalProperties"]
-    if "$defs" in described:
-        schema["$defs"] = {**schema.get("$defs", {}), **described["$defs"]}
-    validate = stopping_check(adapter)
-
-    def prepare(arguments: Mapping[str, Value]) -> Mapping[str, Any]:
-        try:
-            values: dict[str, Any] = validate(arguments)
-        except ValidationError as error:
-            raise _explained(name, error, arguments, adapter, ()) from None
-        return values
-
-    return prepare
-
-
-def _described(
-    name: str, parameters: Sequence[inspect.Parameter], *, is_open: bool
-) -> tuple[TypeAdapter[Any], dict[str, Json]]:
-    # A typed dict, not a model: a parameter may be called `schema` or `_x`, and one that is not
-    # given stays out, so the function's own default applies.
-    fields = {one.name: _annotation(one) for one in parameters}
-    # Any: mypy wants literal names here, and these are known at run time only.
-    make: Any = TypedDict
-    shape = make(name, fields)
-    shape.__pydantic_config__ = ConfigDict(extra="allow" if is_open else "forbid")
-    try:
-        adapter = TypeAdapter(shape)
-        schema = adapter.json_schema(schema_generator=FunctionSchema)
-    except (PydanticUserError, PydanticUndefinedAnnotation) as error:
-        culprit = next((one for one in parameters if not _has_schema(one)), None)
-        if culprit is None:
-            raise UsageError(f"{name!r} cannot be a tool: {_first_line(str(error))}") from error
-        why = f"{getattr(culprit.annotation, '__name__', culprit.annotation)} is not a type that arguments can have"
-        raise _undescribable(name, culprit.name, why) from error
-    schema.pop("title", None)
-    schema.setdefault("properties", {})
-    return adapter, schema
-
-
-def _annotation(parameter: inspect.Parameter) -> Any:
-    annotation = parameter.annotation
-    if parameter.default is None:
-        annotation = typing.Optional[annotation]  # noqa: UP045  # `|` fails for a text; `lang: str = None` means it
-    if isinstance(parameter.default, FieldInfo):
-        annotation = typing.Annotated[annotation, parameter.default]
-    return annotation if _is_needed(parameter) else NotRequired[annotation]
-
-
-def _is_needed(parameter: inspect.Parameter) -> bool:
-    default = parameter.default
-    return default is parameter.empty or (isinstance(default, FieldInfo) and default.is_required())
-
-
-def _has_schema(parameter: inspect.Parameter) -> bool:
-    try:
-        TypeAdapter(parameter.annotation).json_schema(schema_generator=FunctionSchema)
-    except (PydanticUserError, PydanticUndefinedAnnotation):
-        return False
-    return True
-
-
-def _add_words(described: dict[str, Json], parameter: inspect.Parameter, words: _Words) -> None:
-    if parameter.name in words.parameters:
-        described.setdefault("description", words.parameters[parameter.name])
-    if not _is_needed(parameter) and not isinstance(parameter.default, FieldInfo):
-        # Without it the schema still says that the argument may be left out.
-        with contextlib.suppress(ToolError, TypeError):
-            default = to_value(parameter.default)
-            json.dumps(default)  # bytes are a value, and not JSON
-            described["default"] = default
-
-
-def _output_schema(annotation: Any, words: _Words) -> dict[str, Json] | None:
-    if annotation is Any or annotation is object:
-        return None
-    try:
-        schema = TypeAdapter(annotation).json_schema(mode="serialization", schema_generator=FunctionSchema)
-    except (PydanticUserError, PydanticUndefinedAnnotation):
-        return None  # a DataFrame, for instance: it works, but says nothing of its columns
-    if words.returns:
-        schema.setdefault("description", words.returns)
-    return schema
-
-
-# --- words -----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Words:
-    """What a docstring says."""
-
-    description: str = ""
-    parameters: Mapping[str, str] = field(default_factory=dict)
-    returns: str = ""
-
-    @classmethod
-    def of(cls, fn: Function) -> _Words:
-        """Read a Google, NumPy or Sphinx docstring; of any other, all is description."""
-        text = inspect.getdoc(fn if inspect.isroutine(fn) or inspect.isclass(fn) else _origin(fn)) or ""
-        if "\n" not in text:
-            return cls(description=text)
-        # Imported here: it takes 25 ms, and many tools have a docstring of one line.
-        import docstring_parser  # noqa: PLC0415
-
-        try:
-            parsed = docstring_parser.parse(text)
-        except docstring_parser.ParseError:
-            return cls(description=text)
-        return cls(
-            description=(parsed.description or "").strip(),
-            parameters={one.arg_name: one.description for one in parsed.params if one.description},
-            returns=(parsed.returns.description or "") if parsed.returns else "",
-        )
-
-
-# --- what is wrong with arguments ------------------------------------------------------------
-
-_SHOULD_BE: Final = re.compile(r"Input should be (?:a valid (?P<noun>[^,]+).*|(?P<rest>.+))", re.DOTALL)
-_MANY_ERRORS: Final = 500
-_MANY_UNKNOWN: Final = 20
-_NOUNS: Final = {
-    "boolean": "true or false",
-    "dictionary": "an object",
-    "integer": "an integer",
-    "tuple": "a list",
-    "set": "a list",
-}
-
-
-def _explained(
-    name: str, error: ValidationError, arguments: Mapping[str, Value], adapter: TypeAdapter[Any], known: Sequence[str]
-) -> ToolArgumentsInvalid:
-    part = sample(dict(arguments))
-    # What is small is looked at whole, for the number of mistakes; in a large value the first one has to do.
-    if part == arguments or error.error_count() > _MANY_ERRORS:
-        try:
-            adapter.validator.validate_python(part)
-        except ValidationError as smaller:
-            error = smaller
-        else:
-            return bad_argument(name, TOO_LARGE_TO_EXPLAIN)
-    first = error.errors(include_url=False, include_context=False)[0]
-    return bad_argument(name, _explain(first, arguments, known), error.error_count() - 1)
-
-
-def _few(arguments: Mapping[str, Value], known: Sequence[str]) -> Mapping[str, Value]:
-    """What is as wrong, with less of it to look at: pydantic makes an error for each name that it does not know."""
-    unknown_names = itertools.islice((one for one in arguments if one not in known), _MANY_UNKNOWN)
-    names = [*(one for one in known if one in arguments), *unknown_names]
-    return {one: arguments[one] for one in names}
-
-
-def _explain(error: ErrorDetails, arguments: Mapping[str, Value], known: Sequence[str]) -> str:
-    path = _real_path(error["loc"], arguments)
-    if error["type"] == "missing":
-        return missing([*path, error["loc"][-1]])
-    if error["type"] == "extra_forbidden":
-        return unknown(path, known)
-    if found := _SHOULD_BE.fullmatch(error["msg"]):
-        return wrong(path, f"must be {found['rest'] or _noun(found['noun'])}", error["input"])
-    text = error["msg"].removeprefix("Value error, ")
-    return f"{show_path(path)}: {text[:1].lower()}{text[1:]}, got {shown(error['input'])}"
-
-
-def _noun(noun: str) -> str:
-    plain = noun.partition(" or instance of")[0]
-    return _NOUNS.get(plain) or f"a {plain}"
-
-
-def _real_path(loc: tuple[int | str, ...], arguments: Mapping[str, Value]) -> list[int | str]:
-    """The steps that exist in the data; pydantic adds some of its own, for instance for a union."""
-    path: list[int | str] = []
-    here: Any = arguments
-    for step in loc:
-        try:
-            here = here[step]
-        except (LookupError, TypeError):
-            continue
-        path.append(step)
-    return path
 
 
 # --- the call --------------------------------------------------------------------------------

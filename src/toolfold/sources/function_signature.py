@@ -1,0 +1,89 @@
+"""The signature of a function with real types, wherever the function was defined and however it is wrapped."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+import typing
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+from toolfold.errors import UsageError
+from toolfold.sources.function_types import portable
+
+# Any: a tool may be a function of any signature.
+Function = Callable[..., Any]
+
+
+def resolved_signature(fn: Function, name: str, namespace: dict[str, Any]) -> inspect.Signature:
+    """The signature with real types in place of annotations that are text."""
+    origin = origin_of(fn)
+    if inspect.isgeneratorfunction(origin) or inspect.isasyncgenfunction(origin):
+        raise UsageError(f"{name!r} cannot be a tool: it yields; return a list instead")
+    try:
+        signature = inspect.signature(fn)
+    except (ValueError, TypeError, NameError) as error:
+        raise UsageError(f"{name!r} cannot be a tool: {error}") from error
+    names = {**getattr(origin, "__globals__", {}), **namespace}
+    parameters: list[inspect.Parameter] = []
+    for parameter in signature.parameters.values():
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            raise UsageError(f"{name!r} cannot be a tool: it takes *{parameter.name}; give each argument a name")
+        if parameter.name == "self" and not parameters:
+            raise UsageError(f"{name!r} cannot be a tool: it takes self; pass the method of an instance")
+        try:
+            parameters.append(parameter.replace(annotation=_resolved(parameter.annotation, names)))
+        except Exception as error:
+            # It evaluated text from the source, so it may be any exception.
+            raise undescribable(name, parameter.name, str(error)) from error
+    return signature.replace(parameters=parameters, return_annotation=_resolved_or_any(signature, names))
+
+
+def origin_of(fn: Function) -> Any:
+    """The function that has the code, the globals and the docstring."""
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    if not inspect.isroutine(fn):
+        fn = type(fn).__call__
+    fn = inspect.unwrap(fn)
+    return getattr(fn, "__func__", fn)
+
+
+def local_names(fn: Function) -> dict[str, Any]:
+    """Names local to the functions around `fn`, as far as those are still running."""
+    origin = origin_of(fn)
+    *outer, _ = getattr(origin, "__qualname__", "").split(".<locals>.")
+    outer_names = {part.rpartition(".")[2] for part in outer}
+    found: dict[str, Any] = {}
+    # There is no public way to a caller's names, and pydantic takes this one too.
+    frame = sys._getframe(1) if outer_names else None
+    while frame is not None:
+        if frame.f_code.co_name in outer_names and frame.f_globals is origin.__globals__:
+            found = {**frame.f_locals, **found}
+        frame = frame.f_back
+    return found
+
+
+def _resolved(annotation: Any, names: dict[str, Any]) -> Any:
+    if annotation is inspect.Parameter.empty:
+        return Any
+    holder = SimpleNamespace(__annotations__={"it": annotation})
+    return portable(typing.get_type_hints(holder, globalns=names, include_extras=True)["it"])
+
+
+def _resolved_or_any(signature: inspect.Signature, names: dict[str, Any]) -> Any:
+    try:
+        return _resolved(signature.return_annotation, names)
+    # As above; and a tool works without a word on what it returns.
+    except Exception:  # noqa: BLE001
+        return Any
+
+
+def undescribable(name: str, parameter: str, why: str) -> UsageError:
+    return UsageError(f"{name!r} cannot be a tool: no schema for its parameter {parameter!r}: {first_line(why)}")
+
+
+def first_line(text: str) -> str:
+    return text.strip().partition("\n")[0].rstrip(".")
