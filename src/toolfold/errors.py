@@ -56,6 +56,10 @@ class ToolError(ToolfoldError):
     """A tool failed. It may have run: whether a retry is safe depends on the tool."""
 
     code = "tool_failed"
+    nothing_ran: bool = False
+    """It failed before it did anything, so another call cannot do a thing twice."""
+    retry_after_seconds: float = 0.0
+    """How long its side asks callers to wait before the next call."""
 
 
 class ToolNotFound(ToolError):

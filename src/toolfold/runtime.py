@@ -168,6 +168,7 @@ class Runtime:
         self.sessions.close_guests()
         if self._types is not None:
             await self._types.close()
+        await self._router.catalog.close()
         await self._engine.__aexit__(*exc)
 
     def disown(self) -> None:

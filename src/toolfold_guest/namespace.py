@@ -17,6 +17,7 @@ from toolfold_guest import pending
 from toolfold_guest.channel import Channel, ToolError
 from toolfold_guest.lines import line_of
 from toolfold_guest.notebook import LenientDatetime
+from toolfold_guest.pages import NEXT_PAGE, Pages
 from toolfold_guest.pending import Maker, PendingCall, value_of
 from toolfold_guest.reserved import ANY_TOOL, RESERVED
 from toolfold_guest.rewrite import ALL_NAME, PENDING_PREFIX, TOGETHER_NAME, USE_NAME, VALUE_NAME
@@ -117,7 +118,7 @@ class Namespace:
 
         awaited.__name__ = awaited.__qualname__ = name  # what a task and a warning call it
         pending.awaitable_codes.add(tool.__code__)
-        return _dressed(tool, name, facts)
+        return self._paged(_dressed(tool, name, facts), name, facts)
 
     def blocking(self, name: str, *, is_bare: bool = False) -> Callable[..., Any]:
         index, facts = self._facts(name)
@@ -128,7 +129,7 @@ class Namespace:
             arguments = kwargs if is_plain and not args else bind(facts, args, kwargs)
             return call(index, facts.name, arguments, line_of(_frame(1)))
 
-        return _dressed(tool, name, facts)
+        return self._paged(_dressed(tool, name, facts), name, facts)
 
     def by_any_name(self, name: str) -> Callable[..., Any]:
         """A tool of which only the name is known; whoever answers the call knows whether there is one."""
@@ -151,7 +152,14 @@ class Namespace:
             return PendingCall(Maker(facts.name, index, arguments, channel, line=line, is_read_only=is_read_only))
 
         pending.awaitable_codes.add(tool.__code__)
-        return _dressed(tool, name, facts)
+        return self._paged(_dressed(tool, name, facts), name, facts)
+
+    def _paged(self, tool: Callable[..., Any], name: str, facts: ToolFacts) -> Callable[..., Any]:
+        """With `pages`, where the tool answers page by page."""
+        if NEXT_PAGE in facts.parameters:
+            ways = functools.partial(self.awaitable, name), functools.partial(self.blocking, name)
+            tool.pages = functools.partial(Pages, ways)  # type: ignore[attr-defined]
+        return tool
 
     def _facts(self, name: str) -> tuple[int, ToolFacts]:
         index = self._index[name]

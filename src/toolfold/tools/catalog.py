@@ -76,6 +76,11 @@ class Catalog:
         close = difflib.get_close_matches(text, likely, n=1)
         return close[0] if close else None
 
+    async def close(self) -> None:
+        """Let go of what the tools hold open; each of those that share it would close the same."""
+        for close in {tool.close for tool in self if tool.close is not None}:
+            await close()
+
     def with_tools(self, extra: Iterable[Tool]) -> Catalog:
         """A catalog with these as well; costs little even if this one is large."""
         wider = Catalog()

@@ -24,3 +24,7 @@ class PerLoop(Generic[T]):
         if value is None:
             value = self._values[loop] = self._make()
         return value
+
+    def take(self) -> T | None:
+        """The running loop's, which is made anew at its next use; `None` if there is none."""
+        return self._values.pop(asyncio.get_running_loop(), None)

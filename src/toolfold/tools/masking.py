@@ -22,6 +22,7 @@ _SECRET_NAME: Final = re.compile(
     r"secret|token|passw|pwd|passphrase|credential|private|api_?key|access_?key|(^|_)(key|auth|dsn|cookie|session)($|_)",
     re.IGNORECASE,
 )
+_ESCAPE: Final = re.compile(r"%[0-9A-F]{2}")
 _hidden: set[str] = set()
 
 
@@ -39,23 +40,25 @@ def masked(text: str, environment: Mapping[str, str] | None = None) -> str:
     """The text without secrets, raw or encoded."""
     named = (os.environ if environment is None else environment).items()
     secrets = {value for name, value in named if len(value) >= SHORTEST and is_secret(name)} | _hidden
-    for form in _forms_of(frozenset(secrets)):
+    for form in forms_of(frozenset(secrets)):
         if form in text:
             text = text.replace(form, MASK)
     return text
 
 
-@functools.lru_cache(maxsize=4)
-def _forms_of(secrets: frozenset[str]) -> tuple[str, ...]:
-    """The longest first: one may be a part of another."""
+@functools.lru_cache(maxsize=16)
+def forms_of(secrets: frozenset[str]) -> tuple[str, ...]:
+    """Every way in which these may be written; the longest first, for one may be a part of another."""
     forms = {form for secret in secrets for form in _forms(secret) if len(form) >= SHORTEST}
     return tuple(sorted(forms, key=len, reverse=True))
 
 
 def _forms(secret: str) -> Iterator[str]:
     yield secret
-    yield from (quote(secret, safe=""), quote(secret), quote_plus(secret))
+    for escaped in (quote(secret, safe=""), quote(secret), quote_plus(secret)):
+        yield from (escaped, _ESCAPE.sub(lambda match: match[0].lower(), escaped))
     yield from (json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1], repr(secret)[1:-1])
+    yield json.dumps(secret)[1:-1].replace("/", "\\/")  # as PHP and some others write JSON
     data = secret.encode("utf-8", "surrogateescape")
     for before in range(3):
         # Within a longer text it may begin at any of three places; the signs at its edges hold bits of its neighbours.

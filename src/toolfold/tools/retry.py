@@ -23,6 +23,8 @@ class Retry:
     first_wait_seconds: float = 0.1
     jitter: float = 0.25
     """Each wait is up to this part of itself longer or shorter; 0 for exact waits."""
+    longest_wait_seconds: float = 30.0
+    """A tool that asks for a longer wait is not called again: the program decides."""
 
     def wait_seconds(self, failures: int) -> float:
         """How long to wait after so many failures."""
@@ -50,7 +52,10 @@ def retrying(retry: Retry, clock: Clock) -> Wrapper:
                         raise
                     if isinstance(error, NO_FAULT_OF_THE_TOOL):
                         raise
-                await clock.sleep(retry.wait_seconds(failures))
+                    asked = getattr(error, "retry_after_seconds", 0.0)
+                    if asked > retry.longest_wait_seconds:
+                        raise
+                await clock.sleep(max(asked, retry.wait_seconds(failures)))
                 request.note(attempts=failures + 1)
 
         return attempt

@@ -1,0 +1,1 @@
+"""OpenAPI documents as tools: one tool for each operation."""

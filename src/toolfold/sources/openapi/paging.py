@@ -1,0 +1,105 @@
+"""Where the next page of a list is, as APIs commonly say it: a `Link` header, a URL, a token or a flag in the body.
+
+What leads on is a query string for the same operation, never another address: a program may hold it and hand it back,
+and reaches with it nothing that it could not have asked for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from toolfold.models import Json
+
+_LINK: Final = re.compile(r"<([^<>]*)>([^<]*)")
+_NEXT: Final = re.compile(r"""\brel\s*=\s*["']?[^"']*\bnext\b""", re.IGNORECASE)
+_PARAMETERS: Final = frozenset({
+    "page", "per_page", "perpage", "page_size", "pagesize", "cursor", "after", "page_token", "pagetoken", "offset",
+    "starting_after", "next_token", "nexttoken", "next_cursor", "continuation_token", "marker", "page[after]",
+    "page[cursor]", "page[number]", "start_cursor", "next_page",
+})  # fmt: skip
+_TOKENS: Final[Mapping[str, tuple[str, ...]]] = {
+    "next_cursor": ("cursor", "next_cursor", "after", "start_cursor"),
+    "nextCursor": ("cursor", "nextCursor", "after"),
+    "next_page_token": ("page_token", "next_page_token"),
+    "nextPageToken": ("pageToken", "nextPageToken"),
+    "next_token": ("next_token", "nextToken"),
+    "nextToken": ("nextToken", "next_token"),
+    "next_page": ("page", "next_page"),
+    "nextPage": ("page", "nextPage"),
+    "continuation_token": ("continuation_token",),
+    "cursor": ("cursor",),
+    "after": ("after",),
+    "next_marker": ("marker",),
+    "next": ("cursor", "after", "page_token", "page"),
+}
+"""Names of a token in a body, and of the parameters that take it."""
+_WITHIN: Final = ("", "meta", "pagination", "paging", "page", "page_info", "response_metadata", "links", "_links",
+                  "cursors", "cursor")  # fmt: skip
+_URLS: Final = ("next", "next_url", "@odata.nextLink", "nextLink", "next_page_url", "next_page_uri")
+
+
+def is_paged(parameters: Collection[str], has_link: bool) -> bool:
+    """Whether an operation with these query parameters answers page by page."""
+    return has_link or not _PARAMETERS.isdisjoint(name.lower() for name in parameters)
+
+
+def next_query(link: str, body: Json, parameters: Collection[str]) -> str | None:
+    """The query of the next page; `None` after the last."""
+    for url, words in _LINK.findall(link):
+        if _NEXT.search(words):
+            return urlsplit(url).query or None
+    for part in _parts(body):
+        found = _from_url(part) or _from_token(part, parameters)
+        if found:
+            return found
+    return _from_last_item(body, parameters)
+
+
+def with_next(query: str, following: str) -> str:
+    """A query with the parameters of the next page in place of its own."""
+    new = parse_qsl(following, keep_blank_values=True)
+    names = {name for name, _ in new}
+    old = [pair for pair in parse_qsl(query, keep_blank_values=True) if pair[0] not in names]
+    return urlencode([*old, *new])
+
+
+def _parts(body: Json) -> Iterator[Mapping[str, Json]]:
+    if not isinstance(body, Mapping):
+        return
+    for name in _WITHIN:
+        part = body.get(name) if name else body
+        if isinstance(part, Mapping):
+            yield part
+
+
+def _from_url(part: Mapping[str, Json]) -> str | None:
+    for name in _URLS:
+        url = part.get(name)
+        if isinstance(url, Mapping):
+            url = url.get("href")
+        if isinstance(url, str) and ("://" in url or url.startswith(("/", "?"))):
+            return urlsplit(url).query or None
+    return None
+
+
+def _from_token(part: Mapping[str, Json], parameters: Collection[str]) -> str | None:
+    for name, takers in _TOKENS.items():
+        token = part.get(name)
+        if isinstance(token, bool) or not isinstance(token, str | int) or not token:
+            continue
+        for taker in takers:
+            if taker in parameters:
+                return urlencode({taker: token})
+    return None
+
+
+def _from_last_item(body: Json, parameters: Collection[str]) -> str | None:
+    """`has_more` and the id of the last item, as Stripe has it."""
+    if not isinstance(body, Mapping) or body.get("has_more") is not True or "starting_after" not in parameters:
+        return None
+    items = body.get("data")
+    last = items[-1] if isinstance(items, list) and items else None
+    return urlencode({"starting_after": last["id"]}) if isinstance(last, Mapping) and "id" in last else None

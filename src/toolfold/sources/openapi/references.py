@@ -1,0 +1,71 @@
+"""Where the references of a document lead. Only within the document: nothing is fetched for one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+
+from toolfold.models import Json
+from toolfold.program.schema_merge import target_of
+
+_DEEPEST: Final = 20
+_SCHEMAS: Final = "#/components/schemas/"
+_ELSEWHERE: Final = re.compile(rb'"\$ref":"(#/(?!components/schemas/[^/"]+")[^"]+)"')
+_REMOTE: Final = re.compile(rb'"\$ref":"([^#"][^"]*)"')
+
+
+class References:
+    """The references of one document."""
+
+    def __init__(self, document: Mapping[str, Json]) -> None:
+        self._document = document
+
+    def resolve(self, value: Json) -> Json:
+        """The value, or what its `$ref` leads to in the end; `None` for nothing."""
+        for _ in range(_DEEPEST):
+            if not isinstance(value, Mapping) or not isinstance(value.get("$ref"), str):
+                return value
+            value = target_of(value["$ref"], self._document)
+        return None
+
+    def look(self, reference: str) -> Json | None:
+        """What a schema's reference leads to."""
+        return target_of(reference, self._document)
+
+    def packed(self) -> dict[str, bytes]:
+        """All that schemas may refer to, by reference, each packed on its own."""
+        encode = msgspec.msgpack.Encoder().encode
+        schemas = self.resolve(self._document.get("components")) or {}
+        named = schemas.get("schemas") if isinstance(schemas, Mapping) else None
+        packed = {f"{_SCHEMAS}{name}": encode(one) for name, one in _items(named)}
+        for found in set(_ELSEWHERE.findall(msgspec.json.encode(self._document))):
+            reference = found.decode()
+            if "\\" not in reference and (target := self.look(reference)) is not None:
+                packed[reference] = encode(target)
+        return packed
+
+    def remote(self) -> list[str]:
+        """References that lead out of the document."""
+        found = _REMOTE.findall(msgspec.json.encode(self._document))
+        return sorted({one.decode(errors="replace") for one in found})
+
+
+def look_into(schemas: Mapping[str, bytes]) -> Callable[[str], Json | None]:
+    """What packed references lead to; each is unpacked once."""
+    unpacked: dict[str, Json] = {}
+
+    def look(reference: str) -> Json | None:
+        if reference not in schemas:
+            return None
+        if reference not in unpacked:
+            unpacked[reference] = msgspec.msgpack.decode(schemas[reference])
+        return unpacked[reference]
+
+    return look
+
+
+def _items(value: Json) -> list[tuple[str, Json]]:
+    return [(str(key), one) for key, one in value.items()] if isinstance(value, Mapping) else []

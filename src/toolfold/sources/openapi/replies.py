@@ -1,0 +1,110 @@
+"""What came back as a value, or as the error that a program reads: the status, and the API's own words. Pure."""
+
+from __future__ import annotations
+
+import contextlib
+import email.utils
+import time
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from toolfold.errors import ToolError, ToolSaidNo
+from toolfold.models import Json, Media, Value
+from toolfold.sources.openapi.media import is_json, is_text
+from toolfold.sources.web.echoes import Echoes
+from toolfold.sources.web.messages import WebReply
+
+_FIRST_ERROR: Final = 400
+_FIRST_OF_SERVER: Final = 500
+_COME_LATER: Final = frozenset({408, 425, 429, 503})
+"""Statuses that say that nothing was done."""
+_WORDS: Final = ("message", "error_description", "detail", "error", "title", "description", "reason", "msg", "errors")
+_MOST_CHARACTERS: Final = 500
+_REASONS: Final = {429: "Too Many Requests"}
+
+
+def value_of(reply: WebReply, echoes: Echoes) -> Value:
+    """The body: JSON parsed, text as text, pictures and sounds as such, all else as bytes.
+
+    Raises:
+        ToolError: the body is not what its content type says.
+    """
+    if not reply.content:
+        return None
+    if is_json(reply.mime):
+        try:
+            return echoes.out_of(msgspec.json.decode(reply.content))
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            raise ToolError(f"the API answered {reply.status} with JSON that cannot be read") from None
+    if is_text(reply.mime):
+        return echoes.out_of_text(reply.content.decode(_charset(reply), "replace"))
+    kind = reply.mime.partition("/")[0]
+    if kind in ("image", "audio"):
+        # mypy cannot see that the text is one of two.
+        return Media(kind=kind, mime=reply.mime, data=echoes.out_of_bytes(reply.content))  # type: ignore[arg-type]
+    return echoes.out_of_bytes(reply.content)
+
+
+def check_status(reply: WebReply, echoes: Echoes) -> None:
+    """Raises the error of a status of 400 and above, or of a redirect without an address."""
+    if reply.status < _FIRST_ERROR and reply.status // 100 != 3:
+        return
+    words = _words(reply, echoes)
+    text = f"{reply.status} {reply.reason or _REASONS.get(reply.status, '')}".rstrip() + (f": {words}" if words else "")
+    if reply.status < _FIRST_OF_SERVER and reply.status not in _COME_LATER:
+        raise ToolSaidNo(text)
+    wait = _retry_after(reply.header("retry-after"))
+    error = ToolError(f"{text} (retry after {wait:g} s)" if wait else text)
+    error.nothing_ran = reply.status in _COME_LATER
+    error.retry_after_seconds = wait
+    raise error
+
+
+def _words(reply: WebReply, echoes: Echoes) -> str:
+    """The API's own message, on one line."""
+    text = reply.content.decode("utf-8", "replace")
+    if is_json(reply.mime):
+        # What claims to be JSON and is not is shown as it is.
+        with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            text = _message(echoes.out_of(msgspec.json.decode(reply.content)), 0) or text
+    elif reply.mime == "text/html":
+        return ""
+    # Masked before it is cut: half a secret is one still.
+    text = " ".join(echoes.out_of_text(text).split())
+    return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}…"
+
+
+def _message(value: Json, depth: int) -> str:
+    if isinstance(value, str):
+        return value
+    if depth > 4:
+        return ""
+    if isinstance(value, list):
+        return "; ".join(part for part in (_message(one, depth + 1) for one in value[:5]) if part)
+    if not isinstance(value, Mapping):
+        return ""
+    found = [part for part in (_message(value.get(word), depth + 1) for word in _WORDS) if part]
+    return ": ".join(dict.fromkeys(found[:2]))
+
+
+def _retry_after(text: str) -> float:
+    """Seconds from now; 0 where nothing usable is said."""
+    if text.strip().isdecimal():
+        return float(text)
+    try:
+        when = email.utils.parsedate_to_datetime(text)
+    except ValueError:
+        return 0.0
+    return max(0.0, when.timestamp() - time.time())
+
+
+def _charset(reply: WebReply) -> str:
+    _, _, after = reply.header("content-type").partition("charset=")
+    name = after.partition(";")[0].strip().strip("\"'") or "utf-8"
+    try:
+        "".encode(name)
+    except LookupError:
+        return "utf-8"
+    return name

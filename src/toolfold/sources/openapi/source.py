@@ -1,0 +1,277 @@
+"""`openapi_tools`: a document in, one tool for each of its operations out.
+
+Requests go where the caller says: to `base_url`, to `hosts`, or to where the document came from. A document cannot
+widen that: a server that only it names is used if nobody named another, and only at a public address.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urljoin, urlsplit
+
+import msgspec
+
+from toolfold.errors import UsageError
+from toolfold.models import Json, ToolSpec, Value
+from toolfold.sources.openapi.lazy import LazySchema
+from toolfold.sources.openapi.loading import document_bytes, is_url
+from toolfold.sources.openapi.model import Index, Operation
+from toolfold.sources.openapi.names import domain_name
+from toolfold.sources.openapi.operations import NEXT_QUERY, WITH_RESPONSE, read_operations
+from toolfold.sources.openapi.paging import next_query
+from toolfold.sources.openapi.references import look_into
+from toolfold.sources.openapi.replies import check_status, value_of
+from toolfold.sources.openapi.requests import request_of
+from toolfold.sources.openapi.schemas import Look, closed
+from toolfold.sources.openapi.store import Store
+from toolfold.sources.web.client import MAX_BYTES, WebClient
+from toolfold.sources.web.credentials import Auth
+from toolfold.sources.web.hosts import is_public_name, origin_of
+from toolfold.tools.globs import Globs
+from toolfold.tools.masking import is_secret
+from toolfold.tools.names import python_name
+from toolfold.tools.tool import Tool
+
+_log: Final = logging.getLogger(__name__)
+_READ_ONLY: Final = frozenset({"get", "head", "options", "trace"})
+_SECRET_HEADERS: Final = frozenset({"authorization", "cookie", "proxy-authorization"})
+_NO_HEADERS: Final[Mapping[str, str]] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Api:
+    """One API as its operator describes it."""
+
+    spec: str | os.PathLike[str]
+    """The document: a file or a URL."""
+    name: str = ""
+    """Before each tool's name, and the module of all: `from tools.<name> import ...`; by default made from `spec`."""
+    base_url: str = ""
+    """Where requests go; by default the first server of the document."""
+    auth: Auth | None = None
+    """Needs `base_url`, and goes nowhere else."""
+    include: Sequence[str] = ()
+    """Patterns of operations: their names, or `GET /repos/*`. Empty for all."""
+    exclude: Sequence[str] = ()
+    read_only: bool = False
+    """Only operations that change nothing."""
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Sent to `base_url` with every request."""
+    hosts: Sequence[str] = ()
+    """What else may be reached: hosts to be redirected to, and private addresses."""
+    timeout_seconds: float | None = None
+    """Of one call."""
+    max_bytes: int = MAX_BYTES
+    """Of one reply."""
+    secrets: Sequence[str] = field(default=(), repr=False)
+    """Values in `headers` that must not come back."""
+
+
+def openapi_tools(
+    spec: str | os.PathLike[str],
+    *,
+    name: str = "",
+    base_url: str = "",
+    auth: Auth | None = None,
+    include: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    read_only: bool = False,
+    headers: Mapping[str, str] = _NO_HEADERS,
+    hosts: Sequence[str] = (),
+    timeout_seconds: float | None = None,
+) -> list[Tool]:
+    """One tool for each operation of an OpenAPI document; the arguments are those of `Api`.
+
+    Raises:
+        UsageError: the document cannot be read, or has nothing to call.
+    """
+    api = Api(
+        spec=spec, name=name, base_url=base_url, auth=auth, include=include, exclude=exclude, read_only=read_only,
+        headers=headers, hosts=hosts, timeout_seconds=timeout_seconds,
+    )  # fmt: skip
+    return api_tools(api)
+
+
+def api_tools(api: Api, *, store: Store | None = None) -> list[Tool]:
+    """The tools of one API.
+
+    Raises:
+        UsageError: the document cannot be read, or has nothing to call.
+    """
+    shown = api.name or os.path.basename(os.fspath(api.spec))
+    try:
+        index = _index(document_bytes(api), store or Store())
+        domain = domain_name(api.name or _stem(os.fspath(api.spec)))
+        base_url = _base_url(api, index)
+        calls = Calls(api, base_url, look_into(index.schemas))
+    except UsageError as error:
+        raise UsageError(f"API {shown!r}: {error}") from error
+    for warning in index.warnings:
+        _log.warning("API %r: %s", shown, warning)
+    chosen = list(_chosen(api, domain, index.operations))
+    if not chosen:
+        raise UsageError(f"API {shown!r}: none of its {len(index.operations)} operations is included")
+    return [calls.tool(domain, one) for one in chosen]
+
+
+def _index(document: bytes, store: Store) -> Index:
+    # Imported here: with an index at hand, nothing of YAML is needed.
+    from toolfold.sources.openapi.document import read_document  # noqa: PLC0415
+
+    index = store.get(document)
+    if index is None:
+        index = read_operations(read_document(document))
+        store.put(document, index)
+    return index
+
+
+class Calls:
+    """How the operations of one API are called: over one client."""
+
+    def __init__(self, api: Api, base_url: str, look: Look) -> None:
+        self._api = api
+        self._base_url = base_url
+        self._look = look
+        origin = origin_of(base_url)
+        own = tuple(api.headers.items())
+        named = api.base_url or (os.fspath(api.spec) if is_url(api.spec) else "")
+        self._client = WebClient(
+            # A server that only the document names gets no say in which private addresses are reached.
+            [urlsplit(named).netloc if named else origin.host, *api.hosts],
+            auth=[] if api.auth is None else [(origin, api.auth)],
+            headers=[(origin, own)] if own else [],
+            secrets=[*api.secrets, *_secret_values(api.headers)],
+            max_bytes=api.max_bytes,
+        )
+
+    def tool(self, domain: str, operation: Operation) -> Tool:
+        """One operation as a tool."""
+        operation = self._without_auth(operation)
+        name = f"{domain}_{operation.name}"
+        output = operation.output_schema
+        spec = ToolSpec(
+            name=name,
+            python_name=python_name(name),
+            domain=domain,
+            short_name=operation.name,
+            description=operation.description + _paged_note(operation, python_name(name)),
+            input_schema=LazySchema(lambda: self._input_schema(operation)),
+            output_schema=LazySchema(lambda: self._output_schema(output)) if output else None,
+            read_only=operation.method in _READ_ONLY,
+            idempotent=operation.method in _READ_ONLY | {"put", "delete"},
+            destructive=operation.method == "delete",
+            timeout_seconds=self._api.timeout_seconds,
+            source=f"api:{domain}",
+        )
+        return Tool(spec=spec, call=self._call(operation, name), close=self._client.close)
+
+    # Any: the body is whatever the API answers.
+    def _call(self, operation: Operation, name: str) -> Callable[[Mapping[str, Any]], Awaitable[Any]]:
+        known = {one.name for one in operation.arguments}
+        query = {one.wire for one in operation.arguments if one.place == "query"}
+        server = self._server(operation)
+
+        async def call(arguments: Mapping[str, Any]) -> Any:
+            own = {key: arguments[key] for key in (WITH_RESPONSE, NEXT_QUERY) if key in arguments and key not in known}
+            given = {key: value for key, value in arguments.items() if key not in own}
+            following = own.get(NEXT_QUERY) or ""
+            request = request_of(operation, given, server, tool=name, next_query=following)
+            reply = await self._client.send(request)
+            check_status(reply, self._client.echoes)
+            body = value_of(reply, self._client.echoes)
+            if not own.get(WITH_RESPONSE):
+                return body
+            after = next_query(reply.header("link"), body, query) if operation.method == "get" else None
+            return {"status": reply.status, "headers": _headers(reply.headers), "body": body, "next": after}
+
+        return call
+
+    def _server(self, operation: Operation) -> str:
+        """The operation's own server where that may be reached, else that of all."""
+        own = urljoin(f"{self._base_url}/", operation.server) if operation.server else self._base_url
+        try:
+            return own if self._client.hosts.permits(origin_of(own)) else self._base_url
+        except ValueError:
+            return self._base_url
+
+    def _without_auth(self, operation: Operation) -> Operation:
+        """Without the argument that the secret is sent as: the operator gives it, and no program may."""
+        auth = self._api.auth
+        if auth is None or auth.kind not in ("header", "query"):
+            return operation
+        kept = tuple(
+            one for one in operation.arguments if (one.place, one.wire.lower()) != (auth.kind, auth.name.lower())
+        )
+        return msgspec.structs.replace(operation, arguments=kept)
+
+    def _input_schema(self, operation: Operation) -> dict[str, Json]:
+        schema: dict[str, Json] = msgspec.msgpack.decode(operation.input_schema)
+        known = {one.name for one in operation.arguments} | {WITH_RESPONSE, NEXT_QUERY}
+        if operation.body is not None:
+            known.add(operation.body.whole)
+        schema["properties"] = {name: one for name, one in schema["properties"].items() if name in known}
+        schema["required"] = [name for name in schema["required"] if name in known]
+        return schema
+
+    def _output_schema(self, packed: bytes) -> dict[str, Json]:
+        return closed(msgspec.msgpack.decode(packed), self._look, "output")
+
+
+def _paged_note(operation: Operation, name: str) -> str:
+    return f"\n\nAll pages: `async for page in {name}.pages(...)`." if operation.is_paged else ""
+
+
+def _headers(pairs: Iterable[tuple[str, str]]) -> dict[str, Value]:
+    joined: dict[str, Value] = {}
+    for key, value in pairs:
+        joined[key] = f"{joined[key]}, {value}" if key in joined else value
+    return joined
+
+
+def _chosen(api: Api, domain: str, operations: Iterable[Operation]) -> Iterable[Operation]:
+    include, exclude = Globs(api.include), Globs(api.exclude)
+    for one in operations:
+        names = (one.name, f"{domain}_{one.name}", f"{one.method.upper()} {one.path}")
+        is_wanted = not api.include or any(map(include.match_text, names))
+        if is_wanted and not any(map(exclude.match_text, names)) and (not api.read_only or one.method in _READ_ONLY):
+            yield one
+
+
+def _base_url(api: Api, index: Index) -> str:
+    """Where requests go.
+
+    Raises:
+        UsageError: nothing says where, or the document says something that its origin may not say.
+    """
+    if api.auth is not None and not api.base_url:
+        raise UsageError("'auth' needs 'base_url', which says where the secret may be sent")
+    source = os.fspath(api.spec) if is_url(api.spec) else ""
+    url = api.base_url or urljoin(source, index.server or "/")
+    try:
+        origin = origin_of(url)
+    except ValueError:
+        raise UsageError("the document does not say where its server is; set 'base_url'") from None
+    if not source and not api.base_url and not is_public_name(origin.host):
+        raise UsageError(
+            f"the document's server {origin.host!r} is at a private address; if that is meant, set 'base_url'"
+        )
+    if source and not api.base_url and origin.host != origin_of(source).host:
+        raise UsageError(f"the document comes from another host than its server {origin.host!r}; set 'base_url'")
+    return url.partition("?")[0].rstrip("/")
+
+
+def _stem(spec: str) -> str:
+    return Path(urlsplit(spec).path if is_url(spec) else spec).stem
+
+
+def _secret_values(headers: Mapping[str, str]) -> list[str]:
+    """The values of headers that are called like secrets, and what stands in them behind `Bearer`."""
+    values = [
+        value for name, value in headers.items() if name.lower() in _SECRET_HEADERS or is_secret(name.replace("-", "_"))
+    ]
+    return [*values, *(value.partition(" ")[2] for value in values)]

@@ -1,0 +1,211 @@
+"""The way out to one API: allow-list, secrets, redirects, size limit. Every request of a source goes through here.
+
+The secret is put on below every library that logs, and only on requests to the origin it is for. A redirect is followed
+to another host only where that is named, without the secret, and only if nothing can happen twice.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Final
+from urllib.parse import urlencode, urljoin, urlsplit
+
+import httpx2
+
+from toolfold.errors import ToolError, ToolRefused
+from toolfold.models import MIB
+from toolfold.sources.shell import ENVIRONMENT
+from toolfold.sources.web.credentials import Auth, Credentials
+from toolfold.sources.web.echoes import Echoes
+from toolfold.sources.web.hosts import Hosts, Origin, origin_of
+from toolfold.sources.web.messages import WebReply, WebRequest
+from toolfold.sources.web.network import AddressRefused, GuardedTransport, Resolve, system_resolve
+from toolfold.tools.loops import PerLoop
+
+MAX_BYTES: Final = 10 * MIB
+_MOST_REDIRECTS: Final = 5
+_CONNECT_SECONDS: Final = 10.0
+_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+_SAFE: Final = frozenset({"GET", "HEAD"})
+_UNASKED: Final = frozenset({"set-cookie", "set-cookie2"})
+
+
+class WebClient:
+    """Sends requests to the hosts that were named, as whoever the credentials of a host say.
+
+    Args:
+        hosts: All that may be reached.
+        auth: By origin: which secret goes there.
+        headers: By origin: sent there with every request.
+        secrets: Further values that must not come back.
+        max_bytes: Of one reply, decoded.
+        resolve: Finds the addresses of a host.
+    """
+
+    def __init__(
+        self,
+        hosts: Iterable[str],
+        *,
+        auth: Sequence[tuple[Origin, Auth]] = (),
+        headers: Sequence[tuple[Origin, tuple[tuple[str, str], ...]]] = (),
+        secrets: Iterable[str] = (),
+        max_bytes: int = MAX_BYTES,
+        resolve: Resolve = system_resolve,
+    ) -> None:
+        self.hosts = Hosts([*hosts, *_token_hosts(auth)])
+        self.echoes = Echoes(secrets)
+        self._max_bytes = max_bytes
+        self._headers = dict(headers)
+        self._transports = PerLoop(lambda: GuardedTransport(self.hosts, resolve))
+        environment = {key: os.environ[key] for key in ENVIRONMENT if key in os.environ}
+        self._credentials = {
+            origin: Credentials(one, self.echoes, self._send_plain, environment) for origin, one in auth
+        }
+
+    async def send(self, request: WebRequest) -> WebReply:
+        """The answer, whatever its status; secrets are taken out of it.
+
+        Raises:
+            ToolRefused: nobody named the host; nothing was sent.
+            ToolError: no answer came; `nothing_ran` says whether the request may have arrived.
+        """
+        for _ in range(_MOST_REDIRECTS + 1):
+            reply = await self._send_renewing(request)
+            following = self._following(request, reply)
+            if following is None:
+                return self._cleaned(reply)
+            request = following
+        raise ToolError(f"redirected more than {_MOST_REDIRECTS} times")
+
+    async def close(self) -> None:
+        """Close idle connections; the next request opens new ones."""
+        transport = self._transports.take()
+        if transport is not None:
+            await transport.aclose()
+
+    # one request
+
+    async def _send_renewing(self, request: WebRequest) -> WebReply:
+        """Once more with a new secret where the old one is refused: a refused request did nothing."""
+        origin = self._origin(request.url)
+        credentials = self._credentials.get(origin)
+        reply = await self._send_once(request, origin, credentials)
+        if reply.status != httpx2.codes.UNAUTHORIZED or credentials is None or not credentials.can_renew:
+            return reply
+        credentials.forget()
+        return await self._send_once(request, origin, credentials)
+
+    async def _send_once(self, request: WebRequest, origin: Origin, credentials: Credentials | None) -> WebReply:
+        own = self._headers.get(origin, ())
+        headers, query = ((), ()) if credentials is None else await credentials.parts()
+        taken = {name.lower() for name, _ in (*own, *headers)}
+        # What the operator sends counts more than what a program sends.
+        kept = tuple(pair for pair in request.headers if pair[0].lower() not in taken)
+        return await self._send_plain(
+            replace(request, url=_with_query(request.url, query), headers=(*kept, *own, *headers))
+        )
+
+    async def _send_plain(self, request: WebRequest) -> WebReply:
+        self._origin(request.url)
+        try:
+            made = httpx2.Request(
+                request.method,
+                request.url,
+                headers=[("Accept-Encoding", "gzip, deflate"), ("User-Agent", "toolfold"), *request.headers],
+                content=request.content,
+                extensions={"timeout": {"connect": _CONNECT_SECONDS}},
+            )
+            return await self._read(await self._transports.get().handle_async_request(made))
+        except (httpx2.InvalidURL, UnicodeError, ValueError) as error:
+            raise ToolRefused(self.echoes.out_of_text(f"the request cannot be sent: {error}")) from None
+        except httpx2.TransportError as error:
+            raise self._failure(error, request) from None
+
+    async def _read(self, response: httpx2.Response) -> WebReply:
+        content = bytearray()
+        try:
+            async for chunk in response.aiter_bytes():
+                content += chunk
+                if len(content) > self._max_bytes:
+                    raise ToolError(f"the reply has more than {self._max_bytes:,} bytes")
+        except httpx2.DecodingError as error:
+            raise ToolError("the reply is not compressed as it says") from error
+        finally:
+            await response.aclose()
+        headers = tuple((key.lower(), value) for key, value in response.headers.multi_items() if key not in _UNASKED)
+        return WebReply(
+            status=response.status_code, reason=response.reason_phrase, headers=headers, content=bytes(content)
+        )
+
+    def _failure(self, error: httpx2.TransportError, request: WebRequest) -> ToolError:
+        """Said without the library's own text, which may hold the URL."""
+        if isinstance(error.__cause__, AddressRefused):
+            return ToolRefused(str(error.__cause__))
+        host = urlsplit(request.url).hostname
+        if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.PoolTimeout):
+            failure = ToolError(f"{host!r} cannot be reached: {self.echoes.out_of_text(str(error)) or 'no answer'}")
+            failure.nothing_ran = True
+            return failure
+        return ToolError(f"the connection to {host!r} was lost: {type(error).__name__}")
+
+    # where it may lead
+
+    def _origin(self, url: str) -> Origin:
+        try:
+            origin = origin_of(url)
+        except ValueError as error:
+            raise ToolRefused(f"the URL {error}") from None
+        if not self.hosts.permits(origin):
+            raise ToolRefused(f"{origin.host!r} is not among the hosts that the config names")
+        return origin
+
+    def _following(self, request: WebRequest, reply: WebReply) -> WebRequest | None:
+        """The request that a redirect asks for, or `None` where the reply is the answer."""
+        location = reply.header("location")
+        if reply.status not in _REDIRECTS or not location:
+            return None
+        origin, url = self._origin(request.url), urljoin(request.url, location)
+        try:
+            target = origin_of(url)
+        except ValueError:
+            raise ToolRefused("the API redirected to what is no URL") from None
+        if target == origin:
+            return _moved(request, url, reply.status)
+        if not self.hosts.permits(target) or (request.method not in _SAFE and reply.status != httpx2.codes.SEE_OTHER):
+            shown = self.echoes.out_of_text(target.host)
+            raise ToolRefused(
+                f"the API redirected to {shown!r}, which is not followed; name it in 'hosts' if it is meant"
+            )
+        return replace(_moved(request, url, reply.status), headers=_harmless(request.headers))
+
+    def _cleaned(self, reply: WebReply) -> WebReply:
+        """Headers and reason; the content is cleaned once it is read, for it may be escaped."""
+        clean = self.echoes.out_of_text
+        headers = tuple((clean(key), clean(value)) for key, value in reply.headers)
+        return replace(reply, reason=clean(reply.reason), headers=headers)
+
+
+def _token_hosts(auth: Sequence[tuple[Origin, Auth]]) -> list[str]:
+    return [urlsplit(one.token_url).netloc for _, one in auth if one.token_url]
+
+
+def _with_query(url: str, query: tuple[tuple[str, str], ...]) -> str:
+    if not query:
+        return url
+    return f"{url}{'&' if '?' in url else '?'}{urlencode(query)}"
+
+
+def _moved(request: WebRequest, url: str, status: int) -> WebRequest:
+    """As browsers do: only 307 and 308 keep a method that changes things."""
+    url = url.partition("#")[0]
+    if request.method in _SAFE or status in (307, 308):
+        return replace(request, url=url)
+    headers = tuple(pair for pair in request.headers if not pair[0].lower().startswith("content-"))
+    return replace(request, url=url, method="GET", content=None, headers=headers)
+
+
+def _harmless(headers: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    """What another host may read: of a program's own headers, those that say only what is wanted."""
+    return tuple(pair for pair in headers if pair[0].lower() in ("accept", "accept-language"))
