@@ -28,6 +28,7 @@ def test_the_public_names_are_these_and_every_one_is_there() -> None:
         "anthropic_tool",
         "langchain_tool",
         "openai_tool",
+        "openapi_tools",
         "run_sync",
         "tool",
     ]

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from toolfold.doors.frameworks.openai import openai_tool
     from toolfold.runtime import Runtime, run_sync
     from toolfold.sources.functions import tool
+    from toolfold.sources.openapi.source import openapi_tools
     from toolfold.tools.tool import Tool
 
 __version__ = "0.1.0"
@@ -42,6 +43,7 @@ __all__ = [
     "anthropic_tool",
     "langchain_tool",
     "openai_tool",
+    "openapi_tools",
     "run_sync",
     "tool",
 ]
@@ -52,6 +54,7 @@ _LAZY: Final = {
     "anthropic_tool": "toolfold.doors.frameworks.anthropic",
     "langchain_tool": "toolfold.doors.frameworks.langchain",
     "openai_tool": "toolfold.doors.frameworks.openai",
+    "openapi_tools": "toolfold.sources.openapi.source",
     "run_sync": "toolfold.runtime",
     "tool": "toolfold.sources.functions",
 }

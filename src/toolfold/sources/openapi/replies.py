@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from toolfold.errors import ToolError, ToolSaidNo
+from toolfold.errors import ToolError, ToolFailed
 from toolfold.models import Json, Media, Value
 from toolfold.sources.openapi.media import is_json, is_text
 from toolfold.sources.web.echoes import Echoes
@@ -54,7 +54,7 @@ def check_status(reply: WebReply, echoes: Echoes) -> None:
     words = _words(reply, echoes)
     text = f"{reply.status} {reply.reason or _REASONS.get(reply.status, '')}".rstrip() + (f": {words}" if words else "")
     if reply.status < _FIRST_OF_SERVER and reply.status not in _COME_LATER:
-        raise ToolSaidNo(text)
+        raise ToolFailed(text)
     wait = _retry_after(reply.header("retry-after"))
     error = ToolError(f"{text} (retry after {wait:g} s)" if wait else text)
     error.nothing_ran = reply.status in _COME_LATER

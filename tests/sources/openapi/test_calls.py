@@ -1,0 +1,265 @@
+import asyncio
+import json
+
+import pytest
+
+import toolfold
+from tests.sources.openapi.serving import Answer, Serving, called
+from toolfold.errors import ToolArgumentsInvalid, ToolError, ToolFailed
+from toolfold.models import Media
+from toolfold.sources.openapi.source import openapi_tools
+from toolfold.tools.catalog import Catalog
+from toolfold.tools.retry import Retry
+from toolfold.tools.router import Router
+from toolfold.tools.wrappers import wrappers
+
+OK = {"200": {"description": "ok", "content": {"application/json": {"schema": {"type": "object"}}}}}
+
+
+def api(tmp_path, server, paths, **options):
+    path = tmp_path / "api.json"
+    path.write_text(json.dumps({"openapi": "3.1.0", "paths": paths}))
+    return openapi_tools(path, name="api", base_url=f"{server.url}/v1", **options)
+
+
+def asked_with(tmp_path, path, parameter, value, *, method="get"):
+    """What the server was asked when one parameter had a value."""
+    given = {path: {method: {"operationId": "op", "parameters": [{"schema": {}, **parameter}], "responses": OK}}}
+    with Serving(lambda _: Answer()) as server:
+        called(api(tmp_path, server, given), "op", **{parameter["name"]: value})
+        return server.asked[0]
+
+
+@pytest.mark.parametrize(
+    ("more", "value", "path"),
+    [
+        ({}, "a b/c?d", "a%20b%2Fc%3Fd"),
+        ({}, [3, 4], "3,4"),
+        ({}, {"r": 1, "g": 2}, "r,1,g,2"),
+        ({"explode": True}, {"r": 1, "g": 2}, "r=1,g=2"),
+        ({"style": "label"}, [3, 4], ".3,4"),
+        ({"style": "label", "explode": True}, [3, 4], ".3.4"),
+        ({"style": "label", "explode": True}, {"r": 1}, ".r=1"),
+        ({"style": "matrix"}, 5, ";p=5"),
+        ({"style": "matrix"}, [3, 4], ";p=3,4"),
+        ({"style": "matrix", "explode": True}, [3, 4], ";p=3;p=4"),
+        ({"style": "matrix", "explode": True}, {"r": 1, "g": 2}, ";r=1;g=2"),
+        ({"content": {"application/json": {}}}, {"a": True}, "%7B%22a%22%3Atrue%7D"),
+    ],
+)
+def test_path_parameters_are_written_in_their_style(tmp_path, more, value, path):
+    asked = asked_with(tmp_path, "/things/{p}/end", {"name": "p", "in": "path", **more}, value)
+
+    assert asked.path == f"/v1/things/{path}/end"
+
+
+@pytest.mark.parametrize(
+    ("more", "value", "query"),
+    [
+        ({}, "a&b=c", "q=a%26b%3Dc"),
+        ({}, True, "q=true"),
+        ({}, [1, 2], "q=1&q=2"),
+        ({"explode": False}, [1, 2], "q=1,2"),
+        ({"style": "spaceDelimited", "explode": False}, [1, 2], "q=1%202"),
+        ({"style": "pipeDelimited", "explode": False}, [1, 2], "q=1|2"),
+        ({}, {"a": 1, "b": 2}, "a=1&b=2"),
+        ({"explode": False}, {"a": 1}, "q=a,1"),
+        ({"style": "deepObject", "explode": True}, {"a": {"b": 1}, "c": [2, 3]}, "q[a][b]=1&q[c]=2&q[c]=3"),
+        ({"allowReserved": True}, "a/b:c", "q=a/b:c"),
+        ({"content": {"application/json": {}}}, {"a": [1]}, "q=%7B%22a%22%3A%5B1%5D%7D"),
+    ],
+)
+def test_query_parameters_are_written_in_their_style(tmp_path, more, value, query):
+    asked = asked_with(tmp_path, "/things", {"name": "q", "in": "query", **more}, value)
+
+    assert asked.path == f"/v1/things?{query}"
+
+
+def test_headers_and_cookies_are_sent_and_forged_ones_are_not(tmp_path):
+    header = asked_with(tmp_path, "/a", {"name": "X-List", "in": "header"}, [1, 2])
+    cookie = asked_with(tmp_path, "/a", {"name": "sid", "in": "cookie"}, "a b")
+    forged = asked_with(tmp_path, "/a", {"name": "Authorization", "in": "header"}, "Bearer mine")
+
+    assert header.headers["x-list"] == "1,2"
+    assert cookie.headers["cookie"] == "sid=a%20b"
+    assert "authorization" not in forged.headers
+    with pytest.raises(ToolArgumentsInvalid, match="must be text that a header can hold"):
+        asked_with(tmp_path, "/a", {"name": "X-List", "in": "header"}, "a\r\nX-Other: b")
+
+
+@pytest.mark.parametrize("value", ["..", ".", ""])
+def test_a_path_parameter_cannot_climb_out_of_its_operation(tmp_path, value):
+    with pytest.raises(ToolArgumentsInvalid, match="p must be text that can stand in a path"):
+        asked_with(tmp_path, "/things/{p}", {"name": "p", "in": "path"}, value)
+
+
+def sent(tmp_path, mime, schema, /, encoding=None, **arguments):
+    media = {"schema": schema, **({"encoding": encoding} if encoding else {})}
+    paths = {
+        "/a": {
+            "post": {"operationId": "op", "requestBody": {"required": True, "content": {mime: media}}, "responses": OK}
+        }
+    }
+    with Serving(lambda _: Answer()) as server:
+        called(api(tmp_path, server, paths), "op", **arguments)
+        return server.asked[0]
+
+
+def test_bodies_are_sent_as_json_forms_text_and_bytes(tmp_path):
+    fields = {"type": "object", "properties": {"a": {}, "b": {}}}
+
+    as_json = sent(tmp_path, "application/json", fields, a=1, b=None)
+    form = sent(tmp_path, "application/x-www-form-urlencoded", fields, a=[1, 2], b="x y&z")
+    deep = sent(tmp_path, "application/x-www-form-urlencoded", fields, {"a": {"style": "deepObject"}}, a={"k": 1})
+    text = sent(tmp_path, "text/plain", {"type": "string"}, body="hé")
+    raw = sent(tmp_path, "application/octet-stream", {}, body=b"\x00\xff")
+
+    assert (as_json.headers["content-type"], as_json.body) == ("application/json", b'{"a":1,"b":null}')
+    assert (form.headers["content-type"], form.body) == ("application/x-www-form-urlencoded", b"a=1&a=2&b=x+y%26z")
+    assert deep.body == b"a[k]=1"
+    assert (text.headers["content-type"], text.body) == ("text/plain", "hé".encode())
+    assert (raw.headers["content-type"], raw.body) == ("application/octet-stream", b"\x00\xff")
+
+
+def test_multipart_bodies_have_files_with_names_and_types(tmp_path):
+    fields = {"type": "object", "properties": {"note": {}, "meta": {}, "file": {"type": "string", "format": "binary"}}}
+    picture = Media(kind="image", mime="image/png", data=b"\x89PNG", name="a.png")
+
+    asked = sent(tmp_path, "multipart/form-data", fields, note="hi", meta={"n": 1}, file=[picture, b"raw"])
+
+    boundary = asked.headers["content-type"].partition("boundary=")[2].encode()
+    parts = [part.strip(b"\r\n") for part in asked.body.split(b"--" + boundary)[1:-1]]
+    assert parts == [
+        b'Content-Disposition: form-data; name="note"\r\n\r\nhi',
+        b'Content-Disposition: form-data; name="meta"\r\nContent-Type: application/json\r\n\r\n{"n":1}',
+        b'Content-Disposition: form-data; name="file"; filename="a.png"\r\nContent-Type: image/png\r\n\r\n\x89PNG',
+        b'Content-Disposition: form-data; name="file"; filename="file"\r\nContent-Type: application/octet-stream\r\n\r\nraw',
+    ]
+
+
+GET = {"/a": {"get": {"operationId": "op", "responses": OK}}}
+
+
+@pytest.mark.parametrize(
+    ("answer", "value"),
+    [
+        (Answer(body=b'{"a": [1]}'), {"a": [1]}),
+        (Answer(body=b'{"a": 1}', mime="application/vnd.x+json; charset=utf-8"), {"a": 1}),
+        (Answer(status=204, body=b""), None),
+        (Answer(body="é".encode("latin-1"), mime="text/plain; charset=latin-1"), "é"),
+        (Answer(body=b"\x89PNG", mime="image/png"), Media(kind="image", mime="image/png", data=b"\x89PNG")),
+        (Answer(body=b"\x00\x01", mime="application/zip"), b"\x00\x01"),
+    ],
+)
+def test_a_reply_is_its_parsed_body(tmp_path, answer, value):
+    with Serving(lambda _: answer) as server:
+        assert called(api(tmp_path, server, GET), "op") == value
+
+
+def test_with_response_gives_status_headers_and_body_without_cookies(tmp_path):
+    answer = Answer(201, b"[1]", {"X-Rate": "5", "Set-Cookie": "sid=1"})
+
+    with Serving(lambda _: answer) as server:
+        reply = called(api(tmp_path, server, GET), "op", with_response=True)
+
+    headers = {key: reply["headers"][key] for key in ("x-rate", "content-type")}
+    assert (reply["status"], reply["body"], reply["next"]) == (201, [1], None)
+    assert headers == {"x-rate": "5", "content-type": "application/json"}
+    assert "set-cookie" not in reply["headers"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (Answer(404, b'{"message": "no such\\n repo"}'), ToolFailed("404 Not Found: no such repo")),
+        (Answer(422, b'{"error": {"message": "bad", "code": 7}}'), ToolFailed("422 Unprocessable Entity: bad")),
+        (Answer(400, b'{"errors": [{"detail": "a"}, {"detail": "b"}]}'), ToolFailed("400 Bad Request: a; b")),
+        (Answer(500, b"<html>oops", mime="text/html"), ToolError("500 Internal Server Error")),
+        (Answer(418, b"short and stout", mime="text/plain"), ToolFailed("418 I'm a Teapot: short and stout")),
+        (Answer(429, b"", {"Retry-After": "7"}), ToolError("429 Too Many Requests (retry after 7 s)")),
+        (Answer(200, b"{", mime="application/json"), ToolError("the API answered 200 with JSON that cannot be read")),
+    ],
+)
+def test_an_error_status_is_an_error_with_the_apis_own_message(tmp_path, answer, error):
+    with Serving(lambda _: answer) as server, pytest.raises(ToolError) as caught:
+        called(api(tmp_path, server, GET), "op")
+
+    assert (type(caught.value), str(caught.value)) == (type(error), str(error))
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.slept: list[float] = []
+
+    def now(self) -> float:
+        return 0.0
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+
+
+def served(tools, clock):
+    steps = wrappers(retry=Retry(jitter=0), clock=clock)
+    router = Router(Catalog(tools), wrappers=steps)
+
+    async def serve():
+        try:
+            return await router.serve(toolfold.Call(id=1, tool="api_op", arguments={}))
+        finally:
+            await router.catalog.close()
+
+    return asyncio.run(serve())
+
+
+def test_the_router_waits_as_long_as_the_api_asks_and_not_for_ever(tmp_path):
+    answers = [Answer(429, b"", {"Retry-After": "2"}), Answer(503, b"", {"Retry-After": "1"}), Answer(body=b"7")]
+    clock, patient = Clock(), Clock()
+
+    with Serving(lambda _: answers.pop(0)) as server:
+        reply = served(api(tmp_path, server, {"/a": {"post": GET["/a"]["get"]}}), clock)
+    with Serving(lambda _: Answer(429, b"", {"Retry-After": "3600"})) as server:
+        late = served(api(tmp_path, server, GET), patient)
+
+    assert (reply.value, clock.slept) == (7, [2.0, 1.0])
+    assert (late.error, patient.slept) == ("'api_op' failed: 429 Too Many Requests (retry after 3600 s)", [])
+
+
+PAGED = {"get": {"operationId": "list", "responses": OK}}
+
+
+@pytest.mark.parametrize(
+    ("parameter", "pages"),
+    [
+        ("page", [([1], {"Link": '<https://x.example/other?page=2>; rel="next", <https://x.example/?page=9>; rel="last"'}), ([2], {})]),
+        ("cursor", [({"data": [1], "next_cursor": "c2"}, {}), ({"data": [2], "next_cursor": ""}, {})]),
+        ("pageToken", [({"nextPageToken": "t"}, {}), ({}, {})]),
+        ("cursor", [({"response_metadata": {"next_cursor": "c2"}}, {}), ({}, {})]),
+        ("starting_after", [({"has_more": True, "data": [{"id": "x1"}]}, {}), ({"has_more": False, "data": []}, {})]),
+        ("offset", [({"links": {"next": "https://x.example/?offset=20"}}, {}), ({"links": {}}, {})]),
+    ],
+)  # fmt: skip
+def test_pages_are_followed_by_a_program_to_the_last(tmp_path, parameter, pages):
+    paths = {"/l": {"get": {**PAGED["get"], "parameters": [{"name": parameter, "in": "query", "schema": {}}]}}}
+    waiting = list(pages)
+
+    def answer(_):
+        body, headers = waiting.pop(0)
+        return Answer(body=json.dumps(body).encode(), headers=headers)
+
+    with Serving(answer) as server:
+        outcome = toolfold.run_sync(
+            "result = [page async for page in api_list.pages()]", tools=api(tmp_path, server, paths)
+        )
+
+    assert (outcome.status, outcome.value) == ("finished", [body for body, _ in pages])
+
+
+def test_pages_end_where_the_program_says(tmp_path):
+    paths = {"/l": {"get": {**PAGED["get"], "parameters": [{"name": "page", "in": "query", "schema": {}}]}}}
+    forever = Answer(body=b"[1]", headers={"Link": '<?page=2>; rel="next"'})
+    program = "print(len([page for page in api_list.pages(max_pages=3)]))"
+
+    with Serving(lambda _: forever) as server:
+        outcome = toolfold.run_sync(program, tools=api(tmp_path, server, paths))
+
+    assert (outcome.status, outcome.stdout, len(outcome.calls)) == ("finished", "3\n", 3)
