@@ -4,17 +4,17 @@ from typing import get_args
 
 import pytest
 
-from toolfold.doors.http.life import TRANSITIONS, Happening, State, after
+from toolfold.doors.http.life import TRANSITIONS, Event, State, after
 
 
-def walk(state: State, *happenings: Happening) -> State:
-    for happening in happenings:
-        state = after(state, happening)
+def walk(state: State, *events: Event) -> State:
+    for event in events:
+        state = after(state, event)
     return state
 
 
 @pytest.mark.parametrize(
-    ("first", "happenings", "last"),
+    ("first", "events", "last"),
     [
         ("starting", ["begin", "end"], "over"),
         ("starting", ["begin", "pause", "resume", "pause", "end"], "over"),
@@ -27,13 +27,13 @@ def walk(state: State, *happenings: Happening) -> State:
         ("over", ["lose"], "lost"),
     ],
 )
-def test_an_execution_lives_by_the_table(first: State, happenings: list[Happening], last: State) -> None:
-    assert walk(first, *happenings) == last
+def test_an_execution_lives_by_the_table(first: State, events: list[Event], last: State) -> None:
+    assert walk(first, *events) == last
 
 
-@pytest.mark.parametrize("happening", get_args(Happening))
-def test_what_is_lost_stays_lost_whatever_is_heard_of_it_late(happening: Happening) -> None:
-    assert after("lost", happening) == "lost"
+@pytest.mark.parametrize("event", get_args(Event))
+def test_what_is_lost_stays_lost_whatever_is_heard_of_it_late(event: Event) -> None:
+    assert after("lost", event) == "lost"
 
 
 @pytest.mark.parametrize("state", get_args(State))
@@ -47,8 +47,8 @@ def test_every_state_can_be_lost_and_is_reached_from_a_first_one(state: State) -
 
 
 @pytest.mark.parametrize(
-    ("state", "happening"), [("starting", "pause"), ("paused", "pause"), ("over", "resume"), ("running", "begin")]
+    ("state", "event"), [("starting", "pause"), ("paused", "pause"), ("over", "resume"), ("running", "begin")]
 )
-def test_what_is_not_in_the_table_cannot_happen(state: State, happening: Happening) -> None:
-    with pytest.raises(RuntimeError, match=f"^'{happening}' cannot happen to an execution that is {state}$"):
-        after(state, happening)
+def test_what_is_not_in_the_table_cannot_happen(state: State, event: Event) -> None:
+    with pytest.raises(RuntimeError, match=f"^'{event}' cannot happen to an execution that is {state}$"):
+        after(state, event)

@@ -49,7 +49,7 @@ class Wish:
 
 
 @dataclass(slots=True)
-class _Live:
+class _Program:
     """One program, from its first call of a parent's tool to its end."""
 
     execution_id: str
@@ -86,7 +86,7 @@ class Executions:
         self._workspace = workspace
         self._limits = limits or Limits()
         self._large_texts = LargeChecks()
-        self._live: dict[str, _Live] = {}
+        self._live: dict[str, _Program] = {}
         # Any: steps and deadlines are waited for elsewhere, or by nobody.
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -110,7 +110,7 @@ class Executions:
         except ToolfoldError as error:
             return "", ResumeResult(final=error_json(error, _at(frame, began)), has_failed=True)
         loop = asyncio.get_running_loop()
-        live = _Live(step.execution_id, frame, {spec.name: spec for spec in specs}, began, loop.create_future())
+        live = _Program(step.execution_id, frame, {spec.name: spec for spec in specs}, began, loop.create_future())
         if isinstance(step, Paused):
             self._live[live.execution_id] = live
             live.timer = loop.call_later(live.seconds_left, lambda: self._track(self._expire(live)))
@@ -149,7 +149,7 @@ class Executions:
 
     # replies
 
-    def _reply(self, live: _Live, number: int, given: ToolReply) -> Reply:
+    def _reply(self, live: _Program, number: int, given: ToolReply) -> Reply:
         """What the program gets."""
         one = live.calls[number]
         one.reply = given
@@ -168,7 +168,7 @@ class Executions:
 
     # steps
 
-    async def _step(self, live: _Live, going: Coroutine[Any, Any, Paused | Outcome]) -> ResumeResult:
+    async def _step(self, live: _Program, going: Coroutine[Any, Any, Paused | Outcome]) -> ResumeResult:
         live.is_running = True
         try:
             return await self._result(live, await going)
@@ -178,7 +178,7 @@ class Executions:
         finally:
             live.is_running = False
 
-    async def _result(self, live: _Live, step: Paused | Outcome) -> ResumeResult:
+    async def _result(self, live: _Program, step: Paused | Outcome) -> ResumeResult:
         step = await drive(self._runtime, step, refuse_approvals)
         if isinstance(step, Outcome):
             return self._finish(live, step)
@@ -189,7 +189,7 @@ class Executions:
 
     # the end
 
-    async def _expire(self, live: _Live) -> None:
+    async def _expire(self, live: _Program) -> None:
         """Its time is over, wherever the program or its parent are."""
         live.is_late = True
         if live.is_running:
@@ -198,20 +198,20 @@ class Executions:
             await self._cut_short(live)
             asyncio.get_running_loop().call_later(UNREAD_SECONDS, self._live.pop, live.execution_id, None)
 
-    async def _cut_short(self, live: _Live) -> ResumeResult:
+    async def _cut_short(self, live: _Program) -> ResumeResult:
         """End a program that is paused."""
         outcome = await self._runtime.cancel(live.execution_id)
         if outcome is None:  # its guest had to make room for others, and only its record is left
             await self._runtime.end_recorded(live.execution_id)
         return self._finish(live, outcome or Outcome(execution_id=live.execution_id, status="cancelled"))
 
-    def _finish(self, live: _Live, outcome: Outcome) -> ResumeResult:
+    def _finish(self, live: _Program, outcome: Outcome) -> ResumeResult:
         if live.is_late:
             outcome = _too_late(outcome, live.frame)
         text = to_json(outcome, list(live.calls.values()), _at(live.frame, live.began))
         return self._settle(live, text, has_failed=outcome.status != "finished")
 
-    def _settle(self, live: _Live, final: str, *, has_failed: bool = True) -> ResumeResult:
+    def _settle(self, live: _Program, final: str, *, has_failed: bool = True) -> ResumeResult:
         live.stop_timer()
         result = ResumeResult(final=final, has_failed=has_failed)
         if not live.over.done():
@@ -220,7 +220,7 @@ class Executions:
             self._live.pop(live.execution_id, None)  # whoever waits for this step is told
         return result
 
-    async def _end(self, live: _Live) -> ResumeResult:
+    async def _end(self, live: _Program) -> ResumeResult:
         result = await asyncio.shield(live.over)
         self._live.pop(live.execution_id, None)
         return result
@@ -236,7 +236,7 @@ async def _at_once(step: Paused | Outcome) -> Paused | Outcome:
     return step
 
 
-def _open(live: _Live, replies: Sequence[ToolReply]) -> Iterator[tuple[int, ToolReply]]:
+def _open(live: _Program, replies: Sequence[ToolReply]) -> Iterator[tuple[int, ToolReply]]:
     """Replies to calls that are open, by the number that the runtime knows; others are ignored."""
     numbers = {one.call.id: number for number, one in live.calls.items() if one.reply is None}
     for reply in replies:
@@ -245,7 +245,7 @@ def _open(live: _Live, replies: Sequence[ToolReply]) -> Iterator[tuple[int, Tool
             yield number, reply
 
 
-def _told(live: _Live, call: Call) -> OpenCall:
+def _told(live: _Program, call: Call) -> OpenCall:
     name, arguments = meant(live.specs[call.tool], value_as_json(call.arguments))
     told = OpenCall(id=f"call_{live.execution_id}_{call.id}", name=name, arguments=arguments)
     live.calls[call.id] = Answered(told)

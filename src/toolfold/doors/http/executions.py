@@ -1,7 +1,7 @@
-"""Executions as clients see them: begun, gone on with, cancelled, here or at the replica that holds them.
+"""Executions as clients see them: start, continue and cancel, here or at the replica that holds them.
 
-Among replicas, what is not held here is sent to whoever holds it; only where nobody does, it is brought
-back from its record. An execution that moves meanwhile is looked for again.
+A request for an execution that another replica holds is forwarded there. If no replica holds it, it is
+brought back from its record. If it moves in the meantime, the search begins again.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ from toolfold.models import Limits
 from toolfold.runtime import Runtime
 
 _TRIES: Final = 10
-"""To find the replica that holds an execution while it changes hands."""
+"""To find the replica that holds an execution while it moves."""
 
 
 class Executions:
-    """All that run, wait or have just ended here, and the way to those of other replicas."""
+    """The executions of this process, and the way to those of other replicas."""
 
     def __init__(
         self, runtime: Runtime, settings: Settings, *, limits: Limits, gate: Gate, metrics: Metrics,
@@ -109,13 +109,13 @@ class Executions:
         return cut_off(error, started=not {spec.name for spec in start.tools}.issuperset(called))
 
     async def start_once(self, start: Start, request: ForwardedRequest) -> Answer | Passed:
-        """Start an execution with a fixed id, unless it was started before: then the answer to that start."""
+        """Start an execution with a fixed id, or return the answer to its earlier start."""
 
         async def attempt() -> Answer | Passed:
             if not await self._peers.claim(start.execution_id):
                 passed = await self._peers.pass_on(start.execution_id, request)
                 if passed is None:
-                    raise Moved  # let go of in the meantime
+                    raise Moved  # the other replica gave it up in the meantime
                 return passed
             return await self._rounds.start_again(start) or await self.start(start)
 
@@ -197,7 +197,7 @@ class Executions:
         elif held.task is not None:
             held.task.cancel()
         else:
-            self._holding.move(held, "end")  # it waits for its turn, and finds this when that comes
+            self._holding.move(held, "end")  # it waits for its turn, and looks at its state then
 
     async def _cancel_elsewhere(self, execution_id: str, request: ForwardedRequest | None) -> None:
         if request is not None:
@@ -214,16 +214,16 @@ class Executions:
         """Another replica has this execution: end its guest here."""
         held = self._holding.get(execution_id)
         if held is None or held.lock.locked():
-            await self._runtime.abandon(execution_id)  # whoever waits for its next word hears of it
+            await self._runtime.abandon(execution_id)  # the request that waits for it gets `Fenced`
         else:
             await self._holding.lose(held)
 
     async def drain(self) -> None:
-        """Hand what is paused over to the other replicas, and from now on whatever pauses."""
+        """Hand paused executions over to the other replicas, now and from now on."""
         await self._holding.drain()
 
     def suspend(self) -> None:
-        """Cut off what runs: the server does not wait any longer, and the ledger has what others go on with."""
+        """Stop what runs, because the server does not wait any longer; others can continue from the ledger."""
         self._is_stopping = True
         self._steps.suspend()
 

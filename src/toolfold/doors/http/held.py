@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 from toolfold.doors.http.answers import Answer
-from toolfold.doors.http.life import Happening, State, after
+from toolfold.doors.http.life import Event, State, after
 from toolfold.doors.http.wire import FileReference
 from toolfold.models import Outcome, Paused, ToolSpec
 
@@ -35,10 +35,10 @@ class Start:
 
 
 class Said(NamedTuple):
-    """The last answer of an execution, and to what."""
+    """The last answer of an execution, and what it answered."""
 
     round: int
-    """0 is a start that may be sent again."""
+    """0 for a start that may be sent again."""
     digest: bytes
     """Of the results that the client sent."""
     answer: Answer
@@ -49,7 +49,7 @@ class Held:
     """One execution of one tenant."""
 
     execution_id: str
-    """Also what its turn of the session is called among replicas: the same wherever it goes on."""
+    """Also names its turn of the session among replicas, so the turn stays its own wherever it continues."""
     tenant: str
     session: str
     deadline: float
@@ -59,35 +59,35 @@ class Held:
     replies: int = 0
     open_calls: frozenset[int] = frozenset()
     has_session: bool = False
-    """It has the turn of its session, and gives it back once."""
+    """It has its turn of the session, to be given back once."""
     last: Said | None = None
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Duplicates that arrive together wait for the first one's answer."""
     task: asyncio.Task[Paused | Outcome] | None = None
     timer: asyncio.TimerHandle | None = None
     request_ids: list[str] = field(default_factory=list)
-    """Of its requests so far; any of them may be named by a cancel."""
+    """Ids of its requests so far; a cancel may name any of them."""
 
     @property
     def is_known(self) -> bool:
-        """What the ledger says of it is known here."""
+        """Its record has been read, or this process began it."""
         return self.state not in ("unread", "doomed")
 
     @property
     def is_paused(self) -> bool:
-        """It waits for its client, who can go on with it."""
+        """It waits for its client."""
         return self.state == "paused"
 
     @property
     def is_over(self) -> bool:
-        """Nothing of it goes on."""
+        """It has ended."""
         return self.state == "over"
 
-    def move(self, happening: Happening) -> None:
-        """Something happened to it."""
-        self.state = after(self.state, happening)
+    def move(self, event: Event) -> None:
+        """Change its state as the table says."""
+        self.state = after(self.state, event)
 
     def stop_timer(self) -> None:
-        """Its deadline is of no interest any more."""
+        """Its deadline no longer matters."""
         if self.timer is not None:
             self.timer.cancel()

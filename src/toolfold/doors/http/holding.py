@@ -1,6 +1,6 @@
-"""What is held here: executions that run, wait or have just ended, with their deadlines, sessions and request ids.
+"""The executions that this process holds: running, waiting or just ended, with deadlines, sessions and request ids.
 
-All of it is a cache: what is not held is on record, and can be replayed.
+All of it is a cache: what is not held is on record and can be replayed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from contextlib import suppress
 from toolfold.doors.http.files import key_of
 from toolfold.doors.http.gate import Gate, SessionTurns
 from toolfold.doors.http.held import Gone, Held
-from toolfold.doors.http.life import Happening
+from toolfold.doors.http.life import Event
 from toolfold.doors.http.metrics import Metrics
 from toolfold.doors.http.peers import Peers
 from toolfold.doors.http.requests import Requests
@@ -33,7 +33,7 @@ class Holding:
     ) -> None:
         self.requests = Requests()
         self.is_draining = False
-        """Whatever pauses is handed over to other processes."""
+        """Executions that pause are handed over to other processes."""
         self._runtime = runtime
         self._gate = gate
         self._metrics = metrics
@@ -56,10 +56,10 @@ class Holding:
         loop = asyncio.get_running_loop()
         held.timer = loop.call_later(max(0.0, held.deadline - self._clock()), self.expire, held)
 
-    def move(self, held: Held, happening: Happening) -> None:
-        """Something happened to it; the tenant's pauses are counted here, and nowhere else."""
+    def move(self, held: Held, event: Event) -> None:
+        """Change its state; this is the only place where a tenant's pauses are counted."""
         was_paused = held.is_paused
-        held.move(happening)
+        held.move(event)
         if held.is_paused != was_paused:
             self._gate.paused(held.tenant, 1 if held.is_paused else -1)
 
@@ -73,7 +73,7 @@ class Holding:
         await self._peers.enter_session(key, held.execution_id, gone)
 
     def let_go(self, held: Held) -> None:
-        """Of the session, and of the ids that a cancel would name."""
+        """Give back the session, and forget the ids that a cancel would name."""
         if held.has_session:
             held.has_session = False
             key = key_of(held.tenant, held.session)
@@ -99,29 +99,29 @@ class Holding:
             self._held.pop(oldest).stop_timer()
 
     def expire(self, held: Held) -> None:
-        """The whole execution's time is over, whether it runs or waits; its tokens are, too."""
+        """End an execution whose time is over, whether it runs or waits; its tokens expire with it."""
         held.stop_timer()
         self._forget(held)
         if held.is_over:
             return
         if held.is_paused:
             self.end(held, "timeout")
-        ending = self._ending[held.execution_id] = self.spawn(self._run_out(held.execution_id))
+        ending = self._ending[held.execution_id] = self._spawn(self._end_by_deadline(held.execution_id))
         ending.add_done_callback(lambda _: self._ending.pop(held.execution_id, None))
 
     async def wait_for_end(self, execution_id: str) -> None:
-        """Until one whose time has just run out is on record as ended."""
+        """Wait until an execution whose time has just run out is on record as ended."""
         if (ending := self._ending.get(execution_id)) is not None:
             await asyncio.wait([ending])
 
-    async def _run_out(self, execution_id: str) -> None:
+    async def _end_by_deadline(self, execution_id: str) -> None:
         with suppress(Fenced):  # another process has it, with the same deadline
             await self._runtime.expire(execution_id)
 
     # other processes
 
     async def lose(self, held: Held) -> None:
-        """Forget an execution that another process goes on with; nothing of it is written from here."""
+        """Forget an execution that another process has; this one writes nothing more of it."""
         if self._forget(held) and held.is_known and not self.is_draining:
             self._metrics.add("lost")
         held.stop_timer()
@@ -130,7 +130,7 @@ class Holding:
         await self._runtime.abandon(held.execution_id)
 
     async def drain(self) -> None:
-        """Hand over what is paused, and from now on whatever pauses."""
+        """Hand over all executions that are paused, and from now on those that pause."""
         if not self._peers.are_there:
             return
         self.is_draining = True
@@ -142,8 +142,8 @@ class Holding:
         await self._peers.let_go(handed_over)
 
     def hand_over_soon(self, held: Held) -> None:
-        """As soon as its answer is on its way."""
-        self.spawn(self._hand_over(held))
+        """Hand it over as soon as its answer is on the way."""
+        self._spawn(self._hand_over(held))
 
     async def _hand_over(self, held: Held) -> None:
         async with held.lock:
@@ -157,11 +157,10 @@ class Holding:
         for held in self._held.values():
             held.stop_timer()
         if self._tasks:
-            # Not for ever: one may wait for a request that was cut off.
+            # With a limit: one of them may wait for a request that was cut off.
             await asyncio.wait(self._tasks, timeout=GRACE_SECONDS)
 
-    def spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
-        """Do this beside the requests; `close` waits for it."""
+    def _spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

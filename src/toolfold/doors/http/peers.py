@@ -9,11 +9,11 @@ from toolfold.doors.http.held import Gone
 
 
 class Moved(Exception):
-    """What was known of an execution is of the past: another process had it meanwhile, so look again."""
+    """Another process had the execution in the meantime, so look for it again."""
 
 
 class Peers(Protocol):
-    """Who else may hold an execution; `Replicas` knows, and `Alone` is a process that has no others."""
+    """Who else may hold an execution. `Replicas` is the real one, `Alone` a process without others."""
 
     @property
     def are_there(self) -> bool:

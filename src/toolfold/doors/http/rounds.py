@@ -1,10 +1,10 @@
 """Rounds with a client: each pause has a token, and each token is answered once.
 
-1. A token belongs to one pause. Using it with the same results again gives the same answer; with
-   others it is refused: nothing runs twice.
-2. The lock of an execution makes duplicates that arrive together wait for the first one's answer.
-3. What is held here is a cache. An execution that is not held is read from its record and replayed,
-   and the token's number of replies tells whether its continuation was already taken.
+1. A token belongs to one pause. The same results sent again get the same answer, other results are
+   refused, and nothing runs twice.
+2. An execution has a lock, so duplicates that arrive together wait for the first one's answer.
+3. An execution that is not held is read from its record and replayed. The number of replies in the
+   token tells whether the continuation was taken before.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _GONE_ON = "the execution of this Idempotency-Key has gone on; use its last cont
 
 
 class Rounds:
-    """Answers to starts and continuations, from what is held, what runs, or what is on record."""
+    """Answers continuations, and starts that are sent again, from memory, by a step, or from the record."""
 
     def __init__(
         self, runtime: Runtime, holding: Holding, steps: Steps, settings: Settings, *, metrics: Metrics,
@@ -53,15 +53,15 @@ class Rounds:
         self._has_peers = has_peers
 
     def read(self, text: str, tenant: str, session: str | None = None) -> Token:
-        """A token that is the tenant's, and of the session where one is named."""
+        """A token that belongs to the tenant, and to the session if one is given."""
         return self._tokens.read_for(text, tenant, session)
 
     def longest_seconds(self, start: Start, own_seconds: float) -> float:
-        """How long an execution may take until its end, if its program may run for so long itself."""
+        """How long an execution may take in all, if its program may run for `own_seconds`."""
         return own_seconds if start.counts_pauses else max(own_seconds, self._max_seconds)
 
     async def answer(self, held: Held, step: Paused | Outcome) -> Answer:
-        """What a step of the runtime means to the client: its calls with a token, or the end."""
+        """Render a step of the runtime for the client: its calls with a token, or the end."""
         if isinstance(step, Outcome):
             self._holding.end(held, step.status)
             if step.problem is not None:
@@ -83,7 +83,7 @@ class Rounds:
         return answers.tool_calls(step.calls, session=held.session, token=token)
 
     async def cancelled(self, held: Held) -> Answer:
-        """What its clients hear of a cancel that came first."""
+        """The answer to whoever waited for an execution that was cancelled."""
         self._holding.end(held, "cancelled")
         await self._runtime.cancel(held.execution_id)
         return answers.failed(CANCELLED, status=400, session=held.session)
@@ -124,13 +124,13 @@ class Rounds:
         if held.state == "lost":
             raise Moved
         if not held.is_known:
-            found = await self._recall(held, sent)
+            found = await self._read_record(held, sent)
             if found is not None:
                 return found
         if held.last is not None and held.last[:2] == (token.round, sent.digest):
             return held.last.answer
         if self._has_peers and token.round > held.round:
-            # Signed by a replica that has taken this over and gone on: what is held here is of the past.
+            # A replica that took it over has signed this token, so what is held here is out of date.
             raise fenced(held.execution_id)
         if held.is_over and token.round == held.round:
             raise Refusal(400, EXPIRED)
@@ -143,11 +143,11 @@ class Rounds:
     async def _expired(self, held: Held | None, token: Token) -> Answer:
         if held is not None and not held.is_over:
             if held.deadline > self._clock():
-                raise Refusal(400, EXPIRED)  # the token alone is: the execution goes on with its last one
+                raise Refusal(400, EXPIRED)  # only this token has expired; the execution has a newer one
             self._holding.expire(held)  # its timer is late
         await self._holding.wait_for_end(token.execution_id)
         if token.execution_id in self._runtime.executions:
-            raise Refusal(400, EXPIRED)  # it runs to its end, and whoever let it go on hears of that
+            raise Refusal(400, EXPIRED)  # it still runs, and whoever resumed it gets the outcome
         return await expired_before(self._runtime, token, self._clock())
 
     # starts that are sent again
@@ -168,10 +168,10 @@ class Rounds:
         if held is None:
             held = self._unread(token)
         async with held.lock:
-            if held.is_known:  # or lost, while this waited for its turn
+            if held.is_known:  # another request was faster, or it was lost
                 raise Moved
             try:
-                answer = await self._recall(held, Continuation(token=token))
+                answer = await self._read_record(held, Continuation(token=token))
             except Fenced:
                 await self._holding.lose(held)
                 raise
@@ -179,7 +179,7 @@ class Rounds:
             return answer
 
     def _first_token(self, start: Start, recorded: Recorded) -> Token:
-        """As the first pause had it."""
+        """The token of its first pause."""
         begun = recorded.begun
         seconds = begun.limits.wall_seconds
         session = begun.session.removeprefix(key_of(start.tenant, ""))
@@ -188,8 +188,8 @@ class Rounds:
 
     # what is on record
 
-    async def _recall(self, held: Held, sent: Continuation) -> Answer | None:
-        """Bring back what another process paused; an answer if this continuation was taken before it stopped."""
+    async def _read_record(self, held: Held, sent: Continuation) -> Answer | None:
+        """Bring back an execution that another process paused; the answer, if that one took this continuation."""
         token = sent.token
         recorded = await self._runtime.recorded(token.execution_id)
         if recorded is None:
@@ -201,14 +201,14 @@ class Rounds:
         was_doomed = held.state == "doomed"
         self._holding.move(held, "read")
         held.replies = len(recorded.answered)
-        # A new continuation finds the pause as its token says; a taken one is followed by the next pause.
+        # A new continuation finds the pause that its token names; a taken one finds the pause after it.
         held.round = token.round - 1 if standing == "new" else token.round
         if isinstance(step, Paused):
             if was_doomed:
                 return await self.cancelled(held)
             step = self._with_its_clock(step, token, standing)
         answer = await self.answer(held, step)
-        # Where it did not come as far as its pause, a cancel or the clock was first.
+        # An outcome here means that a cancel or the clock ended it before it reached its pause.
         is_answer = isinstance(step, Outcome) or standing == "taken" or sent.is_start
         return answer if is_answer else None
 
@@ -220,7 +220,7 @@ class Rounds:
         raise Refusal(400, EXPIRED if standing == "new" else INVALID_TOKEN)
 
     def _with_its_clock(self, step: Paused, token: Token, standing: Standing) -> Paused:
-        """The clock as it was at this pause, or, where the token is of the one before, at most so much."""
+        """Set the clock to what the token says; a token of the pause before is only an upper limit."""
         if token.seconds_left is None:
             return step
         left = token.seconds_left if standing == "new" else min(token.seconds_left, step.seconds_left)

@@ -1,6 +1,6 @@
 """Steps of the runtime: each runs a program to its next pause or its end, in a turn of its tenant.
 
-Knows sessions, turns and deadlines; tokens and what clients read are none of its business.
+It knows sessions, turns and deadlines, but neither tokens nor responses.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from toolfold.runtime import Runtime
 
 
 class Steps:
-    """All steps that run now. What each returns is `None` where a cancel came first."""
+    """The steps that run now. A step returns `None` if it was cancelled."""
 
     def __init__(
         self, runtime: Runtime, holding: Holding, *, limits: Limits, gate: Gate, metrics: Metrics,
@@ -38,10 +38,10 @@ class Steps:
         self._running: list[Held] = []
 
     async def begin(self, held: Held, start: Start, files: Sequence[File]) -> Paused | Outcome | None:
-        """The first step of a new execution.
+        """Run the first step of a new execution.
 
         Raises:
-            TimeoutError: Its time was over before the runtime said so.
+            TimeoutError: Its time ran out, and the runtime did not end it.
             Moved: Another process began it meanwhile.
         """
         gone = None if start.execution_id else start.gone
@@ -57,7 +57,7 @@ class Steps:
                     limits = replace(self._limits, wall_seconds=min(left, start.timeout_seconds))
                     step = await self._step(held, self._program(held, start, files, limits))
         except Fenced:
-            self._holding.move(held, "lose")  # before its session is let go of: the turn is the other process's
+            self._holding.move(held, "lose")  # before `let_go`: the session's turn belongs to the other process
             raise
         except UsageError as error:
             if start.execution_id and await self._runtime.recorded(held.execution_id) is not None:
@@ -70,7 +70,7 @@ class Steps:
         if step is not None:
             self._holding.move(held, "begin")
         if start.execution_id and isinstance(step, Paused):
-            # As a replay after a restart would say it: the same token for the same start.
+            # As a replay after a restart would report it: the same start must get the same token.
             step = replace(step, seconds_left=limits.wall_seconds)
         return step
 
@@ -84,7 +84,7 @@ class Steps:
         )  # fmt: skip
 
     async def resume(self, held: Held, replies: Sequence[Reply]) -> Paused | Outcome | None:
-        """The next step of one that is paused here."""
+        """Run the next step of an execution that is paused here."""
         async with self._gate.turn(held.tenant) as waited:
             self._metrics.observe("queue_seconds", waited)
             if not held.is_paused:  # the deadline, or a cancel, was first
@@ -94,11 +94,11 @@ class Steps:
             try:
                 return await self._step(held, self._runtime.resume(held.execution_id, replies))
             except HOST_FAILURES:
-                # The same continuation may be sent again: what was written is not written twice.
+                # The client may send the same continuation again; the ledger does not write it twice.
                 held.replies -= len(replies)
                 self._holding.move(held, "pause")
                 if held.execution_id not in self._runtime.executions:
-                    await self._holding.lose(held)  # it was cut off on its way, and only the ledger knows how far
+                    await self._holding.lose(held)  # it was cut off, and only the ledger knows how far it came
                 raise
             except Fenced:
                 raise
@@ -107,10 +107,10 @@ class Steps:
                 raise
 
     async def bring_back(self, held: Held) -> Paused | Outcome:
-        """Replay one that another process paused, up to where it waits now.
+        """Replay an execution that another process paused, up to where it waits.
 
         Raises:
-            Refusal: Its time is over, or a cancel came first.
+            Refusal: Its time is over, or it was cancelled.
             Moved: Another process has ended it meanwhile.
         """
         step: Paused | Outcome | None = None
@@ -137,7 +137,7 @@ class Steps:
         return step
 
     def suspend(self) -> None:
-        """Cut off what runs: the ledger has what others go on with."""
+        """Stop what runs; other processes can continue from the ledger."""
         for held in self._running:
             self._runtime.suspend(held.execution_id)
 
@@ -149,7 +149,7 @@ class Steps:
             await asyncio.wait([task])
             return None if task.cancelled() else task.result()
         except asyncio.CancelledError:
-            # The server stops and will not wait: what is on record goes on elsewhere.
+            # The server is shutting down and will not wait. Other processes can continue from the ledger.
             self._runtime.suspend(held.execution_id)
             await asyncio.wait([task], timeout=GRACE_SECONDS)
             task.cancel()

@@ -50,7 +50,7 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answers:
+class NestedAnswers:
     """What the outside says to the calls of one program."""
 
     execution_id: str = ""
@@ -121,12 +121,12 @@ def _decision(answer: Any) -> Any:
 
 
 # Any: `RunContext.tool_call_metadata`.
-def answers_in(metadata: Any) -> Answers | None:
+def answers_in(metadata: Any) -> NestedAnswers | None:
     """The answers that `fold` put there."""
     note = metadata.get(NOTE) if isinstance(metadata, Mapping) else None
     if note is None:
         return None
-    return Answers(execution_id=note["execution_id"], results=note["results"], metadata=note["metadata"])
+    return NestedAnswers(execution_id=note["execution_id"], results=note["results"], metadata=note["metadata"])
 
 
 class NestedApprovals(AbstractCapability[Any]):

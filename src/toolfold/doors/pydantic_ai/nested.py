@@ -30,10 +30,10 @@ from pydantic_ai.messages import ToolCallPart, UserContent
 from pydantic_ai.tool_manager import ToolManager
 
 from toolfold import errors
-from toolfold.doors.pydantic_ai.approvals import Answers, Waiting, nested_id
+from toolfold.doors.pydantic_ai.approvals import NestedAnswers, Waiting, nested_id
 from toolfold.doors.pydantic_ai.values import to_program
 from toolfold.errors import ToolArgumentsInvalid, ToolRefused
-from toolfold.execution import driving
+from toolfold.execution.driving import Answers
 from toolfold.models import Call, Paused, Value
 from toolfold.tools.context import Decision
 from toolfold.tools.outside import outside_check
@@ -91,7 +91,7 @@ class Nested:
     manager: ToolManager[Any]
     outer_id: str
     """Of the call of `run_code`."""
-    answers: Answers = field(default_factory=Answers)
+    answers: NestedAnswers = field(default_factory=NestedAnswers)
     stop: Callable[[str], Awaitable[object]]
     """Ends the program of an execution."""
     revealed: list[str] = field(default_factory=list)
@@ -157,10 +157,10 @@ class Nested:
         results = {call_id: answer for call_id, answer in self.answers.results.items() if call_id in known}
         self.answers = replace(self.answers, results=results)
 
-    async def answer(self, paused: Paused) -> driving.Answers:
+    async def answer(self, paused: Paused) -> Answers:
         """Let go on what the outside has answered; `_answered` reads what it said."""
         ready = [call.id for call in paused.approvals if self._answer_to(call.id) is not _NO_ANSWER]
-        return driving.Answers(decisions=dict.fromkeys(ready, Decision(approved=True)))
+        return Answers(decisions=dict.fromkeys(ready, Decision(approved=True)))
 
     def waiting_for(self, call: Call) -> Waiting:
         """An open call, as the outside is asked for it."""

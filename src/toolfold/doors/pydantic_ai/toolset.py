@@ -22,7 +22,7 @@ from pydantic_ai.tool_manager import ToolManager
 from pydantic_ai.tools import AgentDepsT
 from typing_extensions import TypedDict
 
-from toolfold.doors.pydantic_ai.approvals import Answers, answers_in, note_of
+from toolfold.doors.pydantic_ai.approvals import NestedAnswers, answers_in, note_of
 from toolfold.doors.pydantic_ai.beside import root_of, tools_beside
 from toolfold.doors.pydantic_ai.callers import callers_of, is_listing_beside, listing_for_code, spec_of
 from toolfold.doors.pydantic_ai.home import Home, settled
@@ -216,14 +216,14 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
         except ToolfoldError as error:
             raise to_exception(error, had_paused=bool(nested.answers.execution_id)) from error
 
-    async def _answers(self, ctx: RunContext[AgentDepsT], key: str) -> Answers:
+    async def _answers(self, ctx: RunContext[AgentDepsT], key: str) -> NestedAnswers:
         """What the outside said to the calls of this program, if it is one that waited."""
         given = answers_in(ctx.tool_call_metadata)
         if given is not None:
             return given
         may_wait = ctx.tool_call_approved or _is_of_an_earlier_run(ctx)
         waiting = await self.home.waiting(key) if may_wait else ""
-        return Answers(execution_id=waiting, is_yes_to_all=ctx.tool_call_approved)
+        return NestedAnswers(execution_id=waiting, is_yes_to_all=ctx.tool_call_approved)
 
     async def _all_tools(
         self, ctx: RunContext[AgentDepsT], tool: _RunCode[AgentDepsT]
