@@ -51,7 +51,7 @@ class Client:
         raw = json.dumps(body).encode()
         head = (
             "POST /exec/programmatic HTTP/1.1\r\nHost: localhost\r\n"
-            f"X-API-Key: {self._key}\r\nContent-Length: {len(raw)}\r\n\r\n"
+            f"X-API-Key: {self._key}\r\nContent-Type: application/json\r\nContent-Length: {len(raw)}\r\n\r\n"
         )
         self._writer.write(head.encode() + raw)
         answer = (await self._reader.readuntil(b"\r\n\r\n")).decode().lower()
