@@ -18,6 +18,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule, 
 from tests.doors.http.conftest import KEYS, inside
 from tests.doors.http.talk import go_on, metric, result, start
 from toolfold.doors.http import Settings
+from toolfold.engines.base import EngineWrapper
 from toolfold.engines.process import ProcessEngine
 from toolfold.ledger.open import open_ledger
 
@@ -41,14 +42,8 @@ class Loop(asyncio.SelectorEventLoop):
         return super().time() + self.ahead_seconds
 
 
-class Lasting:
+class Lasting(EngineWrapper):
     """An engine that outlives its runtimes: a restart loses all that they knew, and costs no new fork server."""
-
-    def __init__(self, engine: ProcessEngine) -> None:
-        self._engine = engine
-        self.name, self.isolation, self.notes = engine.name, engine.isolation, engine.notes
-        self.open, self.guests, self.preload = engine.open, engine.guests, engine.preload
-        self.has_session, self.end_session = engine.has_session, engine.end_session
 
     async def __aenter__(self) -> "Lasting":
         return self
