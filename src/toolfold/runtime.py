@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from toolfold.engines.monty_check import TypeChecker
+    from toolfold.engines.monty.type_check import TypeChecker
     from toolfold.execution.recorded import Recorded
     from toolfold.ledger.observe import Observer
     from toolfold.ledger.record import History, Ledger

@@ -12,7 +12,8 @@ import pytest
 
 from toolfold.engines.base import Called, Died, Ended, Order
 from toolfold.engines.monty import MontyEngine
-from toolfold.engines.monty_rewrite import Prepared, prelude, prepare
+from toolfold.engines.monty.prelude import prelude
+from toolfold.engines.monty.rewrite import Prepared, prepare
 from toolfold.errors import EngineUnavailable, UsageError
 from toolfold.models import Limits, Program, Reply, ToolSpec
 
@@ -120,7 +121,7 @@ async def test_a_worker_that_dies_is_told_as_such_and_the_next_program_runs() ->
 
 
 def _worker(run: Any) -> int:
-    return int(run._driver._pid)
+    return int(run._driver._worker._pid)
 
 
 async def test_programs_beyond_the_most_at_once_wait_for_a_place() -> None:

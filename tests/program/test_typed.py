@@ -14,7 +14,7 @@ from tests.programs_support import read, tools
 from tests.test_programs import PROGRAMS as FILES
 from toolfold import Outcome, Runtime, ToolSpec
 from toolfold.engines.monty import type_checker
-from toolfold.engines.monty_check import TypeChecker
+from toolfold.engines.monty.type_check import TypeChecker
 from toolfold.program.typed import question
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import heapq
 import time
+from typing import Final
 
-from toolfold.engines.monty_state import Timer
+from toolfold.engines.monty.state import Timer
+
+CLOCKS: Final = frozenset({"time.time", "datetime.now", "date.today"})
+"""Functions of the program's that tell the time."""
+
+
+def time_for(function: str, zone: dt.tzinfo | None, seconds: float) -> float | dt.datetime | dt.date:
+    """What one of the `CLOCKS` says at so many seconds since 1970; the program's own zone is UTC."""
+    if function == "time.time":
+        return seconds
+    now = dt.datetime.fromtimestamp(seconds, dt.UTC)
+    if function == "date.today":
+        return now.date()
+    return now.replace(tzinfo=None) if zone is None else now.astimezone(zone)
 
 
 class Clock:

@@ -16,9 +16,10 @@ from types import ModuleType
 from typing import Any, Literal, Self
 
 from toolfold.engines.base import Capabilities, Died, Ended, EngineSettings, Event, Order, Waiting
-from toolfold.engines.monty_check import TypeChecker
-from toolfold.engines.monty_driver import Driver, Freeze
-from toolfold.engines.monty_state import FORMAT
+from toolfold.engines.monty.driver import Driver
+from toolfold.engines.monty.state import FORMAT
+from toolfold.engines.monty.type_check import TypeChecker
+from toolfold.engines.monty.waits import Freeze
 from toolfold.errors import EngineUnavailable, UsageError
 from toolfold.models import Problem, Reply
 
@@ -108,17 +109,17 @@ class MontyRun:
 
     def answer(self, reply: Reply) -> None:
         """Hand a reply to the program."""
-        self._driver.inbox.put(reply)
+        self._driver.waits.inbox.put(reply)
 
     def hold(self) -> None:
         """Stop the program's clock."""
-        self._driver.clock.hold()
-        self._driver.inbox.put("look")
+        self._driver.waits.clock.hold()
+        self._driver.waits.inbox.put("look")
 
     def release(self) -> None:
         """Let the program's clock go on."""
-        self._driver.clock.release()
-        self._driver.inbox.put("look")
+        self._driver.waits.clock.release()
+        self._driver.waits.inbox.put("look")
 
     def nudge(self, event: Waiting) -> None:
         """An event of the host's own, in its turn."""
@@ -130,7 +131,7 @@ class MontyRun:
         if self.over.is_set():
             return None
         self._frozen = self._loop.create_future()
-        self._driver.inbox.put(Freeze(lambda body: self._tell_loop(self._answer_freeze, body)))
+        self._driver.waits.inbox.put(Freeze(lambda body: self._tell_loop(self._answer_freeze, body)))
         body = await self._frozen
         # What came before the answer and nobody has taken yet is in the program's state, and in no record.
         if body is not None and self._untaken:

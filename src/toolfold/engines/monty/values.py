@@ -2,7 +2,8 @@
 
 import math
 import re
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
+from types import ModuleType
 from typing import Any, Final
 from uuid import UUID
 
@@ -16,6 +17,10 @@ _STAND_IN: Final = re.compile(r"<(function|coroutine|module|bound method|iterato
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+")
 
 _MAX_BITS: Final = 14_280  # 4300 decimal digits: the most that Python turns into text
+
+
+_MEDIA_TYPE: Final = UUID("5f1f4c9e-6a53-4b0e-9d3c-7a4f2f1f0c11")
+"""The same in every process, so that what a snapshot holds is of the same class as what comes after it."""
 
 
 class UnsendableError(TypeError):
@@ -113,6 +118,22 @@ class _Walk:
         if told is not None:
             self._notes.append(f"{message}; {told}")
         return text
+
+
+class MediaBox:
+    """The media that a program was given: wrapped for Monty, which hands out stand-ins of them after a snapshot."""
+
+    def __init__(self, monty: ModuleType, known: Iterable[str]) -> None:
+        self._monty = monty
+        self.ids = {UUID(one) for one in known}
+        """Of all that were ever given."""
+
+    def wrap(self, media: Media) -> object:
+        """As Monty takes it."""
+        kind = self._monty.ClassType(Media, id=_MEDIA_TYPE)
+        wrapped = self._monty.ClassInstance(media, eager_attrs="all", class_type=kind)
+        self.ids.add(wrapped.id)
+        return wrapped
 
 
 def for_guest(value: Value, wrap: Callable[[Media], object]) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import PurePosixPath
 from typing import Any, Final, Protocol
 
-from toolfold.engines.monty_state import Stored
+from toolfold.engines.monty.state import Stored
 from toolfold.models import MIB, File, Limits
 
 FOLDER: Final = PurePosixPath("/mnt/data")

@@ -1,0 +1,265 @@
+"""One program on one Monty worker, from the thread that drives it. Knows no event loop.
+
+Rules:
+1. Monty runs until it wants something, hands over a step, and stands still until the step is resumed.
+2. The thread reads the inbox and posts events; besides these only the worker's kill is shared with other threads.
+3. To stop is to kill the worker and to say so in the inbox; whichever the thread waits for, it wakes.
+4. Every future in the program is the host's: calls, sleeps, deadlines and the tickets of semaphores.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from types import ModuleType
+from typing import Any, Final, TypeAlias
+
+from toolfold.engines.base import Died, Ended, Event, Order, Printed
+from toolfold.engines.monty import report
+from toolfold.engines.monty.calls import Calls
+from toolfold.engines.monty.clock import CLOCKS, time_for
+from toolfold.engines.monty.files import FOLDER, DataFolder
+from toolfold.engines.monty.outbox import Outbox
+from toolfold.engines.monty.prelude import prelude
+from toolfold.engines.monty.rewrite import prepare
+from toolfold.engines.monty.state import State, decode, encode
+from toolfold.engines.monty.tape import MontyTape
+from toolfold.engines.monty.toolbox import OverLimitError, Toolbox, stub
+from toolfold.engines.monty.values import MediaBox, plain
+from toolfold.engines.monty.waits import Step, Waits
+from toolfold.engines.monty.worker import StoppedError, Worker
+from toolfold.models import Call, Problem, Program
+from toolfold.tools.shape import json_size
+from toolfold_guest.hints import MOST_NOTES, parallel_hints
+
+_NO_LIMIT: Final = 2**31 - 1  # of host round trips: sleeps and name lookups count there, calls are counted here
+_RESULT: Final = "result if 'result' in locals() else None"
+
+# Any: as for a `Step`.
+_Session: TypeAlias = Any
+
+
+class Driver:
+    """One program on one worker: the thread's side."""
+
+    # Any: Monty's pool; its classes are known only once the optional package is there.
+    def __init__(self, monty: ModuleType, pool: Any, order: Order, post: Callable[[Event], None]) -> None:
+        self._monty, self._pool, self._order = monty, pool, order
+        self._before = before = decode(order.snapshot) if order.snapshot else None
+        self._tape = MontyTape(order.tape)
+        self._toolbox = Toolbox(order)
+        self._media = MediaBox(monty, before.media if before else ())
+        self._files = _data_folder(monty, order, before)
+        self._calls = Calls(self._media.wrap, before)
+        self._outbox = Outbox(post, self._tape, before.kept_bytes if before else None)
+        self._worker = Worker()
+        self.waits = Waits(
+            self._calls, self._outbox, self._tape, snapshot=self._snapshot, report_waiting=order.report_waiting
+        )
+        for timer in before.timers if before else ():
+            self.waits.timers.set(timer.seconds_left, timer.call_id, timer.error)
+
+    def stop(self, last: Ended) -> None:
+        """From any thread: end the program now."""
+        if self._worker.stop(last):
+            self.waits.inbox.put("stop")
+
+    def run(self) -> Ended | Died:
+        """The whole life of the program; its last event."""
+        try:
+            with self._pool.checkout(**self._settings()) as session, self._worker.playing(session.worker_pid):
+                last: Ended | Died = self._play(session)
+        except StoppedError:
+            last = Ended(status="cancelled")  # the worker has the real one
+        # Whatever broke, the run must have its last event, or its reader waits for ever.
+        except Exception as error:  # noqa: BLE001
+            last = Died(f"the monty worker failed: {error}")
+        last = self._worker.last(last)
+        if not isinstance(last, Ended):
+            return last
+        return replace(last, files=self._files.produced(), deleted=self._files.deleted())
+
+    def _settings(self) -> dict[str, Any]:
+        limits, seed = self._order.limits, self._order.seed
+        return {
+            "script_name": "<program>",
+            "assert_message_annotations": False,
+            "limits": {
+                "max_feed_duration_secs": float(limits.cpu_seconds),
+                "max_memory": limits.memory_bytes,
+                "max_suspensions": _NO_LIMIT,
+            },
+            "os_policy": {
+                "sleep": "call_host",
+                "random_start": "system" if seed is None else {"seed": seed},
+                # A round trip per clock read, so only where a replay must see the same time again.
+                "datetime": "call_host" if self._tape.is_on else "system",
+            },
+            "external_modules": {"tools": lambda: self._toolbox.module(self._monty.ExternalModule)},
+        }
+
+    # from the text to the end
+
+    def _play(self, session: _Session) -> Ended:
+        text = self._order.program.text
+        prepared = prepare(text, self._toolbox.bare_names)
+        try:
+            value = self._drive(self._first_step(session, prepared.text))
+            if value is None and prepared.sets_result:
+                value = self._drive(self._start(session, _RESULT))
+            return self._finished(value)
+        except OverLimitError as over:
+            return Ended(status="limit", problem=over.problem)
+        except (self._monty.MontyRuntimeError, self._monty.MontySyntaxError) as error:
+            last = report.ended(error, text, self._order.limits)
+            if last.status in ("failed", "limit"):
+                self._outbox.post(Printed(report.error_text(error, text) + "\n", "stderr", is_report=True))
+            return last
+
+    def _first_step(self, session: _Session, text: str) -> Step:
+        if self._before is not None:
+            step = session.load_snapshot(self._before.dump, print_callback=self._outbox.print, os=self._files)
+            return self._go_on_in_call(step, self._before.waits_for) if self._before.waits_for else step
+        session.feed_run(prelude(text) + _imports(self._order.program), external_lookup={})
+        return self._start(session, text)
+
+    def _start(self, session: _Session, text: str) -> Step:
+        return session.feed_start(text, print_callback=self._outbox.print, os=self._files, cwd=str(FOLDER))
+
+    def _drive(self, step: Step) -> Any:
+        while not isinstance(step, self._monty.MontyComplete):
+            self._worker.refuse_stopped()
+            if isinstance(step, self._monty.FunctionSnapshot):
+                step = self._serve_os(step) if step.is_os_function else self._serve_call(step)
+            elif isinstance(step, self._monty.FutureSnapshot):
+                step = self._settle(step)
+            else:
+                step = self._look_up(step)
+        return step.output
+
+    def _finished(self, output: Any) -> Ended:
+        notes: list[str] = []
+        value = plain(output, "value", media=self._media.ids, notes=notes)
+        size, limit = json_size(value), self._order.limits.value_bytes
+        if size > limit:
+            message = f"the program's value takes {size} bytes; the limit is {limit}"
+            return Ended(status="limit", problem=Problem(kind="value", message=message))
+        hints = parallel_hints(self._toolbox.in_place)
+        return Ended(status="finished", value=value, notes=(*notes[:MOST_NOTES], *hints))
+
+    # what Monty asks for
+
+    def _look_up(self, step: Step) -> Step:
+        if step.object_id is None and self._toolbox.find(step.variable_name) is not None:
+            return step.resume(value=stub(step.variable_name))
+        return step.resume()
+
+    def _serve_os(self, step: Step) -> Step:
+        if step.function_name == "asyncio.sleep":
+            self.waits.timers.set(step.args[0], step.call_id)
+            return step.resume({"future": ...})
+        if step.function_name == "time.sleep":
+            self.waits.sleep(step.args[0])
+            return step.resume({"return_value": None})
+        if self._tape.is_on and step.function_name in CLOCKS:
+            zone = step.args[0] if step.args else None
+            return step.resume({"return_value": time_for(step.function_name, zone, self._tape.clock())})
+        return step.resume_auto()
+
+    def _serve_call(self, step: Step) -> Step:
+        tool = self._toolbox.find(step.function_name)
+        if tool is None or step.object_id is not None:
+            return self._serve_prelude(step)
+        try:
+            arguments = {
+                key: plain(value, f"{tool.spec.name} argument [{key!r}]", media=self._media.ids)
+                for key, value in tool.arguments(step.args, step.kwargs).items()
+            }
+            call: Call = self._toolbox.call(tool, arguments, self._calls.made)
+        except (TypeError, ValueError) as error:
+            return step.resume({"exception": error})
+        self._calls.add(call, step.call_id)
+        if self._toolbox.gives_future(tool, is_awaited=step.allow_eager_await):
+            return step.resume({"future": ...})
+        return self._go_on_in_call(step, call.id)
+
+    def _serve_prelude(self, step: Step) -> Step:
+        """What the prelude asks of the host; any other name is nobody's."""
+        call_id = _future_id(step.args[0]) if step.args else None
+        match step.function_name:
+            case "__ticket__":
+                return step.resume({"future": ...})
+            case "__settle__" if call_id is not None:
+                self._calls.settle(call_id)
+                return step.resume({"return_value": None})
+            case "__deadline__" if call_id is not None:
+                self.waits.timers.set(step.args[1], call_id, "TimeoutError")
+                return step.resume({"return_value": None})
+            case "__deadline__":
+                error: Exception = NotImplementedError("the monty engine can time a tool call only, not a coroutine")
+            case _:
+                error = _no_such(step)
+        return step.resume({"exception": error})
+
+    # where it waits
+
+    def _settle(self, step: Step) -> Step:
+        pending = set(step.pending_call_ids)
+        self.waits.until(step, lambda: bool(self._calls.arrived(pending)))
+        return step.resume({call_id: self._calls.give(call_id) for call_id in self._calls.arrived(pending)})
+
+    def _go_on_in_call(self, step: Step, our_id: int) -> Step:
+        """The program stands in a synchronous call until its reply is there."""
+        self.waits.until(step, lambda: bool(self._calls.arrived((step.call_id,))), our_id)
+        return step.resume(self._calls.give(step.call_id))
+
+    def _snapshot(self, step: Step, waits_for: int) -> bytes:
+        """The program where it stands; nothing if Monty cannot write it down."""
+        try:
+            dump = step.dump()
+        except self._monty.MontyError:
+            return b""
+        files, folders = self._files.dump()
+        state = State(
+            dump=dump,
+            calls=self._calls.made,
+            seen=self._calls.seen,
+            open=self._calls.open,
+            kept=self._calls.kept,
+            settled=self._calls.settled,
+            timers=self.waits.timers.left(),
+            waits_for=waits_for,
+            kept_bytes=self._outbox.kept_bytes,
+            files=files,
+            folders=folders,
+            media=[str(one) for one in self._media.ids],
+        )
+        return encode(state)
+
+
+def _data_folder(monty: ModuleType, order: Order, state: State | None) -> DataFolder:
+    if state is None:
+        there = [monty.MemoryFile(FOLDER / file.name, file.data) for file in order.files]
+    else:
+        there = [monty.MemoryFile(file.path, file.data.decode() if file.is_text else file.data) for file in state.files]
+    folders = state.folders if state is not None else ()
+    return DataFolder(monty.OSAccess(there), order.files, order.limits, monty.NOT_HANDLED, folders)
+
+
+def _imports(program: Program) -> str:
+    """A preset that Monty has no module for stays undefined, and a use of it is a `NameError`."""
+    names = ("tools", *program.preset_names) if "tools" in program.text else program.preset_names
+    return "".join(f"try:\n    import {name}\nexcept ImportError:\n    pass\n" for name in names)
+
+
+def _future_id(text: object) -> int | None:
+    """Monty's id of a host future, from the only place where it shows it: the future's text."""
+    found = re.fullmatch(r"<coroutine external_future\((\d+)\)>", str(text))
+    return int(found[1]) if found else None
+
+
+def _no_such(step: Step) -> Exception:
+    if step.object_id is not None:
+        return AttributeError(f"'Media' object has no attribute {step.function_name!r}")
+    return NameError(f"name {step.function_name!r} is not defined")
