@@ -1,10 +1,13 @@
-"""What every engine promises, said through `Engine.open` alone. A new engine is done when it passes."""
+"""What every engine promises, said through `Engine.open` alone. A new engine is done when it passes.
+
+`ENGINES=mine pytest tests/contracts/test_engine_contract.py` runs it on an engine that is installed here.
+"""
 
 import asyncio
 import math
 import os
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -13,12 +16,14 @@ import pytest_asyncio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.installed import toy_engine
 from toolfold.engines.base import Called, Died, Ended, Engine, Event, Order, Printed, Run, Waiting
-from toolfold.engines.monty import MontyEngine
+from toolfold.engines.registry import engine_named
 from toolfold.engines.scripted import ScriptedEngine
 from toolfold.errors import EngineUnavailable
 from toolfold.models import MIB, Call, File, Limits, Media, Problem, Program, Reply, ToolSpec
 
+ENGINES = os.environ.get("ENGINES", "process,monty,toy").split(",")
 LEDGER_BYTES = 8 * MIB
 PICTURE = Media(kind="image", mime="image/png", data=b"\x89PNG\x00", name="dot.png")
 TOOLS = (
@@ -37,26 +42,18 @@ Serve = Callable[[Call], Reply | None]
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["process", "monty"])
-async def engine(request: pytest.FixtureRequest) -> AsyncIterator[Engine]:
-    made = _made(request.param)
-    try:
-        await made.__aenter__()
-    except EngineUnavailable as reason:
-        pytest.skip(f"not proved here: the contract of the {request.param} engine ({reason})")
-    try:
-        yield made
-    finally:
-        await made.__aexit__(None, None, None)
-
-
-def _made(name: str) -> Engine:
-    if name == "monty":
-        return MontyEngine()
-    # Here, not at the top: it exists on Linux only.
-    from toolfold.engines.process import ProcessEngine
-
-    return ProcessEngine(isolation="namespace", warm=2)
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=ENGINES)
+async def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Engine]:
+    with toy_engine(tmp_path_factory.mktemp("site")) if request.param == "toy" else nullcontext():
+        made = engine_named(request.param)
+        try:
+            await made.__aenter__()
+        except EngineUnavailable as reason:
+            pytest.skip(f"not proved here: the contract of the {request.param} engine ({reason})")
+        try:
+            yield made
+        finally:
+            await made.__aexit__(None, None, None)
 
 
 def order(text: str, **options: Any) -> Order:
@@ -147,7 +144,7 @@ async def watched(engine: Engine, text: str, **options: Any) -> AsyncIterator[Wa
 
 
 async def test_events_come_in_the_order_in_which_the_program_made_them(engine: Engine) -> None:
-    lines = (2, 4) if engine.name == "process" else (0, 0)
+    lines = (0, 0) if engine.name == "monty" else (2, 4)
     events = await played(engine, "print(1)\nawait echo(value=2)\nprint(3)\nawait get_it(n=4)\nprint(5)\n6")
 
     assert events == [

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.installed import write_metadata
 from toolfold import Runtime
 from toolfold.engines.base import EngineSettings
 from toolfold.engines.monty import MontyEngine
@@ -25,14 +26,6 @@ def make(settings, /, *, value=7):
 """
 
 
-def install(folder: Path, distribution: str, *entries: str) -> None:
-    """What an installer leaves on the path: the metadata of a distribution that registers these engines."""
-    metadata = folder / f"{distribution}-1.0.dist-info"
-    metadata.mkdir()
-    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n")
-    (metadata / "entry_points.txt").write_text("[toolfold.engines]\n" + "\n".join(entries) + "\n")
-
-
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -42,7 +35,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def played(site: Path) -> Path:
     (site / "played_engine.py").write_text(PLAYED)
-    install(site, "played", "played = played_engine:make")
+    write_metadata(site, "played", "played = played_engine:make")
     return site
 
 
@@ -99,14 +92,14 @@ def test_an_option_that_an_engine_does_not_have_is_named(played: Path, name: str
 
 
 def test_no_distribution_can_take_the_name_of_a_built_in_engine(site: Path) -> None:
-    install(site, "evil", "process = evil:make")
+    write_metadata(site, "evil", "process = evil:make")
 
     assert isinstance(engine_named("process"), ProcessEngine)
     assert engine_names().count("process") == 1
 
 
 def test_a_name_that_two_distributions_register_is_refused(played: Path) -> None:
-    install(played, "other", "played = other:make")
+    write_metadata(played, "other", "played = other:make")
 
     with pytest.raises(UsageError) as caught:
         engine_named("played")
@@ -117,7 +110,7 @@ def test_a_name_that_two_distributions_register_is_refused(played: Path) -> None
 
 
 def test_an_engine_that_cannot_be_imported_says_so(site: Path) -> None:
-    install(site, "broken", "broken = no_such_module:make")
+    write_metadata(site, "broken", "broken = no_such_module:make")
 
     with pytest.raises(UsageError) as caught:
         engine_named("broken")
