@@ -90,8 +90,8 @@ async def test_a_gather_of_the_callers_tools_is_one_pause(runtime: Runtime) -> N
 
     assert isinstance(step, Paused)
     assert list(step.calls) == [
-        Call(id=1, tool="ask-user", arguments={"q": "a"}),
-        Call(id=3, tool="ask-user", arguments={"q": "b"}),
+        Call(id=1, tool="ask-user", arguments={"q": "a"}, line=1),
+        Call(id=3, tool="ask-user", arguments={"q": "b"}, line=1),
     ]
     end = await runtime.resume(step.execution_id, answers(step))
     assert isinstance(end, Outcome)

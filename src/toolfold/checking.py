@@ -1,5 +1,6 @@
-"""Checks of large texts, in a process of their own with an end to its time and memory.
+"""The check of a program before it runs, wherever it is done: here, in a process of its own, or by a type checker.
 
+Large texts have a process of their own, with an end to its time and memory.
 A megabyte of hostile text takes seconds of parsing, in which the interpreter lets no other thread run; and two threads
 that parse at once share a count of depth in Python's own parser, so that one may be told what is true of the other.
 """
@@ -11,13 +12,18 @@ import contextlib
 import os
 import pickle
 import sys
-from collections.abc import Callable, Container, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Container, Iterable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from toolfold.models import Limits, Problem, Program, ToolSpec
 from toolfold.program import Checker
+
+if TYPE_CHECKING:
+    from toolfold.engines.base import Engine
+    from toolfold.engines.monty.type_check import TypeChecker
 
 LARGE_TEXT_CHARACTERS: Final = 32 * 1024
 """Parsing more than this could hold up every other execution."""
@@ -36,6 +42,68 @@ _TOO_MUCH: Final = Problem(
 class _Verdict(msgspec.Struct):
     program: Program | None = None
     problem: Problem | None = None
+
+
+class Checks:
+    """All that a program must pass before it runs on one engine.
+
+    Args:
+        with_types: Have Monty's type checker look at each program; `None` leaves it to the engine.
+    """
+
+    def __init__(self, engine: Engine, *, with_types: bool | None) -> None:
+        self._engine = engine
+        self._with_types = with_types
+        self._types: TypeChecker | None = None
+        self._large = LargeChecks()
+
+    async def check(
+        self, text: str, specs: tuple[ToolSpec, ...], *, checker_for: Callable[[tuple[ToolSpec, ...]], Checker],
+        limits: Limits, known_names: frozenset[str], file_names: Callable[[], Iterable[str]],
+    ) -> Program | Problem:  # fmt: skip
+        """The program, or why it will not run. Among the files that it is given there may be modules."""
+        if len(text) >= LARGE_TEXT_CHARACTERS:
+            checked = await self._large.check(text, specs, limits=limits, known_names=known_names)
+        else:
+            checked = self._check_here(text, checker_for(specs), limits, known_names, file_names)
+        if isinstance(checked, Problem):
+            return checked
+        return await self._type_problem(checked, specs, known_names) or checked
+
+    async def close(self) -> None:
+        """End the type checker, if there is one."""
+        if self._types is not None:
+            await self._types.close()
+
+    def _check_here(
+        self, text: str, checker: Checker, limits: Limits, known_names: frozenset[str],
+        file_names: Callable[[], Iterable[str]],
+    ) -> Program | Problem:  # fmt: skip
+        modules = self._modules
+        checked = checker.check(text, limits=limits, known_names=known_names, installed=modules)
+        if not isinstance(checked, Problem) or checked.kind != "import" or modules is None:
+            return checked
+        # Looked for only now: most programs import no module of their own.
+        own = {name.removesuffix(".py").partition("/")[0] for name in file_names() if name.endswith(".py")}
+        if not own:
+            return checked
+        return checker.check(text, limits=limits, known_names=known_names, installed=modules | own)
+
+    @cached_property
+    def _modules(self) -> frozenset[str] | None:
+        return self._engine.capabilities.modules
+
+    async def _type_problem(
+        self, program: Program, specs: Sequence[ToolSpec], known_names: frozenset[str]
+    ) -> Problem | None:
+        is_wanted = self._engine.capabilities.checks_types if self._with_types is None else self._with_types
+        if not is_wanted:
+            return None
+        if self._types is None:
+            from toolfold.engines.monty import type_checker  # noqa: PLC0415  # start-up time
+
+            self._types = type_checker()
+        return await self._types.problem(program.text, specs, known_names=known_names)
 
 
 class LargeChecks:

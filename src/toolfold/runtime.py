@@ -1,94 +1,60 @@
-"""The one place that knows both an engine and a router: text in, outcome out."""
+"""The one place that knows both an engine and a router: text in, outcome out.
+
+`_begin` makes an execution of a text that passes the check, `_advance` is the loop that runs it, and the public verbs
+start, resume and end it. What an execution consists of is in `toolfold.execution`.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import os
-import secrets
 import time
 from contextlib import nullcontext
-from functools import cached_property
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from toolfold import forks
-from toolfold.checking import LARGE_TEXT_CHARACTERS, LargeChecks
-from toolfold.engines.base import (
-    Called,
-    Died,
-    Ended,
-    Engine,
-    EngineSettings,
-    Guests,
-    Printed,
-    Taped,
-    Waiting,
-)
+from toolfold.checking import Checks
+from toolfold.engines.base import Called, Died, Ended, Engine, EngineSettings, Guests, Printed, Taped, Waiting
 from toolfold.engines.registry import chosen_engine, with_old_keywords
-from toolfold.errors import EngineCrashed, Fenced, LedgerFailed, UsageError
-from toolfold.execution.earlier import earlier_output
-from toolfold.execution.execution import Execution
-from toolfold.execution.paused_memory import PausedLimits, PausedMemory
+from toolfold.errors import EngineCrashed, Fenced, LedgerFailed
+from toolfold.events import DirectCall, Listeners
+from toolfold.execution.beginning import Beginning
+from toolfold.execution.live import LiveExecutions
+from toolfold.execution.offer import Offer
+from toolfold.execution.paused_memory import PausedLimits
+from toolfold.execution.plan import Services
 from toolfold.execution.recorded import end_recorded, recorded
-from toolfold.execution.replay import Past, Rerun, snapshot_of
-from toolfold.execution.savings import context_saved
+from toolfold.execution.wish import Wish
 from toolfold.ledger import refusals
 from toolfold.ledger.memory import MemoryLedger
-from toolfold.ledger.otel import usual_observer
-from toolfold.ledger.record import Begun
-from toolfold.models import Call, Limits, Outcome, Paused, Problem, Reply
-from toolfold.program.check import Checker
-from toolfold.sessions import SessionLimits, Sessions, bound_names
+from toolfold.ledger.observe import from_observer
+from toolfold.ledger.otel import usual_listeners
+from toolfold.models import Call, Limits, Outcome, Paused, Reply
+from toolfold.sessions import SessionLimits, Sessions
 from toolfold.sources.functions import as_tool
-from toolfold.tools.catalog import Catalog
 from toolfold.tools.context import CallContext
-from toolfold.tools.names import spared_spec
 from toolfold.tools.policy import Policy
-from toolfold.tools.router import Router
-from toolfold.tools.search import SEARCH_SPEC, Index, describe, search_tool
+from toolfold.tools.search import describe
 from toolfold.tools.wrappers import wrappers
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from toolfold.engines.monty.type_check import TypeChecker
+    from toolfold.events import Listener
+    from toolfold.execution.execution import Execution
     from toolfold.execution.recorded import Recorded
     from toolfold.ledger.observe import Observer
-    from toolfold.ledger.record import History, Ledger
-    from toolfold.models import CallRecord, File, LibrarySet, Program, Status, ToolSpec, Value
+    from toolfold.ledger.record import Ledger
+    from toolfold.models import CallRecord, File, LibrarySet, Status, ToolSpec, Value
     from toolfold.sessions import Session
     from toolfold.sessions.stores import Store
     from toolfold.tools.context import Approve, Decision
-    from toolfold.tools.router import Wrapper
-    from toolfold.tools.search import Detail
+    from toolfold.tools.router import Router, Wrapper
+    from toolfold.tools.search import Detail, Index
     from toolfold.tools.tool import Tool
-
-
-_TOO_MUCH_PAUSED = Problem(
-    kind="memory",
-    message="paused programs held too much memory, and this one cannot be replayed; hold less, or use no threads",
-)
-
-
-class _Wish(msgspec.Struct, frozen=True, kw_only=True):
-    """What a caller wants of one execution."""
-
-    outside: Sequence[ToolSpec] = ()
-    hidden: Collection[str] = ()
-    files: Sequence[File] = ()
-    limits: Limits
-    on_call: Callable[[CallRecord], None] | None = None
-    rerun_of: str = ""
-    repeat: Collection[str] | None = None
-    session: Session | None = None
-    can_pause: bool = False
-    tenant: str = ""
-    execution_id: str = ""
-    expires_at: float = 0.0
-    is_strict: bool = False
-    is_durable: bool = False
 
 
 class Runtime:
@@ -108,7 +74,8 @@ class Runtime:
         entry_name: What the door calls its way in, for messages.
         may_ask: Any tool may turn out to need an answer of the outside while it is served (`CallContext.approve`),
             so each program that is started can pause, and is kept so that it can be replayed.
-        observer: Told of what happens while it happens; by default the log, and OpenTelemetry if it is there.
+        listeners: Told of what happens while it happens (`toolfold.events`), beside the log and OpenTelemetry.
+        telemetry: Whether OpenTelemetry is told, where its API is installed.
         before_files: Asked before an execution's files are kept for its session; raises `Fenced` where another process
             may have the execution. The ledger fences its own records, a folder cannot.
         paused_limits: How much memory the guests of paused executions may hold, per tenant and in all; beyond it the
@@ -122,38 +89,35 @@ class Runtime:
         engine_options: Mapping[str, Any] | None = None, limits: Limits | None = None,
         ledger: Ledger | None = None, policy: Policy | None = None, approve: Approve | None = None,
         steps: Sequence[Wrapper] | None = None, session_files: Store | None = None,
-        session_limits: SessionLimits | None = None, entry_name: str = "", observer: Observer | None = None,
-        may_ask: bool = False, before_files: Callable[[str], Awaitable[None]] | None = None,
+        session_limits: SessionLimits | None = None, entry_name: str = "", listeners: Sequence[Listener] = (),
+        telemetry: bool = True, may_ask: bool = False, before_files: Callable[[str], Awaitable[None]] | None = None,
         type_check: bool | None = None, paused_limits: PausedLimits | None = None, isolation: str | None = None,
         warm: int | None = None, accept_no_isolation: bool | None = None, host_libraries: bool | None = None,
+        observer: Observer | None = None,
     ) -> None:  # fmt: skip
         self._limits = limits or Limits()
         session_limits = session_limits or SessionLimits()
-        self._policy = policy or Policy()
-        self._may_ask = may_ask
-        self._before_files = before_files
-        self._type_check = type_check
-        self._types: TypeChecker | None = None
-        self._index: Index | None = None
-        self._large_checks = LargeChecks()
-        self._paused_memory = PausedMemory(paused_limits or PausedLimits())
-        self._leaving: set[asyncio.Task[None]] = set()
-        self._steps = wrappers(policy=self._policy) if steps is None else steps
-        self.replace_tools(tools)
         engine_options = with_old_keywords(
             engine, engine_options, isolation=isolation, warm=warm, accept_no_isolation=accept_no_isolation,
             host_libraries=host_libraries,
         )  # fmt: skip
-        settings = EngineSettings(
-            limits=self._limits, max_kept_guests=session_limits.max_guests,
-            max_kept_bytes=session_limits.max_guest_bytes,
-        )  # fmt: skip
-        self._engine: Engine = chosen_engine(engine, engine_options, settings)
-        self._ledger: Ledger = ledger if ledger is not None else MemoryLedger()
-        self._observer: Observer = observer if observer is not None else usual_observer()
-        self._context = CallContext(entry_name=entry_name, approve=approve)
-        self._executions: dict[str, Execution] = {}
+        kept = {"max_kept_guests": session_limits.max_guests, "max_kept_bytes": session_limits.max_guest_bytes}
+        settings = EngineSettings(limits=self._limits, **kept)
+        policy = policy or Policy()
+        self._make_offer = partial(Offer, policy=policy, steps=wrappers(policy=policy) if steps is None else steps)
+        offer = self._make_offer(map(as_tool, tools))
+        self._engine = chosen_engine(engine, engine_options, settings)
+        services = Services(
+            engine=self._engine,
+            router=offer.router,
+            ledger=ledger if ledger is not None else MemoryLedger(),
+            listeners=Listeners([*usual_listeners(with_telemetry=telemetry), *listeners, *from_observer(observer)]),
+            context=CallContext(entry_name=entry_name, approve=approve),
+        )
+        self._checks = Checks(self._engine, with_types=type_check)
         self.sessions = Sessions(self._engine.end_session, store=session_files, limits=session_limits)
+        self._beginning = Beginning(offer, services, sessions=self.sessions, checks=self._checks, may_ask=may_ask)
+        self._live = LiveExecutions(self._engine, self.sessions, paused_limits or PausedLimits(), before_files)
 
     async def __aenter__(self) -> Runtime:
         await self._engine.__aenter__()
@@ -163,12 +127,10 @@ class Runtime:
     async def __aexit__(self, *exc: object) -> None:
         if forks.is_inherited(self):
             return
-        for execution in tuple(self._executions.values()):
-            await self._close(execution)
+        await self._live.close_all()
         self.sessions.close_guests()
-        if self._types is not None:
-            await self._types.close()
-        await self._router.catalog.close()
+        await self._checks.close()
+        await self.router.catalog.close()
         await self._engine.__aexit__(*exc)
 
     def disown(self) -> None:
@@ -178,18 +140,17 @@ class Runtime:
     @property
     def tools(self) -> tuple[ToolSpec, ...]:
         """What programs may call."""
-        return self._specs
+        return self._beginning.offer.specs
 
     @property
     def executions(self) -> tuple[str, ...]:
         """Ids of those that run or are paused here."""
-        return tuple(self._executions)
+        return self._live.ids
 
     @property
     def direct_tools(self) -> tuple[ToolSpec, ...]:
         """What may be called one by one, with `call`."""
-        specs = self._router.catalog.specs if self._has_tools else ()
-        return tuple(spec for spec in specs if spec.allowed_callers != "code")
+        return self._beginning.offer.direct
 
     async def preload(self, library_set: LibrarySet) -> None:
         """Have guests with these libraries wait for programs, where the engine can."""
@@ -202,33 +163,27 @@ class Runtime:
         stocked = self._engine.capabilities.stocked
         return Guests() if stocked is None else await stocked.guests()
 
-    def replace_tools(self, tools: Iterable[Tool | Callable[..., Any]]) -> None:
+    def replace_tools(self, tools: Iterable[Tool | Callable[..., Any]], *, router: Router | None = None) -> None:
         """Other tools from the next execution on; those that run or are paused here keep theirs.
+
+        `router` serves them instead of one that is made here, if it is shared with others.
 
         Raises:
             UsageError: two tools have one name; nothing has changed then.
         """
-        catalog = Catalog(as_tool(tool) for tool in tools)
-        self._index = None
-        self._has_tools = len(catalog) > 0
-        if catalog.get(SEARCH_SPEC.name) is None:
-            # Also where there is nothing to find yet: a caller may bring tools of its own.
-            catalog = catalog.with_tools([search_tool(self._search_index)])
-        specs = tuple(spec for spec in catalog.specs if spec.allowed_callers != "direct") if self._has_tools else ()
-        self._checker = Checker(specs)
-        self._specs = specs
-        self._router = Router(catalog, wrappers=self._steps)
-        self._asks = any(self._policy.asks(spec) for spec in specs)
+        self._beginning = self._beginning.offering(self._make_offer(map(as_tool, tools), router=router))
+
+    @property
+    def router(self) -> Router:
+        """Serves the calls of the next execution, and direct ones."""
+        return self._beginning.services.router
 
     def search(self, query: str, *, limit: int = 8, detail: Detail = "signature") -> list[dict[str, Any]]:
         """Tools by what they do, best first; programs have the same as `search_tools`."""
         return [describe(hit.spec, detail) for hit in self._search_index().search(query, limit)]
 
     def _search_index(self) -> Index:
-        # On first use: 10,000 tools take half a second.
-        if self._index is None:
-            self._index = Index([spec for spec in self._specs if spec.name != SEARCH_SPEC.name])
-        return self._index
+        return self._beginning.offer.index()
 
     async def run(
         self, text: str, *, files: Sequence[File] = (), limits: Limits | None = None, rerun_of: str = "",
@@ -244,17 +199,11 @@ class Runtime:
         `tenant` is on record with the execution, and tools are told of it.
         `hidden` names tools that this program does not know of.
         """
-        wish = _Wish(
-            hidden=hidden,
-            files=files,
-            limits=limits or self._limits,
-            on_call=on_call,
-            rerun_of=rerun_of,
-            repeat=repeat,
-            session=self.sessions.open(session, keep_names=keep_names) if session else None,
-            tenant=tenant,
-            is_strict=self._ledger.is_lasting,
-        )
+        wish = Wish(
+            hidden=hidden, files=files, limits=limits or self._limits, on_call=on_call, rerun_of=rerun_of,
+            repeat=repeat, session=self._session(session, keep_names), tenant=tenant,
+            is_strict=self._beginning.services.ledger.is_lasting,
+        )  # fmt: skip
         step = await self._begin(text, wish)
         assert isinstance(step, Outcome), "only `start` pauses"
         return step
@@ -272,30 +221,23 @@ class Runtime:
         With `durable` its start is in the ledger before the program runs and its outcome before it is returned, so that
         `resume` goes on with it after a kill at any moment. `expires_at` is on record with it.
         """
-        wish = _Wish(
-            outside=tools,
-            hidden=hidden,
-            files=files,
-            limits=limits or self._limits,
-            on_call=on_call,
-            session=self.sessions.open(session, keep_names=keep_names) if session else None,
-            can_pause=bool(tools) or ((self._asks or self._may_ask) and self._context.approve is None),
-            tenant=tenant,
-            execution_id=execution_id,
-            rerun_of=rerun_of,
-            repeat=repeat,
-            expires_at=expires_at,
+        wish = Wish(
+            outside=tools, hidden=hidden, files=files, limits=limits or self._limits, on_call=on_call,
+            session=self._session(session, keep_names), can_pause=bool(tools) or self._beginning.asks_outside,
+            tenant=tenant, execution_id=execution_id, rerun_of=rerun_of, repeat=repeat, expires_at=expires_at,
             is_durable=durable,
-        )
+        )  # fmt: skip
         return await self._begin(text, wish)
 
     async def resume(
         self, execution_id: str, replies: Sequence[Reply] = (), *, decisions: Mapping[int, Decision] | None = None
     ) -> Paused | Outcome:
         """Go on with some or all of the open calls answered or decided; also after a restart of this process."""
-        execution = self._executions.get(execution_id)
+        execution = self._live.get(execution_id)
         if execution is None:
-            past, execution = await self._revive(execution_id)
+            plan = await self._beginning.revival(execution_id)
+            execution, past = self._live.add(plan, self._beginning.services), plan.past
+            assert past is not None, "it is revived from its past"
             step = await self._open(execution)
             replies = [reply for reply in replies if past.given_to(reply.call_id) is None]
             decisions = {key: value for key, value in (decisions or {}).items() if past.given_to(key) is None}
@@ -305,126 +247,81 @@ class Runtime:
             paused = await execution.pause()
             if paused is None:
                 return await self._guarded(execution)
-            self._hand_back(execution)
+            self._live.hand_back(execution)
             return paused
         try:
             await execution.accept(replies, decisions or {})
         except asyncio.CancelledError:
-            await self._close(execution)  # only the ledger knows whether they are taken: the next try asks it
+            await self._live.close(execution)  # only the ledger knows whether they are taken: the next try asks it
             raise
-        self._paused_memory.remove(execution_id)
-        if execution.session is not None:
-            self.sessions.go_on(execution.session)
+        self._live.take_back(execution)
         return await self._guarded(execution)
 
     async def call(self, name: str, arguments: Mapping[str, Value], *, idempotency_key: str | None = None) -> Reply:
         """One direct call, through the same router as a program's; the same key twice calls once."""
         call = Call(id=0, tool=name, arguments=arguments)
-        context = self._context
-        if idempotency_key is not None:
-            context = msgspec.structs.replace(context, idempotency_key=idempotency_key)
-        return await self._router.serve(call, caller="direct", context=context)
+        tell = self._beginning.services.listeners.tell
+        context = msgspec.structs.replace(self._beginning.services.context, idempotency_key=idempotency_key, tell=tell)
+        began = time.perf_counter()
+        reply = await self._beginning.services.router.serve(call, caller="direct", context=context)
+        if tell is not None:
+            tell(DirectCall(call, reply, time.perf_counter() - began))
+        return reply
+
+    # The ways to end an execution. Two things differ: whether an outcome is written, and what those who wait are told.
 
     async def cancel(self, execution_id: str) -> Outcome | None:
         """End an execution, running or paused; unknown ids are ignored, so that a cancel can race the end.
 
         The outcome of one that was paused; of one that runs, whoever waits for it gets it.
         """
-        execution = self._executions.get(execution_id)
-        if execution is None:
-            return None
-        if execution.is_paused:
-            return await self._give_up(execution)
-        execution.stop("cancelled")
-        return None
-
-    async def release(self, execution_id: str) -> None:
-        """Let go of the guest of a paused execution; the ledger has all of it, and `resume` replays it."""
-        execution = self._executions.get(execution_id)
-        if execution is not None and execution.is_paused:
-            await self._close(execution)
-
-    async def abandon(self, execution_id: str) -> None:
-        """End the guest of an execution that another process goes on with; nothing of it is written from here."""
-        execution = self._executions.get(execution_id)
-        if execution is None:
-            return
-        if execution.is_paused:
-            await self._close(execution)
-        else:
-            execution.lose()
-
-    def suspend(self, execution_id: str) -> None:
-        """End the guest of an execution that runs and leave its record open: the host stops, and `resume` goes on."""
-        execution = self._executions.get(execution_id)
-        if execution is not None and not execution.is_paused:
-            execution.lose(refusals.suspended(execution_id))
+        return await self._live.stop(execution_id, "cancelled")
 
     async def expire(self, execution_id: str) -> None:
         """As `cancel`, at a deadline of the caller's own that counts paused time: the outcome is a timeout."""
-        execution = self._executions.get(execution_id)
-        if execution is None:
-            return
-        if execution.is_paused:
-            await self._give_up(execution, "timeout")
-        else:
-            execution.time_out()
+        await self._live.stop(execution_id, "timeout")
+
+    async def release(self, execution_id: str) -> None:
+        """Let go of the guest of a paused execution; the ledger has all of it, and `resume` replays it."""
+        await self._live.release(execution_id)
+
+    async def abandon(self, execution_id: str) -> None:
+        """End the guest of an execution that another process goes on with; nothing of it is written from here."""
+        await self._live.release(execution_id)
+        self._live.fail(execution_id, refusals.fenced(execution_id))
+
+    def suspend(self, execution_id: str) -> None:
+        """End the guest of an execution that runs and leave its record open: the host stops, and `resume` goes on."""
+        self._live.fail(execution_id, refusals.suspended(execution_id))
 
     async def recorded(self, execution_id: str) -> Recorded | None:
         """What is on record of an execution, whichever process holds it; `None` if nothing is."""
-        history = await self._ledger.load(execution_id)
+        history = await self._beginning.services.ledger.load(execution_id)
         return None if history is None else recorded(history)
 
     async def end_recorded(self, execution_id: str, status: Status = "cancelled") -> bool:
         """End an execution that no process holds; false if one does, or it has ended already."""
-        return await end_recorded(self._ledger, execution_id, status)
+        return await end_recorded(self._beginning.services.ledger, execution_id, status)
 
     def standing_clock(self, execution_id: str) -> AbstractContextManager[None]:
         """The execution's wall clock stands still while this is entered: a person is asked in the course of a call."""
-        execution = self._executions.get(execution_id)
+        execution = self._live.get(execution_id)
         return nullcontext() if execution is None else execution.clock.standing()
 
     def put_clock_back(self, execution_id: str, seconds: float) -> None:
         """So much is left of the wall clock of a paused execution: a replay is faster than the program was."""
-        execution = self._executions.get(execution_id)
-        if execution is not None and execution.is_paused:
+        execution = self._live.get(execution_id)
+        if execution is not None and execution.life.is_paused:
             execution.clock.put_back(seconds)
 
     # the flow
 
-    async def _begin(self, text: str, wish: _Wish) -> Paused | Outcome:
-        specs = self._granted(wish) if wish.outside or wish.hidden else self._specs
-        if wish.session is None:
-            forewarned = self._engine.capabilities.forewarned
-            if forewarned is not None:  # a guest can make the program ready while it is being checked
-                forewarned.expect(text, specs, wish.limits)
-        else:
-            await self.sessions.enter(wish.session)
-            if wish.session.names and not self._engine.has_session(wish.session.id):
-                wish.session.names.clear()  # its guest had to make room for others
-        try:
-            program = await self._check(text, specs, wish)  # program text -> check
-            if not isinstance(program, Problem):
-                program = await self._type_problem(program, specs, wish) or program
-            if isinstance(program, Problem):
-                outcome = self._rejected(program, text)
-                self._drop(wish)
-                return outcome
-            rerun = Rerun(await self._history(wish.rerun_of), wish.repeat) if wish.rerun_of else None
-            # Names that live in a guest are gone with it, so a session that keeps them cannot be replayed.
-            is_taped = (wish.can_pause or wish.is_durable) and not (wish.session and wish.session.keeps_names)
-            earlier = await earlier_output(program.text, self._ledger, wish.tenant)
-            if earlier:
-                wish = msgspec.structs.replace(wish, files=(*earlier, *wish.files))
-            begun = self._begun(program, specs, wish, is_strict=is_taped or wish.is_strict)
-        except BaseException:
-            self._drop(wish)
-            raise
-        tape = Taped() if is_taped else None
-        execution = self._execution(
-            begun, tape, wish.can_pause, wish.session, on_call=wish.on_call, rerun=rerun, is_durable=wish.is_durable
-        )
-        return await self._open(execution)
+    async def _begin(self, text: str, wish: Wish) -> Paused | Outcome:
+        beginning = self._beginning  # the tools may be replaced meanwhile
+        plan = await beginning.plan(text, wish)  # program text -> check
+        if isinstance(plan, Outcome):
+            return plan  # rejected: nothing ran
+        return await self._open(self._live.add(plan, beginning.services))
 
     async def _advance(self, execution: Execution) -> Paused | Outcome:
         """Events of the guest, calls to the router, replies back, outcome."""
@@ -438,10 +335,10 @@ class Runtime:
                     case Printed() | Taped():
                         execution.keep(event)
                     case Waiting():
-                        if execution.waits_for_the_outside(event.replies_seen):
+                        if execution.is_pause_due(event.replies_seen):
                             paused = await execution.pause()
                             if paused is not None:
-                                self._hand_back(execution)
+                                self._live.hand_back(execution)
                                 return paused
                     case Ended() | Died():
                         last = event
@@ -451,139 +348,19 @@ class Runtime:
         finally:
             execution.clock.stop()
         if isinstance(last, Died):
-            await self._close(execution)
-            raise EngineCrashed(last.detail, started=execution.started)
-        return await self._finish(execution, last)
+            await self._live.close(execution)
+            raise EngineCrashed(last.detail, started=execution.calls.started)
+        return await self._live.finish(execution, last)
 
-    # its parts
-
-    def _hand_back(self, execution: Execution) -> None:
-        if execution.session is not None:
-            self.sessions.pause(execution.session, execution.id)
-
-    def _granted(self, wish: _Wish) -> tuple[ToolSpec, ...]:
-        """Own tools and the caller's; among the latter alone there is also something to search."""
-        outside = [spared_spec(spec) for spec in wish.outside]
-        if self._specs or any(spec.name == SEARCH_SPEC.name for spec in outside):
-            return (*(spec for spec in self._specs if spec.name not in wish.hidden), *outside)
-        return (*outside, SEARCH_SPEC)
-
-    async def _check(self, text: str, specs: Sequence[ToolSpec], wish: _Wish) -> Program | Problem:
-        known = frozenset(wish.session.names) if wish.session is not None else frozenset()
-        if len(text) >= LARGE_TEXT_CHARACTERS:
-            return await self._large_checks.check(text, specs, limits=wish.limits, known_names=known)
-        checker = Checker(specs) if wish.outside or wish.hidden else self._checker
-        checked = checker.check(text, limits=wish.limits, known_names=known, installed=self._modules)
-        if isinstance(checked, Problem) and checked.kind == "import" and self._modules is not None:
-            own = self._own_modules(wish)  # looked for only now: most programs import none
-            if own:
-                installed = self._modules | own
-                checked = checker.check(text, limits=wish.limits, known_names=known, installed=installed)
-        return checked
-
-    def _own_modules(self, wish: _Wish) -> frozenset[str]:
-        """Modules among the files that the program is given."""
-        kept = self.sessions.listed(wish.session.id) if wish.session is not None else ()
-        names = [*(file.name for file in wish.files), *(file.name for file in kept)]
-        return frozenset(name.removesuffix(".py").partition("/")[0] for name in names if name.endswith(".py"))
-
-    @cached_property
-    def _modules(self) -> frozenset[str] | None:
-        return self._engine.capabilities.modules
-
-    async def _type_problem(self, program: Program, specs: Sequence[ToolSpec], wish: _Wish) -> Problem | None:
-        is_wanted = self._engine.capabilities.checks_types if self._type_check is None else self._type_check
-        if not is_wanted:
-            return None
-        if self._types is None:
-            from toolfold.engines.monty import type_checker  # noqa: PLC0415  # start-up time
-
-            self._types = type_checker()
-        known = frozenset(wish.session.names) if wish.session is not None else frozenset()
-        return await self._types.problem(program.text, specs, known_names=known)
-
-    def _drop(self, wish: _Wish) -> None:
-        """The program will not run."""
-        if wish.session is not None:
-            self.sessions.leave(wish.session)
-        else:
-            self._forget()
-
-    def _forget(self) -> None:
-        """Tell the engine that the program it was forewarned of does not come."""
-        forewarned = self._engine.capabilities.forewarned
-        if forewarned is not None:
-            forewarned.forget()
-
-    def _rejected(self, problem: Problem, text: str) -> Outcome:
-        return Outcome(
-            execution_id=secrets.token_hex(8),
-            status="rejected",
-            problem=problem,
-            engine=self._engine.name,
-            isolation=self._engine.isolation,
-            context_saved=context_saved((), text=text, shown_bytes=len(str(problem).encode(errors="replace"))),
-        )
-
-    def _begun(self, program: Program, specs: tuple[ToolSpec, ...], wish: _Wish, *, is_strict: bool) -> Begun:
-        files: tuple[File, ...] = ()
-        if wish.session is not None or wish.files:
-            kept = self.sessions.files(wish.session.id) if wish.session is not None else ()
-            files = tuple({file.name: file for file in (*kept, *wish.files)}.values())
-        drawn = os.urandom(12)
-        return Begun(
-            execution_id=wish.execution_id or drawn[:8].hex(),
-            program=program,
-            tools=specs,
-            outside=tuple(spec.name for spec in wish.outside),
-            limits=wish.limits,
-            files=files,
-            brought=tuple(file.name for file in wish.files) if wish.files else (),
-            seed=int.from_bytes(drawn[8:]),
-            engine=self._engine.name,
-            isolation=self._engine.isolation,
-            tenant=wish.tenant,
-            session=wish.session.id if wish.session else "",
-            rerun_of=wish.rerun_of,
-            began_at=time.time(),
-            expires_at=wish.expires_at,
-            is_strict=is_strict,
-        )
-
-    def _execution(
-        self, begun: Begun, tape: Taped | None, can_pause: bool, session: Session | None, **options: Any
-    ) -> Execution:
-        asked = frozenset(spec.name for spec in begun.tools if self._policy.asks(spec)) if self._asks else frozenset()
-        execution = Execution(
-            begun, tape=tape, can_pause=can_pause, engine=self._engine, router=self._router, ledger=self._ledger,
-            observer=self._observer, context=self._context, asked=asked, session=session, may_ask=self._may_ask,
-            **options,
-        )  # fmt: skip
-        self._executions[begun.execution_id] = execution
-        execution.on_frozen = self._stands_still
-        return execution
-
-    def _stands_still(self, execution: Execution, held_bytes: int) -> None:
-        for execution_id in self._paused_memory.add(execution.id, execution.begun.tenant, held_bytes):
-            task = asyncio.create_task(self._let_go(execution_id))
-            self._leaving.add(task)
-            task.add_done_callback(self._leaving.discard)
-
-    async def _let_go(self, execution_id: str) -> None:
-        execution = self._executions.get(execution_id)
-        if execution is None or not execution.is_paused:
-            return
-        if execution.can_be_replayed:
-            await self._close(execution)
-        else:
-            await self._give_up(execution, "limit", _TOO_MUCH_PAUSED)
+    def _session(self, name: str, keep_names: bool) -> Session | None:
+        return self.sessions.open(name, keep_names=keep_names) if name else None
 
     async def _open(self, execution: Execution) -> Paused | Outcome:
         try:
             await execution.open()
         except BaseException:
-            await self._close(execution)  # nothing ran, so there is nothing to put on record
-            self._forget()
+            await self._live.close(execution)  # nothing ran, so there is nothing to put on record
+            self._beginning.forget()
             raise
         return await self._guarded(execution)
 
@@ -592,82 +369,19 @@ class Runtime:
         try:
             return await self._advance(execution)
         except asyncio.CancelledError:
-            await self._close(execution)
-            if not execution.is_settled:
-                await self._give_up(execution)
+            await self._live.close(execution)
+            if not execution.life.is_settled:
+                await self._live.end(execution)
             raise
         except (Fenced, LedgerFailed) as error:
-            await self._close(execution)
+            await self._live.close(execution)
             # Another one: the ledger gives the same to all who waited for it.
             failure = type(error)(*error.args)
-            failure.started = execution.started
+            failure.started = execution.calls.started
             raise failure from error
         except BaseException:
-            await self._close(execution)
+            await self._live.close(execution)
             raise
-
-    async def _revive(self, execution_id: str) -> tuple[Past, Execution]:
-        """Take over an execution that another process paused, to replay it."""
-        history = await self._history(execution_id)
-        _refuse_ended(history)
-        if history.begun.engine != self._engine.name:
-            raise UsageError(
-                f"execution {execution_id!r} began on the {history.begun.engine!r} engine, this is "
-                f"{self._engine.name!r}; resume it where the same engine runs"
-            )
-        epoch = await self._ledger.takeover(execution_id)
-        history = await self._history(execution_id)  # again: the other one may have written until it was fenced
-        _refuse_ended(history)
-        past = Past(history, await snapshot_of(history, self._ledger, self._engine.capabilities.snapshot_version))
-        session = self.sessions.open(history.begun.session) if history.begun.session else None
-        if session is not None:
-            await self.sessions.enter(session)
-        return past, self._execution(history.begun, past.tape, True, session, past=past, epoch=epoch, is_durable=True)
-
-    async def _history(self, execution_id: str) -> History:
-        history = await self._ledger.load(execution_id)
-        if history is None:
-            raise UsageError(f"no execution {execution_id!r} in the ledger; it was cancelled, or never was")
-        return history
-
-    async def _finish(self, execution: Execution, last: Ended) -> Outcome:
-        notes: tuple[str, ...] = ()
-        deleted: tuple[str, ...] = ()
-        if isinstance(execution.failure, (Fenced, LedgerFailed)):
-            raise execution.failure  # its record stays open: another process has it, or it is tried again
-        if execution.session is not None:
-            if self._before_files is not None:
-                await self._before_files(execution.id)
-            if execution.begun.files or last.files:  # in a thread: another process may have its turn of the folder
-                notes = await asyncio.to_thread(self.sessions.update, execution.session.id, execution.begun, last)
-            if not notes:  # else the session is as it was
-                deleted = tuple(file.name for file in execution.begun.files if file.name in last.deleted)
-            if execution.session.keeps_names:
-                execution.session.names |= bound_names(execution.begun.program.text)
-        await self._close(execution)
-        return await execution.finish(last, notes, deleted)
-
-    async def _give_up(
-        self, execution: Execution, status: Status = "cancelled", problem: Problem | None = None
-    ) -> Outcome:
-        await self._close(execution)
-        return await execution.finish(Ended(status=status, problem=problem))
-
-    async def _close(self, execution: Execution) -> None:
-        if self._executions.get(execution.id) is not execution:
-            return
-        del self._executions[execution.id]
-        self._paused_memory.remove(execution.id)
-        await execution.close()
-        if execution.session is not None:
-            if execution.session.keeps_names and not self._engine.has_session(execution.session.id):
-                execution.session.names.clear()
-            self.sessions.leave(execution.session)
-
-
-def _refuse_ended(history: History) -> None:
-    if history.state == "ended":
-        raise UsageError(f"execution {history.begun.execution_id!r} has ended; there is nothing to resume")
 
 
 def run_sync(text: str, *, tools: Iterable[Tool | Callable[..., Any]] = (), **options: Any) -> Outcome:

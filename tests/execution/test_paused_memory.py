@@ -34,7 +34,7 @@ async def _start(runtime: Runtime, text: str, tenant: str = "") -> Paused:
 
 async def _until_letting_go(runtime: Runtime, left: int) -> None:
     async with asyncio.timeout(60):
-        while len(runtime._executions) != left:
+        while len(runtime.executions) != left:
             await asyncio.sleep(0.01)
 
 

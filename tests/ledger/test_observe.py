@@ -3,7 +3,7 @@ import logging
 import pytest
 
 from tests.ledger.made_up import begun, outcome
-from toolfold.ledger.observe import LogObserver, Observers
+from toolfold.ledger.observe import LogObserver
 from toolfold.models import Call, CallRecord
 
 
@@ -14,7 +14,7 @@ def record(call_id: int, error: str | None = None) -> CallRecord:
     )
 
 
-def play(observer: LogObserver | Observers) -> None:
+def play(observer: LogObserver) -> None:
     observer.began(begun("e1", engine="process", isolation="namespace"))
     observer.called("e1", Call(id=1, tool="login", arguments={"password": "hunter2"}))
     observer.replied("e1", record(1))
@@ -54,10 +54,3 @@ def test_without_debug_nothing_is_said(caplog: pytest.LogCaptureFixture) -> None
         play(LogObserver())
 
     assert caplog.messages == []
-
-
-def test_several_observers_are_all_told(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.DEBUG, "toolfold.programs"):
-        play(Observers(LogObserver(), LogObserver()))
-
-    assert caplog.messages == ["e1 began on process (namespace)"] * 2 + ["e1 failed after 500.0 ms, 2 calls"] * 2

@@ -8,6 +8,7 @@ import pytest
 import toolfold
 from tests.ledger.made_up import begun, outcome
 from toolfold import Problem
+from toolfold.ledger.observe import ObserverListener
 from toolfold.ledger.otel import OtelObserver
 from toolfold.models import Call, CallRecord
 
@@ -166,8 +167,8 @@ def test_an_execution_that_began_elsewhere_is_counted_and_breaks_nothing(rig: Ri
 def test_without_the_api_the_log_is_left_and_asking_for_it_is_one_clear_line() -> None:
     code = (
         "import sys; sys.modules['opentelemetry'] = None\n"
-        "from toolfold.ledger.otel import OtelObserver, usual_observer\n"
-        "print(type(usual_observer()).__name__)\n"
+        "from toolfold.ledger.otel import OtelObserver, usual_listeners\n"
+        "print(len(usual_listeners()))\n"
         "try:\n    OtelObserver()\nexcept Exception as error:\n    print(error)\n"
     )
     source = str(Path(toolfold.__file__).parents[1])
@@ -176,7 +177,7 @@ def test_without_the_api_the_log_is_left_and_asking_for_it_is_one_clear_line() -
         [sys.executable, "-c", code], env={"PYTHONPATH": source}, capture_output=True, text=True, check=True
     )
 
-    assert done.stdout == "LogObserver\nOpenTelemetry needs the package 'opentelemetry-api'; install it\n"
+    assert done.stdout == "1\nOpenTelemetry needs the package 'opentelemetry-api'; install it\n"
 
 
 async def test_a_program_in_a_real_runtime_gives_one_span_with_ten_children(rig: Rig) -> None:
@@ -186,7 +187,7 @@ async def test_a_program_in_a_real_runtime_gives_one_span_with_ten_children(rig:
             raise ValueError("a secret text")
         return key
 
-    async with toolfold.Runtime(tools=[look_up], observer=rig.observer) as runtime:
+    async with toolfold.Runtime(tools=[look_up], listeners=[ObserverListener(rig.observer)]) as runtime:
         await runtime.run("await asyncio.gather(*[look_up(n) for n in range(10)], return_exceptions=True)")
 
     (program,) = rig.spans("toolfold.program")

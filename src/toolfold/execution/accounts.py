@@ -1,16 +1,60 @@
-"""What an outcome says of one call: its times, its sizes, and how its reply came about."""
+"""What an outcome says of its calls: their times, their sizes, and how each reply came about."""
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from toolfold.events import ToolReplied
+from toolfold.execution.lately import Lately
 from toolfold.models import CallRecord
 from toolfold.tools.shape import json_size
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from toolfold.events import Tell
+    from toolfold.ledger.record import Given
     from toolfold.models import Call, Reply
+
+
+class Accounts:
+    """The calls that were answered, and what may be said of them at the end.
+
+    Args:
+        tell: Tells whoever listens; `on_call` is the caller's own.
+    """
+
+    def __init__(self, execution_id: str, tell: Tell | None, on_call: Callable[[CallRecord], None] | None) -> None:
+        self.began = time.perf_counter()
+        self.records: list[CallRecord] = []
+        self.not_repeated: list[str] = []
+        """Tools of calls that may have run before; whether they did is not on record."""
+        self.lately = Lately()
+        self._id = execution_id
+        self._tell = tell
+        self._on_call = on_call
+
+    def record(self, call: Call, reply: Reply, began: float, ended: float) -> CallRecord:
+        """The line of one call; nothing is kept yet."""
+        return record_of(call, reply, began - self.began, ended - began)
+
+    def add(self, given: Given) -> None:
+        """The program has this reply."""
+        record = given.record
+        self.lately.saw(record.name, given.reply)
+        self.records.append(record)
+        if self._tell is not None:
+            self._tell(ToolReplied(self._id, record))
+        if self._on_call is not None:
+            self._on_call(record)
+
+    def restore(self, given: Given) -> None:
+        """The program had this reply before it was replayed; whoever listens was told then."""
+        self.lately.saw(given.record.name, given.reply)
+        self.records.append(given.record)
 
 
 def record_of(call: Call, reply: Reply, started_seconds: float, seconds: float) -> CallRecord:

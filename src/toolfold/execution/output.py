@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from toolfold.engines.base import Printed
 
 REPORT_CHARACTERS: Final = 64 * 1024
 """A traceback can hold a message of any length; of a longer one the middle is left out."""
@@ -56,6 +59,19 @@ class Output:
         data = "".join(self._parts).encode()
         left = len(data) - self._cap_bytes
         return _end(data, min(left, self._cap_bytes // 4, _TAIL_BYTES)) if left > 0 else ""
+
+
+class Streams:
+    """Both streams of one program."""
+
+    def __init__(self, cap_bytes: int) -> None:
+        self.stdout = Output(cap_bytes)
+        self.stderr = Output(cap_bytes)
+
+    def add(self, event: Printed) -> None:
+        """Text that the guest delivered."""
+        stream = self.stdout if event.stream == "stdout" else self.stderr
+        stream.add(event.text, event.cut_bytes, is_report=event.is_report)
 
 
 def _start(data: bytes, size: int) -> str:

@@ -17,6 +17,7 @@ from toolfold.models import Reply, ReplyMeta
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from toolfold.engines.base import Engine
     from toolfold.ledger.record import Begun, History, Ledger
     from toolfold.ledger.snapshots import Snapshot
     from toolfold.models import Call
@@ -27,8 +28,10 @@ _encoder = msgspec.msgpack.Encoder(order="deterministic")
 class Past:
     """The recorded part of an execution that goes on in another process, from its start or from a snapshot."""
 
-    def __init__(self, history: History, snapshot: Snapshot | None = None) -> None:
+    def __init__(self, history: History, snapshot: Snapshot | None = None, *, epoch: int = 0) -> None:
         execution_id = history.begun.execution_id
+        self.epoch = epoch
+        """Of the ledger since it was taken over."""
         self.snapshot = snapshot
         self.rounds = _rounds(history)
         begin = 0 if snapshot is None else history.entries.index(Parked(self.rounds))
@@ -70,6 +73,43 @@ class Past:
     def given_to(self, call_id: int) -> Given | None:
         """The reply on record to that call."""
         return self._given_by_call.get(call_id)
+
+
+async def history_of(ledger: Ledger, execution_id: str) -> History:
+    """All that is on record of an execution.
+
+    Raises:
+        UsageError: There is nothing.
+    """
+    history = await ledger.load(execution_id)
+    if history is None:
+        raise UsageError(f"no execution {execution_id!r} in the ledger; it was cancelled or never existed")
+    return history
+
+
+async def take_over(execution_id: str, engine: Engine, ledger: Ledger) -> tuple[History, Past]:
+    """Fence whichever process paused the execution, and read what it must be replayed from.
+
+    Raises:
+        UsageError: It is unknown, has ended, or began on another engine.
+    """
+    history = await history_of(ledger, execution_id)
+    _refuse_ended(history)
+    if history.begun.engine != engine.name:
+        raise UsageError(
+            f"execution {execution_id!r} began on the {history.begun.engine!r} engine, this is "
+            f"{engine.name!r}; resume it where the same engine runs"
+        )
+    epoch = await ledger.takeover(execution_id)
+    history = await history_of(ledger, execution_id)  # again: the other one may have written until it was fenced
+    _refuse_ended(history)
+    past = Past(history, await snapshot_of(history, ledger, engine.capabilities.snapshot_version), epoch=epoch)
+    return history, past
+
+
+def _refuse_ended(history: History) -> None:
+    if history.state == "ended":
+        raise UsageError(f"execution {history.begun.execution_id!r} has ended; there is nothing to resume")
 
 
 async def snapshot_of(history: History, ledger: Ledger, engine: str) -> Snapshot | None:

@@ -1,4 +1,4 @@
-"""Who is told of what happens while it happens: the standard log, OpenTelemetry, or one's own.
+"""The standard log as a listener, and observers with four methods, which listeners replace.
 
 Arguments and replies may hold secrets: they are told only where that was asked for with
 `TOOLFOLD_LOG_ARGUMENTS=1`, and until then the text of an error is without what the call was given.
@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import logging
 import os
+import warnings
 from typing import Final, Protocol
 
+from toolfold.events import Listener, ProgramBegan, ProgramEnded, RuntimeEvent, ToolCalled, ToolReplied
 from toolfold.ledger.record import Begun, first_line
 from toolfold.models import Call, CallRecord, Outcome
 from toolfold.tools.telling import cut, told_error
@@ -31,11 +33,49 @@ class Observer(Protocol):
     def ended(self, execution_id: str, outcome: Outcome) -> None: ...
 
 
+class ObserverListener:
+    """An observer as a listener: four of the events, each by its own method."""
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+
+    @property
+    def is_listening(self) -> bool:
+        """The observer's own word, if it has one."""
+        return getattr(self._observer, "is_listening", True)
+
+    def __call__(self, event: RuntimeEvent) -> None:
+        match event:
+            case ToolCalled():
+                self._observer.called(event.execution_id, event.call)
+            case ToolReplied():
+                self._observer.replied(event.execution_id, event.record)
+            case ProgramBegan():
+                self._observer.began(event.begun)
+            case ProgramEnded():
+                self._observer.ended(event.execution_id, event.outcome)
+            case _:
+                pass  # the log has lines for these four only
+
+
+def from_observer(observer: Observer | None) -> list[Listener]:
+    """What `Runtime(observer=...)` still takes, with a warning for whoever made the runtime."""
+    if observer is None:
+        return []
+    warnings.warn("`observer` is deprecated; use `listeners=[...]`", DeprecationWarning, stacklevel=3)
+    return [ObserverListener(observer)]
+
+
 class LogObserver:
     """One DEBUG line per call with its duration, in `toolfold.calls`; starts and ends in `toolfold.programs`."""
 
     def __init__(self, *, with_arguments: bool | None = None) -> None:
         self._with_arguments = wants_arguments() if with_arguments is None else with_arguments
+
+    @property
+    def is_listening(self) -> bool:
+        """Whether anybody reads the lines."""
+        return _calls.isEnabledFor(logging.DEBUG) or _programs.isEnabledFor(logging.DEBUG)
 
     def began(self, begun: Begun) -> None:
         if _programs.isEnabledFor(logging.DEBUG):
@@ -65,29 +105,6 @@ class LogObserver:
                 "%s %s after %.1f ms, %d calls",
                 execution_id, outcome.status, outcome.seconds * 1000, len(outcome.calls),
             )  # fmt: skip
-
-
-class Observers:
-    """Tells several, in order."""
-
-    def __init__(self, *observers: Observer) -> None:
-        self._observers = observers
-
-    def began(self, begun: Begun) -> None:
-        for one in self._observers:
-            one.began(begun)
-
-    def called(self, execution_id: str, call: Call) -> None:
-        for one in self._observers:
-            one.called(execution_id, call)
-
-    def replied(self, execution_id: str, record: CallRecord) -> None:
-        for one in self._observers:
-            one.replied(execution_id, record)
-
-    def ended(self, execution_id: str, outcome: Outcome) -> None:
-        for one in self._observers:
-            one.ended(execution_id, outcome)
 
 
 def wants_arguments() -> bool:

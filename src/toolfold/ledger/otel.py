@@ -6,10 +6,12 @@ application's SDK to say. Without one nothing is recorded, and a call costs a lo
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from toolfold.errors import UsageError
-from toolfold.ledger.observe import LogObserver, Observer, Observers, wants_arguments
+from toolfold.events import Listener
+from toolfold.ledger.observe import LogObserver, ObserverListener, wants_arguments
 from toolfold.ledger.record import Begun
 from toolfold.models import Call, CallRecord, Outcome
 
@@ -60,8 +62,13 @@ class OtelObserver:
         self._with_arguments = wants_arguments() if with_arguments is None else with_arguments
         self._open: dict[str, _OpenProgram] = {}
 
+    @property
+    def is_listening(self) -> bool:
+        """Whether the application has an SDK that takes spans or metrics."""
+        return _records(self._find_tracers()) or self._is_counting()
+
     def began(self, begun: Begun) -> None:
-        self._is_heard = _records(self._find_tracers()) or self._is_counting()
+        self._is_heard = self.is_listening
         if not self._is_heard:
             return
         span = self._tracer.start_span("toolfold.program")
@@ -166,9 +173,10 @@ class _OpenProgram:
         self.calls: dict[int, Span] = {}
 
 
-def usual_observer() -> Observer:
+def usual_listeners(*, with_telemetry: bool = True) -> list[Listener]:
     """The log, and OpenTelemetry where its API is installed."""
-    try:
-        return Observers(LogObserver(), OtelObserver())
-    except UsageError:
-        return LogObserver()
+    listeners: list[Listener] = [ObserverListener(LogObserver())]
+    if with_telemetry:
+        with suppress(UsageError):
+            listeners.append(ObserverListener(OtelObserver()))
+    return listeners

@@ -17,36 +17,10 @@ from toolfold.errors import Fenced as Fenced  # noqa: PLC0414
 from toolfold.errors import LedgerFailed as LedgerFailed  # noqa: PLC0414
 from toolfold.errors import LedgerFull as LedgerFull  # noqa: PLC0414
 from toolfold.ledger.seal import Seal
-from toolfold.models import Call, CallRecord, File, Limits, Outcome, Program, Reply, ToolSpec
+from toolfold.models import Begun as Begun  # noqa: PLC0414
+from toolfold.models import Call, CallRecord, Outcome, Reply
 
 State: TypeAlias = Literal["running", "paused", "ended"]
-
-
-class Begun(msgspec.Struct, frozen=True, kw_only=True):
-    """The start of an execution, with all that a replay begins from."""
-
-    execution_id: str
-    program: Program
-    tools: tuple[ToolSpec, ...]
-    """The grant, in the order in which the guest knows it."""
-    outside: tuple[str, ...] = ()
-    """Names of the tools that only the caller can answer."""
-    limits: Limits
-    files: tuple[File, ...] = ()
-    brought: tuple[str, ...] = ()
-    """Names of the files that the caller gave; the others are the session's."""
-    seed: int = 0
-    engine: str = ""
-    isolation: str = ""
-    tenant: str = ""
-    session: str = ""
-    rerun_of: str = ""
-    began_at: float
-    """Seconds since 1970."""
-    expires_at: float = 0.0
-    """The same, of the moment until which its caller may go on with it; 0 where there is none."""
-    is_strict: bool = False
-    """Each call that is not safe to repeat is on record before it is made, also where a kill cuts the record off."""
 
 
 class Made(msgspec.Struct, frozen=True):

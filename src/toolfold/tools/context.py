@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from toolfold.events import Tell
 from toolfold.models import Call, Limits, ToolSpec, Value
 
 
@@ -52,3 +53,5 @@ class CallContext(msgspec.Struct, frozen=True, kw_only=True):
     """Tools of this execution's caller; no catalog has them, and a search must find them."""
     limits_left: Callable[[], Limits] | None = None
     """What is left to a program that is run by a call of this execution."""
+    tell: Tell | None = None
+    """Hands an event to whoever listens; `None` where nobody does."""

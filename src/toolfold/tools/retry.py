@@ -9,9 +9,10 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
+from toolfold.events import ToolRetried
 from toolfold.models import Value
 from toolfold.tools.clock import Clock
-from toolfold.tools.router import NO_FAULT_OF_THE_TOOL, Handler, Request, Wrapper
+from toolfold.tools.router import NO_FAULT_OF_THE_TOOL, Handler, Request, Wrapper, error_text
 from toolfold.tools.tool import Tool
 
 
@@ -55,8 +56,12 @@ def retrying(retry: Retry, clock: Clock) -> Wrapper:
                     asked = getattr(error, "retry_after_seconds", 0.0)
                     if asked > retry.longest_wait_seconds:
                         raise
+                    reason = error_text(tool.spec.name, error)
                 await clock.sleep(max(asked, retry.wait_seconds(failures)))
                 request.note(attempts=failures + 1)
+                if request.context is not None and request.context.tell is not None:
+                    execution_id = request.context.execution_id
+                    request.context.tell(ToolRetried(execution_id, request.call, failures + 1, reason))
 
         return attempt
 

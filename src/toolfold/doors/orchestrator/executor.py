@@ -183,10 +183,9 @@ class ProgrammaticToolExecutor:
             self._homes[loop] = Home(Runtime(limits=self._limits, policy=self._policy, **self._options))
         runtime = await self._homes[loop].open()
         self._refresh()
-        if runtime._router is not self._routes.router:
-            runtime.replace_tools(self._routes.tools)
+        if runtime.router is not self._routes.router:
             # With one router, direct calls share breakers and idempotency keys with programs.
-            runtime._router = self._routes.router
+            runtime.replace_tools(self._routes.tools, router=self._routes.router)
         return runtime
 
     def _refresh(self) -> None:

@@ -19,7 +19,6 @@ from toolfold.engines.base import Engine, EngineSettings, EngineWrapper
 from toolfold.engines.registry import chosen_engine
 from toolfold.errors import UsageError
 from toolfold.ledger.memory import MemoryLedger
-from toolfold.ledger.observe import LogObserver
 from toolfold.ledger.open import open_ledger
 from toolfold.ledger.record import Ledger
 from toolfold.models import Limits, Outcome, ToolSpec
@@ -161,7 +160,7 @@ class Home:
             ledger=opened.ledger,
             steps=(from_record, step),
             entry_name="run_code",
-            observer=LogObserver(),  # Pydantic AI traces each call already
+            telemetry=False,  # Pydantic AI traces each call already
             may_ask=True,  # not `Policy(ask=...)`: a handler of the agent may answer on the way, and then the tool runs
         )
 

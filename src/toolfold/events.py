@@ -1,0 +1,153 @@
+"""What happens while programs run, as one stream of typed events for whoever listens.
+
+The log, OpenTelemetry, a console and your own code are all listeners: a listener is any callable that takes an event.
+It is called in the event loop, in the order in which things happen, and must neither wait nor change what it is given.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+from toolfold.models import Begun, Call, CallRecord, Outcome, Problem, Reply
+
+_log: Final = logging.getLogger(__name__)
+
+
+class ProgramRejected(msgspec.Struct, frozen=True):
+    """The check refused a program: nothing ran, and no other event has this id."""
+
+    execution_id: str
+    text: str
+    problem: Problem
+
+
+class ProgramBegan(msgspec.Struct, frozen=True):
+    """A guest has the program. Comes again when another process goes on with the execution after a restart."""
+
+    execution_id: str
+    begun: Begun
+
+
+class ProgramPrinted(msgspec.Struct, frozen=True):
+    """Output, as the guest delivers it: with the program's next calls or its end, not line by line."""
+
+    execution_id: str
+    text: str
+    stream: Literal["stdout", "stderr"]
+
+
+class ToolCalled(msgspec.Struct, frozen=True):
+    """The program called a tool; `call.line` is the line that did, or 0 if the engine cannot tell."""
+
+    execution_id: str
+    call: Call
+
+
+class ToolRetried(msgspec.Struct, frozen=True):
+    """A tool failed and is called again, as part of the same call."""
+
+    execution_id: str
+    """Empty for a direct call."""
+    call: Call
+    attempt: int
+    """The one that begins now: 2 for the first retry."""
+    error: str
+    """What the attempt before failed with."""
+
+
+class ToolReplied(msgspec.Struct, frozen=True):
+    """The program was given the reply to a call. Calls that are still open when it ends have none."""
+
+    execution_id: str
+    record: CallRecord
+
+
+class ApprovalAsked(msgspec.Struct, frozen=True):
+    """A call waits for a yes or no: of the runtime's `approve`, or of the outside with the next pause."""
+
+    execution_id: str
+    call: Call
+
+
+class ApprovalDecided(msgspec.Struct, frozen=True):
+    """That call was approved, or was not."""
+
+    execution_id: str
+    call: Call
+    approved: bool
+    reason: str = ""
+
+
+class ProgramPaused(msgspec.Struct, frozen=True):
+    """The execution waits for replies or decisions of its caller, and its record is safe."""
+
+    execution_id: str
+    calls: tuple[Call, ...]
+    approvals: tuple[Call, ...]
+
+
+class ProgramResumed(msgspec.Struct, frozen=True):
+    """The caller answered, and the program goes on."""
+
+    execution_id: str
+    call_ids: tuple[int, ...]
+    """Those that were answered or decided."""
+
+
+class ProgramEnded(msgspec.Struct, frozen=True):
+    """The last event of an execution. There is none if its guest broke, or if another process goes on with it."""
+
+    execution_id: str
+    outcome: Outcome
+
+
+class DirectCall(msgspec.Struct, frozen=True):
+    """`Runtime.call` called a tool, without a program."""
+
+    call: Call
+    reply: Reply
+    seconds: float
+
+
+RuntimeEvent: TypeAlias = (
+    ProgramRejected | ProgramBegan | ProgramPrinted | ToolCalled | ToolRetried | ToolReplied | ApprovalAsked
+    | ApprovalDecided | ProgramPaused | ProgramResumed | ProgramEnded | DirectCall
+)  # fmt: skip
+Listener: TypeAlias = Callable[[RuntimeEvent], None]
+Tell: TypeAlias = Callable[[RuntimeEvent], None]
+"""Hands an event to all who listen."""
+
+
+class Listeners:
+    """Several listeners as one. A listener that raises is logged, and disturbs neither the program nor the others.
+
+    A listener may have a property `is_listening`. Where it is false for all of them, `tell` is `None`: nobody makes
+    events that nobody reads, which is what keeps an execution without listeners as fast as it can be.
+    """
+
+    def __init__(self, listeners: Sequence[Listener]) -> None:
+        self._listeners = tuple(listeners)
+
+    @property
+    def tell(self) -> Tell | None:
+        """To be asked for once per execution: who begins to listen meanwhile hears of the next one, and of this end."""
+        for listener in self._listeners:
+            if getattr(listener, "is_listening", True):
+                return self._tell
+        return None
+
+    def tell_end(self, event: ProgramEnded | ProgramRejected | DirectCall) -> None:
+        """Once in a life, so that everybody is told, whoever listened when it began."""
+        self._tell(event)
+
+    def _tell(self, event: RuntimeEvent) -> None:
+        for listener in self._listeners:
+            try:
+                listener(event)
+            # Whatever a listener does wrong, the program must not notice.
+            except Exception:  # noqa: BLE001
+                _log.exception("a listener failed for %s", type(event).__name__)

@@ -1,0 +1,147 @@
+"""From a text to the plan of an execution: its turn of the session, its check, and what goes on record of its start."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from toolfold.engines.base import Taped
+from toolfold.events import ProgramRejected
+from toolfold.execution.earlier import earlier_output
+from toolfold.execution.plan import Plan
+from toolfold.execution.replay import Rerun, history_of, take_over
+from toolfold.execution.savings import context_saved
+from toolfold.execution.wish import begun_of
+from toolfold.models import Outcome, Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from toolfold.checking import Checks
+    from toolfold.execution.offer import Offer
+    from toolfold.execution.plan import Services
+    from toolfold.execution.wish import Wish
+    from toolfold.models import Begun, Program, ToolSpec
+    from toolfold.sessions import Session, Sessions
+
+
+class Beginning:
+    """How executions begin that are offered one set of tools.
+
+    Args:
+        may_ask: Any tool may ask for a yes while it is served.
+    """
+
+    def __init__(self, offer: Offer, services: Services, *, sessions: Sessions, checks: Checks, may_ask: bool) -> None:
+        self.offer = offer
+        self.services = services
+        self._sessions = sessions
+        self._checks = checks
+        self._may_ask = may_ask
+
+    def offering(self, offer: Offer) -> Beginning:
+        """The same with other tools."""
+        services = msgspec.structs.replace(self.services, router=offer.router)
+        return Beginning(offer, services, sessions=self._sessions, checks=self._checks, may_ask=self._may_ask)
+
+    @property
+    def asks_outside(self) -> bool:
+        """Whether a program may have to pause for a yes, because nobody here gives it."""
+        return (self.offer.asks or self._may_ask) and self.services.context.approve is None
+
+    async def plan(self, text: str, wish: Wish) -> Plan | Outcome:
+        """The plan of a program that passes the check, or the outcome of one that does not.
+
+        With a plan, the program has its turn of its session, and the engine may expect it: whoever does not open it
+        has to close the execution, and to call `forget`.
+        """
+        specs = self.offer.granted(wish.outside, wish.hidden)
+        await self._expect(text, specs, wish)
+        try:
+            program = await self._check(text, specs, wish)
+            if isinstance(program, Problem):
+                self._drop(wish)
+                return self._rejected(program, text)
+            return await self._planned(program, specs, wish)
+        except BaseException:
+            self._drop(wish)
+            raise
+
+    async def revival(self, execution_id: str) -> Plan:
+        """The plan of an execution that another process paused: it is taken over, to be replayed."""
+        history, past = await take_over(execution_id, self.services.engine, self.services.ledger)
+        session = self._sessions.open(history.begun.session) if history.begun.session else None
+        if session is not None:
+            await self._sessions.enter(session)
+        return self._plan(
+            history.begun, past.tape, session, can_pause=True, past=past, epoch=past.epoch, is_durable=True
+        )
+
+    def forget(self) -> None:
+        """Tell the engine that the program it was forewarned of does not come."""
+        forewarned = self.services.engine.capabilities.forewarned
+        if forewarned is not None:
+            forewarned.forget()
+
+    async def _expect(self, text: str, specs: tuple[ToolSpec, ...], wish: Wish) -> None:
+        """Have a guest make the program ready while it is checked, or wait for the turn of its session."""
+        engine = self.services.engine
+        if wish.session is None:
+            forewarned = engine.capabilities.forewarned
+            if forewarned is not None:
+                forewarned.expect(text, specs, wish.limits)
+            return
+        await self._sessions.enter(wish.session)
+        if wish.session.names and not engine.has_session(wish.session.id):
+            wish.session.names.clear()  # its guest had to make room for others
+
+    def _drop(self, wish: Wish) -> None:
+        """The program will not run."""
+        if wish.session is not None:
+            self._sessions.leave(wish.session)
+        else:
+            self.forget()
+
+    async def _check(self, text: str, specs: tuple[ToolSpec, ...], wish: Wish) -> Program | Problem:
+        def file_names() -> Iterable[str]:
+            kept = self._sessions.listed(wish.session.id) if wish.session is not None else ()
+            return [*(file.name for file in wish.files), *(file.name for file in kept)]
+
+        return await self._checks.check(
+            text, specs, checker_for=self.offer.checker_for, limits=wish.limits, known_names=wish.known_names,
+            file_names=file_names,
+        )  # fmt: skip
+
+    def _rejected(self, problem: Problem, text: str) -> Outcome:
+        engine = self.services.engine
+        outcome = Outcome(
+            execution_id=secrets.token_hex(8),
+            status="rejected",
+            problem=problem,
+            engine=engine.name,
+            isolation=engine.isolation,
+            context_saved=context_saved((), text=text, shown_bytes=len(str(problem).encode(errors="replace"))),
+        )
+        self.services.listeners.tell_end(ProgramRejected(outcome.execution_id, text, problem))
+        return outcome
+
+    async def _planned(self, program: Program, specs: tuple[ToolSpec, ...], wish: Wish) -> Plan:
+        ledger = self.services.ledger
+        rerun = Rerun(await history_of(ledger, wish.rerun_of), wish.repeat) if wish.rerun_of else None
+        earlier = await earlier_output(program.text, ledger, wish.tenant)
+        kept = self._sessions.files(wish.session.id) if wish.session is not None else ()
+        begun = begun_of(wish, program, specs, engine=self.services.engine, kept=kept, earlier=earlier)
+        return self._plan(
+            begun, Taped() if wish.is_taped else None, wish.session, can_pause=wish.can_pause, on_call=wish.on_call,
+            rerun=rerun, is_durable=wish.is_durable,
+        )  # fmt: skip
+
+    # Any: the other fields of `Plan`.
+    def _plan(self, begun: Begun, tape: Taped | None, session: Session | None, **more: Any) -> Plan:
+        asked = self.offer.asked(begun.tools)
+        outside = frozenset(begun.outside)
+        return Plan(
+            begun=begun, tape=tape, session=session, outside=outside, asked=asked, may_ask=self._may_ask, **more
+        )

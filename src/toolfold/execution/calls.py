@@ -1,0 +1,211 @@
+"""Every call of one execution, from the program to its reply: to the record, to the router, or to the outside."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from toolfold.errors import ToolfoldError
+from toolfold.events import ToolCalled
+from toolfold.execution.dispatch import Dispatch
+from toolfold.execution.questions import Questions
+from toolfold.ledger.record import Given
+from toolfold.models import Reply, ReplyMeta
+from toolfold.tools.context import Spent
+from toolfold.tools.outside import OutsideChecks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from toolfold.events import Tell
+    from toolfold.execution.accounts import Accounts
+    from toolfold.execution.clock import Clock
+    from toolfold.execution.life import Life
+    from toolfold.execution.plan import Plan, Services
+    from toolfold.execution.record import ExecutionRecord
+    from toolfold.execution.replay import Past, Rerun
+    from toolfold.models import Call, CallRecord, Limits
+    from toolfold.tools.context import CallContext
+
+
+class Calls:
+    """The calls that are open, and what becomes of each.
+
+    Args:
+        look_again: Has the runtime look whether the program can pause now.
+    """
+
+    def __init__(
+        self, plan: Plan, services: Services, *, life: Life, record: ExecutionRecord, accounts: Accounts, clock: Clock,
+        look_again: Callable[[], None], tell: Tell | None,
+    ) -> None:  # fmt: skip
+        self._plan = plan
+        self._services = services
+        self._life = life
+        self._record = record
+        self._accounts = accounts
+        self._clock = clock
+        self._tell = tell
+        self.replies_sent = 0
+        self._open: dict[int, tuple[Call, float]] = {}
+        self._recorded: dict[int, Reply] = {}
+        """Replies of the execution that this one reruns, for calls that are on their way through the router."""
+        self.dispatch = Dispatch(plan.begun.limits.calls_in_flight, self._serve)
+        self.questions = Questions(
+            plan, approve=services.context.approve, record=record, life=life, dispatch=self.dispatch,
+            look_again=look_again, tell=tell,
+        )  # fmt: skip
+
+    @cached_property
+    def context(self) -> CallContext:
+        """Made with the first call: until then it is not needed, and the program need not wait for it."""
+        begun, outside = self._plan.begun, self._plan.outside
+        return msgspec.structs.replace(
+            self._services.context,
+            execution_id=begun.execution_id,
+            tenant=begun.tenant,
+            approve=self.questions.ask if self.questions.can_ask else None,
+            spent=Spent(),
+            outside=tuple(spec for spec in begun.tools if spec.name in outside) if outside else (),
+            limits_left=self._limits_left,
+            tell=self._tell,
+        )
+
+    @property
+    def made(self) -> int:
+        """How many calls there were so far."""
+        return len(self._accounts.records) + len(self._open)
+
+    @property
+    def open(self) -> tuple[Call, ...]:
+        """All that have no reply yet, in the order in which they were made."""
+        return tuple(call for call, _ in self._open.values())
+
+    @property
+    def open_outside(self) -> tuple[Call, ...]:
+        """Those that only the outside can answer."""
+        return tuple(call for call, _ in self._open.values() if call.tool in self._plan.outside)
+
+    @property
+    def started(self) -> tuple[str, ...]:
+        """Tools that were called, for an error after which a retry may not be safe."""
+        return (*(record.name for record in self._accounts.records), *(call.tool for call in self.open))
+
+    def unanswered(self) -> Iterator[CallRecord]:
+        """Calls that the program did not wait for: they may have run."""
+        now = time.perf_counter()
+        for call, began in self._open.values():
+            reply = Reply(call_id=call.id, error="the program ended before the reply")
+            yield self._accounts.record(call, reply, began, now)
+
+    def serve(self, call: Call) -> None:
+        """Send a call on its way: to the record, to the router, or to the outside with the next pause."""
+        plan = self._plan
+        if plan.past is not None and plan.past.knows(call):
+            self._repeat(call, plan.past)
+            return
+        self._open[call.id] = (call, time.perf_counter())
+        if self._tell is not None:
+            self._tell(ToolCalled(plan.begun.execution_id, call))
+        self._record.begin_call(call)  # before the tool is called: a replay must know
+        recorded = self._recorded_reply(call, plan.rerun) if plan.rerun is not None else None
+        if call.tool not in plan.outside:
+            if recorded is not None and recorded.error is not None:
+                self._accounts.not_repeated.append(call.tool)
+                self._answer(call, recorded)
+                return
+            if recorded is not None:
+                self._recorded[call.id] = recorded
+            self.dispatch.send(call)
+        elif recorded is not None:
+            self._answer(call, recorded)
+        else:
+            self._refuse_unfit(call)
+        self._record.note_call()
+
+    def _recorded_reply(self, call: Call, rerun: Rerun) -> Reply | None:
+        # Who answers for the outside knows by itself what it did.
+        return rerun.reply_to(call, is_safe=call.tool in self._record.safe or call.tool in self._plan.outside)
+
+    def _repeat(self, call: Call, past: Past) -> None:
+        """A call that the program made before: its reply is on its way, or nobody knows of one."""
+        given = past.given_to(call.id)
+        if given is not None:
+            self.restore(given)
+            return
+        self._open[call.id] = (call, time.perf_counter())
+        if call.tool in self._plan.outside:
+            self._refuse_unfit(call)
+        elif past.is_handed_out(call.id):
+            self.questions.note_decided(call.id)
+            self.dispatch.send(call)
+        elif call.tool in self._record.safe:
+            self.dispatch.send(call)
+        else:
+            text = f"{call.tool!r} was called before the host stopped; whether it ran is not known"
+            self._accounts.not_repeated.append(call.tool)
+            self._answer(call, Reply(call_id=call.id, error=text, meta=ReplyMeta(attempts=0, from_record=True)))
+
+    def restore(self, given: Given) -> None:
+        """A reply that the program had before it was replayed; the engine gives it to the program again."""
+        self._accounts.restore(given)
+        self.context.spent.calls[given.record.name] += 1
+
+    def _refuse_unfit(self, call: Call) -> None:
+        """A call that the outside shall answer is not handed out unless its arguments fit."""
+        fault = self._outside_checks.fault(call)
+        if fault is not None:
+            self._answer(call, Reply(call_id=call.id, error=fault))
+
+    @cached_property
+    def _outside_checks(self) -> OutsideChecks:
+        return OutsideChecks(self.context.outside)
+
+    async def _serve(self, call: Call) -> None:
+        if self._record.is_strict:
+            try:
+                await self._record.before_tool(call)
+            except ToolfoldError as error:
+                self._life.fail(error)
+                return
+        recorded = self._recorded.pop(call.id, None) if self._recorded else None
+        reply = await self._services.router.serve(
+            call, max_reply_bytes=self._plan.begun.limits.reply_bytes, context=self.context, recorded=recorded
+        )
+        self._answer(call, reply)
+
+    def _answer(self, call: Call, reply: Reply) -> None:
+        if self._life.is_over:
+            return  # a tool that would not be cancelled: the outcome is out
+        began = self._open.pop(call.id)[1]
+        ended = time.perf_counter()
+        self.replies_sent += 1
+        self._life.run.answer(reply)  # first the answer: the guest goes on while we do the accounts
+        given = Given(reply, self._accounts.record(call, reply, began, ended))
+        self._record.note_reply(call, given)
+        self._accounts.add(given)
+
+    def answered_outside(self, replies: list[Reply]) -> list[Given]:
+        """What is to be written down of replies to open calls, before they are delivered."""
+        now = time.perf_counter()
+        return [Given(reply, self._accounts.record(*self._of(reply), now)) for reply in replies]
+
+    def _of(self, reply: Reply) -> tuple[Call, Reply, float]:
+        call, began = self._open[reply.call_id]
+        return call, reply, began
+
+    def deliver(self, given: Given) -> None:
+        """A reply of the outside, which is on record already."""
+        del self._open[given.reply.call_id]
+        self.replies_sent += 1
+        self._life.run.answer(given.reply)
+        self._accounts.add(given)
+
+    def _limits_left(self) -> Limits:
+        limits = self._plan.begun.limits
+        seconds = max(0.001, self._clock.seconds_left)
+        return replace(limits, wall_seconds=seconds, calls=max(1, limits.calls - self.made))

@@ -1,0 +1,61 @@
+"""What became of a program, put together from its parts when it has ended."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from toolfold.execution.savings import context_saved
+from toolfold.models import Outcome
+from toolfold.tools.shape import json_size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from toolfold.engines.base import Ended, Engine
+    from toolfold.execution.accounts import Accounts
+    from toolfold.execution.output import Streams
+    from toolfold.models import Begun, CallRecord, ContextSaved
+
+
+def outcome_of(
+    ended: Ended, begun: Begun, engine: Engine, *, accounts: Accounts, unanswered: Iterable[CallRecord], output: Streams
+) -> Outcome:
+    """The outcome that the caller sees; `output` keeps more than it shows."""
+    stdout, stdout_cut_bytes = output.stdout.cut()
+    stderr, stderr_cut_bytes = output.stderr.cut()
+    records = tuple(sorted((*accounts.records, *unanswered), key=lambda record: record.id))
+    return Outcome(
+        execution_id=begun.execution_id,
+        status=ended.status,
+        value=ended.value,
+        stdout=stdout,
+        stderr=stderr,
+        stdout_cut_bytes=stdout_cut_bytes,
+        stderr_cut_bytes=stderr_cut_bytes,
+        problem=ended.problem,
+        calls=records,
+        files=ended.files,
+        engine=engine.name,
+        isolation=engine.isolation,
+        seconds=time.perf_counter() - accounts.began,
+        context_saved=_saved(records, ended, begun.program.sent_text, stdout + stderr),
+        hints=(*begun.program.notes, *engine.notes, *ended.notes, *_hints(ended, records, accounts.not_repeated)),
+        stdout_tail=output.stdout.tail(),
+        shapes=accounts.lately.shapes(ended, stdout, begun.program.text, begun.tools),
+    )
+
+
+def _hints(ended: Ended, records: Sequence[CallRecord], not_repeated: Sequence[str]) -> tuple[str, ...]:
+    hints: tuple[str, ...] = ()
+    if not_repeated:
+        names = ", ".join(sorted(set(not_repeated)))
+        hints += (f"not called again, because whether they ran before is not on record: {names}",)
+    if len(records) == 1 and ended.status == "finished":
+        hints += (f"one call only: a direct call of {records[0].name!r} would do",)
+    return hints
+
+
+def _saved(records: Sequence[CallRecord], ended: Ended, text: str, shown: str) -> ContextSaved:
+    shown_bytes = len(shown.encode()) + (json_size(ended.value) if ended.value is not None else 0)
+    return context_saved(records, text=text, shown_bytes=shown_bytes, is_finished=ended.status == "finished")

@@ -1,0 +1,169 @@
+"""When an execution stands still for the outside, what is safe then, and how it goes on.
+
+Order matters here. To pause: the program's timers stop, the guest stands still, the clock stops, the record is safe,
+and only then is anybody told. To go on: all answers are checked, then written, then the timers run, and only then do
+the answers reach the program.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from toolfold.engines.base import Freezable
+from toolfold.errors import UsageError
+from toolfold.execution.replay import pause_of
+from toolfold.ledger import snapshots
+from toolfold.ledger.record import Sealed, Tape
+from toolfold.ledger.snapshots import Snapshot
+from toolfold.models import Paused
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from toolfold.execution.calls import Calls
+    from toolfold.execution.clock import Clock
+    from toolfold.execution.life import Life
+    from toolfold.execution.output import Streams
+    from toolfold.execution.plan import Plan, Services
+    from toolfold.execution.record import ExecutionRecord
+    from toolfold.ledger.record import Given
+    from toolfold.models import Reply
+    from toolfold.tools.context import Decision
+
+LARGE_BYTES: Final = 128 * 1024
+"""Packing a larger snapshot could hold up every other execution."""
+
+
+class Pauses:
+    """The pauses of one execution."""
+
+    def __init__(
+        self, plan: Plan, services: Services, *, life: Life, record: ExecutionRecord, calls: Calls, clock: Clock,
+        output: Streams,
+    ) -> None:  # fmt: skip
+        self._plan = plan
+        self._ledger = services.ledger
+        self._life = life
+        self._record = record
+        self._calls = calls
+        self._clock = clock
+        self._output = output
+        # What cannot be replayed has names in its guest that no snapshot holds.
+        self._snapshot_version = services.engine.capabilities.snapshot_version if plan.tape is not None else ""
+        self._rounds = plan.past.rounds if plan.past is not None else 0
+        """Pauses of which the ledger has had a snapshot."""
+        self.last_waiting = -1
+        """How many replies the guest had seen when it last said that it waits."""
+
+    def is_due(self, replies_seen: int) -> bool:
+        """The guest has seen every reply and has nothing to run, and no local call is on its way."""
+        # A nudge of our own may be older than what the guest has said since.
+        self.last_waiting = max(self.last_waiting, replies_seen)
+        if self.last_waiting != self._calls.replies_sent or not self._calls.dispatch.is_idle:
+            return False
+        return bool(self._calls.questions.open) or bool(self._calls.open_outside)
+
+    async def pause(self) -> Paused | None:
+        """Stand still until the outside answers; what happened so far is safe first. `None`: it went on instead."""
+        if not self._life.is_paused:
+            run = self._life.run
+            run.hold()
+            frozen: bytes | None = b""
+            if self._snapshot_version and isinstance(run, Freezable):
+                frozen = await run.freeze()
+            if frozen is None:
+                return None  # it says again when it waits; its timers stand still already
+            self._stop_clock()
+            await self._park(frozen)
+            self._life.move("pause")
+        return Paused(
+            execution_id=self._plan.begun.execution_id,
+            calls=self._calls.open_outside,
+            approvals=self._calls.questions.open,
+            seconds_left=self._clock.seconds_left,
+        )
+
+    async def accept(self, replies: Sequence[Reply], decisions: Mapping[int, Decision]) -> list[Given]:
+        """Check what the outside says and write it down, before any of it is used."""
+        if not self._life.is_paused:
+            raise UsageError(f"execution {self._plan.begun.execution_id!r} is running; wait for it to pause")
+        self._check(replies)
+        self._calls.questions.check(decisions)
+        self._life.move("accept")
+        accepted = self._calls.answered_outside(list(replies))
+        try:
+            await self._record.accept(accepted)
+        except BaseException:
+            self._life.move("refuse")
+            raise
+        self._life.move("resume")
+        return accepted
+
+    def go_on(self, accepted: Sequence[Given], decisions: Mapping[int, Decision]) -> None:
+        """Hand what was accepted to the program."""
+        self._life.run.release()
+        for given in accepted:
+            self._calls.deliver(given)
+        for call_id, decision in decisions.items():
+            self._calls.questions.decide(call_id, decision)
+
+    def take_up(self, snapshot: Snapshot) -> None:
+        """The program stands where it paused: be where its host was then."""
+        self._output.stdout.add(snapshot.stdout, snapshot.stdout_cut_bytes)
+        self._output.stderr.add(snapshot.stderr, snapshot.stderr_cut_bytes)
+        self._clock.put_back(snapshot.seconds_left)
+        were_open = {call.id for call in snapshot.open_calls}
+        assert self._plan.past is not None
+        for given in self._plan.past.given:
+            if given.reply.call_id <= snapshot.calls_made and given.reply.call_id not in were_open:
+                self._calls.restore(given)
+        for call in snapshot.open_calls:
+            self._calls.serve(call)
+
+    def _check(self, replies: Sequence[Reply]) -> None:
+        open_ids = [call.id for call in self._calls.open_outside]
+        unanswered = set(open_ids)
+        for reply in replies:
+            if reply.call_id not in unanswered:
+                ids = ", ".join(map(str, open_ids))
+                execution_id = self._plan.begun.execution_id
+                raise UsageError(f"no open call {reply.call_id!r} in execution {execution_id!r}; open are {ids}")
+            unanswered.discard(reply.call_id)
+
+    def _stop_clock(self) -> None:
+        """On record, so that whoever asks again after a restart is told the same, although a replay is faster."""
+        self._clock.stop()
+        past = self._plan.past
+        if past is not None and past.seconds_left is not None:
+            self._clock.put_back(past.seconds_left)
+            past.seconds_left = None
+        if self._record.is_taped:
+            self._record.note(Tape(seconds_left=self._clock.seconds_left))
+
+    async def _park(self, frozen: bytes) -> None:
+        seal = self._ledger.snapshot_seal() if frozen else None
+        if seal is None:
+            await self._record.park()
+            return
+        snapshot = self._snapshot(frozen)
+        pause = pause_of(self._plan.begun, self._rounds + 1, self._snapshot_version)
+        if len(frozen) + len(snapshot.stdout) + len(snapshot.stderr) < LARGE_BYTES:
+            body = snapshots.lock(snapshot, pause, seal)
+        else:
+            body = await asyncio.to_thread(snapshots.lock, snapshot, pause, seal)
+        await self._record.park(Sealed(pause.round, body))
+        self._rounds += 1
+
+    def _snapshot(self, frozen: bytes) -> Snapshot:
+        stdout, stderr = self._output.stdout, self._output.stderr
+        return Snapshot(
+            state=frozen,
+            calls_made=self._calls.made,
+            open_calls=self._calls.open,
+            stdout=stdout.whole(),
+            stderr=stderr.whole(),
+            stdout_cut_bytes=stdout.dropped_bytes,
+            stderr_cut_bytes=stderr.dropped_bytes,
+            seconds_left=self._clock.seconds_left,
+        )

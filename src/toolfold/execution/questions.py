@@ -1,0 +1,106 @@
+"""Calls that need a yes: who is asked, what is on record while they wait, and what the answer sets free."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from toolfold.errors import ToolfoldError, UsageError
+from toolfold.events import ApprovalAsked, ApprovalDecided
+from toolfold.ledger.record import Handed, Made
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from toolfold.events import Tell
+    from toolfold.execution.dispatch import Dispatch
+    from toolfold.execution.life import Life
+    from toolfold.execution.plan import Plan
+    from toolfold.execution.record import ExecutionRecord
+    from toolfold.models import Call, ToolSpec
+    from toolfold.tools.context import Approve, Decision
+
+
+class Questions:
+    """The approvals of one execution.
+
+    Args:
+        approve: The runtime's own way to ask; without it the outside is asked with the next pause.
+        look_again: Has the runtime look whether the program can pause now.
+    """
+
+    def __init__(
+        self, plan: Plan, *, approve: Approve | None, record: ExecutionRecord, life: Life, dispatch: Dispatch,
+        look_again: Callable[[], None], tell: Tell | None,
+    ) -> None:  # fmt: skip
+        self._plan = plan
+        self._approve = approve
+        self._record = record
+        self._life = life
+        self._dispatch = dispatch
+        self._look_again = look_again
+        self._tell = tell
+        self._undecided: dict[int, tuple[Call, asyncio.Future[Decision]]] = {}
+        self._decided: set[int] = set()
+        """Calls on record as begun after a yes; their tool may yet leave the answer to the outside."""
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether there are tools that ask, and somebody who answers."""
+        plan = self._plan
+        return bool(plan.asked or plan.may_ask) and (plan.can_pause or self._approve is not None)
+
+    @property
+    def open(self) -> tuple[Call, ...]:
+        """Calls that wait for the outside to decide."""
+        return tuple(call for call, _ in self._undecided.values())
+
+    async def ask(self, call: Call, spec: ToolSpec) -> Decision:
+        """A call that needs a yes: from the callback, or from the outside with the next pause."""
+        is_begun = call.tool not in self._plan.asked or call.id in self._decided
+        self._record.note_call(call)
+        if self._tell is not None:
+            self._tell(ApprovalAsked(self._plan.begun.execution_id, call))
+        if self._approve is not None:
+            decision = await self._approve(call, spec)
+        else:
+            if is_begun:
+                self._record.note(Handed(call.id, is_open=True))  # so that a replay asks again
+            decision = await self._ask_outside(call)
+        if self._tell is not None:
+            self._tell(ApprovalDecided(self._plan.begun.execution_id, call, decision.approved, decision.reason))
+        self._record.note(Handed(call.id, is_open=False) if is_begun else Made(call))
+        self._decided.add(call.id)
+        if self._record.is_strict:
+            try:
+                await self._record.flush()
+            except ToolfoldError as error:  # not the program's to catch: nothing may go on that is not on record
+                self._life.fail(error)
+                raise
+        return decision
+
+    async def _ask_outside(self, call: Call) -> Decision:
+        future: asyncio.Future[Decision] = asyncio.get_running_loop().create_future()
+        self._undecided[call.id] = (call, future)
+        self._dispatch.step_aside(call.id)
+        self._look_again()
+        return await future
+
+    def note_decided(self, call_id: int) -> None:
+        """A replay: the call had its yes, and its tool left the answer to the outside."""
+        self._decided.add(call_id)
+
+    def check(self, call_ids: Iterable[int]) -> None:
+        """Raises `UsageError` where one of these does not wait for a decision."""
+        for call_id in call_ids:
+            if call_id not in self._undecided:
+                ids = ", ".join(str(one) for one in self._undecided) or "none"
+                raise UsageError(
+                    f"call {call_id!r} of execution {self._plan.begun.execution_id!r} waits for no decision; "
+                    f"those that do: {ids}"
+                )
+
+    def decide(self, call_id: int, decision: Decision) -> None:
+        """Let the call go on."""
+        self._dispatch.step_back(call_id)
+        self._undecided.pop(call_id)[1].set_result(decision)

@@ -1,0 +1,117 @@
+"""One execution's record in the ledger: what is noted, and what must be safe there before what.
+
+Rules:
+1. A call that is not safe to repeat is on record before its tool is called, if the record must hold after a kill.
+2. With a tape, each call is noted before it is made, because a replay compares calls in the order they were made.
+3. Otherwise a call whose reply comes at once is noted together with it: one entry for the ledger instead of two.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from toolfold.errors import LedgerFull
+from toolfold.ledger.record import Made, Tape
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from toolfold.engines.base import Taped
+    from toolfold.execution.plan import Plan
+    from toolfold.ledger.record import Entry, Given, Ledger, Sealed
+    from toolfold.models import Call, Outcome
+
+
+class ExecutionRecord:
+    """Writes to the ledger for one execution, with its epoch."""
+
+    def __init__(self, ledger: Ledger, plan: Plan) -> None:
+        self._ledger = ledger
+        self._plan = plan
+        self._id = plan.begun.execution_id
+        self.is_taped = plan.tape is not None
+        self.is_strict = plan.begun.is_strict or self.is_taped
+        """Rule 1 holds."""
+        self._is_spoilt = False
+        self._unnoted: Call | None = None
+        """Being served right now, and goes on record with its reply if that comes at once (rule 3)."""
+
+    @cached_property
+    def safe(self) -> frozenset[str]:
+        """Tools that may be called again where it is not known whether a call reached them."""
+        return frozenset(spec.name for spec in self._plan.begun.tools if spec.read_only or spec.idempotent)
+
+    @property
+    def can_be_replayed(self) -> bool:
+        """Whether the ledger has all that the guest knows."""
+        return self.is_taped and not self._is_spoilt
+
+    async def begin(self) -> None:
+        """The first entry."""
+        self._ledger.begin(self._plan.begun)
+        if self._plan.is_durable:
+            await self.flush()
+
+    def note(self, *entries: Entry) -> None:
+        """To be written soon, in this order."""
+        self._ledger.note(self._id, *entries, epoch=self._plan.epoch)
+
+    async def flush(self) -> None:
+        """All that was noted is safe when this returns."""
+        await self._ledger.flush(self._id)
+
+    def note_tape(self, event: Taped) -> None:
+        """What a replay needs besides the replies; it comes before the calls that it led to."""
+        self._is_spoilt = self._is_spoilt or event.is_spoilt
+        self.note(Tape(event.wakes, event.clocks, event.is_spoilt))
+
+    # calls
+
+    def begin_call(self, call: Call) -> None:
+        """The program made a call, which is being served now."""
+        if call.tool in self._plan.asked:
+            return  # what waits for a yes has not begun, and a replay asks for it again
+        self._unnoted = call
+        if self.is_taped or (self.is_strict and call.tool not in self.safe):
+            self.note_call()
+
+    def note_call(self, call: Call | None = None) -> None:
+        """Rule 3 does not apply after all: the call that is being served waits; if given, only this one."""
+        unnoted = self._unnoted
+        if unnoted is not None and (call is None or unnoted is call):
+            self._unnoted = None
+            self.note(Made(unnoted))
+
+    def note_reply(self, call: Call, given: Given) -> None:
+        """The program has been given the reply."""
+        if self._unnoted is call:
+            self._unnoted = None
+            self.note(Made(call), given)
+        else:
+            self.note(given)
+
+    async def before_tool(self, call: Call) -> None:
+        """Rule 1: returns once it is safe to call the tool."""
+        if call.tool in self.safe or call.tool in self._plan.asked:
+            return
+        try:
+            await self.flush()
+        except LedgerFull:
+            # Too much to keep: one that only may pause goes on, and a pause would say it; so would a rerun.
+            if self.is_taped and not self._plan.may_ask:
+                raise
+
+    # pauses and the end
+
+    async def park(self, snapshot: Sealed | None = None) -> None:
+        """The execution is paused, and all of it is safe."""
+        await self._ledger.park(self._id, epoch=self._plan.epoch, snapshot=snapshot)
+
+    async def accept(self, given: Sequence[Given]) -> None:
+        """Replies of the outside are safe, before the program goes on."""
+        await self._ledger.accept(self._id, given, epoch=self._plan.epoch)
+
+    async def finish(self, outcome: Outcome) -> None:
+        """The last entry."""
+        await self._ledger.finish(self._id, outcome, epoch=self._plan.epoch, wait=self._plan.is_durable)

@@ -1,0 +1,75 @@
+"""What a caller wants of one execution, and the start that goes on record for it."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from toolfold.models import Begun
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    from toolfold.engines.base import Engine
+    from toolfold.models import CallRecord, File, Limits, Program, ToolSpec
+    from toolfold.sessions import Session
+
+
+class Wish(msgspec.Struct, frozen=True, kw_only=True):
+    """What `run` and `start` were asked for."""
+
+    outside: Sequence[ToolSpec] = ()
+    hidden: Collection[str] = ()
+    files: Sequence[File] = ()
+    limits: Limits
+    on_call: Callable[[CallRecord], None] | None = None
+    rerun_of: str = ""
+    repeat: Collection[str] | None = None
+    session: Session | None = None
+    can_pause: bool = False
+    tenant: str = ""
+    execution_id: str = ""
+    expires_at: float = 0.0
+    is_strict: bool = False
+    is_durable: bool = False
+
+    @property
+    def is_taped(self) -> bool:
+        """Whether it must be replayable. Names that live in a guest are gone with it, so they exclude a replay."""
+        return (self.can_pause or self.is_durable) and not (self.session and self.session.keeps_names)
+
+    @property
+    def known_names(self) -> frozenset[str]:
+        """What earlier programs of the session defined."""
+        return frozenset(self.session.names) if self.session is not None else frozenset()
+
+
+def begun_of(
+    wish: Wish, program: Program, specs: tuple[ToolSpec, ...], *, engine: Engine, kept: Sequence[File],
+    earlier: Sequence[File],
+) -> Begun:  # fmt: skip
+    """The start, as it goes on record, with the session's files and the earlier output that the text mentions."""
+    brought = (*earlier, *wish.files)
+    drawn = os.urandom(12)
+    return Begun(
+        execution_id=wish.execution_id or drawn[:8].hex(),
+        program=program,
+        tools=specs,
+        outside=tuple(spec.name for spec in wish.outside),
+        limits=wish.limits,
+        # By name: what the caller brings takes the place of what the session has.
+        files=tuple({file.name: file for file in (*kept, *brought)}.values()) if kept or brought else (),
+        brought=tuple(file.name for file in brought),
+        seed=int.from_bytes(drawn[8:]),
+        engine=engine.name,
+        isolation=engine.isolation,
+        tenant=wish.tenant,
+        session=wish.session.id if wish.session else "",
+        rerun_of=wish.rerun_of,
+        began_at=time.time(),
+        expires_at=wish.expires_at,
+        is_strict=wish.is_taped or wish.is_strict,
+    )
