@@ -17,8 +17,8 @@ from rich.console import Console
 
 import toolfold
 from bench import record
-from bench.savings import bfcl, show
-from bench.savings.counting import Assumed, Counted, counted
+from bench.savings import bfcl, doors, show, targets
+from bench.savings.counting import Assumed, Counted, Openings, counted
 from bench.savings.examples import examples
 from bench.savings.replay import WAYS, Differs, Unfit, replay
 from bench.savings.task import Task
@@ -51,6 +51,10 @@ async def _main(count: Count, counting: str, assumed: Assumed, options: argparse
     show.show_losses(console, public, assumed)
     show.show_turns(console, public, assumed)
     show.show_examples(console, own, assumed)
+    by_door = await doors.by_door([task for task, _ in public], count)
+    doors.show_doors(console, by_door)
+    judged = targets.judged(groups, {task.name: figures for task, figures in own}, by_door, assumed)
+    targets.show_targets(console, judged)
     every = {**groups, **{task.name: [(task, figures)] for task, figures in own}}
     notes = [
         f"{len(public)} tasks of BFCL multi-turn and {len(own)} examples; {calls:,} calls of BFCL, "
@@ -64,6 +68,7 @@ async def _main(count: Count, counting: str, assumed: Assumed, options: argparse
     record.write(
         options.json, title="What programs save", command="make bench-savings", notes=[*notes, *wrong],
         cases=show.cases(every, assumed), losses=show.losses(public, assumed), turns=show.turn_table(public, assumed),
+        doors=by_door, targets=[(name, figure, limit, is_met) for name, figure, limit, is_met in judged],
         tasks=len(public), examples=[task.name for task, _ in own], groups=list(groups),
         counts={task.name: len(task.turns[0].calls) for task, _ in own},
     )  # fmt: skip
@@ -74,6 +79,7 @@ async def _replayed(
     tasks: list[Task], count: Count, assumed: Assumed
 ) -> tuple[list[tuple[Task, dict[str, Counted]]], list[str], list[str], int]:
     results, left_out, wrong, calls = [], [], [], 0
+    openings = Openings(count)
     async with toolfold.Runtime(engine="process") as runtime:
         for task in tasks:
             try:
@@ -84,7 +90,9 @@ async def _replayed(
                 wrong.append(str(error))
             else:
                 calls += next(iter(replayed.values())).calls
-                results.append((task, {way: counted(task, way, replayed[way], count, assumed) for way in WAYS}))
+                starts = {way: await openings.of(task, way) for way in WAYS}
+                figures = {way: counted(task, replayed[way], starts[way], count, assumed) for way in WAYS}
+                results.append((task, figures))
     return results, left_out, wrong, calls
 
 

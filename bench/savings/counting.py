@@ -2,15 +2,15 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
+from bench.savings import openings
 from bench.savings.replay import MIXED, PROGRAM, PROGRAM_LAST, PROGRAM_UNTYPED, Replayed, Step
 from bench.savings.task import Task
-from bench.savings.tokens import Count, reply_text
-from toolfold.doors.mcp import texts
+from bench.savings.tokens import Count
 from toolfold.execution.savings import Conversation, exchange
 from toolfold.models import ToolSpec
 
-MAX_SECONDS = 120
 CACHED_PRICE = 0.1
 """Of an input token that the request before had already."""
 
@@ -73,9 +73,8 @@ class Counted:
     """Tokens, as the outcomes of the programs say it."""
 
 
-def counted(task: Task, way: str, replayed: Replayed, count: Count, assumed: Assumed) -> Counted:
-    """The figures of what was replayed."""
-    start = opening(task, way, count)
+def counted(task: Task, replayed: Replayed, start: int, count: Count, assumed: Assumed) -> Counted:
+    """The figures of what was replayed, where every request carries `start` tokens of definitions."""
     said = [turn.said for turn in task.turns]
     pairs = list(zip(said, replayed.turns, strict=True))
     return Counted(
@@ -105,32 +104,29 @@ def _conversation(start: int, turns: Iterable[tuple[str, Sequence[Step]]], count
     )
 
 
-def opening(task: Task, way: str, count: Count) -> int:
-    """Tokens that every request carries: tool definitions, and what the MCP door says of programs."""
-    is_program = way in (PROGRAM, PROGRAM_LAST, PROGRAM_UNTYPED)
-    specs = [replace(spec, output_schema=None) for spec in task.specs] if way == PROGRAM_UNTYPED else task.specs
-    parts = [] if is_program else [_schemas(specs)]
-    if is_program or way == MIXED:
-        has_signatures = is_program and not task.finds
-        parts += [texts.instructions([]), _entry(specs, has_signatures=has_signatures)]
-    if is_program and task.finds:
-        parts.append(_search())
-    return sum(map(count, parts))
+class Openings:
+    """Tokens that every request of a way carries: definitions, and what the MCP door says. Each door is read once."""
 
+    def __init__(self, count: Count) -> None:
+        self._count = count
+        self._known: dict[tuple[object, ...], int] = {}
 
-def _schemas(specs: Sequence[ToolSpec]) -> str:
-    return reply_text(
-        [{"name": one.name, "description": one.description, "input_schema": one.input_schema} for one in specs]
-    )
+    async def of(self, task: Task, way: str) -> int:
+        """Of one task in one way."""
+        is_program = way in (PROGRAM, PROGRAM_LAST, PROGRAM_UNTYPED)
+        specs = [replace(spec, output_schema=None) for spec in task.specs] if way == PROGRAM_UNTYPED else task.specs
+        if not is_program:
+            direct = self.tokens(openings.direct(specs))
+            return direct + (await self._door((), "contract", is_contract=True) if way == MIXED else 0)
+        # Where tools are found by searching, the client is one that shows little.
+        return await self._door(specs, way, max_characters=None if task.finds else openings.SHOWS_ALL)
 
+    def tokens(self, texts: Iterable[str]) -> int:
+        """Of several texts."""
+        return sum(map(self._count, texts))
 
-def _entry(specs: Sequence[ToolSpec], *, has_signatures: bool) -> str:
-    description, _ = texts.program_description([], len(specs), specs if has_signatures else [])
-    schema = texts.program_schema(MAX_SECONDS)
-    return reply_text({"name": texts.ENTRY_NAME, "description": description, "input_schema": schema})
-
-
-def _search() -> str:
-    return reply_text(
-        {"name": texts.SEARCH_NAME, "description": texts.SEARCH_DESCRIPTION, "input_schema": texts.SEARCH_SCHEMA}
-    )
+    async def _door(self, specs: Sequence[ToolSpec], way: str, **options: Any) -> int:
+        key = (way == PROGRAM_UNTYPED, *sorted(options.items()), *(spec.name for spec in specs))
+        if key not in self._known:
+            self._known[key] = self.tokens(await openings.mcp(specs, **options))
+        return self._known[key]

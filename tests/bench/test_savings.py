@@ -8,7 +8,7 @@ import pytest
 from inline_snapshot import snapshot
 
 import toolfold
-from bench.savings.counting import Assumed, Figures, counted
+from bench.savings.counting import Assumed, Figures, Openings, counted
 from bench.savings.dependence import needs, parts, waves
 from bench.savings.programs import programs
 from bench.savings.replay import (
@@ -145,7 +145,9 @@ async def test_the_requests_and_tokens_of_a_way_are_counted_with_all_that_was_be
         replayed = await replay(small, runtime)
 
     assumed = Assumed(answer_tokens=10)
-    figures = {way: counted(small, way, replayed[way], len, assumed).whole for way in WAYS}
+    openings = Openings(len)
+    starts = {way: await openings.of(small, way) for way in WAYS}
+    figures = {way: counted(small, replayed[way], starts[way], len, assumed).whole for way in WAYS}
     schema = '{"type":"object","properties":{"by":{"type":"integer"}},"required":["by"]}'
     opening = len(f'[{{"name":"add","description":"Add to the counter.","input_schema":{schema}}}]')
     call, reply, said = len('add{"by":1}'), len('{"value":1}'), len("Count to 1303.")

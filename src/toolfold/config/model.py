@@ -399,6 +399,15 @@ class HttpConfig(Section):
         return self
 
 
+class McpConfig(Section):
+    """What MCP clients are told; see `docs/mcp.md`."""
+
+    description: Literal["dense", "contract"] = "dense"
+    """`dense` lists the tools in few words; `contract` has the specification's own description, and no tools."""
+    max_characters: int | None = Field(default=None, ge=1_200)
+    """How much of a description the client shows; left out, what is known of the client, or 4,096."""
+
+
 class Config(Section):
     """A whole `toolfold.yaml`."""
 
@@ -422,6 +431,8 @@ class Config(Section):
     """Where executions are recorded."""
     http: HttpConfig = Field(default_factory=HttpConfig)
     """The HTTP door: `toolfold serve`."""
+    mcp: McpConfig = Field(default_factory=McpConfig)
+    """What MCP clients are told."""
     engine: EngineName = "auto"
     """Where programs run: `auto`, `process`, `monty`, or an engine that another package registers."""
     isolation: Literal["namespace", "landlock", "none"] = "namespace"

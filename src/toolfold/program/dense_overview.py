@@ -12,7 +12,7 @@ from toolfold.program.stub import function_name
 from toolfold.program.words import largest, width
 
 _SHORTEST_SIGNATURE: Final = 12
-_HEAD: Final = "Find the signatures of these with `search_tools`:"
+_HEAD: Final = "Find the signatures of these with `search_tools`, also inside a program:"
 
 
 def overview_text(

@@ -82,8 +82,8 @@ async def test_definitions_go_in_with_their_callers_and_come_out_for_the_model(i
     ]
     assert all(fits(ToolUnionParam, one) for one in tool.tools)
     assert all(fits(ToolParam, one) for one in (CODE_ONLY, EITHER, DIRECT_ONLY))
-    assert "async def query(*, sql: str)" in first["description"]
-    assert "async def explain(*, sql: str)" in first["description"]
+    assert "\nquery(sql: str)" in first["description"]
+    assert "\nexplain(sql: str)" in first["description"]
     assert "drop" not in first["description"]
 
 

@@ -17,6 +17,7 @@ from openai.types.responses.response_input_param import FunctionCallOutput
 from pydantic import TypeAdapter
 
 import toolfold
+from toolfold.program.dense import HEADER
 from toolfold.testing import Ended, scripted
 
 PROGRAM = """\
@@ -87,13 +88,12 @@ async def test_the_description_has_the_signatures_of_what_programs_may_call(idle
     description = toolfold.openai_tool(idle).responses_tools[0]["description"]
 
     assert description.endswith(
-        "Each program starts fresh: no names or files are kept from one to the next.\n\n"
-        "```python\n"
-        "async def get_expenses(*, user_id: str, quarter: int = 1) -> list[dict[str, Any]]:\n"
-        '    """Expenses of one user in one quarter."""\n\n'
-        "async def count(*, text: str) -> int:\n"
-        '    """Letters of a text."""\n'
-        "```"
+        "Each program starts fresh: no names or files are kept. The tools below can be called only in a program.\n\n"
+        f"{HEADER}\n"
+        "get_expenses(user_id: str, quarter: int = 1) -> list[dict]\n"
+        "  Expenses of one user in one quarter.\n"
+        "count(text: str) -> int\n"
+        "  Letters of a text."
     )
 
 
@@ -274,5 +274,5 @@ async def test_signatures_that_do_not_fit_are_found_by_search() -> None:
     first, last = toolfold.openai_tool(toolfold.Runtime(tools=[*tools, long])).responses_tools
 
     assert len(first["description"]) < 8_000
-    assert 'find them with: await search_tools("what you need")' in first["description"]
+    assert "Find the signatures of these with `search_tools`, also inside a program:" in first["description"]
     assert (len(last["name"]), last["name"][:58]) == (64, "x" * 57 + "_")

@@ -325,7 +325,7 @@ result = [tools.list_files(), text, tools.recall(key="text"), tools.list_memorie
 
     assert good["return_value"] == [["data.json"], '{"a": 1}', {"seen": '{"a": 1}'}, ["text"]]
     assert wrong["error"]["message"].startswith("line 1: no tool 'read_fil'; did you mean 'read_file'?")
-    assert "async def read_file(*, path: str) -> str:" in programs.tool.instruction_string().splitlines()
+    assert "read_file(path: str) -> str" in programs.tool.instruction_string().splitlines()
 
 
 def test_a_call_that_does_not_fit_never_reaches_the_executor(programs: Programs) -> None:

@@ -14,6 +14,7 @@ import pytest
 from mcp import Client
 
 from toolfold.doors.mcp.client import Clients
+from toolfold.doors.mcp.describing import Describing
 from toolfold.doors.mcp.door import Door
 from toolfold.doors.mcp.offer import Offer
 from toolfold.models import Limits, ToolSpec
@@ -92,20 +93,20 @@ def open_door():
     @asynccontextmanager
     async def opened(
         *tools: Any, bridge: FakeBridge | None = None, policy: Policy | None = None, limits: Limits | None = None,
-        blocked: Sequence[str] = (), mode: str = "auto", **client: Any,
+        blocked: Sequence[str] = (), mode: str = "auto", describing: Describing | None = None, **client: Any,
     ):  # fmt: skip
         policy = policy or Policy()
         limits = limits or Limits(wall_seconds=100)
         runtime = Runtime(policy=policy, entry_name="execute_program", limits=limits)
-        offer = Offer(runtime, local=[as_tool(tool) for tool in tools], policy=policy, blocked=blocked)
+        local = [as_tool(tool) for tool in tools]
+        offer = Offer(runtime, local=local, policy=policy, blocked=blocked, describing=describing)
 
         def connect(outer: Clients, on_change: Callable[[], None]) -> FakeBridge:
             assert bridge is not None
             bridge.outer, bridge.on_change = outer, on_change
             return bridge
 
-        names = tuple(bridge.servers) if bridge else ()
-        door = Door(runtime, offer, limits=limits, connect=connect if bridge else None, server_names=names)
+        door = Door(runtime, offer, limits=limits, connect=connect if bridge else None)
         async with door, Client(door.server, mode=mode, **client) as found:
             yield found
         assert door._clients.running == {}

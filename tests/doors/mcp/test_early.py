@@ -16,13 +16,12 @@ from tests.doors.mcp.test_stdio import COMMAND, environment
 from toolfold.doors.mcp import Door
 from toolfold.doors.mcp.early import Early, answer_early
 from toolfold.doors.mcp.offer import Offer
-from toolfold.doors.mcp.texts import instructions
+from toolfold.doors.mcp.texts import INSTRUCTIONS
 from toolfold.testing import scripted
 
 META = "io.modelcontextprotocol/"
 CLIENT = {"name": "t", "title": "T", "version": "1"}
 CAPABILITIES = {"roots": {"listChanged": True}, "elicitation": {"form": {}, "url": {}}, "experimental": {"x": {}}}
-SERVERS = ("files", "größe-2")
 
 
 def handshake(version: object, id_: object = 1, **changes: object) -> dict[str, Any]:
@@ -42,7 +41,7 @@ def early(data: bytes) -> tuple[Early, bytes]:
     with open(client_writes, "wb", 0) as writing, open(client_reads, "rb") as reading, open(stdin, "rb", 0):
         writing.write(data)
         with open(stdout, "wb", 0):
-            done = answer_early(lambda: instructions(SERVERS), stdin=stdin, stdout=stdout)
+            done = answer_early(INSTRUCTIONS, stdin=stdin, stdout=stdout)
         return done, reading.read()
 
 
@@ -52,7 +51,7 @@ def line(message: object) -> bytes:
 
 async def answer_of_the_sdk(request: dict[str, Any]) -> dict[str, Any]:
     runtime, _ = scripted()
-    door = Door(runtime, Offer(runtime), server_names=SERVERS)
+    door = Door(runtime, Offer(runtime))
     to_server, server_reads = anyio.create_memory_object_stream[SessionMessage | Exception](1)
     server_writes, from_server = anyio.create_memory_object_stream[SessionMessage](1)
     async with door, anyio.create_task_group() as group:

@@ -18,8 +18,7 @@ async def test_one_tool_is_listed_with_its_description_and_what_claude_code_read
     assert [tool.name for tool in tools] == ["execute_program"]
     assert tools[0].description is not None
     assert tools[0].description.startswith(DESCRIPTION)
-    assert "- git: 1 tool\n" in tools[0].description
-    assert "async def mcp__git__log" in tools[0].description
+    assert tools[0].description.endswith("\nmcp__git__log(...)\n  Commits.")
     assert tools[0].meta == {"anthropic/alwaysLoad": True, "anthropic/maxResultSizeChars": 500_000}
     assert tools[0].output_schema is None
     assert sorted(tools[0].input_schema["properties"]) == ["code", "session", "timeout_seconds"]
@@ -107,7 +106,7 @@ async def test_a_count_that_changes_is_told_also_where_signatures_are_left_out(o
         await until(lambda: types.ToolListChangedNotification in heard)
         described = (await client.list_tools()).tools[0].description or ""
 
-    assert "- crm: 201 tools\n" in described
+    assert described.endswith(f", … {201 - described.count('get_')} more}}")
 
 
 async def test_a_tool_of_the_host_hides_a_bridged_one_of_the_same_name(open_door) -> None:

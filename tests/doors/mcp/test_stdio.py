@@ -92,7 +92,7 @@ ledger: {{where: memory}}
     assert texts(quote) == ["[Script executed successfully]\n424.0\n"]
     assert "server 'gone' is not connected" in texts(gone)[1]
     # It never answers, so whoever had waited for it would be waiting still.
-    assert "- silent: connecting\n" in listed.tools[0].description
+    assert "waits for them: silent\n" in listed.tools[0].description
 
 
 @pytest.mark.long

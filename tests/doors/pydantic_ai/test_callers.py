@@ -8,6 +8,7 @@ from pydantic_ai import Agent, RunContext
 
 from tests.doors.pydantic_ai.talk import Shared, Talk, calls, program, returns
 from toolfold import UsageError
+from toolfold.program.dense import HEADER
 from toolfold.pydantic_ai import AllowedCallers, CodeModeToolset, FunctionToolset, split_by_caller
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -81,29 +82,24 @@ async def test_no_tool_is_offered_twice(marked: FunctionToolset[Any], engine: Sh
     assert in_one.tool_names == ["get_weather", "search_docs", "run_code"]
     assert split.tool_names == ["get_weather", "search_docs", "get_time", "run_code"]
     descriptions = [
-        talk.requests[0][1].function_tools[-1].description.partition("```python\n")[2] for talk in (in_one, split)
+        talk.requests[0][1].function_tools[-1].description.partition(f"{HEADER}\n")[2] for talk in (in_one, split)
     ]
     assert descriptions == snapshot(
         [
-            '''\
-async def aggregate_data(*, items: list[int]) -> int:
-    """Complex aggregation - should use code mode."""
-
-async def search_docs(*, query: str) -> list[str]:
-    """Can be called either way."""
-
-async def get_time(*, zone: str) -> str:
-    """No mark at all."""
-```\
-''',
-            '''\
-async def aggregate_data(*, items: list[int]) -> int:
-    """Complex aggregation - should use code mode."""
-
-async def search_docs(*, query: str) -> list[str]:
-    """Can be called either way."""
-```\
-''',
+            """\
+aggregate_data(items: list[int]) -> int
+  Complex aggregation - should use code mode.
+search_docs(query: str) -> list[str]
+  Can be called either way.
+get_time(zone: str) -> str
+  No mark at all.\
+""",
+            """\
+aggregate_data(items: list[int]) -> int
+  Complex aggregation - should use code mode.
+search_docs(query: str) -> list[str]
+  Can be called either way.\
+""",
         ]
     )
 

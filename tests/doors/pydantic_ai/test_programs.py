@@ -28,6 +28,7 @@ from pydantic_ai.usage import RunUsage
 
 from tests.doors.pydantic_ai.talk import Run, Shared, Talk, program, returns
 from toolfold import Outcome
+from toolfold.program.dense import HEADER
 from toolfold.pydantic_ai import CodeModeToolset, FunctionToolset
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -57,14 +58,33 @@ async def test_the_model_sees_one_tool_with_typed_signatures(people: FunctionToo
     await agent.run("go")
 
     assert talk.tool_names == ["run_code"]
-    assert talk.requests[0][1].function_tools[0].description.partition("```python\n")[2] == snapshot('''\
-async def list_people(*, team: str) -> list[str]:
-    """Ids of the people in one team."""
+    assert talk.requests[0][1].function_tools[0].description.partition(f"{HEADER}\n")[2] == snapshot("""\
+list_people(team: str) -> list[str]
+  Ids of the people in one team.
+get_age(person: str) -> int
+  The age of one person.\
+""")
 
-async def get_age(*, person: str) -> int:
-    """The age of one person."""
-```\
-''')
+
+async def test_python_signatures_are_written_where_they_are_asked_for(
+    people: FunctionToolset[Any], engine: Shared
+) -> None:
+    talk = Talk("done")
+
+    await Agent(talk.model, toolsets=[CodeModeToolset(people, engine=engine, signatures="python")]).run("go")
+
+    assert (
+        talk.requests[0][1]
+        .function_tools[0]
+        .description.endswith(
+            "```python\n"
+            "async def list_people(*, team: str) -> list[str]:\n"
+            '    """Ids of the people in one team."""\n\n'
+            "async def get_age(*, person: str) -> int:\n"
+            '    """The age of one person."""\n'
+            "```"
+        )
+    )
 
 
 async def test_a_tool_that_changes_from_step_to_step_is_described_as_it_is(engine: Shared) -> None:
@@ -84,8 +104,8 @@ async def test_a_tool_that_changes_from_step_to_step_is_described_as_it_is(engin
 
     await Agent(talk.model, toolsets=[CodeModeToolset(not_in_the_second, engine=engine)]).run("go")
 
-    shown = [info.function_tools[0].description.partition("```python\n")[2] for _, info in talk.requests]
-    of_step = 'async def ask(*, q: str) -> str:\n    """Parameters:\n        q: of step {}\n    """\n```'
+    shown = [info.function_tools[0].description.partition(f"{HEADER}\n")[2] for _, info in talk.requests]
+    of_step = "ask(q: str) -> str\n  q: of step {}"
     assert shown == [of_step.format(1), "", of_step.format(3)]
 
 
@@ -113,16 +133,9 @@ async def test_the_sole_result_of_an_mcp_tool_is_typed_as_it_comes(engine: Share
 
     await Agent(talk.model, toolsets=[CodeModeToolset(ExternalToolset(definitions), engine=engine)]).run("go")
 
-    assert talk.requests[0][1].function_tools[0].description.partition("```python\n")[2] == snapshot("""\
-async def add_numbers() -> int:
-    ...
-
-class CountReply(TypedDict):
-    result: int
-
-async def count() -> CountReply:
-    ...
-```\
+    assert talk.requests[0][1].function_tools[0].description.partition(f"{HEADER}\n")[2] == snapshot("""\
+add_numbers() -> int
+count() -> {result: int}\
 """)
 
 

@@ -103,16 +103,14 @@ async def test_the_answer_has_the_signatures_and_says_how_to_call(engine: Shared
     assert returns(result.all_messages())[0] == snapshot(
         (
             "success",
-            '''\
-call these in a program of `run_code`:
-```python
-async def pay_invoice(*, number: int) -> bool:
-    """Pay an invoice."""
-```
+            """\
+call these in a program of `run_code`. Tools, as `name(argument: type, optional?: type) -> reply`; `{key: type}` is a dict. Call them with `await name(argument=value)`.
+pay_invoice(number: int) -> bool
+  Pay an invoice.
 
 call these directly:
 - show-invoice: Show an invoice.\
-''',
+""",
         )
     )
     assert returns(result.all_messages())[1] == ("success", "invoice 7")

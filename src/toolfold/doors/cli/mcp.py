@@ -15,7 +15,7 @@ from toolfold.config.importing import import_servers
 from toolfold.doors.cli.loops import run_to_end
 from toolfold.doors.mcp.address import TOKEN_VARIABLE, guarded, parse_address
 from toolfold.doors.mcp.early import Early, answer_early
-from toolfold.doors.mcp.texts import instructions
+from toolfold.doors.mcp.texts import INSTRUCTIONS
 from toolfold.errors import UsageError
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def mcp_command(config: Path | None, http: str | None, imported: list[Path], *, 
     if address is not None:
         guarded(*address, token=token)
     modules = _modules(found)
-    early = _answer_early(found) if address is None and not callback else None
+    early = _answer_early() if address is None and not callback else None
     # Imported here: mistakes are told and the first answer is given without the SDK, which takes most of the start.
     try:
         from toolfold.doors.mcp.serve import serve_http, serve_stdio  # noqa: PLC0415
@@ -51,11 +51,11 @@ def mcp_command(config: Path | None, http: str | None, imported: list[Path], *, 
     return 0
 
 
-def _answer_early(config: Config) -> Early | None:
+def _answer_early() -> Early | None:
     # Without the SDK nothing can be served, so nothing is promised.
     if find_spec("mcp") is None:
         return None
-    return answer_early(lambda: instructions([server.name for server in config.servers]))
+    return answer_early(INSTRUCTIONS)
 
 
 def read_config(path: Path | None, imported: list[Path]) -> Config:

@@ -24,9 +24,10 @@ from toolfold.doors.frameworks.anthropic_blocks import (
     replies_of,
     reply_of,
 )
-from toolfold.doors.frameworks.entry import ENTRY_NAME, Entry, program_text
+from toolfold.doors.frameworks.entry import Entry, program_text
 from toolfold.doors.frameworks.items import Item, as_item
 from toolfold.doors.frameworks.render import Shown, shown_crash, shown_outcome, shown_reply
+from toolfold.doors.frameworks.texts import ENTRY_NAME
 from toolfold.errors import EngineCrashed, ToolError, UsageError
 from toolfold.execution.driving import Answer as AnswerPause
 from toolfold.execution.driving import Answers, drive, refuse_approvals

@@ -10,29 +10,16 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from toolfold.doors.frameworks.render import Shown, shown_crash, shown_outcome, shown_reply
+from toolfold.doors.frameworks.texts import ENTRY_NAME, SCHEMA, rules
+from toolfold.doors.prompts import tools_text
 from toolfold.errors import EngineCrashed, UsageError
 from toolfold.models import Json, Limits, Outcome, ToolSpec
-from toolfold.program.stubs import prompt_text
 from toolfold.runtime import Runtime
 
-ENTRY_NAME: Final = "execute_program"
 SIGNATURE_BUDGET_CHARACTERS: Final = 6_000
 _LONGEST_NAME: Final = 64
 """Of a tool, for every provider."""
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
-
-_DESCRIPTION: Final = """\
-Run a Python program that calls tools. Use it when a task takes several tool calls, a loop, or filtering and combining \
-what tools return: only what the program prints, and the value of its last line, come back to you.
-
-`await` works at the top level; the functions below are there by name and take keyword arguments. Run independent \
-calls at once with `await asyncio.gather(...)`. Tools return Python values (dict, list, str, ...); a failing tool \
-raises `ToolError`, which the program may catch. There is no network and no host file system: tools are the only way \
-out."""
-_FRESH: Final = "Each program starts fresh: no names or files are kept from one to the next."
-_KEPT: Final = "Names and files are kept from one program to the next."
-_DIRECT: Final = "For a single call of a tool that you also have directly, call it directly."
-_CODE: Final = "The Python program. Print what you need to know; keep large results inside the program."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,20 +51,13 @@ class Entry:
     def description(self) -> str:
         """For the model, with the signatures of what programs may call."""
         specs = [spec for spec in (*self.runtime.tools, *self.outside) if spec.source != "toolfold"]
-        parts = [_DESCRIPTION, _KEPT if self.session else _FRESH]
-        if any(spec.allowed_callers == "both" for spec in (*self.direct_tools().values(), *self.outside)):
-            parts.append(_DIRECT)
-        text = prompt_text(specs, budget_characters=SIGNATURE_BUDGET_CHARACTERS)
-        return "\n\n".join([*parts, *([f"```python\n{text.rstrip()}\n```"] if text else [])])
+        has_both = any(spec.allowed_callers == "both" for spec in (*self.direct_tools().values(), *self.outside))
+        text = tools_text(specs, budget_characters=SIGNATURE_BUDGET_CHARACTERS)
+        return "\n\n".join(part for part in (rules(keeps_names=bool(self.session), has_both=has_both), text) if part)
 
     def schema(self) -> dict[str, Json]:
         """Of the arguments; fits the strict modes of all providers."""
-        return {
-            "type": "object",
-            "properties": {"code": {"type": "string", "description": _CODE}},
-            "required": ["code"],
-            "additionalProperties": False,
-        }
+        return dict(SCHEMA)
 
     def direct_tools(self) -> dict[str, ToolSpec]:
         """What the model may also call itself, by a name that every provider takes."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from toolfold.doors.frameworks.entry import ENTRY_NAME, Entry, program_text
+from toolfold.doors.frameworks.entry import Entry, program_text
 from toolfold.doors.frameworks.render import Shown, shown_crash, shown_outcome
+from toolfold.doors.frameworks.texts import ENTRY_NAME
 from toolfold.errors import EngineCrashed, UsageError
 from toolfold.models import Limits, Outcome
 from toolfold.runtime import Runtime

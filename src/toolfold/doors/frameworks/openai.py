@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from toolfold.doors.frameworks.entry import ENTRY_NAME, Entry
+from toolfold.doors.frameworks.entry import Entry
 from toolfold.doors.frameworks.items import Item, as_item
 from toolfold.doors.frameworks.render import Shown
+from toolfold.doors.frameworks.texts import ENTRY_NAME
 from toolfold.errors import UsageError
 from toolfold.models import Limits, ToolSpec
 from toolfold.runtime import Runtime

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from toolfold.doors.prompts import tools_text
 from toolfold.models import ToolSpec
-from toolfold.program.stubs import prompt_text
 
 _BEGIN: Final = re.compile(r"<tool_call>\s*<tool_name>([^<]+)</tool_name>\s*<arguments>\s*")
 _END: Final = re.compile(r"\s*</arguments>\s*</tool_call>")
@@ -85,8 +85,8 @@ def instructions(title: str, listed: Sequence[Mapping[str, Any]], example: Mappi
 
 def callable_tools(tools: Sequence[ToolSpec]) -> str:
     """The signatures of what programs can call."""
-    signatures = prompt_text(tools, budget_characters=_BUDGET_CHARACTERS).rstrip()
-    return f"Programs can call these as `tools.<name>(...)`, without `await`, or await them:\n\n{signatures}"
+    signatures = tools_text(tools, budget_characters=_BUDGET_CHARACTERS)
+    return f"Programs can also call these as `tools.<name>(...)`, without `await`. {signatures}"
 
 
 def _function(listed: Mapping[str, Any]) -> dict[str, Any]:

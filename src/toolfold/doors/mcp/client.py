@@ -18,7 +18,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from toolfold.doors.mcp.asking import can_elicit
-from toolfold.doors.mcp.budget import CHARACTERS, kept_characters
+from toolfold.doors.mcp.budget import SAFE_CHARACTERS, kept_characters
 from toolfold.doors.mcp.running import CURRENT, Running
 from toolfold.errors import ToolRefused
 
@@ -63,7 +63,7 @@ def is_legacy(context: ServerRequestContext[Any, Any]) -> bool:
 def kept_by(context: ServerRequestContext[Any, Any]) -> int:
     """How many characters of a description this client shows the model."""
     told = context.session.client_params
-    return CHARACTERS if told is None else kept_characters(told.client_info.name, told.client_info.version)
+    return SAFE_CHARACTERS if told is None else kept_characters(told.client_info.name, told.client_info.version)
 
 
 def can_ask(context: ServerRequestContext[Any, Any]) -> bool:

@@ -29,11 +29,10 @@ from toolfold.doors.mcp.resources import Files, Kept
 from toolfold.doors.mcp.running import Running
 from toolfold.doors.mcp.texts import (
     ENTRY_NAME,
+    INSTRUCTIONS,
     SEARCH_DESCRIPTION,
     SEARCH_NAME,
     SEARCH_SCHEMA,
-    instructions,
-    program_schema,
 )
 from toolfold.errors import ToolfoldError, UsageError
 from toolfold.models import Limits, Outcome
@@ -63,13 +62,12 @@ class Door:
         offer: What they may call.
         limits: Of one program; a request may ask for less time.
         connect: Makes the bridge, once it is known what the client can do; `None` bridges nothing.
-        server_names: Of the bridged servers, for the instructions.
         clients: Shared with whoever makes the bridge.
     """
 
     def __init__(
         self, runtime: Runtime, offer: Offer, *, limits: Limits | None = None, clients: Clients | None = None,
-        connect: Callable[[Clients, Callable[[], None]], Servers] | None = None, server_names: tuple[str, ...] = (),
+        connect: Callable[[Clients, Callable[[], None]], Servers] | None = None,
     ) -> None:  # fmt: skip
         self._runtime = runtime
         self._offer = offer
@@ -89,7 +87,7 @@ class Door:
         self.server: Server[Any] = DeclaringServer(
             NAME,
             version=toolfold.__version__,
-            instructions=instructions(server_names),
+            instructions=INSTRUCTIONS,
             on_list_tools=self._list_tools,
             on_call_tool=self._call_tool,
             on_list_resources=self._list_resources,
@@ -154,12 +152,13 @@ class Door:
         if not self._has_listed:
             self._has_listed = True
             await self._offer.wait_for_unknown(FIRST_LIST_WAIT_SECONDS)
-        description, is_all = self._offer.description(kept_by(context))
+        await self._offer.describing.meet(client_of(context))
+        description, is_all = self._offer.description(kept_by(context), client_of(context))
         tools = [
             types.Tool(
                 name=ENTRY_NAME,
                 description=description,
-                input_schema=program_schema(self._limits.wall_seconds),
+                input_schema=self._offer.describing.schema(self._limits.wall_seconds),
                 _meta=_META,
             )
         ]

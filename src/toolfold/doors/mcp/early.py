@@ -13,7 +13,6 @@ import os
 import select
 import stat
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -37,7 +36,7 @@ class Early:
     """Id of the request whose answer is out."""
 
 
-def answer_early(instructions: Callable[[], str], *, stdin: int = 0, stdout: int = 1) -> Early:
+def answer_early(instructions: str, *, stdin: int = 0, stdout: int = 1) -> Early:
     """Answer what is waiting on stdin, if that can be done without the SDK; waits for nothing."""
     if not _is_pipe(stdin):
         return Early()
@@ -55,7 +54,7 @@ def answer_early(instructions: Callable[[], str], *, stdin: int = 0, stdout: int
 
 
 # Any: JSON as the client sent it, and as it is answered.
-def _handshake(request: dict[str, Any], instructions: Callable[[], str]) -> dict[str, Any] | None:
+def _handshake(request: dict[str, Any], instructions: str) -> dict[str, Any] | None:
     match request:
         case {
             "method": "initialize",
@@ -66,14 +65,14 @@ def _handshake(request: dict[str, Any], instructions: Callable[[], str]) -> dict
                     "resources": {"listChanged": True, "subscribe": False},
                     "tools": {"listChanged": True},
                 },
-                "instructions": instructions(),
+                "instructions": instructions,
                 "protocolVersion": asked if asked in _HANDSHAKE_VERSIONS else _HANDSHAKE_VERSIONS[-1],
                 "serverInfo": _SERVER,
             }
     return None
 
 
-def _discovery(request: dict[str, Any], instructions: Callable[[], str]) -> dict[str, Any] | None:
+def _discovery(request: dict[str, Any], instructions: str) -> dict[str, Any] | None:
     match request:
         case {"method": "server/discover", "params": {"_meta": dict(meta)}}:
             pass
@@ -85,7 +84,7 @@ def _discovery(request: dict[str, Any], instructions: Callable[[], str]) -> dict
     return {
         "cacheScope": "private",
         "capabilities": {"resources": {"listChanged": True, "subscribe": True}, "tools": {"listChanged": True}},
-        "instructions": instructions(),
+        "instructions": instructions,
         "resultType": "complete",
         "supportedVersions": [_VERSION],
         "ttlMs": 0,

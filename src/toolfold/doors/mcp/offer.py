@@ -9,9 +9,11 @@ from dataclasses import replace
 from typing import Any, Final, Literal, Protocol, Self
 
 from toolfold.doors.bridged import as_programs_say, mentions, without
-from toolfold.doors.mcp.budget import CHARACTERS
+from toolfold.doors.mcp.budget import SAFE_CHARACTERS
+from toolfold.doors.mcp.describing import Describing
+from toolfold.doors.mcp.description import Listed
 from toolfold.doors.mcp.running import CURRENT
-from toolfold.doors.mcp.texts import SEARCH_NAME, Listed, program_description
+from toolfold.doors.mcp.texts import SEARCH_NAME
 from toolfold.errors import ToolError
 from toolfold.models import ToolSpec
 from toolfold.runtime import Runtime
@@ -65,12 +67,13 @@ class Offer:
         blocked: Names that are refused by name even where no server has such a tool.
         prepare: Has the last word on each tool: timeouts, retries, caches of the config.
         when_complete: Told of all tools whenever they are read and no server's are missing.
+        describing: Writes what clients are told.
     """
 
     def __init__(
         self, runtime: Runtime, *, local: Sequence[Tool] = (), policy: Policy | None = None,
         blocked: Sequence[str] = (), prepare: Callable[[Iterable[Tool]], Sequence[Tool]] = tuple,
-        when_complete: Callable[[Iterable[ToolSpec]], None] | None = None,
+        when_complete: Callable[[Iterable[ToolSpec]], None] | None = None, describing: Describing | None = None,
     ) -> None:  # fmt: skip
         self._runtime = runtime
         self._local = tuple(local)
@@ -83,8 +86,7 @@ class Offer:
         self._search_tool = _telling(search_tool(lambda: self._index), self._missing)
         self._specs: tuple[ToolSpec, ...] = ()
         self._told = ""
-        self._written: tuple[tuple[object, ...], tuple[str, bool]] | None = None
-        """The last description and what it was made from: writing many signatures takes a while."""
+        self.describing = describing or Describing()
         self.refresh()
 
     def bridge(self, servers: Servers) -> None:
@@ -109,15 +111,11 @@ class Offer:
 
     # what a client is told
 
-    def description(self, max_characters: int = CHARACTERS) -> tuple[str, bool]:
+    def description(self, max_characters: int = SAFE_CHARACTERS, client: str = "") -> tuple[str, bool]:
         """Of `execute_program`, as things are now, and whether it tells all; where not, `search_tools` is needed."""
         statuses = self._statuses()
-        listed = tuple(Listed(one.name, one.state, one.tools) for one in statuses)
-        key = (max_characters, self._specs, listed)
-        if self._written is None or self._written[0] != key:
-            written = program_description(listed, len(self._local), self._specs, max_characters=max_characters)
-            self._written = (key, written)
-        text, is_all = self._written[1]
+        listed = [Listed(one.name, one.state, one.tools) for one in statuses]
+        text, is_all = self.describing.text(listed, self._specs, kept_characters=max_characters, client=client)
         # A client may read this once and never again, so what comes later must be found in another way.
         return text, is_all and all(one.state == "ready" for one in statuses)
 

@@ -10,6 +10,7 @@ from toolfold.config.build import bridge_servers, command_tools, folder_tools, l
 from toolfold.config.model import Config
 from toolfold.config.strays import Strays
 from toolfold.doors.mcp.client import Clients
+from toolfold.doors.mcp.describing import Describing, known_from
 from toolfold.doors.mcp.door import Door
 from toolfold.doors.mcp.offer import Offer, Servers
 from toolfold.doors.mcp.texts import ENTRY_NAME
@@ -41,6 +42,11 @@ def open_door(config: Config, *, modules: Sequence[Tool] = (), is_alone: bool = 
         blocked=config.tools.block or (),
         prepare=partial(with_policies, config),
         when_complete=strays.warn,
+        describing=Describing(
+            is_contract=config.mcp.description == "contract",
+            max_characters=config.mcp.max_characters,
+            history=partial(known_from, ledger),
+        ),
     )
     door = Door(
         runtime,
@@ -48,7 +54,6 @@ def open_door(config: Config, *, modules: Sequence[Tool] = (), is_alone: bool = 
         limits=config.program_limits,
         clients=Clients(is_alone=is_alone),
         connect=partial(_bridge, config) if config.servers else None,
-        server_names=tuple(server.name for server in config.servers),
     )
     if callback:
         _add_callback(door, runtime, config)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any, Final, Generic, Self, TypeAlias, TypeVar
 
+from toolfold.doors.prompts import Form
 from toolfold.doors.pydantic_ai.texts import run_code_description
 from toolfold.engines.base import Engine, EngineSettings, EngineWrapper
 from toolfold.engines.registry import chosen_engine
@@ -83,14 +84,15 @@ class Home:
             ledger = os.fspath(ledger)
         self._ledger: str | Ledger = MemoryLedger() if ledger is None or ledger == "memory" else ledger
         self._open: dict[asyncio.AbstractEventLoop, _Open] = {}
-        self._descriptions: _Recent[tuple[_Specs, int | None], str] = _Recent()
+        self._descriptions: _Recent[tuple[_Specs, int | None, Form], str] = _Recent()
         self._failed: dict[str, str] = {}
         """The last execution of each run, where it failed."""
 
-    def description(self, specs: tuple[ToolSpec, ...], budget_characters: int | None) -> str:
+    def description(self, specs: tuple[ToolSpec, ...], budget_characters: int | None, form: Form) -> str:
         """Of `run_code`; the same object as long as the tools are the same, because each step asks for it."""
         return self._descriptions.get(
-            (specs, budget_characters), lambda key: run_code_description(key[0], budget_characters=key[1])
+            (specs, budget_characters, form),
+            lambda key: run_code_description(key[0], budget_characters=key[1], form=key[2]),
         )
 
     def note_end(self, run_id: str, outcome: Outcome) -> None:

@@ -27,13 +27,13 @@ from pydantic_ai.messages import ModelMessage, ModelRequest, ToolReturnPart
 from pydantic_ai.tools import AgentDepsT
 from typing_extensions import TypedDict
 
+from toolfold.doors.prompts import tools_text
 from toolfold.doors.pydantic_ai.callers import MARK, callers_of, is_listing_for_code, listing_for_code, spec_of
 from toolfold.doors.pydantic_ai.functions import MARK_ON_FUNCTION, FunctionToolset
 from toolfold.doors.pydantic_ai.home import settled
 from toolfold.doors.pydantic_ai.texts import DIRECTLY, IN_CODE, SEARCH, SEARCH_DESCRIPTION
 from toolfold.models import AllowedCallers, ToolSpec
 from toolfold.program.stub import first_line
-from toolfold.program.stubs import prompt_text
 from toolfold.tools.search import DEFAULT_LIMIT, Index
 
 # Any: tools may be functions of any signature, with dependencies of any type.
@@ -247,7 +247,7 @@ def _queries(messages: Iterable[ModelMessage], known: Container[str]) -> list[st
 def _described(in_code: Sequence[ToolDefinition], direct: Sequence[ToolDefinition]) -> str:
     parts = []
     if in_code:
-        parts.append(f"{IN_CODE}:\n```python\n{prompt_text(settled(spec_of(one) for one in in_code))}```")
+        parts.append(f"{IN_CODE}. {tools_text(settled(spec_of(one) for one in in_code))}")
     if direct:
         # Their schemas are in the list of tools from the next request on.
         lines = [f"- {one.name}: {first_line(spec_of(one))}" for one in direct]

@@ -22,6 +22,7 @@ from pydantic_ai.tool_manager import ToolManager
 from pydantic_ai.tools import AgentDepsT
 from typing_extensions import TypedDict
 
+from toolfold.doors.prompts import Form
 from toolfold.doors.pydantic_ai.approvals import NestedAnswers, answers_in, note_of
 from toolfold.doors.pydantic_ai.beside import root_of, tools_beside
 from toolfold.doors.pydantic_ai.callers import callers_of, is_listing_beside, listing_for_code, spec_of
@@ -81,6 +82,8 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
         max_retries: How often the model may correct a program that failed or was refused.
         budget_characters: Of the signatures in the description; what does not fit is found with `search_tools`
             inside a program.
+        signatures: How the tools are written in the description: `dense`, one line each, or `python`, as functions
+            with docstrings, which takes about three times as many tokens.
         reuse_replies: Whether a program that corrects a failed one gets the replies that the failed one got,
             for the same tools with the same arguments, so that nothing is done twice.
         on_outcome: Told of every program that ended, with its files and hints.
@@ -95,6 +98,7 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
     reuse_replies: bool = False
     on_outcome: Callable[[Outcome], None] | None = None
     engine_options: Mapping[str, Any] | None = None
+    signatures: Form = "dense"
     # A field, so that the copies that Pydantic AI makes for each run share it.
     _home: Home | None = field(default=None, repr=False, compare=False)
 
@@ -156,7 +160,7 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
             toolset=self,
             tool_def=ToolDefinition(
                 name=RUN_CODE,
-                description=self.home.description(specs, self.budget_characters),
+                description=self.home.description(specs, self.budget_characters, self.signatures),
                 parameters_json_schema=_SCHEMA,
                 metadata={"code_arg_name": "code", "code_arg_language": "python"},
             ),

@@ -1,0 +1,194 @@
+"""One run of the real CLI, with a model that plays a script: what it was given, and what it showed the model."""
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.clients.claude_code.model import Model
+
+ROOT = Path(__file__).parents[3]
+TOOL = "mcp__toolfold__execute_program"
+SEARCH = "mcp__toolfold__search_tools"
+YES = {"hookSpecificOutput": {"hookEventName": "Elicitation", "action": "accept", "content": {"approve": True}}}
+"""What a hook answers in a person's place."""
+Turn = str | dict[str, Any] | list[Any]
+"""A program, the arguments of one, another tool's use, or a list of those made at once."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One run of the CLI: what the model plays, and what must be true of what it was shown."""
+
+    name: str
+    programs: list[Turn]
+    expected: Callable[["Seen"], object]
+    variables: tuple[tuple[str, str], ...] = ()
+    config: Callable[[Path, Path], dict[str, Any]] = lambda work, packages: {"servers": []}
+    """What `toolfold.yaml` says; given the work folder and that of the npm packages."""
+    before: tuple[Turn, ...] = ()
+    """What the model plays in a run of the CLI before this one, in the same home folder."""
+
+
+@dataclass
+class Seen:
+    """What one run showed."""
+
+    shown: list[tuple[bool, Any]]
+    alive: list[set[int]]
+    """Processes below the CLI before each turn, one second after the one before it ended."""
+    spun: set[int]
+    """Those that were busy once the first program was under way."""
+    left: set[int]
+    """Processes below the CLI that outlived it."""
+    tools: dict[str, str]
+    """Descriptions by name, as the model was shown them."""
+    output: str
+    requests: list[Any]
+    """All of the conversation, as the model got them."""
+
+    @property
+    def description(self) -> str:
+        return self.tools.get(TOOL, "")
+
+    @property
+    def texts(self) -> list[tuple[bool, Any]]:
+        return [(failed, text(content)) for failed, content in self.shown]
+
+
+def text(content: Any) -> Any:
+    """A tool result's content where it is one text."""
+    if isinstance(content, list) and len(content) == 1 and content[0]["type"] == "text":
+        return content[0]["text"]
+    return content
+
+
+def run(case: Case, packages: Path) -> Seen:
+    """The last of a case's runs."""
+    with tempfile.TemporaryDirectory() as folder:
+        work = Path(folder)
+        _write_inputs(work, case.config(work, packages))
+        if case.before:
+            _live(list(case.before), case, work, packages)
+        return _live(case.programs, case, work, packages)
+
+
+def _live(turns: list[Turn], case: Case, work: Path, packages: Path) -> Seen:
+    """One life of the CLI."""
+    alive: list[set[int]] = []
+    began: list[float] = []
+    process: list[subprocess.Popen[str]] = []
+
+    def sample(turn: int) -> None:
+        began.append(time.monotonic())
+        if turn:
+            time.sleep(1)  # the client goes on as soon as it has sent its cancel, not once it was heard
+        alive.append(_below(process[0].pid))
+
+    model = Model([_use(turn, work) for turn in turns], sample)
+    with model.serving() as address:
+        environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(work / "home"),
+            "CLAUDE_CONFIG_DIR": str(work / "home" / ".claude"),
+            "ANTHROPIC_BASE_URL": address,
+            "ANTHROPIC_API_KEY": "not-a-key",
+            "DISABLE_AUTOUPDATER": "1",
+            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+            "IS_SANDBOX": "1",
+            **dict(case.variables),
+        }
+        command = [program_of(packages, "claude"), "-p", "hello", "--mcp-config", "mcp.json", "--strict-mcp-config",
+                   "--permission-mode", "bypassPermissions"]  # fmt: skip
+        process.append(
+            subprocess.Popen(
+                command,
+                cwd=work,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+        )
+        ticks: dict[int, int] = {}
+        early: dict[int, int] = {}
+        until = time.monotonic() + 90
+        while process[0].poll() is None and time.monotonic() < until:
+            ticks |= {pid: _ticks(pid) or ticks.get(pid, 0) for pid in _below(process[0].pid)}
+            # What is used up to here is the servers' start.
+            if not began or time.monotonic() - began[0] < 1.5:
+                early = dict(ticks)
+            time.sleep(0.1)
+        if process[0].poll() is None:
+            process[0].kill()
+        output = process[0].communicate()[0]
+    spun = {pid for pid, used in ticks.items() if used - early.get(pid, 0) > 20}
+    return Seen(model.shown(), alive, spun, _left(set(ticks)), model.tools(), output, model.requests)
+
+
+def _use(turn: Turn, work: Path) -> Any:
+    match turn:
+        case list():
+            return [_use(one, work) for one in turn]
+        case str():
+            return {"name": TOOL, "input": {"code": turn.replace("WORK", str(work))}}
+        case {"code": _}:
+            return {"name": TOOL, "input": turn}
+    return turn
+
+
+def _write_inputs(work: Path, config: dict[str, Any]) -> None:
+    (work / "home" / ".claude").mkdir(parents=True)
+    hook = {"type": "command", "command": f"echo {shlex.quote(json.dumps(YES))}"}
+    settings = {"hooks": {"Elicitation": [{"hooks": [hook]}]}}
+    (work / "home" / ".claude" / "settings.json").write_text(json.dumps(settings))
+    (work / "ada.txt").write_text("wrote the first program")
+    (work / "grace.txt").write_text("wrote the first compiler")
+    (work / "toolfold.yaml").write_text(json.dumps({**config, "ledger": {"where": "memory"}}))
+    arguments = ["-m", "toolfold", "mcp", "--config", str(work / "toolfold.yaml")]
+    entry = {"command": sys.executable, "args": arguments, "env": {"PYTHONPATH": str(ROOT / "src")}}
+    (work / "mcp.json").write_text(json.dumps({"mcpServers": {"toolfold": entry}}))
+
+
+def program_of(packages: Path, name: str) -> str:
+    return str(packages / "node_modules" / ".bin" / name)
+
+
+def _below(pid: int) -> set[int]:
+    parents = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal() and (fields := _stat(int(entry.name))):
+            parents[int(entry.name)] = int(fields[1])
+    found: set[int] = set()
+    while more := {child for child, parent in parents.items() if parent in {pid, *found}} - found:
+        found |= more
+    return found
+
+
+def _ticks(pid: int) -> int:
+    fields = _stat(pid)
+    return int(fields[11]) + int(fields[12]) if fields else 0
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields after the name; none once it is gone or a zombie."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []
+    return [] if fields[0] in "ZX" else fields
+
+
+def _left(pids: set[int]) -> set[int]:
+    until = time.monotonic() + 10
+    while (left := {pid for pid in pids if _stat(pid)}) and time.monotonic() < until:
+        time.sleep(0.1)
+    return left
