@@ -632,9 +632,9 @@ async def test_a_lease_is_held_and_let_go_by_its_owner_only(ledger: RedisLedger)
     one, two = ledger.hold_as("one", 60.0), ledger.hold_as("two", 60.0)
     free = await one.owner_of("a")
     won = [await one.claim("a"), await two.claim("a"), await one.claim("a")]
-    await two.let_go(["a"])
+    await two.release(["a"])
     held = await two.owner_of("a")
-    await one.let_go(["a"])
+    await one.release(["a"])
     after = [await two.owner_of("a"), await two.claim("a")]
 
     assert (free, won, held, after) == (None, [True, False, True], "one", [None, True])

@@ -100,10 +100,10 @@ async def test_what_is_let_go_can_be_taken_at_once_and_only_what_is_one_s_own_is
     await others.beat([])
 
     there = await leases.replicas()
-    await others.let_go(["a", "b"])
+    await others.release(["a", "b"])
     held = [await leases.owner_of(one) for one in ("a", "b")]
-    await leases.let_go(["a"], is_leaving=True)
-    await others.let_go(["b"], owner="one")
+    await leases.release(["a"], is_leaving=True)
+    await others.release(["b"], owner="one")
     free = [await leases.owner_of(one) for one in ("a", "b")]
 
     assert (sorted(there), held, free) == (["one", "two"], ["one", "one"], [None, None])

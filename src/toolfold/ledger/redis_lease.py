@@ -108,7 +108,7 @@ class Leases:
         if await self._renew([(execution_id, held)]):
             raise refusals.fenced(execution_id)
 
-    async def let_go(self, executions: Collection[str], *, owner: str = "", is_leaving: bool = False) -> None:
+    async def release(self, executions: Collection[str], *, owner: str = "", is_leaving: bool = False) -> None:
         """End leases at once: one's own, or those of an `owner` that is known to be gone."""
         for one in executions:
             self._held.pop(one, None)

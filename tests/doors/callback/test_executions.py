@@ -102,7 +102,7 @@ async def test_tools_of_the_child_are_offered_too_and_what_needs_a_yes_is_refuse
     value = json.loads(end.final or "")["return_value"]
     assert (value[0], value[2]) == ("own", "ok")
     assert value[1] == "'asked' was denied: it needs approval, and nobody can give it here"
-    assert executions._live == {}
+    assert executions._programs == {}
 
 
 async def test_the_tools_of_a_large_text_are_found_without_parsing_it_here(

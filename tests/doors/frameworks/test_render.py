@@ -18,7 +18,10 @@ ENDINGS = [
     (Outcome(execution_id="1", status="finished", stdout="a\n", value=0), Shown(text="a\nValue: 0")),
     (
         Outcome(execution_id="1", status="finished", stdout="a" * 5, stdout_cut_bytes=9),
-        Shown(text="aaaaa\n... (truncated)"),
+        Shown(
+            text="aaaaa\n... (truncated)\n"
+            "9 bytes of output are not shown. A program can read the whole: open('output-1.txt')"
+        ),
     ),
     (
         Outcome(

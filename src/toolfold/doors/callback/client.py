@@ -51,7 +51,7 @@ class ParentTools(ClientExtension):
             result = await talk.to_the_end(ResumeResult(calls=first.calls, seconds_left=first.seconds_left))
         except asyncio.CancelledError:
             with anyio.CancelScope(shield=True), anyio.move_on_after(_GOODBYE_SECONDS):
-                await talk.give_up()
+                await talk.cancel()
             raise
         finally:
             talk.close()
@@ -95,7 +95,7 @@ class _Talk:
     async def _resume(self, params: ResumeParams) -> ResumeResult:
         return await self._session.send_request(ResumeRequest(params=params), ResumeResult)
 
-    async def give_up(self) -> None:
+    async def cancel(self) -> None:
         await self._resume(ResumeParams(execution_id=self._execution_id, is_given_up=True))
 
     def close(self) -> None:

@@ -86,7 +86,7 @@ class Executions:
         self._workspace = workspace
         self._limits = limits or Limits()
         self._large_texts = LargeChecks()
-        self._live: dict[str, _Program] = {}
+        self._programs: dict[str, _Program] = {}
         # Any: steps and deadlines are waited for elsewhere, or by nobody.
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -110,31 +110,35 @@ class Executions:
         except ToolfoldError as error:
             return "", ResumeResult(final=error_json(error, _at(frame, began)), has_failed=True)
         loop = asyncio.get_running_loop()
-        live = _Program(step.execution_id, frame, {spec.name: spec for spec in specs}, began, loop.create_future())
+        program = _Program(step.execution_id, frame, {spec.name: spec for spec in specs}, began, loop.create_future())
         if isinstance(step, Paused):
-            self._live[live.execution_id] = live
-            live.timer = loop.call_later(live.seconds_left, lambda: self._track(self._expire(live)))
-        return live.execution_id, await self._step(live, _at_once(step))
+            self._programs[program.execution_id] = program
+            program.timer = loop.call_later(program.seconds_left, lambda: self._track(self._expire(program)))
+        return program.execution_id, await self._step(program, _at_once(step))
 
     async def resume(self, execution_id: str, replies: Sequence[ToolReply]) -> ResumeResult:
         """Hand over replies: the next calls, or the end. Without replies, wait for the end."""
-        live = self._live.get(execution_id)
-        if live is None:
+        program = self._programs.get(execution_id)
+        if program is None:
             raise UsageError(f"no execution {execution_id!r} waits for its parent; it has ended, or never was")
-        if live.is_running:
+        if program.is_running:
             raise UsageError(f"execution {execution_id!r} is running; wait for the result of the last resume")
-        fitting = [] if live.over.done() else [self._reply(live, number, one) for number, one in _open(live, replies)]
+        fitting = (
+            []
+            if program.over.done()
+            else [self._reply(program, number, one) for number, one in _open(program, replies)]
+        )
         if not fitting:
-            return await self._end(live)
-        live.is_running = True
+            return await self._wait_for_end(program)
+        program.is_running = True
         # In a task of its own: the runtime cannot let go of a `resume` that is cancelled with its request.
-        return await asyncio.shield(self._track(self._step(live, self._runtime.resume(execution_id, fitting))))
+        return await asyncio.shield(self._track(self._step(program, self._runtime.resume(execution_id, fitting))))
 
-    async def give_up(self, execution_id: str) -> None:
+    async def cancel(self, execution_id: str) -> None:
         """End a program for whose outcome nobody waits; unknown ids are ignored."""
-        live = self._live.pop(execution_id, None)
-        if live is not None:
-            live.stop_timer()
+        program = self._programs.pop(execution_id, None)
+        if program is not None:
+            program.stop_timer()
             await self._runtime.cancel(execution_id)
 
     async def _specs(self, wish: Wish, limits: Limits) -> tuple[ToolSpec, ...]:
@@ -149,9 +153,9 @@ class Executions:
 
     # replies
 
-    def _reply(self, live: _Program, number: int, given: ToolReply) -> Reply:
+    def _reply(self, program: _Program, number: int, given: ToolReply) -> Reply:
         """What the program gets."""
-        one = live.calls[number]
+        one = program.calls[number]
         one.reply = given
         value: Value = None
         if not given.parsed:
@@ -161,68 +165,70 @@ class Executions:
         else:
             try:
                 check_size(one.call.name, len(given.observation.encode("utf-8", "replace")), self._limits.reply_bytes)
-                value = _value(given.observation, live.specs.get(one.call.name))
+                value = _value(given.observation, program.specs.get(one.call.name))
             except ReplyUnfit as error:
                 one.error = str(error)
         return Reply(call_id=number, value=value, error=one.error)
 
     # steps
 
-    async def _step(self, live: _Program, going: Coroutine[Any, Any, Paused | Outcome]) -> ResumeResult:
-        live.is_running = True
+    async def _step(self, program: _Program, going: Coroutine[Any, Any, Paused | Outcome]) -> ResumeResult:
+        program.is_running = True
         try:
-            return await self._result(live, await going)
+            return await self._result(program, await going)
         except ToolfoldError as error:
-            await self._runtime.cancel(live.execution_id)
-            return self._settle(live, error_json(error, _at(live.frame, live.began), list(live.calls.values())))
+            await self._runtime.cancel(program.execution_id)
+            return self._settle(
+                program, error_json(error, _at(program.frame, program.began), list(program.calls.values()))
+            )
         finally:
-            live.is_running = False
+            program.is_running = False
 
-    async def _result(self, live: _Program, step: Paused | Outcome) -> ResumeResult:
+    async def _result(self, program: _Program, step: Paused | Outcome) -> ResumeResult:
         step = await drive(self._runtime, step, refuse_approvals)
         if isinstance(step, Outcome):
-            return self._finish(live, step)
-        if live.is_late:  # it paused in the moment in which its time was over
-            return await self._cut_short(live)
-        fresh = [_told(live, call) for call in step.calls if call.id not in live.calls]
-        return ResumeResult(calls=fresh, seconds_left=live.seconds_left)
+            return self._finish(program, step)
+        if program.is_late:  # it paused in the moment in which its time was over
+            return await self._end_paused(program)
+        fresh = [_told(program, call) for call in step.calls if call.id not in program.calls]
+        return ResumeResult(calls=fresh, seconds_left=program.seconds_left)
 
     # the end
 
-    async def _expire(self, live: _Program) -> None:
+    async def _expire(self, program: _Program) -> None:
         """Its time is over, wherever the program or its parent are."""
-        live.is_late = True
-        if live.is_running:
-            await self._runtime.cancel(live.execution_id)  # the outcome comes to whoever waits for this step
+        program.is_late = True
+        if program.is_running:
+            await self._runtime.cancel(program.execution_id)  # the outcome comes to whoever waits for this step
         else:
-            await self._cut_short(live)
-            asyncio.get_running_loop().call_later(UNREAD_SECONDS, self._live.pop, live.execution_id, None)
+            await self._end_paused(program)
+            asyncio.get_running_loop().call_later(UNREAD_SECONDS, self._programs.pop, program.execution_id, None)
 
-    async def _cut_short(self, live: _Program) -> ResumeResult:
+    async def _end_paused(self, program: _Program) -> ResumeResult:
         """End a program that is paused."""
-        outcome = await self._runtime.cancel(live.execution_id)
+        outcome = await self._runtime.cancel(program.execution_id)
         if outcome is None:  # its guest had to make room for others, and only its record is left
-            await self._runtime.end_recorded(live.execution_id)
-        return self._finish(live, outcome or Outcome(execution_id=live.execution_id, status="cancelled"))
+            await self._runtime.end_recorded(program.execution_id)
+        return self._finish(program, outcome or Outcome(execution_id=program.execution_id, status="cancelled"))
 
-    def _finish(self, live: _Program, outcome: Outcome) -> ResumeResult:
-        if live.is_late:
-            outcome = _too_late(outcome, live.frame)
-        text = to_json(outcome, list(live.calls.values()), _at(live.frame, live.began))
-        return self._settle(live, text, has_failed=outcome.status != "finished")
+    def _finish(self, program: _Program, outcome: Outcome) -> ResumeResult:
+        if program.is_late:
+            outcome = _too_late(outcome, program.frame)
+        text = to_json(outcome, list(program.calls.values()), _at(program.frame, program.began))
+        return self._settle(program, text, has_failed=outcome.status != "finished")
 
-    def _settle(self, live: _Program, final: str, *, has_failed: bool = True) -> ResumeResult:
-        live.stop_timer()
+    def _settle(self, program: _Program, final: str, *, has_failed: bool = True) -> ResumeResult:
+        program.stop_timer()
         result = ResumeResult(final=final, has_failed=has_failed)
-        if not live.over.done():
-            live.over.set_result(result)
-        if live.is_running:
-            self._live.pop(live.execution_id, None)  # whoever waits for this step is told
+        if not program.over.done():
+            program.over.set_result(result)
+        if program.is_running:
+            self._programs.pop(program.execution_id, None)  # whoever waits for this step is told
         return result
 
-    async def _end(self, live: _Program) -> ResumeResult:
-        result = await asyncio.shield(live.over)
-        self._live.pop(live.execution_id, None)
+    async def _wait_for_end(self, program: _Program) -> ResumeResult:
+        result = await asyncio.shield(program.over)
+        self._programs.pop(program.execution_id, None)
         return result
 
     def _track(self, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
@@ -236,19 +242,19 @@ async def _at_once(step: Paused | Outcome) -> Paused | Outcome:
     return step
 
 
-def _open(live: _Program, replies: Sequence[ToolReply]) -> Iterator[tuple[int, ToolReply]]:
+def _open(program: _Program, replies: Sequence[ToolReply]) -> Iterator[tuple[int, ToolReply]]:
     """Replies to calls that are open, by the number that the runtime knows; others are ignored."""
-    numbers = {one.call.id: number for number, one in live.calls.items() if one.reply is None}
+    numbers = {one.call.id: number for number, one in program.calls.items() if one.reply is None}
     for reply in replies:
         number = numbers.pop(reply.id, None)
         if number is not None:
             yield number, reply
 
 
-def _told(live: _Program, call: Call) -> OpenCall:
-    name, arguments = meant(live.specs[call.tool], value_as_json(call.arguments))
-    told = OpenCall(id=f"call_{live.execution_id}_{call.id}", name=name, arguments=arguments)
-    live.calls[call.id] = Answered(told)
+def _told(program: _Program, call: Call) -> OpenCall:
+    name, arguments = meant(program.specs[call.tool], value_as_json(call.arguments))
+    told = OpenCall(id=f"call_{program.execution_id}_{call.id}", name=name, arguments=arguments)
+    program.calls[call.id] = Answered(told)
     return told
 
 

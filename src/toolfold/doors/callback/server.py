@@ -105,14 +105,14 @@ class ParentCallback(Extension):
     async def _resume(self, ctx: ServerRequestContext[Any, Any], params: Any) -> ResumeResult:
         executions = self._find(ctx)
         if params.is_given_up:
-            await executions.give_up(params.execution_id)
+            await executions.cancel(params.execution_id)
             return ResumeResult()
         try:
             return await executions.resume(params.execution_id, params.replies)
         except UsageError as error:
             raise MCPError(types.INVALID_PARAMS, str(error)) from error
         except asyncio.CancelledError:
-            await asyncio.shield(executions.give_up(params.execution_id))
+            await asyncio.shield(executions.cancel(params.execution_id))
             raise
 
 

@@ -72,7 +72,7 @@ class Holding:
         held.has_session = True
         await self._peers.enter_session(key, held.execution_id, gone)
 
-    def let_go(self, held: Held) -> None:
+    def leave_session(self, held: Held) -> None:
         """Give back the session, and forget the ids that a cancel would name."""
         if held.has_session:
             held.has_session = False
@@ -90,7 +90,7 @@ class Holding:
         self._metrics.observe("execution_rounds", held.round)
         if status == "timeout":
             self._metrics.add("timeouts")
-        self.let_go(held)
+        self.leave_session(held)
         if self._held.get(held.execution_id) is held:
             self._over[held.execution_id] = None
         while len(self._over) > MAX_REMEMBERED:
@@ -126,7 +126,7 @@ class Holding:
             self._metrics.add("lost")
         held.stop_timer()
         self.move(held, "lose")
-        self.let_go(held)
+        self.leave_session(held)
         await self._runtime.abandon(held.execution_id)
 
     async def drain(self) -> None:
@@ -139,7 +139,7 @@ class Holding:
             if held.is_paused and not held.lock.locked():
                 await self.lose(held)
                 handed_over.append(held.execution_id)
-        await self._peers.let_go(handed_over)
+        await self._peers.release(handed_over)
 
     def hand_over_soon(self, held: Held) -> None:
         """Hand it over as soon as its answer is on the way."""
@@ -149,7 +149,7 @@ class Holding:
         async with held.lock:
             if held.is_paused:
                 await self.lose(held)
-                await self._peers.let_go([held.execution_id])
+                await self._peers.release([held.execution_id])
 
     async def close(self) -> None:
         """Stop the clocks; what is paused stays in the ledger for the next process."""

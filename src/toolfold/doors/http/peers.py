@@ -31,7 +31,7 @@ class Peers(Protocol):
     async def tell_others(self, request: ForwardedRequest) -> None:
         """The same request to all of them."""
 
-    async def let_go(self, executions: list[str]) -> None:
+    async def release(self, executions: list[str]) -> None:
         """Others may take these over at once."""
 
     async def enter_session(self, session: str, turn: str, gone: Gone | None = None) -> None:
@@ -58,7 +58,7 @@ class Alone:
     async def tell_others(self, request: ForwardedRequest) -> None:
         pass
 
-    async def let_go(self, executions: list[str]) -> None:
+    async def release(self, executions: list[str]) -> None:
         pass
 
     async def enter_session(self, session: str, turn: str, gone: Gone | None = None) -> None:

@@ -94,7 +94,7 @@ class Replicas:
         for task in tuple(self._tasks):
             await task
         with suppress(LedgerFailed):
-            await self._leases.let_go((), is_leaving=True)
+            await self._leases.release((), is_leaving=True)
             await self._agreement.close(self._leases)
         await self._forwarder.close()
 
@@ -130,7 +130,7 @@ class Replicas:
                 return passed
             if passed is not None and _said(passed) == GONE:
                 _log.warning("replica %s is gone; what it held is free", replica)
-                await self._leases.let_go([execution_id], owner=owner)
+                await self._leases.release([execution_id], owner=owner)
             elif time.monotonic() > patience:
                 raise _unreachable(address)
             elif passed is None and not remembered:
@@ -174,10 +174,10 @@ class Replicas:
         """Return if no other replica can have this execution now; for `Runtime(before_files=...)`."""
         await self._leases.confirm(execution_id)
 
-    async def let_go(self, executions: list[str]) -> None:
+    async def release(self, executions: list[str]) -> None:
         """Others may take these over at once."""
         with suppress(LedgerFailed):
-            await self._leases.let_go(executions)
+            await self._leases.release(executions)
 
     async def tell_others(self, request: ForwardedRequest) -> None:
         """The same request to every other replica, whatever they say."""

@@ -57,7 +57,7 @@ class Steps:
                     limits = replace(self._limits, wall_seconds=min(left, start.timeout_seconds))
                     step = await self._step(held, self._program(held, start, files, limits))
         except Fenced:
-            self._holding.move(held, "lose")  # before `let_go`: the session's turn belongs to the other process
+            self._holding.move(held, "lose")  # before `leave_session`: the session's turn belongs to the other process
             raise
         except UsageError as error:
             if start.execution_id and await self._runtime.recorded(held.execution_id) is not None:
@@ -66,7 +66,7 @@ class Steps:
             raise
         finally:
             if step is None:
-                self._holding.let_go(held)
+                self._holding.leave_session(held)
         if step is not None:
             self._holding.move(held, "begin")
         if start.execution_id and isinstance(step, Paused):
@@ -131,7 +131,7 @@ class Steps:
             raise
         finally:
             if step is None:
-                self._holding.let_go(held)
+                self._holding.leave_session(held)
         if step is None:
             raise Refusal(400, EXPIRED)
         return step

@@ -263,14 +263,14 @@ class Door:
         """The program stands still until the client asks again, with answers; for so long and no longer."""
         running.park()
         loop = asyncio.get_running_loop()
-        self._parked[running.id] = loop.call_later(ANSWER_WAIT_SECONDS, self._give_up, running)
+        self._parked[running.id] = loop.call_later(ANSWER_WAIT_SECONDS, self._expire, running)
         while len(self._parked) > _MOST_PARKED:
             oldest = next(iter(self._parked))
             self._parked[oldest].cancel()
-            self._give_up(self._clients.running[oldest])
+            self._expire(self._clients.running[oldest])
         return types.InputRequiredResult(input_requests=dict(questions), request_state=running.id)
 
-    def _give_up(self, running: Running) -> None:
+    def _expire(self, running: Running) -> None:
         """Nobody came back with an answer."""
         self._parked.pop(running.id, None)
         self._clients.running.pop(running.id, None)
