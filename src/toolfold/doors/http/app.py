@@ -172,7 +172,7 @@ class _Door:
     # programs
 
     async def programmatic(self, request: Request) -> Response:
-        """Start a program with tools that the client answers, or go on with one."""
+        """Start a program whose tools the client executes, or continue one."""
         received = await self._received(request)
         asked = await self._read(request, received, wire.ProgrammaticRequest)
         if asked.continuation_token is not None:

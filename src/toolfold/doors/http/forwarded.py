@@ -1,4 +1,4 @@
-"""What one replica asks of another, and what it hears: plain data, whether or not there are replicas."""
+"""A request that one replica forwards to another, and the response to it. Plain data."""
 
 from __future__ import annotations
 

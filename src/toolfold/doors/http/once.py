@@ -1,7 +1,7 @@
-"""One answer for a start that is sent twice: the header `Idempotency-Key`.
+"""The header `Idempotency-Key`: a start that is sent twice gets one answer.
 
-The same key and body get the same answer, and the program runs once. Answers are held here; the id of
-the execution follows from key and body, so that the ledger knows it where this process does not.
+The same key and body get the same answer, and the program runs once. Answers are kept in memory. The
+execution's id is derived from key and body, so the ledger can find it when this process cannot.
 """
 
 from __future__ import annotations

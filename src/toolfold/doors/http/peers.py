@@ -38,7 +38,7 @@ class Peers(Protocol):
         """Wait until no execution of another process has the session."""
 
     def leave_session(self, session: str, *, is_lost: bool) -> None:
-        """Its turn is over, unless the execution goes on elsewhere."""
+        """Give its turn back, unless another process continues the execution."""
 
 
 class Alone:

@@ -57,7 +57,7 @@ _STOPS: Final = "the server stops"
 
 
 def cut_off(error: Exception, *, started: bool) -> Refusal:
-    """The host failed a program that nobody can go on with: whoever sends it again begins anew."""
+    """The host failed a program that nobody can continue; a client that sends it again starts from scratch."""
     hint = (
         "tools of this server were called and may have run, so sending it again may do the same twice"
         if started
@@ -67,7 +67,7 @@ def cut_off(error: Exception, *, started: bool) -> Refusal:
 
 
 def put_off(error: Exception) -> Refusal:
-    """The host failed a program that is on record: the same request, sent again, goes on with it."""
+    """The host failed a program that is on record; the same request, sent again, continues it."""
     return Refusal(503, f"{_failure(error)}; nothing is lost, send the same request again", is_contract=False)
 
 

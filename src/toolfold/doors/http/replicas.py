@@ -1,8 +1,8 @@
-"""This process among those that share a ledger on a server: who holds an execution, and the way there.
+"""This process among the replicas that share a ledger: who holds an execution, and how to reach them.
 
-1. Whoever holds an execution answers for it. A request that comes in elsewhere is sent there, once.
-2. A holder that is gone is waited for until its lease has lapsed; then whoever has the request takes over.
-3. A holder that lost an execution ends its guest. Until it hears of that, the epoch keeps it from writing.
+1. The replica that holds an execution answers for it. A request that arrives elsewhere is forwarded, once.
+2. If the holder is gone, its lease must expire first; then the replica that has the request takes over.
+3. A holder that has lost an execution ends its guest. Until it notices, the epoch keeps it from writing.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ class Replicas:
 
     Args:
         ledger: The one that all replicas share.
-        key: Of the tokens, shared by all replicas.
-        address: Where the others reach this one, such as `http://10.0.0.5:8000`; may be told later.
-        base_path: Of all replicas.
-        lease_seconds: How long a replica is waited for that is gone.
-        longest_seconds: That an execution may take from its start to its end.
-        key_kept_as: The name under which the ledger keeps the key for those who come later; empty where it does not.
-        files: Names the folder of the sessions' files: the same at all replicas, or sessions lose files.
+        key: Signs tokens; the same at all replicas.
+        address: Where the others reach this one, such as `http://10.0.0.5:8000`; can be set later.
+        base_path: The same at all replicas.
+        lease_seconds: How long the others wait for a replica that is gone.
+        longest_seconds: The longest that an execution may take from its start to its end.
+        key_kept_as: The name under which the ledger keeps the key for later replicas; empty if it does not.
+        files: Identifies the folder of the sessions' files; it must be the same at all replicas, or files are lost.
     """
 
     are_there = True
@@ -77,17 +77,17 @@ class Replicas:
         """At the last beat; only a change is news for the log."""
 
     def listens_at(self, address: str) -> None:
-        """What to tell the others unless the config said it; empty where they cannot get there."""
+        """The address to advertise unless the config has one; empty if others cannot reach it."""
         self._address = self._address or address
 
     def open(self, runtime: Runtime, lose: Callable[[str], Awaitable[None]]) -> None:
-        """Hold what is executed from now on; `lose` ends what another replica has taken."""
+        """Begin to renew leases; `lose` ends an execution that another replica has taken."""
         _ = self._leases  # before anything is written
         self._agreement.open(self._seconds)
         self._beating = asyncio.create_task(self._beat(runtime, lose), name="toolfold-replica")
 
     async def close(self) -> None:
-        """Let the others have everything, at once."""
+        """Release everything to the others at once."""
         if self._beating is not None:
             self._beating.cancel()
             await asyncio.wait([self._beating])
@@ -99,24 +99,24 @@ class Replicas:
         await self._forwarder.close()
 
     def receive(self, signed: str, request: ForwardedRequest) -> Vouched:
-        """What is known of a request that another replica sent, before its body has come.
+        """Check a request that another replica forwarded, before its body has arrived.
 
         Raises:
-            Refusal: None did, or not to this one.
+            Refusal: No replica sent it, or it is meant for another one.
         """
         return self._forwarder.receive(signed, request, self.id)
 
     # who holds it
 
     async def pass_on(self, execution_id: str, request: ForwardedRequest) -> Passed | None:
-        """The answer of whoever holds an execution; `None` where nobody but this replica may.
+        """The answer of the replica that holds an execution; `None` if only this one may hold it.
 
         Raises:
-            Refusal: Another one holds it, and cannot be asked.
+            Refusal: Another replica holds it and cannot be reached.
         """
         patience = time.monotonic() + _PATIENCE_LEASES * self._seconds
         while True:
-            # Who answered last time is asked again without a look: it says so if it does not hold it any more.
+            # Ask whoever answered last time without a look at the lease: it says so if it no longer holds it.
             remembered = None if request.is_from_replica else self._answered.pop(execution_id, None)
             owner = remembered or await self._leases.owner_of(execution_id)
             if owner is None or owner == self._own:
@@ -142,14 +142,14 @@ class Replicas:
             del self._answered[next(iter(self._answered))]
 
     async def _ask(self, execution_id: str, request: ForwardedRequest, owner: str) -> Passed | None:
-        """What the holder says, unless it loses the execution before it says it."""
+        """The holder's answer, unless it loses the execution first."""
         replica, _, address = owner.partition(" ")
         asked = asyncio.create_task(self._forwarder.send(request, replica, address))
         try:
             while not asked.done():
                 await asyncio.wait([asked], timeout=self._seconds / _BEATS_PER_LEASE)
                 if not asked.done() and not await self._still_holds(execution_id, owner):
-                    # It may have let go on its way to an answer, so that gets a moment more.
+                    # It may have released the execution just before it answered, so wait a moment longer.
                     await asyncio.wait([asked], timeout=self._pause_seconds)
                     break
             return asked.result() if asked.done() else None
@@ -160,7 +160,7 @@ class Replicas:
         try:
             return await self._leases.owner_of(execution_id) == owner
         except LedgerFailed:
-            return True  # nobody can take it over now
+            return True  # without the ledger, nobody can take it over
 
     async def claim(self, execution_id: str) -> bool:
         """Hold an execution before it begins, until `unclaim`; false if another replica does already."""
@@ -197,14 +197,14 @@ class Replicas:
         Raises:
             Refusal: 499 if `gone` said so before that.
         """
-        # Asked again and again: it is another process that leaves. The client is watched in between only: a turn that
-        # is being taken must not be left without an owner.
+        # Polled, because another process holds the turn. The client is only watched in between: a turn that is being
+        # taken must not be left without an owner.
         while not await self._leases.take_turn(session, turn):
             async with while_there(gone):
                 await asyncio.sleep(self._pause_seconds)
 
     def leave_session(self, session: str, *, is_lost: bool) -> None:
-        """The execution is over; one that is lost keeps its turn, for the replica that goes on with it."""
+        """Give the turn back; a lost execution keeps it for the replica that continues it."""
         turn = self._leases.forget_turn(session)
         if turn and not is_lost:
             task = asyncio.create_task(self._end_turn(session, turn))
@@ -233,15 +233,15 @@ class Replicas:
                 if self._has_ledger:
                     _log.error("leases cannot be renewed: %s", error)
                 self._has_ledger = False
-            # Whatever it is, the heart must go on: without it every lease of this replica lapses.
+            # Whatever happens, the heartbeat must continue: without it every lease of this replica expires.
             except Exception:  # noqa: BLE001
                 _log.exception("a lease could not be looked after")
             await asyncio.sleep(self._seconds / _BEATS_PER_LEASE)
 
     async def _reap(self, runtime: Runtime) -> bool:
-        """End what its replica left behind and no client can go on with any more; true if there is more.
+        """End executions that a dead replica left behind and no client can continue; true if there are more.
 
-        A few between two beats: meanwhile no lease is renewed.
+        Only a few between two beats, because no lease is renewed meanwhile.
         """
         left = await self._leases.left_behind(self._longest_seconds + self._seconds)
         for execution_id in left[:_REAPED_AT_ONCE]:
@@ -250,7 +250,7 @@ class Replicas:
 
     @property
     def _leases(self) -> Leases:
-        """Made with the first use, when the address is known."""
+        """Made on first use, when the address is known."""
         if self._held is None:
             path = self._base_path if self._address else ""
             self._own = f"{self.id} {self._address.rstrip('/')}{path}"

@@ -11,7 +11,7 @@ MAX_REQUESTS: Final = 100
 
 
 class Requests:
-    """The ids of all requests whose executions go on here."""
+    """The ids of all requests whose executions are held here."""
 
     def __init__(self) -> None:
         self._held: dict[tuple[str, str], Held] = {}
@@ -30,7 +30,7 @@ class Requests:
         return self._held.get((tenant, request_id))
 
     def forget(self, held: Held) -> None:
-        """It is over, or goes on elsewhere."""
+        """It is over, or another process has it."""
         for request_id in held.request_ids:
             self._drop(held, request_id)
         held.request_ids.clear()

@@ -74,7 +74,7 @@ class Responses:
         return self.respond(request, answers.refused(refusal), _allowed(request) if refusal.status == 405 else None)
 
     async def break_down(self, request: Request, _: Exception) -> Response:
-        """A mistake of ours: the log has it, the client hears nothing of it."""
+        """Answer after a bug of ours: the log has the details, the client gets none."""
         return self.respond(request, answers.refused(Refusal(500, "internal error", is_contract=False)))
 
 

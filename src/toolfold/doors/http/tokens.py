@@ -1,4 +1,4 @@
-"""Continuation tokens: who may go on with which execution, at which round, until when; signed, not secret."""
+"""Continuation tokens: who may continue which execution, in which round, until when. They are signed, not secret."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LONGEST: Final = 2048
 
 
 class Token(msgspec.Struct, frozen=True, array_like=True):
-    """What a paused execution was when its client heard of it."""
+    """The state of a paused execution when its client got the answer."""
 
     execution_id: str
     round: int
