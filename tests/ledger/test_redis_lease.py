@@ -92,7 +92,7 @@ async def test_a_lease_is_confirmed_by_the_own_clock_alone_while_it_lasts(
     redis_server.start()
 
 
-async def test_what_is_let_go_can_be_taken_at_once_and_only_what_is_one_s_own_is_let_go(new_ledger: Open) -> None:
+async def test_a_released_lease_can_be_taken_at_once_and_only_its_owner_releases_it(new_ledger: Open) -> None:
     ledger, other = new_ledger(), new_ledger()
     leases, others = ledger.hold_as("one", 60.0), other.hold_as("two", 60.0)
     await parked(ledger, "a", "b")
