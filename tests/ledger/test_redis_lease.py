@@ -11,6 +11,7 @@ from tests.ledger.redis_server import RedisServer, given_redis_server, given_sha
 from toolfold import UsageError
 from toolfold.errors import Fenced
 from toolfold.ledger.redis import RedisLedger
+from toolfold.ledger.redis_lease import Leases
 
 pytestmark = pytest.mark.long
 
@@ -37,8 +38,8 @@ async def parked(ledger: RedisLedger, *executions: str) -> None:
         await ledger.park(execution_id)
 
 
-async def lapsed(ledger: RedisLedger, execution_id: str) -> None:
-    while await ledger.owner(execution_id):
+async def lapsed(leases: Leases, execution_id: str) -> None:
+    while await leases.owner_of(execution_id):
         await asyncio.sleep(0.02)
 
 
@@ -63,7 +64,7 @@ async def test_a_lease_that_lapsed_goes_to_the_next_with_the_epoch_and_the_first
     ledger, other = new_ledger(), new_ledger()
     leases, others = ledger.hold_as("one", 2.0), other.hold_as("two", 60.0)
     await parked(ledger, "a", "b")
-    await lapsed(ledger, "b")
+    await lapsed(leases, "b")
 
     epoch = await other.takeover("a")
     lost = [await leases.beat(["a", "b"]), await leases.beat(["a", "b"])]
@@ -118,7 +119,7 @@ async def test_what_nobody_holds_and_nobody_writes_to_is_found(new_ledger: Open)
     await parked(ledger, "a", "b", "c")
     await ledger.finish("c", outcome("c"))
     for one in ("a", "b"):
-        await lapsed(ledger, one)
+        await lapsed(leases, one)
     await leases.beat(["b"])
 
     assert await leases.left_behind(0.0) == ["a"]
