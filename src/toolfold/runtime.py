@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from toolfold.errors import EngineCrashed, Fenced, LedgerFailed
 from toolfold.events import DirectCall, Listeners
 from toolfold.execution.beginning import Beginning
 from toolfold.execution.live import LiveExecutions
+from toolfold.execution.never_seen import never_seen
 from toolfold.execution.offer import Offer
 from toolfold.execution.paused_memory import PausedLimits
 from toolfold.execution.plan import Services
@@ -35,6 +37,7 @@ from toolfold.models import Call, Limits, Outcome, Paused, Reply
 from toolfold.sessions import SessionLimits, Sessions
 from toolfold.sources.functions import as_tool
 from toolfold.tools.context import CallContext
+from toolfold.tools.learning import Learning, Lessons
 from toolfold.tools.policy import Policy
 from toolfold.tools.search import describe
 from toolfold.tools.wrappers import wrappers
@@ -52,6 +55,7 @@ if TYPE_CHECKING:
     from toolfold.sessions import Session
     from toolfold.sessions.stores import Store
     from toolfold.tools.context import Approve, Decision
+    from toolfold.tools.learning import Snapshot
     from toolfold.tools.router import Router, Wrapper
     from toolfold.tools.search import Detail, Index
     from toolfold.tools.tool import Tool
@@ -82,6 +86,7 @@ class Runtime:
             oldest end, and are replayed when they go on.
         type_check: Have Monty's type checker look at each program before it runs, which takes some milliseconds;
             by default where programs run on Monty. Needs `toolfold[monty]` on any engine.
+        learn: Note what tools without an output schema return (keys and types, never values), to tell later programs.
     """
 
     def __init__(
@@ -93,7 +98,7 @@ class Runtime:
         telemetry: bool = True, may_ask: bool = False, before_files: Callable[[str], Awaitable[None]] | None = None,
         type_check: bool | None = None, paused_limits: PausedLimits | None = None, isolation: str | None = None,
         warm: int | None = None, accept_no_isolation: bool | None = None, host_libraries: bool | None = None,
-        observer: Observer | None = None,
+        observer: Observer | None = None, learn: bool = True,
     ) -> None:  # fmt: skip
         self._limits = limits or Limits()
         session_limits = session_limits or SessionLimits()
@@ -104,15 +109,19 @@ class Runtime:
         kept = {"max_kept_guests": session_limits.max_guests, "max_kept_bytes": session_limits.max_guest_bytes}
         settings = EngineSettings(limits=self._limits, **kept)
         policy = policy or Policy()
-        self._make_offer = partial(Offer, policy=policy, steps=wrappers(policy=policy) if steps is None else steps)
+        ledger = ledger if ledger is not None else MemoryLedger()
+        learning = Learning(ledger if isinstance(ledger, Lessons) else None, is_on=learn)
+        steps = (*(wrappers(policy=policy) if steps is None else steps), learning.wrap)
+        self._make_offer = partial(Offer, policy=policy, steps=steps)
         offer = self._make_offer(map(as_tool, tools))
         self._engine = chosen_engine(engine, engine_options, settings)
         services = Services(
             engine=self._engine,
             router=offer.router,
-            ledger=ledger if ledger is not None else MemoryLedger(),
+            ledger=ledger,
             listeners=Listeners([*usual_listeners(with_telemetry=telemetry), *listeners, *from_observer(observer)]),
-            context=CallContext(entry_name=entry_name, approve=approve),
+            learning=learning,
+            context=CallContext(entry_name=entry_name, approve=approve, learned=learning.index),
         )
         self._checks = Checks(self._engine, with_types=type_check)
         self.sessions = Sessions(self._engine.end_session, store=session_files, limits=session_limits)
@@ -130,6 +139,7 @@ class Runtime:
         await self._live.close_all()
         self.sessions.close_guests()
         await self._checks.close()
+        await self._learning.close()
         await self.router.catalog.close()
         await self._engine.__aexit__(*exc)
 
@@ -180,7 +190,21 @@ class Runtime:
 
     def search(self, query: str, *, limit: int = 8, detail: Detail = "signature") -> list[dict[str, Any]]:
         """Tools by what they do, best first; programs have the same as `search_tools`."""
-        return [describe(hit.spec, detail) for hit in self._search_index().search(query, limit)]
+        index = self._learning.index_now(self._search_index())
+        return [describe(hit.spec, detail) for hit in index.search(query, limit)]
+
+    async def learned_index(self, index: Index, *, tenant: str = "") -> Index:
+        """An index of one's own, with what its tools were seen to return."""
+        return await self._learning.index(index, tenant)
+
+    async def learned(self, *, tenant: str = "") -> Snapshot:
+        """What calls have shown of the tools so far, here and in earlier processes: shapes of replies, and uses."""
+        await self._learning.read(tenant)
+        return self._learning.snapshot(tenant)
+
+    @property
+    def _learning(self) -> Learning:
+        return self._beginning.services.learning
 
     def _search_index(self) -> Index:
         return self._beginning.offer.index()
@@ -350,6 +374,8 @@ class Runtime:
         if isinstance(last, Died):
             await self._live.close(execution)
             raise EngineCrashed(last.detail, started=execution.calls.started)
+        if last.status == "failed":
+            last = replace(last, notes=(*last.notes, *never_seen(execution.plan.begun, self._learning)))
         return await self._live.finish(execution, last)
 
     def _session(self, name: str, keep_names: bool) -> Session | None:

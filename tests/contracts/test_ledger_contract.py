@@ -22,6 +22,8 @@ from toolfold.ledger.redis import RedisLedger
 from toolfold.ledger.retention import Retention
 from toolfold.ledger.sqlite import SqliteLedger
 from toolfold.models import Call
+from toolfold.tools.learning import MOST_TOOLS, Lesson
+from toolfold.tools.shapes import merged, seen
 
 AnyLedger = MemoryLedger | SqliteLedger | RedisLedger
 Open = Callable[..., AnyLedger]
@@ -452,3 +454,50 @@ async def note_and_flush(ledger: AnyLedger, epoch: int) -> None:
 async def begin_and_flush(ledger: AnyLedger) -> None:
     ledger.begin(begun("a"))
     await ledger.flush("a")
+
+
+# lessons
+
+
+def lesson(tool: str = "get_user", *, version: str = "v1", value: Any = None) -> Lesson:
+    return Lesson(tool=tool, version=version, uses=1, seen=seen(value))
+
+
+async def test_lessons_add_up_and_are_read_by_the_next_to_open_the_ledger(new_ledger: Open) -> None:
+    first = new_ledger()
+    first.learn("acme", lesson(value={"id": 1, "name": "Ada"}))
+    first.learn("acme", lesson(value={"id": 2}))
+    first.learn("acme", lesson("list_users", value=[1]))
+    ours = await first.learned("acme")
+    await first.close()
+    theirs = ours if isinstance(first, MemoryLedger) else await new_ledger().learned("acme")
+
+    both = merged(seen({"id": 1, "name": "Ada"}), seen({"id": 2}))
+    expected = [Lesson(tool="get_user", version="v1", uses=2, seen=both), lesson("list_users", value=[1])]
+    assert sorted(ours, key=lambda one: one.tool) == expected
+    assert sorted(theirs, key=lambda one: one.tool) == expected
+
+
+async def test_lessons_are_a_tenants_own(ledger: AnyLedger) -> None:
+    ledger.learn("acme", lesson(value=1))
+
+    assert await ledger.learned("acme") == [lesson(value=1)]
+    assert await ledger.learned("") == []
+
+
+async def test_a_changed_definition_drops_what_was_learned_of_the_old_one(ledger: AnyLedger) -> None:
+    ledger.learn("", lesson(value={"old": 1}))
+    ledger.learn("", lesson(version="v2", value={"new": 1}))
+
+    assert await ledger.learned("") == [lesson(version="v2", value={"new": 1})]
+
+
+@pytest.mark.long
+async def test_the_store_of_lessons_stays_within_its_bound(ledger: AnyLedger) -> None:
+    for number in range(MOST_TOOLS + 20):
+        ledger.learn("", lesson(f"tool_{number}", value={f"key_{number}": number}))
+
+    kept = await ledger.learned("")
+
+    assert len(kept) == MOST_TOOLS
+    assert f"tool_{MOST_TOOLS + 19}" in {one.tool for one in kept}

@@ -12,7 +12,11 @@ from toolfold.ledger.migrations import FORMAT
 from toolfold.ledger.sqlite import SqliteLedger
 
 FORMATS = Path(__file__).parent / "formats"
-KEYS = {"format1": None, "format1-sealed": "correct horse battery staple"}
+KEYS = {
+    f"format{version}{sealed}": "correct horse battery staple" if sealed else None
+    for version in (1, 2)
+    for sealed in ("", "-sealed")
+}
 
 
 @tool
@@ -28,7 +32,7 @@ def version_of(path: Path) -> int:
 
 
 @pytest.mark.parametrize("name", list(KEYS))
-async def test_a_ledger_of_format_1_is_read_resumed_and_kept_as_it_was(name: str, tmp_path: Path) -> None:
+async def test_a_ledger_of_an_older_format_is_read_resumed_and_kept_as_it_was(name: str, tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
     path.write_bytes(gzip.decompress((FORMATS / f"{name}.sqlite.gz").read_bytes()))
     ledger = SqliteLedger(path, key=KEYS[name])
@@ -36,14 +40,18 @@ async def test_a_ledger_of_format_1_is_read_resumed_and_kept_as_it_was(name: str
     ended = await ledger.load("a" * 16)
     async with Runtime([save], ledger=ledger, engine="process") as runtime:
         outcome = await runtime.resume("b" * 16, [Reply(call_id=2, value="answer")])
+        await runtime.call("save", {"key": 1})
+        uses = (await runtime.learned()).uses
     await ledger.close()
 
+    assert uses["save"] == 1
     assert ended is not None
     assert ended.outcome is not None
     assert (ended.outcome.stdout, ended.is_whole) == ("10\n20\n", True)
     assert getattr(outcome, "stdout", "") == "30 answer\n"
-    old = tmp_path / "ledger.sqlite.format1"
-    assert (version_of(path), version_of(old), oct(old.stat().st_mode & 0o777)) == (FORMAT, 1, "0o600")
+    before = int(name.removeprefix("format")[0])
+    old = tmp_path / f"ledger.sqlite.format{before}"
+    assert (version_of(path), version_of(old), oct(old.stat().st_mode & 0o777)) == (FORMAT, before, "0o600")
     with closing(sqlite3.connect(old)) as connection:
         states = connection.execute("SELECT id, state FROM executions ORDER BY id").fetchall()
     assert states == [("a" * 16, "ended"), ("b" * 16, "paused")]

@@ -49,6 +49,7 @@ def runtime_options(config: Config) -> dict[str, Any]:
         ),
         "limits": config.program_limits,
         "policy": policy,
+        "learn": config.tools.learn,
         "steps": wrappers(policy=policy, concurrency=concurrency, error_details=config.tools.error_details),
         "session_limits": SessionLimits(**{_SESSIONS.get(key, key): value for key, value in sessions.items()}),
         "paused_limits": PausedLimits(**config.paused.model_dump(exclude_none=True)),

@@ -202,6 +202,8 @@ class ToolsConfig(Section):
     """A person is asked before each call of these."""
     error_details: bool = True
     """Programs read the text of a tool's error, without secrets; if not, only its type. The log has all of it."""
+    learn: bool = True
+    """Note what tools without an output schema return (keys and types, never values), and tell later programs."""
     modules: tuple[Text, ...] = ()
     """Python files, relative to this file's folder, or modules, with `@toolfold.tool` functions."""
     commands: tuple[CommandConfig, ...] = ()

@@ -15,6 +15,7 @@ from toolfold.execution.replay import Rerun, history_of, take_over
 from toolfold.execution.savings import context_saved
 from toolfold.execution.wish import begun_of
 from toolfold.models import Outcome, Problem
+from toolfold.program.stubs import asks_for_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -58,13 +59,14 @@ class Beginning:
         has to close the execution, and to call `forget`.
         """
         specs = self.offer.granted(wish.outside, wish.hidden)
-        await self._expect(text, specs, wish)
+        told = await self._told(text, specs, wish)
+        await self._expect(text, told, wish)
         try:
             program = await self._check(text, specs, wish)
             if isinstance(program, Problem):
                 self._drop(wish)
                 return self._rejected(program, text)
-            return await self._planned(program, specs, wish)
+            return await self._planned(program, told, wish)
         except BaseException:
             self._drop(wish)
             raise
@@ -84,6 +86,13 @@ class Beginning:
         forewarned = self.services.engine.capabilities.forewarned
         if forewarned is not None:
             forewarned.forget()
+
+    async def _told(self, text: str, specs: tuple[ToolSpec, ...], wish: Wish) -> tuple[ToolSpec, ...]:
+        """What `help()` tells of the tools: for a program that may ask, also what they were seen to return."""
+        if not asks_for_words(text):
+            return specs
+        await self.services.learning.read(wish.tenant)
+        return tuple(self.services.learning.told(specs, wish.tenant))
 
     async def _expect(self, text: str, specs: tuple[ToolSpec, ...], wish: Wish) -> None:
         """Have a guest make the program ready while it is checked, or wait for the turn of its session."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from toolfold.models import Begun, CallRecord
     from toolfold.sessions import Session
     from toolfold.tools.context import CallContext
+    from toolfold.tools.learning import Learning
     from toolfold.tools.router import Router
 
 
@@ -28,6 +29,7 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     router: Router
     ledger: Ledger
     listeners: Listeners
+    learning: Learning
     context: CallContext
     """Of calls outside of any execution; each execution has a copy with its own id, approvals and budget."""
 

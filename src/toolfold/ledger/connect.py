@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from toolfold.errors import UsageError
+from toolfold.ledger.lessons import LESSONS
 from toolfold.ledger.migrations import FORMAT, check_shape, migrate
 from toolfold.ledger.seal import SALT_BYTES, NoSeal, Seal, seal_with
 from toolfold.ledger.tables import DEADLINES, SCHEMA
@@ -143,7 +144,7 @@ def _lay_out(connection: sqlite3.Connection) -> None:
     try:
         # Asked again: another process may have been first.
         if not connection.execute("PRAGMA user_version").fetchone()[0]:
-            for statement in (*SCHEMA.split(";"), DEADLINES):
+            for statement in (*SCHEMA.split(";"), DEADLINES, LESSONS):
                 connection.execute(statement)
             connection.execute(f"PRAGMA application_id = {_APPLICATION}")
             connection.execute(f"PRAGMA user_version = {FORMAT}")

@@ -12,11 +12,13 @@ from typing import Final
 from msgspec.structs import replace
 
 from toolfold.ledger import codec, refusals
+from toolfold.ledger.lessons import MemoryLessons
 from toolfold.ledger.record import Begun, Entry, Given, History, Parked, Sealed, State, Summary, Tape, first_line
 from toolfold.ledger.retention import EXPIRED_SECONDS, MAX_EXECUTION_BYTES, Retention
 from toolfold.ledger.seal import Seal
 from toolfold.ledger.snapshots import seal_with_bytes
 from toolfold.models import MIB, CallRecord, Outcome
+from toolfold.tools.learning import Lesson
 
 SMALL: Final = Retention(executions=200, total_bytes=64 * MIB)
 _SPOILT: Final = codec.encode_entry(Tape(is_spoilt=True))
@@ -52,6 +54,7 @@ class MemoryLedger:
         self._tenants: Counter[str] = Counter()
         self._bytes = 0
         self._snapshot_key = secrets.token_bytes(32)
+        self._lessons = MemoryLessons()
 
     def begin(self, begun: Begun) -> None:
         if begun.execution_id in self._executions:
@@ -157,6 +160,12 @@ class MemoryLedger:
         ]
         found.sort(key=lambda kept: kept.begun.began_at, reverse=True)
         return [_summary(kept) for kept in found[:limit]]
+
+    def learn(self, tenant: str, lesson: Lesson) -> None:
+        self._lessons.add(tenant, lesson)
+
+    async def learned(self, tenant: str) -> Sequence[Lesson]:
+        return self._lessons.of(tenant)
 
     async def is_there(self) -> bool:
         return True

@@ -27,11 +27,13 @@ from toolfold.ledger.record import Begun, Entry, Given, History, Parked, Sealed,
 from toolfold.ledger.redis_batch import SLOW_BYTES, Job, Live, know, milliseconds
 from toolfold.ledger.redis_connect import SETTINGS, failed, first_look, plain_address, shared_secret, sockets_of
 from toolfold.ledger.redis_lease import Leases
+from toolfold.ledger.redis_lessons import RedisLessons
 from toolfold.ledger.redis_writer import RedisWriter, log
 from toolfold.ledger.retention import MAX_EXECUTION_BYTES, Retention, Schedule
 from toolfold.ledger.seal import NoSeal, Seal
 from toolfold.ledger.snapshots import seal_for_snapshots
 from toolfold.models import Outcome
+from toolfold.tools.learning import Lesson
 
 _SWEPT_AT_ONCE: Final = 200
 _QUESTIONS_AT_ONCE: Final = 32
@@ -77,6 +79,7 @@ class RedisLedger:
         self._looking: asyncio.Future[bool] | None = None
         self._lease: tuple[str, int] = ("", 0)
         self._leases: Leases | None = None
+        self._lessons = RedisLessons(self._ask, self._seal)
         forks.watch(self)
 
     def disown(self) -> None:
@@ -95,6 +98,10 @@ class RedisLedger:
         self._look_alive()
         records = [entry.record for entry in entries if isinstance(entry, Given)]
         self._writer.note(execution_id, epoch, [codec.encode_entry(entry) for entry in entries], records)
+
+    def learn(self, tenant: str, lesson: Lesson) -> None:
+        self._look_alive()
+        self._lessons.add(tenant, lesson)
 
     # waited for
 
@@ -196,6 +203,9 @@ class RedisLedger:
         found = await self._ask(redis_scripts.LIST, latest, limit, tenant or "", int(tenant is not None))
         return [self._summary(row) for row in found]
 
+    async def learned(self, tenant: str) -> Sequence[Lesson]:
+        return await self._lessons.of(tenant)
+
     async def is_there(self) -> bool:
         self._look_alive()
         # One look for all who ask at the same time: anybody may, and each would take a connection.
@@ -209,6 +219,7 @@ class RedisLedger:
         self._look_alive()
         with suppress(LedgerFailed):
             await self._writer.drain()
+            await self._lessons.drain()
         self._is_closed = True
         if lost := await self._writer.stop():
             log.error("the ledger was closed while its server was away: %d executions are not whole", lost)

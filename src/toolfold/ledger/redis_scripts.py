@@ -9,6 +9,7 @@ Every key holds `{prefix}`, so that all are in one slot of a cluster. Times are 
 * `times`, `ids`, `of:<tenant>`   sorted sets for listings
 * `open`, `ended`   sorted sets by the last word; `sizes`, `origins`, `total` for what retention needs to know
 * `expiring`   sorted set of open executions with a deadline of their own, by when they are forgotten
+* `lessons:<tenant>`   hash of what tools were seen to return, written by `redis_lessons`; `lessons` by the last word
 * `leased`   sorted set of open executions whose writer holds leases, by the last word; `replicas` by when they lapse
 
 `last` is the name of the latest write. A write says which one it follows: one that was sent, given up

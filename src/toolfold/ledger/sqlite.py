@@ -29,6 +29,7 @@ from toolfold.ledger.snapshots import seal_for_snapshots
 from toolfold.ledger.tables import Tables
 from toolfold.ledger.writer import Act, Live, Writer
 from toolfold.models import Outcome
+from toolfold.tools.learning import Lesson
 
 try:
     import fcntl
@@ -94,6 +95,9 @@ class SqliteLedger:
                 live.noted[entry.record.id] = entry.record
             self._writer.note(live, epoch, codec.encode_entry(entry))
 
+    def learn(self, tenant: str, lesson: Lesson) -> None:
+        self._writer.submit(Act(None, lambda tables: tables.lessons.add(tenant, lesson)))
+
     # waited for
 
     async def flush(self, execution_id: str) -> None:
@@ -158,6 +162,9 @@ class SqliteLedger:
 
     async def list(self, *, limit: int = 50, before: float | None = None, tenant: str | None = None) -> list[Summary]:
         return await self._read(lambda tables: tables.summaries(limit, before, tenant))
+
+    async def learned(self, tenant: str) -> Sequence[Lesson]:
+        return await self._read(lambda tables: tables.lessons.of(tenant))
 
     async def is_there(self) -> bool:
         return _identity(self._path) == self._identity

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from toolfold.ledger import codec, refusals
+from toolfold.ledger.lessons import LessonTable
 from toolfold.ledger.record import Begun, Entry, History, Parked, Sealed, State, Summary, Tape, first_line
 from toolfold.ledger.retention import EXPIRED_SECONDS, Retention
 from toolfold.ledger.seal import NoSeal, Seal
@@ -83,6 +84,7 @@ class Tables:
         self._db = connection
         self._seal = seal
         self._max_bytes = max_execution_bytes
+        self.lessons = LessonTable(connection, seal)
         # By identity, with the tuple held so that its id stays its own: a runtime grants the same one each time.
         self._grants: OrderedDict[int, tuple[tuple[ToolSpec, ...], bytes, bytes]] = OrderedDict()
         self.written_bytes = 0

@@ -112,11 +112,16 @@ def words_for(text: str, specs: Iterable[ToolSpec]) -> dict[str, tuple[str, str]
     Only tools that it names, and only where it mentions `help`, `inspect` or the like: no other
     program can tell the difference, and reading schemas costs more than a run.
     """
-    if not any(map(text.__contains__, _WORDS_ASKED_FOR)) or _ASKS_FOR_WORDS.search(text) is None:
+    if not asks_for_words(text):
         return {}
     return {
         spec.name: _words(spec) for spec in specs if any(name in text for name in (spec.python_name, *spec.aliases))
     }
+
+
+def asks_for_words(text: str) -> bool:
+    """Whether a program may look at the signature or the docstring of a tool."""
+    return any(map(text.__contains__, _WORDS_ASKED_FOR)) and _ASKS_FOR_WORDS.search(text) is not None
 
 
 def _words(spec: ToolSpec) -> tuple[str, str]:

@@ -8,12 +8,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
 from toolfold.events import Tell
 from toolfold.models import Call, Limits, ToolSpec, Value
+
+if TYPE_CHECKING:
+    from toolfold.tools.search import Index
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,3 +58,5 @@ class CallContext(msgspec.Struct, frozen=True, kw_only=True):
     """What is left to a program that is run by a call of this execution."""
     tell: Tell | None = None
     """Hands an event to whoever listens; `None` where nobody does."""
+    learned: Callable[[Index, str], Awaitable[Index]] | None = None
+    """Adds to an index what a tenant's tools were seen to return."""

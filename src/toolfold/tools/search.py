@@ -57,9 +57,12 @@ class _Document:
 class Index:
     """The words of many tools, made once for many searches."""
 
-    def __init__(self, specs: Iterable[ToolSpec], *, before: Index | None = None) -> None:
+    def __init__(
+        self, specs: Iterable[ToolSpec], *, before: Index | None = None, uses: Mapping[str, int] | None = None
+    ) -> None:
         known = {} if before is None else {one.spec.name: one for one in before._documents}
         self._documents: list[_Document] = [_document(spec, known.get(spec.name)) for spec in specs]
+        self._uses = uses or {}
         self._by_name = {
             name.casefold(): at
             for at, one in enumerate(self._documents)
@@ -75,9 +78,9 @@ class Index:
         """The tools, in the order in which they were given."""
         return tuple(one.spec for one in self._documents)
 
-    def updated(self, specs: Iterable[ToolSpec]) -> Index:
+    def updated(self, specs: Iterable[ToolSpec], *, uses: Mapping[str, int] | None = None) -> Index:
         """An index of these tools; those that are in this one already are not read again."""
-        return Index(specs, before=self)
+        return Index(specs, before=self, uses=self._uses if uses is None else uses)
 
     def search(self, query: str, limit: int = DEFAULT_LIMIT) -> list[Hit]:
         """The tools that fit best, best first; for an empty query the first ones of all."""
@@ -139,6 +142,8 @@ def search_tool(index_source: Callable[[], Index]) -> Tool:
 
     async def call_within(arguments: Mapping[str, Value], context: CallContext) -> list[dict[str, Json]]:
         index = index_source()
+        if context.learned is not None:
+            index = await context.learned(index, context.tenant)
         return found(index.updated([*index.specs, *context.outside]) if context.outside else index, arguments)
 
     def found(index: Index, arguments: Mapping[str, Value]) -> list[dict[str, Json]]:

@@ -141,3 +141,52 @@ def test_wrong_usage_is_one_line(tools: Tools, arguments: list[str], message: st
         tools(*arguments)
 
     assert str(raised.value) == message
+
+
+LEARNABLE = '''
+import toolfold
+
+@toolfold.tool(read_only=True)
+def get_user(id: int):
+    """Get a user."""
+    return {"id": id, "name": "Ada"}
+
+@toolfold.tool
+def delete_user(id: int):
+    """Delete a user."""
+'''
+
+
+def test_learn_calls_a_tool_and_prints_what_it_returns_and_the_ledger_keeps_it(tools: Tools) -> None:
+    Path("learnable.py").write_text(LEARNABLE)
+
+    code, shown, _ = tools("learn", 'get_user={"id": 7}', "--tools", "learnable.py", "--ledger", "seen.sqlite")
+
+    assert (code, shown) == (0, snapshot('''\
+class GetUserReply(TypedDict):
+    id: int
+    name: str
+
+async def get_user(*, id: int) -> GetUserReply:
+    """Get a user.
+
+    Returns: as seen in 2 replies
+    """
+'''))  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ("delete_user", "tool 'delete_user' is not marked read-only, so it is not called; run a program that calls it"),
+        ("get_usr", "no tool 'get_usr'; 'toolfold tools list' has their names"),
+        ("get_user=[1]", """the arguments of 'get_user' must be a JSON object, as in get_user='{"id": 1}'"""),
+    ],
+)
+def test_learn_calls_nothing_that_it_should_not(tools: Tools, asked: str, said: str) -> None:
+    Path("learnable.py").write_text(LEARNABLE)
+
+    with pytest.raises(UsageError) as caught:
+        tools("learn", asked, "--tools", "learnable.py", "--ledger", "seen.sqlite")
+
+    assert str(caught.value) == said

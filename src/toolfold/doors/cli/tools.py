@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from toolfold.config import Config
     from toolfold.tools.tool import Tool
 
-tools_app = typer.Typer(help="List tools, search them, or write their stubs.", rich_markup_mode=None)
+tools_app = typer.Typer(
+    help="List tools, search them, write their stubs, or learn what they return.", rich_markup_mode=None
+)
 
 _Sources = Annotated[
     list[str] | None,
@@ -77,6 +79,25 @@ def _stubs(
         raise UsageError(f"stubs cannot be written to {str(folder)!r}: {reason}; name another folder") from error
     print(f"{len(specs)} tools in {len(written)} files below {folder / 'tools'}")
     return 0
+
+
+@tools_app.command("learn")
+def _learn(
+    names: Annotated[
+        list[str], typer.Argument(metavar="TOOL[=JSON]...", help="Which tools to call, and with which arguments.")
+    ],
+    tools: _Sources = None,
+    config: _Config = None,
+    ledger: Annotated[
+        str | None,
+        typer.Option(metavar="PATH", help="The ledger; the config's, or the one in your state folder, unless given."),
+    ] = None,
+) -> int:
+    """Call read-only tools twice, and remember what they return: keys and types, never values."""
+    # Imported here for the same reason.
+    from toolfold.doors.cli.learn import learn  # noqa: PLC0415
+
+    return learn(names, _specs(tools, config), sources=tools or (), config=config, ledger=ledger)
 
 
 def _specs(sources: list[str] | None, config: Path | None) -> tuple[ToolSpec, ...]:

@@ -1,0 +1,79 @@
+"""`toolfold tools learn`: calls tools that only read, to see what they return."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from toolfold.doors.cli.configured import chosen_engine, configured, nearest_config
+from toolfold.doors.cli.ledgers import open_for_command
+from toolfold.doors.cli.load import load_tools
+from toolfold.doors.cli.loops import until_stopped
+from toolfold.doors.cli.run import stdout_to_stderr
+from toolfold.errors import UsageError
+from toolfold.models import Json, Outcome, ToolSpec
+from toolfold.program.stubs import prompt_text
+from toolfold.runtime import Runtime
+from toolfold.tools.shapes import NEEDED_REPLIES
+
+if TYPE_CHECKING:
+    from toolfold.ledger.record import Ledger
+
+
+def learn(
+    asked: Sequence[str], specs: Sequence[ToolSpec], *, sources: Sequence[str], config: Path | None, ledger: str | None
+) -> int:
+    """Call each tool as often as it takes, and print what it returned as a signature; exit 1 if one failed."""
+    calls = [_call(one, specs) for one in asked]
+    lines = [f"    await tools.{spec.python_name}(**{arguments!r})" for spec, arguments in calls]
+    text = "\n".join([f"for _ in range({NEEDED_REPLIES}):", *lines])
+    found = nearest_config(config) if config is not None or not sources else None
+    learned: list[ToolSpec] = []
+    with stdout_to_stderr():
+        opened = open_for_command(ledger, found)
+        chosen = chosen_engine(found, engine=None, isolation=None, warm=1)
+        made = partial(configured(found, text, Runtime), tools=load_tools(list(sources)), **chosen, ledger=opened)
+        outcome = until_stopped(_run(made, opened, text, [spec for spec, _ in calls], learned))
+    if isinstance(outcome, int):
+        return outcome
+    if outcome.status != "finished":
+        raise UsageError(f"nothing was learned: {outcome.problem.message if outcome.problem else outcome.status}")
+    print(prompt_text(learned), end="")
+    return 0
+
+
+def _call(asked: str, specs: Sequence[ToolSpec]) -> tuple[ToolSpec, dict[str, Json]]:
+    """`NAME` or `NAME={"argument": 1}`."""
+    name, _, written = asked.partition("=")
+    spec = next((one for one in specs if name in (one.name, one.python_name)), None)
+    if spec is None:
+        raise UsageError(f"no tool {name!r}; 'toolfold tools list' has their names")
+    if not spec.read_only:
+        raise UsageError(f"tool {name!r} is not marked read-only, so it is not called; run a program that calls it")
+    if spec.output_schema is not None:
+        raise UsageError(f"tool {name!r} declares what it returns; there is nothing to learn")
+    try:
+        arguments = json.loads(written or "{}")
+    except ValueError as error:
+        raise UsageError(f"the arguments of {name!r} are not JSON: {error}") from error
+    if not isinstance(arguments, dict):
+        raise UsageError(f"""the arguments of {name!r} must be a JSON object, as in {name}='{{"id": 1}}'""")
+    return spec, arguments
+
+
+# Any: the options of the runtime are bound already.
+async def _run(
+    made: Callable[..., Any], ledger: Ledger, text: str, specs: Sequence[ToolSpec], learned: list[ToolSpec]
+) -> Outcome:
+    try:
+        async with made() as runtime:
+            outcome: Outcome = await runtime.run(text)
+            schemas = (await runtime.learned()).schemas(runtime.tools)
+            learned += [replace(spec, output_schema=schemas.get(spec.name)) for spec in specs]
+            return outcome
+    finally:
+        await ledger.close()

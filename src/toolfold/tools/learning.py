@@ -1,0 +1,257 @@
+"""Learns what tools return from their replies, and how often they are called; per tenant and definition.
+
+A step of the router that only counts, and a look at a few replies after they are on their way: the first ones, and
+then ever fewer. What is learned describes tools that do not say what they return. It rejects nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections import OrderedDict
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Final, Protocol, runtime_checkable
+
+import msgspec
+
+from toolfold.errors import ToolfoldError
+from toolfold.models import Json, ToolSpec, Value
+from toolfold.tools import shapes
+from toolfold.tools.router import Handler, Request
+from toolfold.tools.search import Index
+from toolfold.tools.shapes import Seen
+from toolfold.tools.tool import Tool
+
+MOST_TOOLS: Final = 500
+"""Of one tenant; the one that was called longest ago makes room."""
+_MOST_TENANTS: Final = 64
+_FIRST_REPLIES: Final = 8
+_log: Final = logging.getLogger("toolfold.tools")
+
+
+class Lesson(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of one tool; a store adds it up with what it has."""
+
+    tool: str
+    version: str
+    """Of the tool's definition: what an earlier one returned says nothing of this one."""
+    uses: int = 0
+    seen: Seen | None = None
+
+
+@runtime_checkable
+class Lessons(Protocol):
+    """Where lessons are kept; a ledger is one. Bounded: `MOST_TOOLS` for each tenant, the oldest make room."""
+
+    def learn(self, tenant: str, lesson: Lesson) -> None:
+        """Gather a lesson; it is written shortly after."""
+
+    async def learned(self, tenant: str) -> Sequence[Lesson]:
+        """All of a tenant, those that were gathered before it asked among them."""
+
+
+def added(one: Lesson | None, other: Lesson) -> Lesson:
+    """Both together; where the definition has changed, the later one alone."""
+    if one is None or one.version != other.version:
+        return other
+    both = shapes.merged(one.seen, other.seen) if one.seen and other.seen else one.seen or other.seen
+    return Lesson(tool=one.tool, version=one.version, uses=one.uses + other.uses, seen=both)
+
+
+def version_of(spec: ToolSpec) -> str:
+    """Changes with what a tool's source says of it."""
+    said = (spec.name, spec.description, spec.input_schema, spec.output_schema, spec.source)
+    return hashlib.blake2b(msgspec.json.encode(said), digest_size=8).hexdigest()
+
+
+class Snapshot:
+    """What was known of a tenant's tools at one moment."""
+
+    def __init__(self, lessons: Mapping[str, Lesson]) -> None:
+        self._lessons = lessons
+
+    def schemas(self, specs: Iterable[ToolSpec], *, is_closed: bool = False) -> dict[str, Mapping[str, Json]]:
+        """What tools that do not say it were seen to return, as JSON Schemas by the tool's name."""
+        found: dict[str, Mapping[str, Json]] = {}
+        for spec in specs:
+            lesson = self._lessons.get(spec.name) if spec.output_schema is None else None
+            if lesson is not None and lesson.seen is not None and lesson.version == version_of(spec):
+                schema = shapes.schema_of(lesson.seen, is_closed=is_closed)
+                if schema is not None:
+                    found[spec.name] = schema
+        return found
+
+    @property
+    def uses(self) -> dict[str, int]:
+        """How often tools were called, roughly: it is written down at ever longer intervals."""
+        return {name: lesson.uses for name, lesson in self._lessons.items()}
+
+
+class _Tenant:
+    """What is known of the tools of one tenant."""
+
+    def __init__(self, *, is_read: bool) -> None:
+        self.lessons: dict[str, Lesson] = {}
+        self.counts: dict[str, int] = {}
+        """Calls in this process, by tool and version."""
+        self.is_read = is_read
+        """The store's lessons are here; until then, ours wait."""
+        self.waiting: list[Lesson] = []
+        self.reading: asyncio.Task[None] | None = None
+        self.index: tuple[Index, int, Index] | None = None
+        """The last index that was made with these lessons, from which, and after how many changes."""
+        self.changes = 0
+
+    def add(self, lesson: Lesson) -> None:
+        known = self.lessons.pop(lesson.tool, None)
+        self.lessons[lesson.tool] = added(known, lesson)
+        self.changes += lesson.seen is not None
+        if len(self.lessons) > MOST_TOOLS:
+            del self.lessons[next(iter(self.lessons))]
+
+
+class Learning:
+    """All that one runtime has learned.
+
+    Args:
+        store: Where it is kept beyond this process; `None` keeps it here alone.
+        is_on: Else nothing is learned, and nothing that was is told.
+    """
+
+    def __init__(self, store: Lessons | None = None, *, is_on: bool = True) -> None:
+        self._store = store
+        self._is_on = is_on
+        self._tenants: OrderedDict[str, _Tenant] = OrderedDict()
+        self._unseen: list[tuple[str, Lesson, Value]] = []
+        """Replies to look at as soon as there is time, or somebody asks."""
+
+    # what calls say
+
+    def wrap(self, tool: Tool, rest: Handler) -> Handler:
+        """The step: counts calls, and looks at some replies of a tool that does not say what it returns."""
+        if not self._is_on or tool.spec.source == "toolfold":
+            return rest
+        name, version, is_told = tool.spec.name, version_of(tool.spec), tool.spec.output_schema is not None
+        key = f"{name} {version}"
+
+        # Not async, as in `router.checked`: most calls need no more than this.
+        def count(request: Request) -> Awaitable[Value]:
+            tenant = request.context.tenant if request.context is not None else ""
+            counts = self._tenant(tenant).counts
+            uses = counts[key] = counts.get(key, 0) + 1
+            if uses > _FIRST_REPLIES and uses & (uses - 1):
+                return rest(request)
+            lesson = Lesson(tool=name, version=version, uses=1 if uses <= _FIRST_REPLIES else uses // 2)
+            if is_told:
+                self._add(tenant, lesson)
+                return rest(request)
+            return self._watch(tenant, lesson, request, rest)
+
+        return count
+
+    async def _watch(self, tenant: str, lesson: Lesson, request: Request, rest: Handler) -> Value:
+        value = await rest(request)
+        # Later: the reply goes to the program first.
+        if not self._unseen:
+            asyncio.get_running_loop().call_soon(self._look)
+        self._unseen.append((tenant, lesson, value))
+        return value
+
+    def _look(self) -> None:
+        unseen, self._unseen = self._unseen, []
+        for tenant, lesson, value in unseen:
+            with suppress(RuntimeError):  # the tool has kept it, and changes it while we look
+                self._add(tenant, msgspec.structs.replace(lesson, seen=shapes.seen(value)))
+
+    def _add(self, tenant: str, lesson: Lesson) -> None:
+        known = self._tenant(tenant)
+        if not known.is_read:
+            if len(known.waiting) < MOST_TOOLS:
+                known.waiting.append(lesson)
+            self._begin_to_read(tenant, known)
+            return
+        known.add(lesson)
+        if self._store is not None:
+            with suppress(ToolfoldError):  # a ledger that cannot be written says so itself
+                self._store.learn(tenant, lesson)
+
+    def _tenant(self, tenant: str) -> _Tenant:
+        known = self._tenants.get(tenant)
+        if known is None:
+            known = self._tenants[tenant] = _Tenant(is_read=self._store is None)
+            if len(self._tenants) > _MOST_TENANTS:
+                self._tenants.popitem(last=False)
+        return known
+
+    # what the store says
+
+    async def read(self, tenant: str) -> None:
+        """Until what other processes and earlier ones have learned is here."""
+        self._look()
+        known = self._tenant(tenant)
+        if self._is_on and not known.is_read:
+            await asyncio.shield(self._begin_to_read(tenant, known))
+
+    async def close(self) -> None:
+        """Until nothing more is handed to the store."""
+        self._look()
+        reading = [known.reading for known in self._tenants.values() if known.reading is not None]
+        if reading:
+            await asyncio.wait(reading)
+
+    def _begin_to_read(self, tenant: str, known: _Tenant) -> asyncio.Task[None]:
+        if known.reading is None:
+            known.reading = asyncio.get_running_loop().create_task(self._read(tenant, known))
+        return known.reading
+
+    async def _read(self, tenant: str, known: _Tenant) -> None:
+        assert self._store is not None
+        try:
+            for lesson in await self._store.learned(tenant):
+                known.add(lesson)
+        except ToolfoldError as error:
+            _log.warning("what tools were seen to return cannot be read: %s", error)
+        finally:
+            known.is_read = True
+            known.reading = None
+        waiting, known.waiting = known.waiting, []
+        for lesson in waiting:
+            self._add(tenant, lesson)
+
+    # what is told
+
+    def snapshot(self, tenant: str = "") -> Snapshot:
+        """What is known now; it does not change when more is learned."""
+        self._look()
+        known = self._tenants.get(tenant)
+        return Snapshot(dict(known.lessons) if known is not None and self._is_on else {})
+
+    def told(self, specs: Sequence[ToolSpec], tenant: str = "", *, is_closed: bool = False) -> Sequence[ToolSpec]:
+        """The tools, each with what it was seen to return for its output schema; to be shown, not to reject by.
+
+        Where it `is_closed`, objects have no other keys than those that were seen.
+        """
+        schemas = self.snapshot(tenant).schemas(specs, is_closed=is_closed)
+        if not schemas:
+            return specs
+        return tuple(
+            replace(spec, output_schema=schemas[spec.name]) if spec.name in schemas else spec for spec in specs
+        )
+
+    async def index(self, index: Index, tenant: str = "") -> Index:
+        """The same tools with what was learned of them, to search in."""
+        await self.read(tenant)
+        return self.index_now(index, tenant)
+
+    def index_now(self, index: Index, tenant: str = "") -> Index:
+        """The same without what has not been read yet."""
+        known = self._tenants.get(tenant)
+        if known is None or not self._is_on or not known.lessons:
+            return index
+        if known.index is None or known.index[0] is not index or known.index[1] != known.changes:
+            made = index.updated(self.told(index.specs, tenant), uses=self.snapshot(tenant).uses)
+            known.index = (index, known.changes, made)
+        return known.index[2]
