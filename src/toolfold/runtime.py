@@ -355,7 +355,7 @@ class Runtime:
                 match event:
                     case Called():  # tool call -> router -> reply -> program
                         for call in event.calls:
-                            execution.serve(call)
+                            execution.calls.serve(call)
                     case Printed() | Taped():
                         execution.keep(event)
                     case Waiting():

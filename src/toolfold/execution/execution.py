@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from toolfold.engines.base import Ended, Event, Run, Taped
     from toolfold.execution.plan import Plan, Services
-    from toolfold.models import Call, Outcome, Paused, Reply
+    from toolfold.models import Outcome, Paused, Reply
     from toolfold.tools.context import Decision
 
 
@@ -80,10 +80,6 @@ class Execution:
     def events(self) -> AsyncIterator[Event]:
         """The run's events; where a local call turns out to need a yes, also our own `Waiting`."""
         return aiter(self.life.run)
-
-    def serve(self, call: Call) -> None:
-        """Send a call on its way; its reply goes to the program by itself."""
-        self.calls.serve(call)
 
     def keep(self, event: Printed | Taped) -> None:
         """Output for the outcome, or the tape for a replay."""
