@@ -17,15 +17,12 @@ import logging
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import httpx2
 import mcp_types as types
 from mcp import MCPError
-from mcp.client._transport import ReadStream, WriteStream
-from mcp.shared.message import SessionMessage
 
 from toolfold.errors import ServerHungUp, ToolError, ToolFailed, ToolUnreachable
 from toolfold.sources.mcp import http
@@ -33,9 +30,10 @@ from toolfold.sources.mcp.connection import Connection, open_session
 from toolfold.sources.mcp.eras import Era, Eras
 from toolfold.sources.mcp.oauth import SignIn
 from toolfold.sources.mcp.outer import Outer
-from toolfold.sources.mcp.remembered import Known, Remembered
-from toolfold.sources.mcp.server import Server, ServerStatus, State
-from toolfold.sources.mcp.stdio import ServerProcess, start_server
+from toolfold.sources.mcp.presence import Established, Link, Listing, Presence
+from toolfold.sources.mcp.remembered import Remembered
+from toolfold.sources.mcp.server import Server, ServerStatus
+from toolfold.sources.mcp.stdio import start_server
 from toolfold.sources.mcp.streams import NotSent, Watched
 from toolfold.tools.masking import masked
 
@@ -53,21 +51,6 @@ _log: Final = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
-    """A transport in use."""
-
-    streams: tuple[ReadStream[Any], WriteStream[SessionMessage]]
-    ended: asyncio.Event
-    process: ServerProcess | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Live:
-    connection: Connection
-    link: Link
-
-
 class Keeper:
     """One server, kept."""
 
@@ -83,44 +66,35 @@ class Keeper:
         on_sign_in: Callable[[str, str], None],
     ) -> None:
         self.server = server
-        known = remembered.get(server)
-        self.tools = known.tools
-        self.capabilities = known.capabilities
-        self._is_confirmed = False
-        """The server itself has listed its tools; until then they are those of last time."""
+        self._listing = Listing(server, remembered)
+        self._presence = Presence(server.name)
         self._outer = outer
         self._eras = eras
-        self._remembered = remembered
         self._on_change = on_change
         self._on_sign_in = on_sign_in
         self._auth = SignIn(server, tokens, self._wait_for_person) if server.auth is not None else None
-        self._state: State = "connecting"
-        self._detail = ""
-        self._version = ""
-        self._instructions = ""
-        self._live: _Live | None = None
         self._deadline: asyncio.Timeout | None = None
-        self._settled = asyncio.Event()
         self._stale = asyncio.Event()
+        """The server said that its list of tools has changed."""
         self._wanted = asyncio.Event()
-        self._turn = asyncio.Event()
-        """Set, and replaced by a new one, when an attempt to connect has ended."""
+        """A call waits for the server, so the next attempt need not."""
         self._ready_at = math.inf
 
     @property
+    def tools(self) -> tuple[types.Tool, ...]:
+        return self._listing.tools
+
+    @property
+    def capabilities(self) -> types.ServerCapabilities:
+        return self._listing.capabilities
+
+    @property
     def status(self) -> ServerStatus:
-        return ServerStatus(
-            name=self.server.name,
-            state=self._state,
-            tools=len(self.tools),
-            detail=self._detail,
-            era=self._version,
-            instructions=self._instructions,
-        )
+        return self._presence.status(len(self.tools))
 
     async def settled(self) -> None:
         """Until it has listed its tools, or failed; one that failed is not waited for again."""
-        await self._settled.wait()
+        await self._presence.settled.wait()
 
     async def run(self) -> None:
         """For as long as the bridge is open; cancel it to end the server."""
@@ -133,16 +107,16 @@ class Keeper:
             # Whatever a transport or a server's strange answer raises, the next attempt may go well.
             except Exception as error:  # noqa: BLE001
                 why = _words(error)
-            self._live = None
-            if self._state == "ready":
-                self._become("connecting", why)
+            self._presence.established = None
+            if self._presence.state == "ready":
+                self._presence.become("connecting", why)
             if self._ready_at == math.inf:
                 failures += 1
             else:
                 failures = 0
                 losses = 0 if loop.time() - self._ready_at > STEADY_SECONDS else losses + 1
             if failures or losses > MAX_LOSSES:
-                self._fail(why or self._detail or "the connection was lost again and again")
+                self._presence.fail(why or self._presence.detail or "the connection was lost again and again")
                 await self._pause(min(FIRST_WAIT_SECONDS * 2 ** max(failures - 1, 0), LONGEST_WAIT_SECONDS))
 
     # calls
@@ -157,17 +131,17 @@ class Keeper:
         """
         is_second = False
         while True:
-            live = await self._ready()
+            established = await self._ready()
             try:
-                return await work(live.connection)
+                return await work(established.connection)
             except NotSent:
                 may_have_run, why = False, ""
             except MCPError as error:
-                fate = _fate(error, live.link)
+                fate = _fate(error, established.link)
                 if fate is None:
                     raise _refusal(error) from error
                 may_have_run, why = fate
-            why = await self._lose(live, why)
+            why = await self._lose(established, why)
             if is_second or (may_have_run and not may_repeat):
                 ran = "it may have run, so it was not repeated" if may_have_run else "nothing ran"
                 raise ToolUnreachable(f"server {self.server.name!r} was lost during the call; {ran}{_after(why)}")
@@ -175,25 +149,27 @@ class Keeper:
 
     async def tell_roots_changed(self) -> None:
         """Harmless where the server is away: it asks once it is there."""
-        if self._live is not None:
+        if self._presence.established is not None:
             with contextlib.suppress(MCPError, NotSent):
-                await self._live.connection.tell_roots_changed()
+                await self._presence.established.connection.tell_roots_changed()
 
-    async def _ready(self) -> _Live:
-        if self._live is None:
+    async def _ready(self) -> Established:
+        if self._presence.established is None:
             self._wanted.set()
-            await self._turn.wait()
-        if self._live is None:
-            raise ToolUnreachable(f"server {self.server.name!r} is not there; nothing ran{_after(self._detail)}")
-        return self._live
+            await self._presence.attempted.wait()
+        if self._presence.established is None:
+            raise ToolUnreachable(
+                f"server {self.server.name!r} is not there; nothing ran{_after(self._presence.detail)}"
+            )
+        return self._presence.established
 
-    async def _lose(self, live: _Live, why: str) -> str:
+    async def _lose(self, established: Established, why: str) -> str:
         """A call found the connection dead: tell the keeper, and say what the server said last."""
-        if self._live is live:
-            self._live = None
-            self._become("connecting", "")
-        words = await _last_words(live.link)
-        live.link.ended.set()
+        if self._presence.established is established:
+            self._presence.established = None
+            self._presence.become("connecting", "")
+        words = await _last_words(established.link)
+        established.link.ended.set()
         return words or why
 
     # one connection
@@ -201,14 +177,14 @@ class Keeper:
     async def _attempt(self) -> None:
         known = self._eras.get(self.server.identity)
         try:
-            await self._live_once(known)
+            await self._connect_once(known)
         except ServerHungUp:
             # Some servers exit on the new era's question.
             if known == "legacy":
                 raise
-            await self._live_once("legacy")
+            await self._connect_once("legacy")
 
-    async def _live_once(self, known: Era | None) -> None:
+    async def _connect_once(self, known: Era | None) -> None:
         """From the first byte to the last; returns when an established connection is over."""
         async with AsyncExitStack() as stack:
             link: Link | None = None
@@ -235,10 +211,10 @@ class Keeper:
             finally:
                 self._deadline = None
             self._eras.put(self.server.identity, connection.era)
-            self._begin(_Live(connection, link), tools)
+            self._begin(Established(connection, link), tools)
             await self._until_lost(connection, link)
-            self._live = None
-            self._become("connecting", await _last_words(link))
+            self._presence.established = None
+            self._presence.become("connecting", await _last_words(link))
 
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[Link]:
@@ -250,16 +226,11 @@ class Keeper:
             watched = Watched(read)
             yield Link((watched, write), watched.ended)
 
-    def _begin(self, live: _Live, tools: list[types.Tool]) -> None:
-        connection = live.connection
-        self._live, self._ready_at = live, asyncio.get_running_loop().time()
-        self._version, self._instructions = connection.version, connection.instructions
-        is_new = self.capabilities != connection.capabilities or not self._is_confirmed
-        self.capabilities, self._is_confirmed = connection.capabilities, True
-        is_new = self._take(tools) or is_new
-        self._become("ready", "")
-        if is_new:
-            self._remembered.put(self.server, Known(self.tools, self.capabilities))
+    def _begin(self, established: Established, tools: list[types.Tool]) -> None:
+        self._ready_at = asyncio.get_running_loop().time()
+        self._presence.establish(established)
+        is_new = self._listing.confirm(established.connection, tools)
+        self._presence.become("ready", "")
         if is_new:
             self._on_change()
 
@@ -283,31 +254,10 @@ class Keeper:
             except (MCPError, NotSent) as error:
                 _log.warning("server %r does not list its tools any more: %s", self.server.name, error)
                 continue
-            if self._take(tools):
-                self._remembered.put(self.server, Known(self.tools, self.capabilities))
+            if self._listing.update(tools):
                 self._on_change()
 
-    def _take(self, tools: list[types.Tool]) -> bool:
-        changed = self.tools != (new := tuple(tools))
-        self.tools = new
-        return changed
-
-    # states
-
-    def _become(self, state: State, detail: str) -> None:
-        self._state, self._detail = state, detail
-        if state == "connecting":
-            self._settled.clear()
-            return
-        self._settled.set()
-        turn, self._turn = self._turn, asyncio.Event()
-        turn.set()
-
-    def _fail(self, why: str) -> None:
-        self._live = None
-        if (self._state, self._detail) != ("failed", why):
-            _log.warning("server %r: %s", self.server.name, why)
-        self._become("failed", why)
+    # waiting
 
     async def _pause(self, seconds: float) -> None:
         self._wanted.clear()
@@ -322,7 +272,7 @@ class Keeper:
             auth = self.server.auth
             extra = auth.wait_seconds if url is not None and auth is not None else 0.0
             self._deadline.reschedule(asyncio.get_running_loop().time() + seconds + extra)
-        self._detail = "" if url is None else f"sign in at {url}"
+        self._presence.detail = "" if url is None else f"sign in at {url}"
         if url is not None:
             self._on_sign_in(self.server.name, url)
 
