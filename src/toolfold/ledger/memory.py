@@ -25,7 +25,7 @@ _SPOILT: Final = codec.encode_entry(Tape(is_spoilt=True))
 
 
 @dataclass(slots=True)
-class _Kept:
+class _Execution:
     begun: Begun
     # Encoded, as on a disk: tools may change what they returned, and the size must be known.
     entries: list[bytes] = field(default_factory=list)
@@ -50,7 +50,7 @@ class MemoryLedger:
     def __init__(self, *, keep: Retention = SMALL, max_execution_bytes: int = MAX_EXECUTION_BYTES) -> None:
         self._keep = keep
         self._max_bytes = max_execution_bytes
-        self._executions: dict[str, _Kept] = {}
+        self._executions: dict[str, _Execution] = {}
         self._tenants: Counter[str] = Counter()
         self._bytes = 0
         self._snapshot_key = secrets.token_bytes(32)
@@ -59,7 +59,7 @@ class MemoryLedger:
     def begin(self, begun: Begun) -> None:
         if begun.execution_id in self._executions:
             raise refusals.twice(begun.execution_id)
-        kept = self._executions[begun.execution_id] = _Kept(begun)
+        kept = self._executions[begun.execution_id] = _Execution(begun)
         self._tenants[begun.tenant] += 1
         size = len(begun.program.sent_text) + sum(file.size for file in begun.files)
         if size > self._max_bytes:
@@ -173,7 +173,7 @@ class MemoryLedger:
     async def close(self) -> None:
         """Nothing to let go of: it can be read as long as it is held."""
 
-    def _held(self, execution_id: str, epoch: int | None) -> _Kept:
+    def _held(self, execution_id: str, epoch: int | None) -> _Execution:
         kept = self._executions.get(execution_id)
         if kept is None:
             raise refusals.unknown(execution_id)
@@ -183,16 +183,16 @@ class MemoryLedger:
             raise refusals.ended(execution_id)
         return kept
 
-    def _keep_snapshot(self, kept: _Kept, body: bytes | None) -> None:
+    def _keep_snapshot(self, kept: _Execution, body: bytes | None) -> None:
         self._count(kept, len(body or b"") - len(kept.snapshot or b""))
         kept.snapshot = body
 
-    def _append(self, kept: _Kept, body: bytes) -> None:
+    def _append(self, kept: _Execution, body: bytes) -> None:
         kept.entries.append(body)
         kept.calls += codec.is_call(body)
         self._count(kept, len(body))
 
-    def _count(self, kept: _Kept, size: int) -> None:
+    def _count(self, kept: _Execution, size: int) -> None:
         kept.bytes += size
         kept.touched_at = time.time()
         self._bytes += size
@@ -232,7 +232,7 @@ class MemoryLedger:
             del self._tenants[gone.begun.tenant]
 
 
-def _summary(kept: _Kept) -> Summary:
+def _summary(kept: _Execution) -> Summary:
     begun = kept.begun
     return Summary(
         execution_id=begun.execution_id,

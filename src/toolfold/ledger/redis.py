@@ -24,7 +24,7 @@ from toolfold import forks
 from toolfold.errors import LedgerFailed
 from toolfold.ledger import codec, redis_lease, redis_scripts, refusals
 from toolfold.ledger.record import Begun, Entry, Given, History, Parked, Sealed, State, Summary
-from toolfold.ledger.redis_batch import SLOW_BYTES, Job, Live, know, milliseconds
+from toolfold.ledger.redis_batch import SLOW_BYTES, Job, RedisRecord, know, milliseconds
 from toolfold.ledger.redis_connect import SETTINGS, failed, first_look, plain_address, shared_secret, sockets_of
 from toolfold.ledger.redis_lease import Leases
 from toolfold.ledger.redis_lessons import RedisLessons
@@ -134,7 +134,7 @@ class RedisLedger:
             raise refusals.ended(execution_id)
         if answer[0] == b"leased":
             raise refusals.leased(execution_id)
-        live = Live(execution_id)
+        live = RedisRecord(execution_id)
         know(live, answer)
         self._writer.hold(live)
         if self._leases is not None:

@@ -44,8 +44,32 @@ class Job:
     """The outcome, encoded; of a `park` its snapshot."""
 
 
+@dataclass(slots=True)
+class Gathered:
+    """Encoded entries that wait for the next write, each with its epoch."""
+
+    entries: list[tuple[int, bytes]] = field(default_factory=list)
+    size_bytes: int = 0
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def add(self, epoch: int, body: bytes) -> None:
+        self.entries.append((epoch, body))
+        self.size_bytes += len(body)
+
+    def drop(self, count: int) -> None:
+        """The first ones are written, or given up."""
+        del self.entries[:count]
+        self.size_bytes = sum(len(body) for _, body in self.entries)
+
+    def clear(self) -> None:
+        self.entries.clear()
+        self.size_bytes = 0
+
+
 @dataclass(slots=True, eq=False)
-class Live:
+class RedisRecord:
     """What this process holds of an execution that it writes to."""
 
     id: str
@@ -60,8 +84,7 @@ class Live:
     pieces: int = 0
     size_bytes: int = 0
     is_full: bool = False
-    gathered: list[tuple[int, bytes]] = field(default_factory=list)
-    gathered_bytes: int = 0
+    gathered: Gathered = field(default_factory=Gathered)
     noted: dict[int, CallRecord] = field(default_factory=dict)
     jobs: deque[Job] = field(default_factory=deque)
     doubt: Write | None = None
@@ -77,7 +100,7 @@ class Live:
 class Write:
     """One step of one execution, as it is sent."""
 
-    live: Live
+    live: RedisRecord
     name: str
     entries: int
     """How many of the gathered ones it holds, or leaves out for good."""
@@ -112,7 +135,7 @@ class Composer:
         self.lease: tuple[str, int] = ("", 0)
         """Owner and milliseconds of the lease that every write holds; nobody, unless replicas share the ledger."""
 
-    async def write(self, live: Live, job: Job | None) -> Write:
+    async def write(self, live: RedisRecord, job: Job | None) -> Write:
         """All that has gathered, and a job, as one step."""
         entries = len(live.gathered)
         start, bodies, is_full = self._fitting(live)
@@ -144,7 +167,7 @@ class Composer:
             await self._add_start(write, live.begun, start)
         return write
 
-    def _fitting(self, live: Live) -> tuple[bytes, list[bytes], bool]:
+    def _fitting(self, live: RedisRecord) -> tuple[bytes, list[bytes], bool]:
         """The start and as many entries as there is room for; whether there were more."""
         start, bodies, is_full = b"", [], live.is_full
         if live.begun is not None:
@@ -153,7 +176,7 @@ class Composer:
                 start, is_full = codec.encode_begun(replace(live.begun, files=())), True
                 bodies.append(_SPOILT)
         room = self._max_bytes - live.size_bytes - len(start)
-        for _, body in live.gathered:
+        for _, body in live.gathered.entries:
             if is_full:
                 break
             room -= len(body)
@@ -232,7 +255,7 @@ class Grants:
         self._there.discard(digest)
 
 
-def know(live: Live, answer: Sequence[Any]) -> None:
+def know(live: RedisRecord, answer: Sequence[Any]) -> None:
     """What the server says of an execution."""
     _, epoch, last, pieces, size, is_full = answer
     live.epoch, live.last, live.pieces = int(epoch), last.decode(), int(pieces)

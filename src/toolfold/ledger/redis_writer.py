@@ -24,7 +24,7 @@ from redis.exceptions import ConnectionError as ConnectionLost
 from toolfold.errors import Fenced, LedgerFailed, ToolfoldError
 from toolfold.ledger import redis_scripts, refusals
 from toolfold.ledger.record import Begun
-from toolfold.ledger.redis_batch import Composer, Job, Live, Write, know
+from toolfold.ledger.redis_batch import Composer, Job, RedisRecord, Write, know
 from toolfold.ledger.redis_connect import failed
 from toolfold.ledger.retention import Retention
 from toolfold.ledger.seal import NoSeal, Seal
@@ -54,8 +54,8 @@ class RedisWriter:
         self._composer = Composer(prefix, seal, keep, max_bytes, self.name)
         self._max_bytes = max_bytes
         self._wrote = wrote
-        self._lives: dict[str, Live] = {}
-        self._dirty: dict[Live, None] = {}
+        self._lives: dict[str, RedisRecord] = {}
+        self._dirty: dict[RedisRecord, None] = {}
         self._hurry = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._is_away = False
@@ -71,7 +71,7 @@ class RedisWriter:
         """A new execution; whether its id is new is known when it is written."""
         if begun.execution_id in self._lives:
             raise refusals.twice(begun.execution_id)
-        live = Live(begun.execution_id, mark=self.name(), begun=begun, epoch=0, is_own=True)
+        live = RedisRecord(begun.execution_id, mark=self.name(), begun=begun, epoch=0, is_own=True)
         self._lives[live.id] = live
         self._soil(live)
 
@@ -87,12 +87,11 @@ class RedisWriter:
         live.noted.update((record.id, record) for record in records)
         for body in bodies:
             # One past the limit is enough to mark it as full; a server that is away must not cost memory.
-            if live.gathered_bytes <= self._max_bytes:
-                live.gathered.append((epoch, body))
-                live.gathered_bytes += len(body)
+            if live.gathered.size_bytes <= self._max_bytes:
+                live.gathered.add(epoch, body)
         self._soil(live)
 
-    def submit(self, live: Live, job: Job) -> None:
+    def submit(self, live: RedisRecord, job: Job) -> None:
         """Do this after what has gathered, without waiting for it."""
         live.jobs.append(job)
         if job.waiter is not None:
@@ -123,14 +122,14 @@ class RedisWriter:
             if isinstance(error, BaseException):
                 raise error
 
-    def live(self, execution_id: str) -> Live:
+    def live(self, execution_id: str) -> RedisRecord:
         """What is held of an execution; nothing yet where it is new here."""
         live = self._lives.get(execution_id)
         if live is None:
-            live = self._lives[execution_id] = Live(execution_id)
+            live = self._lives[execution_id] = RedisRecord(execution_id)
         return live
 
-    def hold(self, live: Live) -> None:
+    def hold(self, live: RedisRecord) -> None:
         """This is what is known of an execution now; what was known before is void."""
         self._lives[live.id] = live
 
@@ -157,7 +156,7 @@ class RedisWriter:
 
     # the task
 
-    def _soil(self, live: Live) -> None:
+    def _soil(self, live: RedisRecord) -> None:
         self._dirty[live] = None
         if self._task is None:
             # Without a loop it goes out with the first thing that is waited for.
@@ -183,7 +182,7 @@ class RedisWriter:
                 self._hurry.set()
         self._task = None
 
-    async def _try(self, lives: Sequence[Live]) -> bool:
+    async def _try(self, lives: Sequence[RedisRecord]) -> bool:
         for is_last in (False, True):
             try:
                 await self._round(lives)
@@ -204,7 +203,7 @@ class RedisWriter:
         self._is_away = False
         return True
 
-    async def _round(self, lives: Sequence[Live]) -> None:
+    async def _round(self, lives: Sequence[RedisRecord]) -> None:
         asked = [live for live in lives if live.error is None and (live.epoch is None or live.doubt is not None)]
         if asked:
             looks = [(redis_scripts.LOOK, self._look(live)) for live in asked]
@@ -223,11 +222,11 @@ class RedisWriter:
                 raise answer
         await self._wrote(sum(write.size_bytes for write in writes), sum(bool(write.granted) for write in writes))
 
-    def _look(self, live: Live) -> list[Any]:
+    def _look(self, live: RedisRecord) -> list[Any]:
         doubted = "" if live.doubt is None else live.doubt.name
         return [self._prefix, live.id, doubted, live.last, self.name()]
 
-    def _learn(self, live: Live, answer: Any) -> None:
+    def _learn(self, live: RedisRecord, answer: Any) -> None:
         if isinstance(answer, RedisError):
             raise answer
         match answer[0]:
@@ -257,8 +256,7 @@ class RedisWriter:
         """It is written: nothing of it is to be sent again."""
         live = write.live
         live.begun = None
-        del live.gathered[: write.entries]
-        live.gathered_bytes = sum(len(body) for _, body in live.gathered)
+        live.gathered.drop(write.entries)
         job = write.job
         if job is None:
             return
@@ -303,7 +301,7 @@ class RedisWriter:
             case _:
                 return refusals.fenced(execution_id)
 
-    def _drop(self, live: Live) -> None:
+    def _drop(self, live: RedisRecord) -> None:
         if self._lives.get(live.id) is live:
             del self._lives[live.id]
         self._dirty.pop(live, None)
@@ -315,7 +313,7 @@ class RedisWriter:
             else:
                 self.submit(self.live(live.id), job)
 
-    def _refuse(self, live: Live, error: ToolfoldError) -> None:
+    def _refuse(self, live: RedisRecord, error: ToolfoldError) -> None:
         """Nothing more of this execution is written from here; whoever asks next is told why."""
         is_news = live.error is None
         live.error, live.doubt, live.begun = error, None, None
@@ -329,7 +327,7 @@ class RedisWriter:
         if is_heard or any(job.act == "finish" for job in jobs):
             self._drop(live)
 
-    def _fail(self, lives: Sequence[Live], failure: LedgerFailed) -> None:
+    def _fail(self, lives: Sequence[RedisRecord], failure: LedgerFailed) -> None:
         """The server is away: whoever waits hears it, all else is kept for later."""
         for live in lives:
             jobs, live.jobs = live.jobs, deque()
@@ -341,13 +339,13 @@ class RedisWriter:
         if not self._is_away:
             log.error("%s; %d executions wait to be written", failure, len(self._dirty))
 
-    async def _compose(self, live: Live) -> Write | None:
+    async def _compose(self, live: RedisRecord) -> Write | None:
         """All that has gathered and the first job as one step; `None` where there is nothing to send."""
         if live.error is not None:
             if live.jobs:
                 self._refuse(live, live.error)
             return None
-        if any(epoch != live.epoch for epoch, _ in live.gathered):
+        if any(epoch != live.epoch for epoch, _ in live.gathered.entries):
             self._refuse(live, refusals.fenced(live.id))
             return None
         job = live.jobs[0] if live.jobs else None
@@ -356,7 +354,7 @@ class RedisWriter:
             return None
         return await self._composer.write(live, job)
 
-    def _is_answered(self, live: Live, job: Job) -> bool:
+    def _is_answered(self, live: RedisRecord, job: Job) -> bool:
         """Whether a job needs no write, or may have none."""
         error: ToolfoldError | None = None
         if job.act != "finish" and job.waiter is not None and job.waiter.cancelled():

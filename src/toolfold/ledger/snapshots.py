@@ -59,7 +59,7 @@ class _Label(msgspec.Struct, array_like=True, frozen=True):
     round: int
 
 
-class _Kept(msgspec.Struct, array_like=True, frozen=True):
+class _Envelope(msgspec.Struct, array_like=True, frozen=True):
     label: _Label
     sealed: bytes
 
@@ -83,7 +83,7 @@ def lock(snapshot: Snapshot, pause: Pause, seal: Seal) -> bytes:
     body = codec.encode(snapshot)
     label = _label(pause, seal)
     packed = zlib.compress(body, 6 if len(body) < MIB else 1)
-    return _encoder.encode(_Kept(label, seal.seal(packed, _place(label))))
+    return _encoder.encode(_Envelope(label, seal.seal(packed, _place(label))))
 
 
 def unlock(kept: bytes, pause: Pause, seal: Seal) -> Snapshot | None:
@@ -93,7 +93,7 @@ def unlock(kept: bytes, pause: Pause, seal: Seal) -> Snapshot | None:
         SealBroken: It is of another execution, tenant or pause, or was changed. Nothing of it was loaded.
     """
     try:
-        found = _kept.decode(kept)
+        found = _envelopes.decode(kept)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise _refusal(pause, "was changed since it was sealed") from error
     label, wanted = found.label, _label(pause, seal)
@@ -119,14 +119,14 @@ def relock(kept: bytes, old: Seal, new: Seal) -> bytes:
         SealBroken: It was changed.
     """
     try:
-        found = _kept.decode(kept)
+        found = _envelopes.decode(kept)
         if found.label.key_id != old.key_id:
             return kept
         packed = old.open(found.sealed, _place(found.label))
     except (SealBroken, msgspec.MsgspecError, ValueError) as error:
         raise SealBroken("a snapshot in the ledger was changed since it was sealed; do not trust it") from error
     label = msgspec.structs.replace(found.label, key_id=new.key_id)
-    return _encoder.encode(_Kept(label, new.seal(packed, _place(label))))
+    return _encoder.encode(_Envelope(label, new.seal(packed, _place(label))))
 
 
 def _label(pause: Pause, seal: Seal) -> _Label:
@@ -145,5 +145,5 @@ def _refusal(pause: Pause, why: str) -> SealBroken:
 
 
 _encoder: Final = msgspec.msgpack.Encoder()
-_kept: Final = msgspec.msgpack.Decoder(_Kept)
+_envelopes: Final = msgspec.msgpack.Decoder(_Envelope)
 _snapshot: Final = codec.decoder(Snapshot)

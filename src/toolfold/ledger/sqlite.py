@@ -27,7 +27,7 @@ from toolfold.ledger.retention import MAX_EXECUTION_BYTES, Retention
 from toolfold.ledger.seal import Seal
 from toolfold.ledger.snapshots import seal_for_snapshots
 from toolfold.ledger.tables import Tables
-from toolfold.ledger.writer import Act, Live, Writer
+from toolfold.ledger.writer import Act, OpenRecord, Writer
 from toolfold.models import Outcome
 from toolfold.tools.learning import Lesson
 
@@ -70,7 +70,7 @@ class SqliteLedger:
         self._read_tables = Tables(self._reader, seal, max_execution_bytes)
         self._reads = threading.Lock()
         self._is_closed = False
-        self._live: dict[str, Live] = {}
+        self._live: dict[str, OpenRecord] = {}
         forks.watch(self)
 
     def disown(self) -> None:
@@ -83,7 +83,7 @@ class SqliteLedger:
     def begin(self, begun: Begun) -> None:
         if begun.execution_id in self._live:
             raise refusals.twice(begun.execution_id)
-        live = self._live[begun.execution_id] = Live(begun.execution_id, is_own=True)
+        live = self._live[begun.execution_id] = OpenRecord(begun.execution_id, is_own=True)
         self._writer.submit(Act(live, lambda tables: tables.begin(begun), is_kept=True))
 
     def note(self, execution_id: str, *entries: Entry, epoch: int = 0) -> None:
@@ -115,7 +115,7 @@ class SqliteLedger:
     async def takeover(self, execution_id: str) -> int:
         # What this process wrote under the old epoch goes first; its errors are of no interest any more.
         epoch: int = await self._writer.wait(None, lambda tables: tables.takeover(execution_id))
-        self._live[execution_id] = Live(execution_id)
+        self._live[execution_id] = OpenRecord(execution_id)
         return epoch
 
     async def finish(self, execution_id: str, outcome: Outcome, *, epoch: int = 0, wait: bool = False) -> None:
@@ -192,10 +192,10 @@ class SqliteLedger:
             os.close(self._alone)
             self._alone = None
 
-    def _live_of(self, execution_id: str) -> Live:
+    def _live_of(self, execution_id: str) -> OpenRecord:
         live = self._live.get(execution_id)
         if live is None:
-            live = self._live[execution_id] = Live(execution_id)
+            live = self._live[execution_id] = OpenRecord(execution_id)
         return live
 
     async def _wait(self, execution_id: str, do: Callable[[Tables], None], *, is_kept: bool = False) -> None:

@@ -37,7 +37,7 @@ _log = logging.getLogger("toolfold.ledger")
 
 
 @dataclass(slots=True, eq=False)
-class Live:
+class OpenRecord:
     """What this process holds of an execution that it writes to."""
 
     id: str
@@ -51,7 +51,7 @@ class Live:
     """Entries were given up while the disk failed."""
 
 
-Note: TypeAlias = tuple[Live, int, bytes]
+Note: TypeAlias = tuple[OpenRecord, int, bytes]
 """One encoded entry and its epoch. A plain tuple: there are two of them in every tool call."""
 
 
@@ -59,7 +59,7 @@ Note: TypeAlias = tuple[Live, int, bytes]
 class Act:
     """Anything else, done in its place in the order; `waiter` gets what it returns or raises."""
 
-    live: Live | None
+    live: OpenRecord | None
     do: Callable[[Tables], Any]
     waiter: Waiter | None = None
     is_kept: bool = False
@@ -99,7 +99,7 @@ class Writer:
         self._thread: threading.Thread | None = None
         self._is_failing = False
 
-    def note(self, live: Live, epoch: int, body: bytes) -> None:
+    def note(self, live: OpenRecord, epoch: int, body: bytes) -> None:
         """Hand over an entry and go on."""
         with self._lock:
             self._jobs.append((live, epoch, body))
@@ -118,7 +118,7 @@ class Writer:
             if not self._is_at_work:
                 self._rouse()
 
-    async def wait(self, live: Live | None, do: Callable[[Tables], Any], *, is_kept: bool = False) -> Any:
+    async def wait(self, live: OpenRecord | None, do: Callable[[Tables], Any], *, is_kept: bool = False) -> Any:
         """Hand over a job and wait until it is committed.
 
         Raises:
@@ -240,7 +240,7 @@ class Writer:
                 live.error = failure
 
     def _apply(self, jobs: list[Job]) -> None:
-        gathered: dict[tuple[Live, int], list[bytes]] = {}
+        gathered: dict[tuple[OpenRecord, int], list[bytes]] = {}
         for job in jobs:
             if isinstance(job, tuple):
                 live, epoch, body = job
@@ -252,7 +252,7 @@ class Writer:
         for key, bodies in gathered.items():
             self._add(*key, bodies)
 
-    def _add(self, live: Live, epoch: int, bodies: list[bytes]) -> None:
+    def _add(self, live: OpenRecord, epoch: int, bodies: list[bytes]) -> None:
         try:
             self._tables.add(live.id, epoch, bodies)
         except ToolfoldError as error:
@@ -305,7 +305,7 @@ def _may_pass(error: Exception) -> bool:
     )
 
 
-def _loss(live: Live) -> Act:
+def _loss(live: OpenRecord) -> Act:
     return Act(live, lambda tables: tables.lose(live.id))
 
 

@@ -14,7 +14,7 @@ from toolfold.engines.base import MOST_KEPT_BYTES, MOST_KEPT_GUESTS
 from toolfold.errors import UsageError
 from toolfold.models import MIB, File
 from toolfold.sessions.quota import Quota, QuotaExceeded
-from toolfold.sessions.stores import Change, Kept, MemoryStore, Store, TooLarge, digest_of
+from toolfold.sessions.stores import Change, MemoryStore, SessionFile, Store, TooLarge, digest_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -174,7 +174,7 @@ class Sessions:
         """What the session's data folder holds."""
         return self._store.load(session)
 
-    def listed(self, session: str) -> tuple[Kept, ...]:
+    def listed(self, session: str) -> tuple[SessionFile, ...]:
         """The same, without reading them."""
         return self._store.listed(session)
 
@@ -219,7 +219,7 @@ class Sessions:
                 f"the session's files would take {error.size} bytes, more than {self._limits.max_bytes}"
             ) from error
 
-    def remove(self, session: str, file: Kept) -> None:
+    def remove(self, session: str, file: SessionFile) -> None:
         """Forget one file; harmless if another has its name by now."""
         change = Change(remove={file.name: file.digest})
         self._quota.merge(session, change, max_bytes=self._limits.max_bytes)

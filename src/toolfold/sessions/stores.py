@@ -50,7 +50,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class SessionFile:
     """A file of a session that is not read yet."""
 
     name: str
@@ -73,7 +73,7 @@ class Store(Protocol):
     """Where the files of sessions are."""
 
     def load(self, session: str) -> tuple[File, ...]: ...
-    def listed(self, session: str) -> tuple[Kept, ...]:
+    def listed(self, session: str) -> tuple[SessionFile, ...]:
         """The same, without reading them."""
 
     def merge(self, session: str, change: Change, *, max_bytes: int) -> None:
@@ -111,9 +111,9 @@ class MemoryStore:
     def load(self, session: str) -> tuple[File, ...]:
         return self._sessions.get(session, (0.0, ()))[1]
 
-    def listed(self, session: str) -> tuple[Kept, ...]:
+    def listed(self, session: str) -> tuple[SessionFile, ...]:
         return tuple(
-            Kept(
+            SessionFile(
                 name=file.name, mime=file.mime, size=file.size, digest=digest_of(file.data),
                 open=partial(io.BytesIO, file.data),
             )
@@ -180,10 +180,10 @@ class FolderStore:
         with self._locked(folder):
             return tuple(self._those_there(session, folder))
 
-    def listed(self, session: str) -> tuple[Kept, ...]:
+    def listed(self, session: str) -> tuple[SessionFile, ...]:
         folder = self._of(session)
         return tuple(
-            Kept(
+            SessionFile(
                 name=entry["name"], mime=entry["mime"], size=_size(folder / entry["stored"]), digest=entry["stored"],
                 open=partial(_open, folder / entry["stored"]),
             )

@@ -59,7 +59,7 @@ def remembering(cache: Cache, clock: Clock) -> Wrapper:
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _CachedReply:
     value: Value
     size: int
     until: float
@@ -67,7 +67,7 @@ class _Kept:
 
 _Slot: TypeAlias = tuple[str, str, str | bytes]
 """Tenant, tool, and the key or the arguments' digest."""
-_End: TypeAlias = _Kept | BaseException
+_End: TypeAlias = _CachedReply | BaseException
 
 
 class _Memory:
@@ -76,7 +76,7 @@ class _Memory:
     def __init__(self, cache: Cache, clock: Clock) -> None:
         self._cache = cache
         self._clock = clock
-        self._kept: OrderedDict[_Slot, tuple[bytes, _Kept]] = OrderedDict()
+        self._kept: OrderedDict[_Slot, tuple[bytes, _CachedReply]] = OrderedDict()
         self._kept_bytes = 0
         self._on_their_way = PerLoop[dict[_Slot, tuple[bytes, asyncio.Future[_End]]]](dict)
 
@@ -91,7 +91,7 @@ class _Memory:
                 raise ToolRefused(
                     f"{request.call.tool!r} was called before with idempotency key {key!r} and other arguments"
                 )
-            if isinstance(end, _Kept):
+            if isinstance(end, _CachedReply):
                 return _again(request, end)
             await asyncio.wait([end])
             if not end.cancelled():
@@ -105,7 +105,7 @@ class _Memory:
         on_their_way[slot] = (arguments, future)
         try:
             value = await rest(request)
-            kept = _Kept(_own(request, value), request.size_bytes or 0, self._clock.now() + seconds)
+            kept = _CachedReply(_own(request, value), request.size_bytes or 0, self._clock.now() + seconds)
             self._keep(slot, arguments, kept)
             future.set_result(kept)
         except (Exception, SystemExit) as error:
@@ -116,7 +116,7 @@ class _Memory:
             future.cancel()  # does nothing unless this call was cancelled
         return value
 
-    def _fresh(self, slot: _Slot) -> tuple[bytes, _Kept] | None:
+    def _fresh(self, slot: _Slot) -> tuple[bytes, _CachedReply] | None:
         found = self._kept.get(slot)
         if found is None:
             return None
@@ -126,7 +126,7 @@ class _Memory:
         self._kept.move_to_end(slot)
         return found
 
-    def _keep(self, slot: _Slot, arguments: bytes, kept: _Kept) -> None:
+    def _keep(self, slot: _Slot, arguments: bytes, kept: _CachedReply) -> None:
         self._kept[slot] = (arguments, kept)
         self._kept_bytes += kept.size + _ENTRY_BYTES
         while len(self._kept) > self._cache.max_entries or self._kept_bytes > self._cache.max_bytes:

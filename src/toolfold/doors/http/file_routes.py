@@ -20,7 +20,7 @@ from toolfold.doors.http.gate import Gate
 from toolfold.doors.http.metrics import Metrics
 from toolfold.doors.http.refusals import Refusal
 from toolfold.doors.http.responses import json_response
-from toolfold.sessions.stores import Kept
+from toolfold.sessions.stores import SessionFile
 
 _MAX_UPLOADED_FILES: Final = 100
 _PIECE_BYTES: Final = 128 * 1024
@@ -108,7 +108,7 @@ class FileRoutes:
         return session, [file.name for file in files]
 
 
-def _opened(kept: Kept) -> tuple[BinaryIO, int]:
+def _opened(kept: SessionFile) -> tuple[BinaryIO, int]:
     try:
         opened = kept.open()
     except FileNotFoundError as error:

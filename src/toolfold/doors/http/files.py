@@ -14,7 +14,7 @@ from toolfold.doors.http.refusals import Refusal
 from toolfold.doors.http.wire import FileReference
 from toolfold.models import File
 from toolfold.sessions import Sessions
-from toolfold.sessions.stores import Kept
+from toolfold.sessions.stores import SessionFile
 
 _ID_CHARACTERS: Final = 21
 """As long as the ids that LibreChat's own servers give."""
@@ -36,7 +36,7 @@ class SessionFiles:
         self._sessions.put(key_of(tenant, session), files.values())
         return list(files.values())
 
-    def find(self, tenant: str, session: str, file_id: str) -> Kept:
+    def find(self, tenant: str, session: str, file_id: str) -> SessionFile:
         """By id; an ending behind it does not matter.
 
         Raises:
@@ -80,7 +80,7 @@ class SessionFiles:
         return {"lastModified": datetime.fromtimestamp(self._sessions.saved_at(key), UTC).isoformat()}
 
 
-def described(session: str, file: Kept) -> dict[str, Any]:
+def described(session: str, file: SessionFile) -> dict[str, Any]:
     """A file with everything that a client may look for."""
     file_id = id_of(session, file.name)
     return {
@@ -93,7 +93,7 @@ def described(session: str, file: Kept) -> dict[str, Any]:
     }
 
 
-def reference_to(session: str, file: File | Kept) -> dict[str, Any]:
+def reference_to(session: str, file: File | SessionFile) -> dict[str, Any]:
     """How a response names a file: 3.0.x's `session_id`, 3.9.x's `storage_session_id`."""
     return {
         "id": id_of(session, file.name),
