@@ -28,6 +28,7 @@ ROUNDS = {
     "rows": 3,
     "pandas": 5,
     "rate": 1,
+    "burst": 3,
     "sqlite-empty": 15,
     "sqlite-sequential": 5,
     "sqlite-gather": 3,
@@ -155,16 +156,17 @@ def _agree_on_texts(before: Side, now: Side) -> None:
 
 
 def _row(ratios: list[float], figures: tuple[list[float], list[float]]) -> dict[str, float]:
+    ratio, low, high = interval(ratios)
+    before, now = map(statistics.median, figures)
+    return {"before": before, "now": now, "ratio": ratio, "low": low, "high": high}
+
+
+def interval(ratios: list[float]) -> tuple[float, float, float]:
+    """The geometric mean of ratios, and the bounds that hold it 95 times in 100."""
     logs = [math.log(ratio) for ratio in ratios]
     mean = statistics.mean(logs)
     reach = T.get(len(logs) - 1, 2.0) * statistics.stdev(logs) / math.sqrt(len(logs))
-    return {
-        "before": statistics.median(figures[0]),
-        "now": statistics.median(figures[1]),
-        "ratio": math.exp(mean),
-        "low": math.exp(mean - reach),
-        "high": math.exp(mean + reach),
-    }
+    return math.exp(mean), math.exp(mean - reach), math.exp(mean + reach)
 
 
 if __name__ == "__main__":

@@ -55,6 +55,8 @@ async def main() -> None:
                 answer = checks.keep(json.loads(rest))
             elif name == "check":
                 answer = [checks.sample() for _ in range(int(rest))]
+            elif name == "burst":
+                answer = [await _burst(plain) for _ in range(int(rest))]
             else:
                 case = BY_NAME[name.removeprefix("sqlite-")]
                 runtime = kept if name.startswith("sqlite-") else plain
@@ -75,6 +77,15 @@ async def _sample(runner: Toolfold, runtime: toolfold.Runtime, case: Case) -> fl
     seconds = time.perf_counter() - began
     assert outcome.value == case.expects, outcome
     return seconds / case.per * FACTORS[case.unit]
+
+
+async def _burst(runtime: toolfold.Runtime) -> float:
+    """Milliseconds for one of 20 programs that one client runs without a pause between them."""
+    await asyncio.sleep(PAUSE_SECONDS)
+    began = time.perf_counter()
+    for _ in range(20):
+        await runtime.run("pass")
+    return (time.perf_counter() - began) / 20 * FACTORS["ms"]
 
 
 async def _seconds_of_many(runtime: toolfold.Runtime, case: RateCase) -> float:

@@ -2,7 +2,7 @@
 
 It speaks the same frames to a guest in the same jail, and does what one writes first: `json.loads`,
 an index into the list of tools, paths opened by name, a polite signal at the end. Everything that it
-lacks is what `toolfold.protocol`, `host.py` and `files.py` have.
+lacks is what `toolfold.protocol`, `host.py`, `connection.py` and `files.py` have.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from typing import Any
 
 from tests.escapes_support.seen import BLOB, TOOLS, Seen, open_descriptors
 from toolfold.engines.base import Order
+from toolfold.engines.process.guest import Guest
 from toolfold.engines.process.tiers import Tier
-from toolfold.engines.process.zygote import Guest, Zygote
+from toolfold.engines.process.zygote import Zygote
 from toolfold.models import Limits, Media, Reply
 from toolfold.protocol.codec import encode_facts, encode_program, encode_reply, encode_start, tool_facts
 from toolfold_guest.wire import BYTES_KEY, CALLS, ENDED, HEADER, MEDIA_KEY

@@ -1,22 +1,30 @@
-from collections.abc import Sequence
+import marshal
 
 import pytest
 
-from toolfold import ToolSpec
+from toolfold.engines.process.guest import Guest
 from toolfold.engines.process.pool import Pool
-from toolfold.engines.process.zygote import Guest
+from toolfold.engines.process.speed import forewarning
+from toolfold_guest.wire import HEADER
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Programs are made ready while they are checked even where not all is quiet; the texts so far."""
-    texts: list[str] = []
-    tell = Guest.tell
+def told_guests(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Guest, str]]:
+    """The guests that were told of a program while it was being checked, and its text."""
+    told: list[tuple[Guest, str]] = []
+    tell = forewarning._tell
 
-    def noted(guest: Guest, text: str, tools: Sequence[ToolSpec]) -> None:
-        texts.append(text)
-        tell(guest, text, tools)
+    def noted(guest: Guest, frame: bytes) -> bool:
+        _, text, _ = marshal.loads(frame[HEADER.size :])
+        told.append((guest, text))
+        return tell(guest, frame)
 
-    monkeypatch.setattr(Guest, "tell", noted)
-    monkeypatch.setattr(Pool, "_is_quiet", property(lambda pool: bool(pool._parked)))
-    return texts
+    monkeypatch.setattr(forewarning, "_tell", noted)
+    return told
+
+
+@pytest.fixture
+def always_told(told_guests: list[tuple[Guest, str]], monkeypatch: pytest.MonkeyPatch) -> list[tuple[Guest, str]]:
+    """As `told_guests`; programs are made ready while they are checked even where not all is quiet."""
+    monkeypatch.setattr(Pool, "is_quiet", property(lambda pool: bool(pool._parked)))
+    return told_guests

@@ -5,8 +5,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from toolfold.engines.process.doctor import PROBE, run_in_probe
+from toolfold.engines.process.guest import Guest
 from toolfold.engines.process.tiers import NAMESPACE, Tier
-from toolfold.engines.process.zygote import Guest, Zygote
+from toolfold.engines.process.zygote import Zygote
 from toolfold.models import Limits
 
 

@@ -7,16 +7,9 @@ import pytest
 
 import toolfold
 from toolfold import Limits, Outcome, Runtime
-from toolfold.engines.process.zygote import Guest
+from toolfold.engines.process.guest import Guest
 
-
-@pytest.fixture
-def told_guests(told: list[str], monkeypatch: pytest.MonkeyPatch) -> list[Guest]:
-    """As `told`, with the guests instead of the texts."""
-    guests: list[Guest] = []
-    tell = Guest.tell
-    monkeypatch.setattr(Guest, "tell", lambda self, *program: guests.append(self) or tell(self, *program))
-    return guests
+Told = list[tuple[Guest, str]]
 
 
 @toolfold.tool
@@ -47,44 +40,44 @@ async def test_programs_run_on_every_core_that_the_host_may_use() -> None:
         "",
     ],
 )
-async def test_a_program_that_was_made_ready_ends_as_any_other(text: str, told: list[str]) -> None:
+async def test_a_program_that_was_made_ready_ends_as_any_other(text: str, always_told: Told) -> None:
     def whole(outcome: Outcome) -> tuple[object, ...]:
         return outcome.status, outcome.value, outcome.stdout, outcome.stderr, outcome.problem
 
     async with Runtime(tools=[echo], engine="process", engine_options={"warm": 0}) as runtime:
         usual = whole(await runtime.run(text))
-    assert told == []
+    assert always_told == []
     async with Runtime(tools=[echo], engine="process") as runtime:
         foretold = whole(await runtime.run(text))
 
-    assert told == [text]
+    assert [one for _, one in always_told] == [text]
     assert foretold == usual
     assert usual[0] in ("finished", "failed")
 
 
-async def test_nothing_of_a_refused_program_reaches_the_next(told: list[str]) -> None:
+async def test_nothing_of_a_refused_program_reaches_the_next(always_told: Told) -> None:
     refused = "1 is 1\nech(value=1)"
     text = "print(sorted(name for name in globals() if not name.startswith('__')), dir(tools))\nech = 3\n1 is 2"
     async with Runtime(tools=[echo], engine="process") as runtime:
         alone = await runtime.run(text)
         outcomes = [await runtime.run(one) for one in (refused, "1 +", text)]
 
-    assert told[:2] == [text, refused]
+    assert [one for _, one in always_told[:2]] == [text, refused]
     assert [outcome.status for outcome in outcomes] == ["rejected", "rejected", "finished"]
     assert (outcomes[-1].stdout, outcomes[-1].stderr) == (alone.stdout, alone.stderr)
 
 
-async def test_nothing_of_a_refused_program_runs_and_its_guest_ends_at_once(told_guests: list[Guest]) -> None:
+async def test_nothing_of_a_refused_program_runs_and_its_guest_ends_at_once(always_told: Told) -> None:
     nested = "".join(f"{' ' * depth}try:\n{' ' * depth} pass\n{' ' * depth}finally:\n" for depth in range(19))
     text = f"await echo(value=1)\n{nested}{' ' * 19}pass\nech(value=1)"  # Python copies the last line 2**19 times
     async with Runtime(tools=[echo], engine="process") as runtime:
         outcome = await runtime.run(text)
-        await asyncio.wait_for(told_guests[0].wait(), 5)
+        await asyncio.wait_for(always_told[0][0].wait(), 5)
 
     assert (outcome.status, outcome.calls) == ("rejected", ())
 
 
-async def test_a_program_that_comes_instead_of_the_expected_one_is_the_one_that_runs(told: list[str]) -> None:
+async def test_a_program_that_comes_instead_of_the_expected_one_is_the_one_that_runs(always_told: Told) -> None:
     async with Runtime(tools=[echo], engine="process") as runtime:
         bare, data, again = [await runtime.run(text) for text in ("1", "np.arange(4).sum()", "2")]
         limits = Limits(memory_bytes=300 << 20)
@@ -95,14 +88,14 @@ async def test_a_program_that_comes_instead_of_the_expected_one_is_the_one_that_
     assert [outcome.value for outcome in (bare, data, again, *together)] == [1, 6, 2, 3, 4, 5, 6]
 
 
-async def test_a_seeded_guest_draws_its_own_numbers_after_it_was_woken(told: list[str]) -> None:
+async def test_a_seeded_guest_draws_its_own_numbers_after_it_was_woken(always_told: Told) -> None:
     async with Runtime(engine="process") as runtime:
         drawn = [(await runtime.run("import random\nrandom.random()")).value for _ in range(4)]
 
     assert len(set(map(str, drawn))) == 4
 
 
-async def test_a_grant_that_is_too_large_to_be_told_ahead_is_told_with_the_start(told: list[str]) -> None:
+async def test_a_grant_that_is_too_large_to_be_told_ahead_is_told_with_the_start(always_told: Told) -> None:
     tools = [
         toolfold.ToolSpec(
             name=f"tool_{number}", python_name=f"tool_{number}", input_schema={"type": "object"}, source="caller"
@@ -116,11 +109,10 @@ async def test_a_grant_that_is_too_large_to_be_told_ahead_is_told_with_the_start
     assert (step.status, step.value, step.problem) == ("finished", 5001, None)
 
 
-async def test_a_guest_that_was_told_of_a_program_serves_a_whole_session(told: list[str]) -> None:
+async def test_a_guest_that_was_told_of_a_program_serves_a_whole_session(always_told: Told) -> None:
     limits = Limits(cpu_seconds=30)
     async with Runtime(engine="process", limits=limits) as runtime:
-        pool = await runtime._engine._pool("bare")  # type: ignore[attr-defined]
-        pool._parked[0].tell("a = 1\na", runtime.tools)
+        runtime._engine._forewarning.expect("a = 1\na", runtime.tools, limits)  # type: ignore[attr-defined]
         a_tenth = Limits(cpu_seconds=3)  # a session's guest has ten times as much, and so this is the usual guest
         outcomes = [
             await runtime.run(text, session="s", keep_names=True, limits=a_tenth) for text in ("a = 1\na", "a + 1")
@@ -129,35 +121,32 @@ async def test_a_guest_that_was_told_of_a_program_serves_a_whole_session(told: l
     assert [(outcome.status, outcome.value) for outcome in outcomes] == [("finished", 1), ("finished", 2)]
 
 
-async def test_a_guest_ends_whose_program_cannot_be_opened(told_guests: list[Guest]) -> None:
+async def test_a_guest_ends_whose_program_cannot_be_opened(always_told: Told) -> None:
     async with Runtime(engine="process") as runtime:
         with pytest.raises(toolfold.UsageError, match="outside"):
             await runtime.run("1", files=[toolfold.File(name="../outside", data=b"")])
-        await asyncio.wait_for(told_guests[0].wait(), 5)
+        await asyncio.wait_for(always_told[0][0].wait(), 5)
         assert (await runtime.run("2")).value == 2
 
 
 async def test_a_program_is_told_ahead_when_all_is_quiet_and_its_guest_is_the_usual_one(
-    monkeypatch: pytest.MonkeyPatch,
+    told_guests: Told,
 ) -> None:
-    texts: list[str] = []
-    tell = Guest.tell
-    monkeypatch.setattr(Guest, "tell", lambda self, *program: texts.append(program[0]) or tell(self, *program))
     async with Runtime(engine="process") as runtime:
         pool = await runtime._engine._pool("bare")  # type: ignore[attr-defined]
         for text, limits in (("1", None), ("2", Limits(memory_bytes=300 << 20)), ("3", Limits(wall_seconds=7))):
             async with asyncio.timeout(20):
-                while not pool._is_quiet:
+                while not pool.is_quiet:
                     await asyncio.sleep(0.001)
             await runtime.run(text, limits=limits)
         await runtime.run("4")  # the next guests are on their way
 
-    assert texts == ["1", "3"]
+    assert [text for _, text in told_guests] == ["1", "3"]
 
 
-async def test_a_guest_ends_whose_program_needs_other_libraries(told_guests: list[Guest]) -> None:
+async def test_a_guest_ends_whose_program_needs_other_libraries(always_told: Told) -> None:
     async with Runtime(engine="process") as runtime:
         outcome = await runtime.run("int(np.arange(4).sum())")
-        await asyncio.wait_for(told_guests[0].wait(), 5)
+        await asyncio.wait_for(always_told[0][0].wait(), 5)
 
     assert outcome.value == 6

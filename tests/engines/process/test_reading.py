@@ -27,7 +27,7 @@ async def wait(milliseconds: int) -> int:
 
 
 @pytest.fixture
-def patient(monkeypatch: pytest.MonkeyPatch, told: list[str]) -> None:
+def patient(monkeypatch: pytest.MonkeyPatch, always_told: object) -> None:
     """The host looks for the next frame until it comes, as it does where nothing else keeps the cores busy."""
     monkeypatch.setattr(Patience, "sees", lambda self, looks=0: bool(self.poll(1000)))
 

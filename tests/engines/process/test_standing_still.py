@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from toolfold.engines.base import Called, Ended, Order, Waiting
-from toolfold.engines.process import ProcessEngine, host, kept
+from toolfold.engines.process import ProcessEngine, holding, kept
 from toolfold.engines.process.pidfd import pid_of
 from toolfold.models import Program, Reply, ToolSpec
 
@@ -36,7 +36,7 @@ TOOLS = [ToolSpec(name="ask", python_name="ask")]
 
 @pytest.fixture(autouse=True)
 def _no_grace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host, "FREEZE_AFTER_SECONDS", 0.0)
+    monkeypatch.setattr(holding, "FREEZE_AFTER_SECONDS", 0.0)
     monkeypatch.setattr(kept, "FREEZE_AFTER_SECONDS", 0.0)
 
 

@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from toolfold.engines.process import layout
+from toolfold.engines.process.guest import Guest
 from toolfold.engines.process.tiers import LANDLOCK, LAYERS, NAMESPACE, NAMESPACES, Layer, Tier, TierName
-from toolfold.engines.process.zygote import Guest, Zygote
+from toolfold.engines.process.zygote import Zygote
 from toolfold.errors import EngineError
 from toolfold.models import Isolation, Limits
 from toolfold_guest.wire import HEADER

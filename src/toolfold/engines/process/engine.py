@@ -13,6 +13,8 @@ from toolfold.engines.process.kept import KeptGuests
 from toolfold.engines.process.layout import library_modules
 from toolfold.engines.process.memory import held_bytes
 from toolfold.engines.process.pool import Pool
+from toolfold.engines.process.speed.forewarning import Forewarning
+from toolfold.engines.process.taken import TakenGuest
 from toolfold.engines.process.tiers import Tier, tier_named
 from toolfold.engines.process.zygote import Zygote
 from toolfold.errors import EngineUnavailable, UsageError
@@ -20,10 +22,7 @@ from toolfold.models import LibrarySet, Limits
 from toolfold_guest.offline import MODULES as PLACEHOLDERS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from toolfold.engines.base import EngineSettings, Order
-    from toolfold.models import ToolSpec
 
 
 class ProcessEngine:
@@ -53,7 +52,7 @@ class ProcessEngine:
         self._host_libraries = host_libraries
         self._pools: dict[LibrarySet, Pool] = {}
         self._starting: dict[LibrarySet, asyncio.Lock] = {}
-        self._last_set: LibrarySet = "bare"
+        self._forewarning = Forewarning()
         self._is_open = False
         self._burials: set[asyncio.Task[None]] = set()
         self._max_kept = (max_kept_guests, max_kept_bytes)
@@ -81,7 +80,7 @@ class ProcessEngine:
     def capabilities(self) -> Capabilities:
         """Guests that wait and take programs early; which modules there are, unless all of the host's are."""
         modules = None if self._host_libraries else PLACEHOLDERS.union(library_modules())
-        return Capabilities(modules=modules, forewarned=self, stocked=self)
+        return Capabilities(modules=modules, forewarned=self._forewarning, stocked=self)
 
     async def __aenter__(self) -> ProcessEngine:
         self._is_open = True
@@ -92,6 +91,7 @@ class ProcessEngine:
 
     async def __aexit__(self, *exc: object) -> None:
         self._is_open = False
+        self._forewarning.forget()
         self._kept.drop_all()
         pools, self._pools = tuple(self._pools.values()), {}
         await asyncio.gather(*(pool.close() for pool in pools), *self._burials)
@@ -99,13 +99,11 @@ class ProcessEngine:
     def disown(self) -> None:
         """In a forked child: the zygotes let go of their own; the next program here starts another."""
         self._pools, self._starting, self._kept = {}, {}, KeptGuests(*self._max_kept)
+        self._forewarning.disown()
 
     def open(self, order: Order) -> ProcessRun:
         """Start a program. Leaving the context kills the guest and frees all it held."""
-        for library_set, pool in self._pools.items():
-            if library_set != order.program.library_set:
-                pool.forget()  # which may have been told of this program
-        return ProcessRun(self._pool, order, self._kept)
+        return ProcessRun(order, TakenGuest(self._pool, self._kept, self._forewarning, order))
 
     def has_session(self, session: str) -> bool:
         """Whether the names of that session are still there."""
@@ -119,17 +117,6 @@ class ProcessEngine:
         """Have guests with these libraries wait, before the first program asks for them."""
         await self._pool(library_set)
 
-    def expect(self, text: str, tools: Sequence[ToolSpec], limits: Limits) -> None:
-        """Let the guest that the program gets make it ready, if it needs the libraries of the one before."""
-        pool = self._pools.get(self._last_set)
-        if pool is not None:
-            pool.expect(text, tools, limits)
-
-    def forget(self) -> None:
-        """The program that was expected does not come; one that is expected besides it loses time."""
-        for pool in self._pools.values():
-            pool.forget()
-
     async def guests(self) -> Guests:
         """Of all library sets, parked ones too; the zygotes that they were forked from are not among them."""
         pidfds = [fd for pool in self._pools.values() for fd in pool.zygote.guest_pidfds]
@@ -142,10 +129,13 @@ class ProcessEngine:
         burial.add_done_callback(self._burials.discard)
 
     async def _pool(self, library_set: LibrarySet) -> Pool:
-        self._last_set = library_set
         pool = self._pools.get(library_set)
-        if pool is not None and not pool.zygote.closed:
-            return pool
+        if pool is None or pool.zygote.closed:
+            pool = await self._new_pool(library_set)
+        self._forewarning.pool = pool
+        return pool
+
+    async def _new_pool(self, library_set: LibrarySet) -> Pool:
         async with self._starting.setdefault(library_set, asyncio.Lock()):
             pool = self._pools.get(library_set)
             if pool is not None and not pool.zygote.closed:

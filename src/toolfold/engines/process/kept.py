@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from toolfold.engines.process.guest import Guest
     from toolfold.engines.process.pool import Pool
-    from toolfold.engines.process.zygote import Guest
 
 FREEZE_AFTER_SECONDS: Final = 0.5
 

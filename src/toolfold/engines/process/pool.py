@@ -1,7 +1,7 @@
 """Guests made before they are needed.
 
 Rules:
-1. A guest is told of one program, then it is closed, also if the program was refused; nothing is ever used twice.
+1. A guest is taken once, then it is closed; nothing is ever used twice.
 2. The pool is topped up after a program is over, two at a time, and not while a program waits
    for its guest, so that forking ahead does not compete with what is wanted now.
 3. Only guests with the engine's own limits wait here; other limits get a guest of their own.
@@ -14,15 +14,12 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from toolfold.engines.process.zygote import MOST_TOLD_BYTES
 from toolfold.errors import EngineUnavailable
 from toolfold.models import Limits
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from toolfold.engines.process.zygote import Guest, Zygote
-    from toolfold.models import ToolSpec
+    from toolfold.engines.process.guest import Guest
+    from toolfold.engines.process.zygote import Zygote
 
 TOP_UP_AFTER_SECONDS: Final = 0.002
 AT_A_TIME: Final = 2
@@ -49,31 +46,26 @@ class Pool:
         self._is_closed = False
         self._top_up()
 
-    def take(self, limits: Limits, text: str, tools: Sequence[ToolSpec]) -> Guest:
+    def take(self, limits: Limits) -> Guest:
         """A guest for one program. It may still be on its way: see `until_ready`."""
         if self._is_closed:
             raise EngineUnavailable("the engine is closed")
-        guest = self._next(limits, text, tools)
+        if not self.is_usual(limits):
+            guest = self.zygote.spawn(limits)
+        else:
+            guest = self._parked.popleft() if self._parked else self.zygote.spawn()
         self._taken.add(guest)
         return guest
 
-    def expect(self, text: str, tools: Sequence[ToolSpec], limits: Limits) -> None:
-        """A program is being checked: a guest makes it ready meanwhile, if there is a core with nothing else to do."""
-        if self._is_quiet and len(text) <= MOST_TOLD_BYTES and self._is_usual(limits):
-            guest = self._parked[0]
-            if not guest.was_told:
-                guest.tell(text, tools)
-
-    def forget(self) -> None:
-        """Let go of a guest that was told of a program; one that is being checked gets another guest then."""
-        if self._parked and self._parked[0].was_told:
-            self.give_back(self._parked.popleft())
-
     @property
-    def _is_quiet(self) -> bool:
+    def is_quiet(self) -> bool:
         """Whether guests wait and there is nothing else to do."""
         is_idle = not self._taken and self._top_up_timer is None
         return is_idle and bool(self._parked) and self._parked[-1].ready.done()
+
+    def is_usual(self, limits: Limits) -> bool:
+        """Whether a parked guest will do for a program with these limits."""
+        return limits is self._limits or _of_process(limits) == self._usual
 
     @property
     def is_shared(self) -> bool:
@@ -120,16 +112,6 @@ class Pool:
         self._parked.clear()
         await self.zygote.close()
 
-    def _next(self, limits: Limits, text: str, tools: Sequence[ToolSpec]) -> Guest:
-        if not self._is_usual(limits):
-            return self.zygote.spawn(limits)
-        if self._parked and not self._parked[0].is_for(text, tools):
-            self.forget()
-        return self._parked.popleft() if self._parked else self.zygote.spawn()
-
-    def _is_usual(self, limits: Limits) -> bool:
-        return limits is self._limits or _of_process(limits) == self._usual
-
     def _top_up(self) -> None:
         self._top_up_timer = None
         missing = min(AT_A_TIME, self._warm - len(self._parked))
@@ -146,7 +128,7 @@ class Pool:
         """The guests wait. With all quiet, the next program shall find them on another core than the host's."""
         if not self._taken:
             for guest in self._parked:
-                guest.stay_away()
+                guest.place.stay_away()
 
 
 def _of_process(limits: Limits) -> Limits:

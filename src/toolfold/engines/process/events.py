@@ -1,0 +1,112 @@
+"""What a guest said, or what became of it, as events for the host. Pure: frames and exit statuses in, events out."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING, Final
+
+from toolfold.engines.base import Called, Ended, Event, Printed, Taped, Waiting
+from toolfold.models import Call, Problem, ProblemKind, Status
+from toolfold.protocol.codec import CallsFrame, EndedFrame, Frame, UnpackedFrame
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from toolfold.engines.base import Order
+
+MESSAGE_CHARACTERS: Final = 10_000
+"""Of a problem; an exception's text may be a whole file, and stderr has all of it."""
+MOST_HINTS: Final = 8
+MOST_HINT_CHARACTERS: Final = 400
+
+_ENDS: Final[dict[str, tuple[Status, ProblemKind]]] = {
+    "failed": ("failed", "exception"),
+    "value": ("failed", "value"),
+    "memory": ("limit", "memory"),
+    "limit": ("limit", "value"),
+}
+
+
+def printed_in(frame: Frame) -> Iterator[Printed]:
+    """The output that a frame carries: it comes before whatever else is in it."""
+    if isinstance(frame, UnpackedFrame):
+        return
+    cut = frame.cut_bytes if isinstance(frame, EndedFrame) else (0, 0)
+    if frame.stdout or cut[0]:
+        yield Printed(frame.stdout, "stdout", cut[0])
+    if frame.stderr or cut[1]:
+        yield Printed(frame.stderr, "stderr", cut[1])
+
+
+def events_in(frame: Frame, order: Order) -> Iterator[Event]:
+    """The rest of it, in the order in which it happened."""
+    if isinstance(frame, CallsFrame):
+        if frame.tape is not None:
+            yield _taped(frame.tape)
+        if frame.calls:
+            tools = order.tools
+            # One event for all of them: an event each would cost a gather of quick tools a tenth of its time.
+            yield Called(
+                *[
+                    Call(id=one.id, tool=tools[one.tool].name, arguments=one.arguments, line=one.line)
+                    for one in frame.calls
+                ]
+            )
+        if frame.replies_seen >= 0:
+            yield Waiting(frame.replies_seen)
+    elif isinstance(frame, EndedFrame):
+        yield from _end(frame, order)
+
+
+def _end(frame: EndedFrame, order: Order) -> Iterator[Event]:
+    notes = tuple(map(_one_line, frame.hints[:MOST_HINTS])) if frame.hints else ()
+    if frame.status == "finished":
+        yield Ended(status="finished", value=frame.value, notes=notes)
+        return
+    status, kind = _ENDS[frame.status]
+    if frame.status in ("failed", "memory"):
+        yield Printed(frame.error + "\n", "stderr", is_report=True)
+    yield Ended(status=status, problem=_problem(frame, kind, order), notes=notes)
+
+
+def _one_line(hint: str) -> str:
+    """A hint of the guest's, which the program could have written: one short line, whatever it is."""
+    return " ".join(hint[:MOST_HINT_CHARACTERS].split())
+
+
+def _taped(tape: tuple[list[int], list[int | float]] | int) -> Taped:
+    return Taped(is_spoilt=True) if isinstance(tape, int) else Taped(tuple(tape[0]), tuple(tape[1]))
+
+
+def ended_from_exit(exit_status: int, order: Order) -> Ended:
+    """An exit status that `waitpid` saw, as the end of a program that said nothing itself."""
+    if exit_status == -signal.SIGKILL:
+        seconds = order.limits.cpu_seconds
+        message = f"the kernel stopped the program: it used its {seconds} s of CPU time, or the machine's memory"
+        return Ended(status="limit", problem=Problem(kind="cpu", message=message))
+    if exit_status < 0:
+        name = signal.Signals(-exit_status).name
+        message = f"the program crashed the interpreter with {name}"
+    else:
+        message = f"the program left the interpreter with exit code {exit_status}, before it came to its end"
+    return Ended(status="failed", problem=Problem(kind="exception", message=message))
+
+
+def _problem(frame: EndedFrame, kind: ProblemKind, order: Order) -> Problem:
+    """The report's message, or all of it if it has no other, and the program's last line in it."""
+    text = frame.error.strip()
+    message = (frame.message or text)[:MESSAGE_CHARACTERS]
+    line = _last_program_line(text)
+    lines = order.program.text.splitlines()
+    source = lines[line - 1].strip() if line is not None and 0 < line <= len(lines) else ""
+    if kind == "memory":
+        message = f"the program used more than its {order.limits.memory_bytes >> 20} MiB of memory"
+    return Problem(kind=kind, message=message, line=line, source=source)
+
+
+def _last_program_line(text: str) -> int | None:
+    marker = 'File "<program>", line '
+    at = text.rfind(marker)
+    digits = text[at + len(marker) :].partition(",")[0] if at >= 0 else ""
+    # The program may have printed this itself: a number that no text has lines for is none.
+    return int(digits) if digits.isdigit() and len(digits) < 9 else None

@@ -1,0 +1,181 @@
+"""The host's handle of one guest: its process, its socket and its data folder.
+
+Rules:
+1. A guest sends one descriptor, before any program is there; after that plain `recv` drops them.
+2. How a guest ended is what the zygote's `waitpid` saw, never the guest's word.
+3. Signals go through a pidfd: a number may be another process's by the time it is used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+from collections.abc import Callable
+from typing import Final
+
+from toolfold.engines.process.memory import held_bytes
+from toolfold.engines.process.speed.placement import Placement
+from toolfold.errors import EngineCrashed, EngineError, EngineUnavailable
+
+_DATA: Final = b"D"
+_READY: Final = b"R"
+_MAX_REASON_BYTES: Final = 1000
+_DIED: Final = "the guest died while it was being locked down; nothing ran"
+
+
+class Guest:
+    """One forked, locked guest that waits on its socket for what its loop understands.
+
+    Args:
+        sock: The host's end; the guest inherits the other.
+        forget: Tells the zygote that nobody needs the guest any more.
+    """
+
+    def __init__(self, sock: socket.socket, forget: Callable[[], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.sock = sock
+        self.data_fd = -1
+        self.ready: asyncio.Future[None] = self._loop.create_future()
+        self.place = Placement(lambda: self.pidfd)
+        self._forget = forget
+        self._pidfd = -1
+        self._is_locked = False
+        """It said so itself, before any program could speak for it."""
+        self._reason = bytearray()
+        self._is_frozen = False
+        self._is_closed = False
+        self._ended: asyncio.Future[int] = self._loop.create_future()
+        # The data folder and the word that it is locked come first, and only once.
+        self._loop.add_reader(sock.fileno(), self._read_first)
+
+    @property
+    def pidfd(self) -> int:
+        """Negative until it is forked and after its end: another process may have its number then."""
+        return -1 if self._ended.done() else self._pidfd
+
+    def kill(self) -> None:
+        """End it now. Harmless when it has ended already."""
+        self._signal(signal.SIGKILL)
+
+    def warn(self) -> None:
+        """Let it say its last words: the kill comes next."""
+        self._signal(signal.SIGTERM)
+        self.thaw()  # a signal that waits for a frozen process would come after the kill
+
+    def freeze(self) -> None:
+        """Have it stand still, with all its threads, until `thaw`; no program can refuse that."""
+        self._is_frozen = True
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on. Harmless when it does."""
+        if self._is_frozen:
+            self._is_frozen = False
+            self._signal(signal.SIGCONT)
+
+    def weigh(self, tell: Callable[[int], None]) -> None:
+        """Tell in a later turn of the loop how much memory it takes; not if it is closed by then."""
+        if self._pidfd < 0:
+            return
+        fd = os.dup(self._pidfd)  # the number may be another's before a thread comes to it
+
+        def measure() -> int:
+            try:
+                return held_bytes([fd])
+            finally:
+                os.close(fd)
+
+        def measured(future: asyncio.Future[int]) -> None:
+            if not future.cancelled() and future.exception() is None and not self._is_closed:
+                tell(future.result())
+
+        # In a thread: for a guest with pandas the kernel walks tens of thousands of pages.
+        self._loop.run_in_executor(None, measure).add_done_callback(measured)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._pidfd >= 0:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pidfd, number)
+
+    async def wait(self) -> int:
+        """Its exit status, negative for a signal; -9 if the zygote went first and took it along."""
+        return await asyncio.shield(self._ended)
+
+    def close(self) -> None:
+        """Kill it and free all it held. Harmless when repeated."""
+        if self._is_closed:
+            return
+        self.kill()
+        self._is_closed = True
+        self.fail(EngineCrashed("the guest was closed before it was ready"))
+        self._loop.remove_reader(self.sock.fileno())
+        self.sock.close()
+        for fd in (self._pidfd, self.data_fd):
+            if fd >= 0:
+                os.close(fd)
+        self._pidfd = self.data_fd = -1
+        self._forget()
+
+    def disown(self) -> list[int]:
+        """In a forked child: never to be killed from here. The descriptors to let go of."""
+        fds = [self.sock.fileno(), self._pidfd, self.data_fd]
+        self._is_closed = True
+        self._pidfd = self.data_fd = -1
+        return fds
+
+    # what the zygote saw of it
+
+    def forked(self, pidfd: int) -> None:
+        """There is a process, known by this descriptor, which is the guest's to close."""
+        self._pidfd = pidfd
+        if self._is_closed:  # closed while it was being forked
+            self.kill()
+            os.close(pidfd)
+            self._pidfd = -1
+        else:
+            self._settle()
+
+    def end(self, status: int) -> None:
+        """There is none any more."""
+        if not self._ended.done():
+            self._ended.set_result(status)
+
+    def fail(self, error: EngineError) -> None:
+        """It will never be ready."""
+        if not self.ready.done():
+            self.ready.set_exception(error)
+            self.ready.exception()  # nobody has to ask for it
+
+    # its first words
+
+    def _read_first(self) -> None:
+        """One byte at a time: what follows is for whoever uses the socket next."""
+        try:
+            text, fds, _, _ = socket.recv_fds(self.sock, 1, 1, socket.MSG_CMSG_CLOEXEC)
+        except BlockingIOError:
+            return
+        except OSError:
+            text, fds = b"", []
+        if text == _DATA and len(fds) == 1 and self.data_fd < 0:
+            self.data_fd = fds[0]
+            return
+        for fd in fds:
+            os.close(fd)
+        if text == _READY and not self._reason and self.data_fd >= 0:
+            self._loop.remove_reader(self.sock.fileno())
+            self._is_locked = True
+            self._settle()
+            return
+        self._reason += text
+        if not text or len(self._reason) > _MAX_REASON_BYTES:
+            self._loop.remove_reader(self.sock.fileno())
+            reason = bytes(self._reason[1:]).decode(errors="replace")
+            self.fail(EngineUnavailable(f"cannot isolate here: {reason}") if reason else EngineCrashed(_DIED))
+
+    def _settle(self) -> None:
+        # Both must have come, in either order: without its pidfd a guest could not be killed.
+        if self._is_locked and self._pidfd >= 0 and not self.ready.done():
+            self.ready.set_result(None)

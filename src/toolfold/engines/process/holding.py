@@ -1,0 +1,59 @@
+"""A pause, as a guest sees it: its timers stand still at once, and soon all of its threads."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from toolfold.protocol.codec import HOLD_FRAME, RELEASE_FRAME
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from toolfold.engines.process.guest import Guest
+
+FREEZE_AFTER_SECONDS: Final = 0.5
+"""How long the threads of a paused program may run on; most callers have answered by then."""
+
+
+class Hold:
+    """Holds and releases one guest.
+
+    Args:
+        guest: The guest.
+        write: Sends it a message.
+        on_frozen: Told how many bytes it takes once it stands still.
+    """
+
+    def __init__(self, guest: Guest, write: Callable[[bytes], None], on_frozen: Callable[[int], None] | None) -> None:
+        self._guest = guest
+        self._write = write
+        self._on_frozen = on_frozen
+        self._timer: asyncio.TimerHandle | None = None
+
+    def hold(self) -> None:
+        """The execution pauses. Again, if it is held already: each hold is released on its own."""
+        self._write(HOLD_FRAME)
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(FREEZE_AFTER_SECONDS, self._freeze)
+
+    def release(self) -> None:
+        """The execution goes on."""
+        self.thaw()  # first: a frozen guest reads nothing
+        self._write(RELEASE_FRAME)
+
+    def thaw(self) -> None:
+        """Let its threads run again. Harmless when they do."""
+        self.cancel()
+        self._guest.thaw()
+
+    def cancel(self) -> None:
+        """Freeze it no more; one that is frozen stays so."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _freeze(self) -> None:
+        self._guest.freeze()
+        if self._on_frozen is not None:
+            self._guest.weigh(self._on_frozen)

@@ -1,0 +1,40 @@
+"""On which core a guest wakes up.
+
+The kernel wakes a process where it slept, or near whoever wakes it, and there the host has work to do just then:
+the guest would have to wait for it. So the host's core is not for a guest that is about to be woken.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable
+
+
+def allowed(pid: int) -> set[int]:
+    """Where that process may run; nothing if it cannot be told, and then it is left alone."""
+    try:
+        return os.sched_getaffinity(pid) if pid else set()
+    except (AttributeError, OSError):  # not Linux; or it is gone, or not ours to ask
+        return set()
+
+
+def put(pid: int, chosen: set[int]) -> None:
+    """It wakes up on one of these from now on, and stays where it runs if it may."""
+    try:
+        if pid and chosen:
+            os.sched_setaffinity(pid, chosen)
+    except OSError:
+        return  # gone, or not ours to move: then it wakes where the kernel wants
+
+
+def _find() -> Callable[[], int]:
+    try:
+        found: Callable[[], int] = ctypes.CDLL(None).sched_getcpu
+    except (AttributeError, OSError, TypeError):  # a C library without it
+        return lambda: -1
+    return found
+
+
+ours = _find()
+"""The core that we run on now; the kernel may move us at any time."""

@@ -1,0 +1,52 @@
+"""Whether the host stays awake for the next frame of a guest.
+
+To sleep and be woken costs each side more than most programs and most tools take. So the host looks at the socket a
+little while before it sleeps: after the start of a program that is ready to run, and after it has answered all open
+calls. While it looks, nothing else in this loop gets its turn: so it looks only if no other guest is taken, and
+sleeps after every 16th frame.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from toolfold_guest.patience import LOOKS, Patience
+
+if TYPE_CHECKING:
+    import socket
+
+    from toolfold.engines.process.pool import Pool
+
+LOOKS_FOR_FIRST: Final = 512
+"""Some 400 microseconds: most programs have ended by then, or made their first call."""
+FRAMES_IN_A_ROW: Final = 16
+"""Then others have their turn of the loop."""
+
+
+class LookAhead:
+    """What is known of when the next frame of one guest will come.
+
+    Args:
+        sock: The guest's.
+        pool: Whose other guests would have to wait.
+        is_started: Its program was ready and has just been told to run.
+    """
+
+    def __init__(self, sock: socket.socket, pool: Pool, *, is_started: bool) -> None:
+        self._pool = pool
+        self._patience = Patience(sock)
+        self._looks = LOOKS_FOR_FIRST if is_started else 0
+        """How often to look next time; 0 is to sleep at once."""
+        self._in_a_row = 0
+
+    def answered(self) -> None:
+        """The program has all its replies: it may be as quick with its next call."""
+        self._looks = LOOKS
+
+    def sees(self) -> bool:
+        """Whether there is something to read, now or in a moment."""
+        looks, self._looks = self._looks, 0
+        if not looks or self._pool.is_shared:
+            return False
+        self._in_a_row = (self._in_a_row + 1) % FRAMES_IN_A_ROW
+        return self._in_a_row != 0 and self._patience.sees(looks)

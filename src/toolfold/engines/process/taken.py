@@ -1,0 +1,99 @@
+"""The guest of one program: where it comes from, which files it has, and where it goes afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from toolfold.engines.process.files import collect
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from toolfold.engines.base import Ended, Order
+    from toolfold.engines.process.guest import Guest
+    from toolfold.engines.process.kept import KeptGuests
+    from toolfold.engines.process.pool import Pool
+    from toolfold.engines.process.speed.forewarning import Forewarning
+    from toolfold.models import LibrarySet, Limits
+
+
+class TakenGuest:
+    """A guest that its session kept, one that was told of the program, or the next one of the pool.
+
+    Args:
+        pool_of: Gives the pool of a library set, and starts it if there is none.
+        kept: The guests of sessions.
+        forewarning: The guest that knows a program which was being checked.
+        order: What it is for.
+    """
+
+    pool: Pool
+    guest: Guest
+
+    def __init__(
+        self,
+        pool_of: Callable[[LibrarySet], Coroutine[Any, Any, Pool]],
+        kept: KeptGuests,
+        forewarning: Forewarning,
+        order: Order,
+    ) -> None:
+        self._pool_of = pool_of
+        self._kept = kept
+        self._forewarning = forewarning
+        self._order = order
+        self._files = frozenset(file.name for file in order.files) if order.files else frozenset()
+        """Those that the program has once it runs; at its end, those that it left."""
+        self.is_kept = False
+        """It has served a program of this session, and has its names and files."""
+        self.is_told = False
+        """It has made the program ready, and waits for its start."""
+
+    async def take(self) -> None:
+        """Have a guest. It may still be on its way: see `until_ready`."""
+        order = self._order
+        self.pool = await self._pool_of(order.program.library_set)
+        kept = self._kept.take(order.session) if order.session else None
+        self.is_kept = kept is not None
+        if kept is not None:
+            self._forewarning.forget()  # a guest without the session's names is of no use
+            self.pool, self.guest, self._files = kept
+            return
+        limits = self._limits()
+        told = self._forewarning.take(self.pool, limits, order.program.text, order.tools)
+        self.is_told = told is not None
+        self.guest = told or self.pool.take(limits)
+
+    def _limits(self) -> Limits:
+        """A guest that serves a whole session has CPU time for many programs."""
+        limits = self._order.limits
+        return replace(limits, cpu_seconds=limits.cpu_seconds * 10) if self._order.session else limits
+
+    async def until_ready(self) -> None:
+        """Returns when it is locked down; raises if it cannot be, and then it is given back."""
+        if not self.is_kept:
+            await self.pool.until_ready(self.guest)
+
+    def give_back(self, *, is_sound: bool) -> None:
+        """The program is over. Its session keeps a sound guest; any other ends here."""
+        if self._order.session and is_sound:
+            self._kept.keep(self._order.session, self.pool, self.guest, self._files)
+        else:
+            self.pool.give_back(self.guest)
+
+    async def with_files(self, ended: Ended, *, is_sound: bool) -> Ended:
+        """Collect after the kill: a guest that still runs could change what is being read."""
+        if self.guest.data_fd < 0:
+            return ended
+        if not os.listdir(self.guest.data_fd):
+            had, self._files = self._files, frozenset()
+            # Nothing to read, so its end need not be hastened before the outcome is out.
+            return replace(ended, deleted=had) if had else ended
+        if not (self._order.session and is_sound):
+            self.guest.kill()
+        given = {file.name: file.data for file in self._order.files}
+        found = await asyncio.to_thread(collect, self.guest.data_fd, given, self._order.limits)
+        had, self._files = self._files, found.names
+        return replace(ended, files=found.files, deleted=found.missing(had), notes=ended.notes + found.notes)
