@@ -22,8 +22,12 @@ from toolfold.errors import EngineCrashed, EngineError, EngineUnavailable
 
 _DATA: Final = b"D"
 _READY: Final = b"R"
+_FAILED: Final = b"F"
 _MAX_REASON_BYTES: Final = 1000
+_WEIGH_AGAIN_SECONDS: Final = 1.0
 _DIED: Final = "the guest died while it was being locked down; nothing ran"
+_NO_ROOM: Final = "this process cannot open another file, so the guest has no data folder; nothing ran"
+_NONSENSE: Final = "the guest broke the protocol before it was locked down; nothing ran"
 
 
 class Guest:
@@ -80,7 +84,11 @@ class Guest:
         """Tell in a later turn of the loop how much memory it takes; not if it is closed by then."""
         if self._pidfd < 0:
             return
-        fd = os.dup(self._pidfd)  # the number may be another's before a thread comes to it
+        try:
+            fd = os.dup(self._pidfd)  # the number may be another's before a thread comes to it
+        except OSError:  # no descriptor is free: what it holds must be counted all the same, only later
+            self._loop.call_later(_WEIGH_AGAIN_SECONDS, self.weigh, tell)
+            return
 
         def measure() -> int:
             try:
@@ -170,10 +178,19 @@ class Guest:
             self._settle()
             return
         self._reason += text
-        if not text or len(self._reason) > _MAX_REASON_BYTES:
+        # All but a reason may be a program's own words already: nobody is to read them as ours.
+        is_reason = self._reason.startswith(_FAILED)
+        if not text or not is_reason or len(self._reason) > _MAX_REASON_BYTES:
             self._loop.remove_reader(self.sock.fileno())
+            self.fail(self._failure(text, is_reason=is_reason))
+
+    def _failure(self, text: bytes, *, is_reason: bool) -> EngineError:
+        if is_reason:
             reason = bytes(self._reason[1:]).decode(errors="replace")
-            self.fail(EngineUnavailable(f"cannot isolate here: {reason}") if reason else EngineCrashed(_DIED))
+            return EngineUnavailable(f"cannot isolate here: {reason}")
+        if not self._reason:
+            return EngineCrashed(_DIED)
+        return EngineUnavailable(_NO_ROOM) if text == _DATA and self.data_fd < 0 else EngineCrashed(_NONSENSE)
 
     def _settle(self) -> None:
         # Both must have come, in either order: without its pidfd a guest could not be killed.
