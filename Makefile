@@ -9,7 +9,7 @@ python := $(VENV)/bin/python
 stamp := $(VENV)/.setup-stamp
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check tests test-hold test-faults test-corpora test-newer test-gem test-claude test-conformance test-librechat bench bench-pairs bench-search bench-callback requirements clean bench-bridge test-servers bench-http bench-savings bench-report bench-start bench-peers bench-codemode peers-requirements
+.PHONY: help setup demo test check tests test-hold test-faults test-corpora test-newer test-gem test-claude test-conformance test-librechat bench bench-pairs bench-search bench-callback requirements clean bench-bridge test-servers bench-http bench-savings bench-catalog bench-report bench-start bench-peers bench-codemode peers-requirements
 
 help: ## show these lines
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
@@ -132,6 +132,9 @@ bench-http: $(stamp) ## measure the HTTP door: rounds, many clients, paused memo
 
 bench-savings: $(stamp) ## what programs save against direct tool calls, on public tasks; fetches them once
 	@$(python) -m bench.savings $(ARGS)
+
+bench-catalog: $(stamp) ## 104 tools of 8 real servers in the real Claude Code, direct and through us; needs what test-claude fetches
+	@PYTHONPATH=src:. $(python) -m bench.savings.catalog $(ARGS)
 
 bench-report: $(stamp) ## write the figures of all benchmarks into docs/benchmarks.md and README.md
 	@$(python) -m bench.report_page $(ARGS)

@@ -33,6 +33,8 @@ class Case:
     variables: tuple[tuple[str, str], ...] = ()
     config: Callable[[Path, Path], dict[str, Any]] = lambda work, packages: {"servers": []}
     """What `toolfold.yaml` says; given the work folder and that of the npm packages."""
+    direct: Callable[[Path], dict[str, Any]] | None = None
+    """The MCP servers of the CLI itself, given the work folder, in place of toolfold."""
     before: tuple[Turn, ...] = ()
     """What the model plays in a run of the CLI before this one, in the same home folder."""
 
@@ -74,7 +76,7 @@ def run(case: Case, packages: Path) -> Seen:
     """The last of a case's runs."""
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
-        _write_inputs(work, case.config(work, packages))
+        _write_inputs(work, case.config(work, packages), case.direct)
         if case.before:
             _live(list(case.before), case, work, packages)
         return _live(case.programs, case, work, packages)
@@ -92,7 +94,7 @@ def _live(turns: list[Turn], case: Case, work: Path, packages: Path) -> Seen:
             time.sleep(1)  # the client goes on as soon as it has sent its cancel, not once it was heard
         alive.append(_below(process[0].pid))
 
-    model = Model([_use(turn, work) for turn in turns], sample)
+    model = Model([_use(turn, work) for turn in turns], sample, "mcp__" if case.direct is None else "Bash")
     with model.serving() as address:
         environment = {
             "PATH": os.environ["PATH"],
@@ -142,10 +144,10 @@ def _use(turn: Turn, work: Path) -> Any:
             return {"name": TOOL, "input": {"code": turn.replace("WORK", str(work))}}
         case {"code": _}:
             return {"name": TOOL, "input": turn}
-    return turn
+    return json.loads(json.dumps(turn).replace("WORK", str(work)))
 
 
-def _write_inputs(work: Path, config: dict[str, Any]) -> None:
+def _write_inputs(work: Path, config: dict[str, Any], direct: Callable[[Path], dict[str, Any]] | None) -> None:
     (work / "home" / ".claude").mkdir(parents=True)
     hook = {"type": "command", "command": f"echo {shlex.quote(json.dumps(YES))}"}
     settings = {"hooks": {"Elicitation": [{"hooks": [hook]}]}}
@@ -155,7 +157,8 @@ def _write_inputs(work: Path, config: dict[str, Any]) -> None:
     (work / "toolfold.yaml").write_text(json.dumps({**config, "ledger": {"where": "memory"}}))
     arguments = ["-m", "toolfold", "mcp", "--config", str(work / "toolfold.yaml")]
     entry = {"command": sys.executable, "args": arguments, "env": {"PYTHONPATH": str(ROOT / "src")}}
-    (work / "mcp.json").write_text(json.dumps({"mcpServers": {"toolfold": entry}}))
+    servers = {"toolfold": entry} if direct is None else direct(work)
+    (work / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
 
 
 def program_of(packages: Path, name: str) -> str:

@@ -17,10 +17,14 @@ class Model:
     Args:
         script: The tool uses, one per turn, or a list of those made at once; after the last one the model is done.
         on_turn: Called before each turn's answer with the turn's number, from 0.
+        mark: What the name of a tool starts with that side questions, such as one for a title, do not have.
     """
 
-    def __init__(self, script: list[Json], on_turn: Callable[[int], None] = lambda turn: None) -> None:
+    def __init__(
+        self, script: list[Json], on_turn: Callable[[int], None] = lambda turn: None, mark: str = "mcp__"
+    ) -> None:
         self.script = script
+        self._mark = mark
         self.requests: list[Json] = []
         self._on_turn = on_turn
         self._turn = 0
@@ -30,7 +34,7 @@ class Model:
     def answer(self, request: Json) -> tuple[list[Json], str]:
         """The content blocks of the next message, and why it ends."""
         names = [tool.get("name", "") for tool in request.get("tools") or []]
-        if not any(name.startswith("mcp__") for name in names):
+        if not any(name.startswith(self._mark) for name in names):
             return [{"type": "text", "text": "done"}], "end_turn"  # a side question, such as a title
         with self._lock:
             self.requests.append(request)

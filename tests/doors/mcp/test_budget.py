@@ -7,9 +7,11 @@ import pytest
 
 from tests.doors.mcp.conftest import ERAS, FakeBridge, Server, bridged
 from toolfold.doors.mcp.budget import CAPS, SAFE_CHARACTERS, SMALLEST_CHARACTERS, kept_characters
-from toolfold.doors.mcp.describing import Describing
+from toolfold.doors.mcp.describing import Describing, known_from
 from toolfold.doors.mcp.description import Known
 from toolfold.doors.mcp.texts import CONTRACT, INSTRUCTIONS
+from toolfold.ledger.memory import MemoryLedger
+from toolfold.runtime import Runtime
 from toolfold.tools.tool import Tool
 
 
@@ -154,6 +156,19 @@ async def test_shapes_that_were_learned_are_in_the_description(open_door) -> Non
         described = (await client.list_tools()).tools[0].description or ""
 
     assert described.splitlines()[-1] == "mcp__git__log(...) -> {id: int}  # as seen"
+
+
+async def test_the_ledger_tells_which_tools_programs_used() -> None:
+    async def price(ticker: str) -> float:
+        return 1.0
+
+    ledger = MemoryLedger()
+    async with Runtime([price], ledger=ledger) as runtime:
+        outcome = await runtime.run("for t in 'abc': await price(ticker=t)")
+        await ledger.flush(outcome.execution_id)
+        known = await known_from(ledger)
+
+    assert known == Known(used={"price": 3})
 
 
 async def test_a_history_that_cannot_be_read_costs_only_the_order(open_door, caplog) -> None:

@@ -31,7 +31,7 @@ from toolfold.doors.prompts import tools_text
 from toolfold.doors.pydantic_ai.callers import MARK, callers_of, is_listing_for_code, listing_for_code, spec_of
 from toolfold.doors.pydantic_ai.functions import MARK_ON_FUNCTION, FunctionToolset
 from toolfold.doors.pydantic_ai.home import settled
-from toolfold.doors.pydantic_ai.texts import DIRECTLY, IN_CODE, SEARCH, SEARCH_DESCRIPTION
+from toolfold.doors.pydantic_ai.texts import DIRECTLY, IN_CODE, SEARCH, SEARCH_DESCRIPTION, SEARCH_SCHEMA
 from toolfold.models import AllowedCallers, ToolSpec
 from toolfold.program.stub import first_line
 from toolfold.tools.search import DEFAULT_LIMIT, Index
@@ -53,12 +53,6 @@ class _Arguments(TypedDict):
 
 # Any: Pydantic's own type for it is private, and Pydantic AI's protocol is narrower on paper only.
 _VALIDATOR: Final[Any] = TypeAdapter(_Arguments).validator
-_SCHEMA: Final = {
-    "type": "object",
-    "properties": {"query": {"type": "string", "description": "What is needed, in a few words, or a part of a name."}},
-    "required": ["query"],
-    "additionalProperties": False,
-}
 
 
 @dataclass(kw_only=True)
@@ -116,7 +110,7 @@ class ToolSearchToolset(WrapperToolset[AgentDepsT]):
             tool_def=ToolDefinition(
                 name=SEARCH,
                 description=SEARCH_DESCRIPTION,
-                parameters_json_schema=_SCHEMA,
+                parameters_json_schema=SEARCH_SCHEMA,
                 metadata={MARK: "both"},
             ),
             max_retries=ctx.max_retries,

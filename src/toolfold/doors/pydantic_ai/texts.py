@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from toolfold.doors.prompts import Form, tools_text
 from toolfold.models import ToolSpec
@@ -23,6 +23,22 @@ _NO_TOOLS: Final = "No function is here from the start; one that a tool search f
 SEARCH_DESCRIPTION: Final = f"""\
 Find tools by what they do. The answer has the signature of each tool that was found and says how to call it: \
 in a program of `{RUN_CODE}`, directly, or both. Search again with other words if nothing fits."""
+
+# Any: a JSON Schema.
+RUN_CODE_SCHEMA: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {"code": {"type": "string", "description": "The program, whole."}},
+    "required": ["code"],
+    "additionalProperties": False,
+}
+
+# Any: the same.
+SEARCH_SCHEMA: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {"query": {"type": "string", "description": "What is needed, in a few words, or a part of a name."}},
+    "required": ["query"],
+    "additionalProperties": False,
+}
 
 IN_CODE: Final = f"call these in a program of `{RUN_CODE}`"
 DIRECTLY: Final = "call these directly"

@@ -30,7 +30,7 @@ from toolfold.doors.pydantic_ai.home import Home, settled
 from toolfold.doors.pydantic_ai.nested import Nested, through_pydantic_ai
 from toolfold.doors.pydantic_ai.render import to_exception, to_retry, to_return
 from toolfold.doors.pydantic_ai.search import NOTE, SEVERAL, searches_of
-from toolfold.doors.pydantic_ai.texts import RUN_CODE
+from toolfold.doors.pydantic_ai.texts import RUN_CODE, RUN_CODE_SCHEMA
 from toolfold.engines.base import Engine
 from toolfold.engines.registry import with_old_keywords
 from toolfold.errors import ToolfoldError
@@ -46,12 +46,6 @@ class _Arguments(TypedDict):
 
 # Any: Pydantic's own type for it is private, and Pydantic AI's protocol is narrower on paper only.
 _VALIDATOR: Final[Any] = TypeAdapter(_Arguments).validator
-_SCHEMA: Final = {
-    "type": "object",
-    "properties": {"code": {"type": "string", "description": "The program, whole."}},
-    "required": ["code"],
-    "additionalProperties": False,
-}
 
 
 @dataclass(kw_only=True)
@@ -161,7 +155,7 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
             tool_def=ToolDefinition(
                 name=RUN_CODE,
                 description=self.home.description(specs, self.budget_characters, self.signatures),
-                parameters_json_schema=_SCHEMA,
+                parameters_json_schema=RUN_CODE_SCHEMA,
                 metadata={"code_arg_name": "code", "code_arg_language": "python"},
             ),
             max_retries=self.max_retries,
