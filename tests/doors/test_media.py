@@ -1,4 +1,4 @@
-from toolfold.doors.media import described, images_in
+from toolfold.doors.media import described, images_in, value_as_json
 from toolfold.models import MIB, File, Media
 
 PICTURE = Media(kind="image", mime="image/png", data=b"png")
@@ -30,3 +30,15 @@ def test_pictures_without_data_or_of_great_size_take_no_place_of_others() -> Non
     huge = Media(kind="image", mime="image/png", data=bytes(5 * MIB + 1))
 
     assert images_in([empty, huge, *[PICTURE] * 12]) == [("image/png", b"png")] * 10
+
+
+def test_a_whole_value_is_json_with_bytes_in_base64_and_null_for_what_json_has_not() -> None:
+    picture = Media(kind="image", mime="image/png", data=b"png", name="a.png")
+
+    shown = value_as_json({"raw": b"\x00\x01", "picture": picture, "numbers": [1, 2.5, float("nan"), float("-inf")]})
+
+    assert shown == {
+        "raw": {"base64": "AAE="},
+        "picture": {"kind": "image", "mime": "image/png", "uri": "", "name": "a.png", "data": {"base64": "cG5n"}},
+        "numbers": [1, 2.5, None, None],
+    }

@@ -39,6 +39,22 @@ async def test_a_paused_program_that_is_cut_short_keeps_its_output_in_every_ledg
         assert (answer["stdout"], answer["error"]["type"]) == ("seen\n", "TimeoutError")
 
 
+async def test_a_program_whose_guest_had_to_make_room_still_ends_at_its_deadline(tmp_path: Path) -> None:
+    async with Runtime() as runtime:
+        executions = Executions(runtime, workspace=tmp_path)
+        for seconds in (0.3, 5.0, 50.0):  # as above
+            execution_id, first = await executions.begin(Wish(code="tools.x()", timeout_seconds=seconds))
+            if first.calls:
+                break
+        await runtime.release(execution_id)
+        end = await executions.resume(execution_id, [])
+        found = await runtime.recorded(execution_id)
+
+    assert json.loads(end.final or "")["error"]["type"] == "TimeoutError"
+    assert found is not None
+    assert found.has_ended
+
+
 async def test_replies_to_no_open_call_are_ignored(tmp_path: Path) -> None:
     ledger = MemoryLedger()
     async with Runtime(ledger=ledger) as runtime:
