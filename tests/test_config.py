@@ -31,6 +31,7 @@ from toolfold.config import (
     load_config,
     parse_config,
 )
+from toolfold.config.apis import ApiConfig, AuthConfig, FetchConfig
 from toolfold.config.build import command_tools, ledger_of, module_sources, runtime_options, with_policies
 from toolfold.config.model import KeepConfig, PausedConfig
 from toolfold.config.schema import config_schema, schema_text, shipped_schema
@@ -677,6 +678,9 @@ def key_table(section: type[BaseModel]) -> str:
         ToolsConfig,
         CommandConfig,
         FolderConfig,
+        ApiConfig,
+        AuthConfig,
+        FetchConfig,
         PolicyConfig,
         SessionsConfig,
         PausedConfig,

@@ -64,6 +64,21 @@ def module_sources(config: Config) -> list[str]:
     ]
 
 
+def declared_tools(config: Config) -> list[Tool]:
+    """All tools that the file itself describes: commands, folders, APIs and `fetch`; `modules` are loaded by doors.
+
+    Raises:
+        UsageError: one cannot work; with its line.
+    """
+    tools = [*command_tools(config), *folder_tools(config)]
+    if not config.tools.apis and config.tools.fetch is None:
+        return tools
+    # Imported here: the client takes a while, and hardly any config needs it.
+    from toolfold.config.web import web_tools  # noqa: PLC0415
+
+    return [*tools, *web_tools(config)]
+
+
 def command_tools(config: Config) -> list[Tool]:
     """`tools.commands` as tools.
 

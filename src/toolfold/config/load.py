@@ -25,7 +25,7 @@ _log: Final = logging.getLogger(__name__)
 MAX_BYTES: Final = 1024 * 1024
 _SHOWN_MISTAKES: Final = 20
 _SHOWN_CHARACTERS: Final = 60
-_SECRET: Final = frozenset({"env", "headers", "key"})
+_SECRET: Final = frozenset({"env", "headers", "key", "secret"})
 """Keys whose values never go into an error."""
 _TYPES: Final = {
     "string_type": "text", "tuple_type": "a list", "mapping_type": "keys with values", "dict_type": "keys with values",

@@ -6,12 +6,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
-from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
-    ConfigDict,
     Field,
     PrivateAttr,
     SecretStr,
@@ -20,34 +17,12 @@ from pydantic import (
     field_validator,
     model_validator,
 )
-from pydantic_core import PydanticCustomError
 
+from toolfold.config.apis import ApiConfig, FetchConfig
 from toolfold.config.engine import EngineName
+from toolfold.config.section import Globs, Section, Text, Url, wrong_key
 from toolfold.config.units import Count, Duration, Seconds, Size, must_be
 from toolfold.models import Json, Limits
-
-
-def wrong_key(key: str, message: str) -> PydanticCustomError:
-    """An error of one key, raised by a check that sees the whole section."""
-    return PydanticCustomError("key", "{message}", {"message": message, "key": key})
-
-
-class Section(BaseModel):
-    """A part of the file: no key that is not listed, nothing changed later."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, use_attribute_docstrings=True)
-
-
-def _is_url(text: str) -> str:
-    try:
-        parts = urlsplit(text)
-        # Port 0 is nowhere; reading one that is no number raises.
-        is_good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        is_good = False
-    if not is_good or re.search(r"\s", text):
-        raise must_be("a URL such as http://localhost:8080/mcp")
-    return text
 
 
 def _is_argv_item(item: Any) -> str | tuple[str, ...]:
@@ -61,9 +36,6 @@ _ARGV_ITEM: Final[dict[str, Json]] = {
     "anyOf": [{"type": "string", "minLength": 1}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]
 }
 
-Text = Annotated[str, StringConstraints(min_length=1)]
-Url = Annotated[str, AfterValidator(_is_url)]
-Globs = tuple[Text, ...]
 # Any and a check of its own: the errors of a union name its members instead of the place.
 ArgvItem = Annotated[Any, AfterValidator(_is_argv_item), WithJsonSchema(_ARGV_ITEM)]
 Transport = Literal["stdio", "sse", "http"]
@@ -210,6 +182,10 @@ class ToolsConfig(Section):
     """Commands of this machine as tools."""
     folders: tuple[FolderConfig, ...] = ()
     """Folders of this machine, as tools for their files."""
+    apis: tuple[ApiConfig, ...] = ()
+    """APIs that an OpenAPI document describes, as one tool for each operation."""
+    fetch: FetchConfig | None = None
+    """A tool that asks named hosts for any URL; left out, there is none."""
 
     @model_validator(mode="after")
     def _allows_or_blocks(self) -> ToolsConfig:
@@ -217,6 +193,7 @@ class ToolsConfig(Section):
             raise wrong_key("block", "cannot stand beside tools.allow; keep one of the two")
         _unique([command.name for command in self.commands], "commands")
         _unique([folder.name for folder in self.folders], "folders")
+        _unique([api.name for api in self.apis], "apis")
         return self
 
 
@@ -356,7 +333,8 @@ class HttpConfig(Section):
     jwt: JwtConfig | None = None
     """Signed tokens instead of API keys, or beside them."""
     tools: Mapping[Text, Globs] = Field(default_factory=dict)
-    """Tenants whose programs may call the tools of `servers`, and which of them: `{acme: ["mcp__crm__*"]}`."""
+    """Tenants whose programs may call the tools of `servers`, `tools.apis` and `tools.fetch`, and which of them:
+    `{acme: ["mcp__crm__*"]}`."""
     token_key: SecretStr | None = None
     """Signs continuation tokens; left out, one is made and kept in the state folder, or in a ledger on a server."""
     advertise: Text | None = None

@@ -49,7 +49,7 @@ def open_runtime(
     Args:
         config: Its `servers` and `policies`.
         local: Tools of the host.
-        tenants: Patterns of the servers' tools that each tenant may call; `None` lets everyone call all.
+        tenants: Patterns of the tools of servers and APIs that each tenant may call; `None` lets everyone call all.
         make: Makes a runtime without servers.
         options: Of the runtime.
 
@@ -58,7 +58,8 @@ def open_runtime(
     """
     if not config.servers:  # else a pattern may mean a tool of one that connects later
         Strays(config).warn(tool.spec for tool in local)
-    if not config.servers or tenants == {}:
+    is_shared = bool(config.servers) or (tenants is not None and any(map(is_granted, local)))
+    if not is_shared or tenants == {}:
         return make(tools=with_policies(config, local), **options)
     return BridgedRuntime(config, local, tenants=tenants, **options)
 
@@ -120,13 +121,13 @@ class BridgedRuntime(Runtime):
         return await super().resume(execution_id, *args, **options)
 
     def hidden_from(self, tenant: str) -> frozenset[str]:
-        """The servers' tools that this tenant's programs do not know of."""
+        """Tools of servers and APIs that this tenant's programs do not know of."""
         if self._globs is None:
             return frozenset()
         key = tenant if tenant in self._globs else ""
         if key not in self._hidden:
             globs = self._globs.get(key, Globs(()))
-            own = {SEARCH_SPEC.name, *(tool.spec.name for tool in self._local)}
+            own = {SEARCH_SPEC.name, *(tool.spec.name for tool in self._local if not is_granted(tool))}
             specs = (spec for spec in self.tools if spec.name not in own)
             self._hidden[key] = frozenset(spec.name for spec in specs if not globs.match(spec))
         return self._hidden[key]
@@ -165,7 +166,33 @@ class BridgedRuntime(Runtime):
         return replace(search_tool(self._search_index), call_within=call_within)
 
 
-def _bridge(config: Config, on_change: Callable[[], None]) -> Bridge:
+def is_granted(tool: Tool) -> bool:
+    """Whether a tool acts with the operator's own secrets, so that a tenant must be named to call it."""
+    return tool.spec.source == "fetch" or tool.spec.source.startswith("api:")
+
+
+class _NoServers:
+    """In place of a bridge, where a config has APIs for some tenants and no server."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        pass
+
+    def tools(self) -> Sequence[Tool]:
+        return ()
+
+    def status(self) -> Sequence[Any]:
+        return ()
+
+    async def settled(self, names: Iterable[str] | None = None, *, timeout_seconds: float) -> None:
+        pass
+
+
+def _bridge(config: Config, on_change: Callable[[], None]) -> Bridge | _NoServers:
+    if not config.servers:
+        return _NoServers()
     # Imported here: a config without servers does not need the extra.
     try:
         from toolfold.sources.mcp import Bridge  # noqa: PLC0415
@@ -181,7 +208,7 @@ def _ask_to_sign_in(server: str, url: str) -> None:
     _log.warning("server %r asks you to sign in: %s", server, url)
 
 
-def _complain(bridge: Bridge, text: str | None = None) -> None:
+def _complain(bridge: Bridge | _NoServers, text: str | None = None) -> None:
     """One line for each server that is still not there; of a program's text, for those that it mentions."""
     for one in bridge.status():
         # Why one failed is in the log already.

@@ -11,7 +11,7 @@ from typing import Annotated, Literal, NoReturn
 import typer
 
 import toolfold
-from toolfold.doors.cli.configured import EngineOption
+from toolfold.doors.cli.configured import ApiOption, EngineOption
 from toolfold.doors.cli.exits import Exit, exit_of_error
 from toolfold.doors.cli.ledger import ledger_app
 from toolfold.doors.cli.runs import runs_app
@@ -90,6 +90,7 @@ def _run(
         list[str] | None,
         typer.Option(metavar="FILE.py|MODULE", help="Tools for the program: its `@tool` objects. Repeatable."),
     ] = None,
+    api: ApiOption = None,
     config: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="The config; the nearest toolfold.yaml from here upwards unless given."),
@@ -132,6 +133,7 @@ def _run(
     options = RunOptions(
         program=program,
         tools=tuple(tools or ()),
+        apis=tuple(api or ()),
         timeout_seconds=timeout,
         engine=engine,
         isolation=isolation,

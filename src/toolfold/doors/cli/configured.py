@@ -51,6 +51,12 @@ def engine_name(text: str) -> str:
         raise typer.BadParameter(str(error)) from error
 
 
+ApiOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="[NAME=]SPEC", help="An OpenAPI document, a file or a URL; its operations are tools. Repeatable."
+    ),
+]
 EngineOption = Annotated[
     str | None,
     typer.Option(
@@ -104,9 +110,9 @@ def configured(config: Config | None, text: str, make: Callable[..., Runtime]) -
 
 
 def local_tools(config: Config) -> list[Tool]:
-    """The config's own tools: modules, commands and folders."""
+    """The config's own tools: modules, and what it describes itself."""
     # Imported here for the same reason.
-    from toolfold.config.build import command_tools, folder_tools, module_sources  # noqa: PLC0415
+    from toolfold.config.build import declared_tools, module_sources  # noqa: PLC0415
     from toolfold.doors.cli.load import load_tools  # noqa: PLC0415
 
-    return [*load_tools(module_sources(config)), *command_tools(config), *folder_tools(config)]
+    return [*load_tools(module_sources(config)), *declared_tools(config)]

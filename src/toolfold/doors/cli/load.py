@@ -28,6 +28,21 @@ def load_tools(sources: Sequence[str]) -> list[Tool]:
     return tools
 
 
+def load_apis(specs: Sequence[str]) -> list[Tool]:
+    """The operations of each document: `SPEC`, or `NAME=SPEC`."""
+    if not specs:
+        return []
+    # Imported here: hardly any command names one, and the client takes a while.
+    from toolfold.sources.openapi.source import openapi_tools  # noqa: PLC0415
+
+    tools: list[Tool] = []
+    for text in specs:
+        name, sign, spec = text.partition("=")
+        is_named = bool(sign) and name.replace("-", "_").isidentifier()
+        tools += openapi_tools(spec, name=name) if is_named else openapi_tools(text)
+    return tools
+
+
 def _tools_in(module: ModuleType, source: str) -> Iterator[Tool]:
     found = [one for one in vars(module).values() if _is_marked(one)] or list(_public_functions(module))
     # By identity: two names may be bound to one tool.

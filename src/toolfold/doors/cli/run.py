@@ -12,7 +12,7 @@ from toolfold.doors.cli.configured import chosen_engine, configured, nearest_con
 from toolfold.doors.cli.exits import Exit, exit_of_status
 from toolfold.doors.cli.inputs import limits_for, read_files, read_program
 from toolfold.doors.cli.ledgers import open_for_command
-from toolfold.doors.cli.load import load_tools
+from toolfold.doors.cli.load import load_apis, load_tools
 from toolfold.doors.cli.loops import until_stopped
 from toolfold.doors.cli.outputs import prepare_folder, save_files
 from toolfold.doors.cli.render import call_line, print_json, print_text
@@ -28,6 +28,7 @@ class RunOptions:
 
     program: str
     tools: tuple[str, ...] = ()
+    apis: tuple[str, ...] = ()
     timeout_seconds: float | None = None
     engine: str | None = None
     """`None`: the config's, or the usual one; the same for the isolation."""
@@ -60,7 +61,7 @@ def run_program(options: RunOptions, open_runtime: Callable[..., Runtime] = Runt
     if options.out is not None:
         prepare_folder(options.out)
     with stdout_to_stderr():
-        tools = load_tools(options.tools)
+        tools = [*load_tools(options.tools), *load_apis(options.apis)]
         ledger = open_for_command(options.ledger, config)
         made = partial(
             configured(config, text, open_runtime),

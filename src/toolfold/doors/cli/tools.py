@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from toolfold.doors.cli.configured import ApiOption
 from toolfold.errors import UsageError
 from toolfold.models import Json, ToolSpec
 
@@ -32,12 +33,12 @@ _AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @tools_app.command("list")
-def _list(tools: _Sources = None, config: _Config = None, json: _AsJson = False) -> int:
+def _list(tools: _Sources = None, api: ApiOption = None, config: _Config = None, json: _AsJson = False) -> int:
     """List the tools, one line each: the name that programs call, and what it does."""
     # Imported here: `--help` starts without reading schemas.
     from toolfold.tools.search import describe  # noqa: PLC0415
 
-    _print([describe(spec, "name") for spec in _specs(tools, config)], as_json=json)
+    _print([describe(spec, "name") for spec in _specs(tools, api, config)], as_json=json)
     return 0
 
 
@@ -45,6 +46,7 @@ def _list(tools: _Sources = None, config: _Config = None, json: _AsJson = False)
 def _search(
     query: Annotated[str, typer.Argument(metavar="QUERY", help="What is needed, in a few words.")],
     tools: _Sources = None,
+    api: ApiOption = None,
     config: _Config = None,
     detail: Annotated[
         Literal["name", "signature", "full"], typer.Option(help="How much to print of each tool.")
@@ -56,7 +58,7 @@ def _search(
     # Imported here for the same reason.
     from toolfold.tools.search import Index, describe  # noqa: PLC0415
 
-    hits = Index(_specs(tools, config)).search(query, limit)
+    hits = Index(_specs(tools, api, config)).search(query, limit)
     _print([describe(hit.spec, detail) for hit in hits], as_json=json)
     return 0 if hits else 1
 
@@ -65,13 +67,14 @@ def _search(
 def _stubs(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Gets tools/<domain>/<tool>.py; made if missing.")],
     tools: _Sources = None,
+    api: ApiOption = None,
     config: _Config = None,
 ) -> int:
     """Write one typed Python file per tool, for a model or a type checker to read."""
     # Imported here for the same reason.
     from toolfold.program.stubs import write_tree  # noqa: PLC0415
 
-    specs = _specs(tools, config)
+    specs = _specs(tools, api, config)
     try:
         written = write_tree(specs, folder)
     except OSError as error:
@@ -97,21 +100,21 @@ def _learn(
     # Imported here for the same reason.
     from toolfold.doors.cli.learn import learn  # noqa: PLC0415
 
-    return learn(names, _specs(tools, config), sources=tools or (), config=config, ledger=ledger)
+    return learn(names, _specs(tools, None, config), sources=tools or (), config=config, ledger=ledger)
 
 
-def _specs(sources: list[str] | None, config: Path | None) -> tuple[ToolSpec, ...]:
+def _specs(sources: list[str] | None, apis: list[str] | None, config: Path | None) -> tuple[ToolSpec, ...]:
     # Imported here for the same reason.
     from toolfold.doors.cli.configured import nearest_config  # noqa: PLC0415
-    from toolfold.doors.cli.load import load_tools  # noqa: PLC0415
+    from toolfold.doors.cli.load import load_apis, load_tools  # noqa: PLC0415
     from toolfold.tools.catalog import Catalog  # noqa: PLC0415
 
-    found = nearest_config(config) if config is not None or not sources else None
-    if not sources and found is None:
+    found = nearest_config(config) if config is not None or not (sources or apis) else None
+    if not sources and not apis and found is None:
         raise UsageError("no tools to look at; name a file with --tools, as in --tools tools.py, or a --config")
     # What the user's file prints while it is imported is no part of the answer.
     with redirect_stdout(sys.stderr):
-        loaded = load_tools(sources or [])
+        loaded = [*load_tools(sources or []), *load_apis(apis or [])]
         return Catalog(loaded).specs if found is None else _of_config(found, loaded)
 
 

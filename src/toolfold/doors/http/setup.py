@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 from fastapi import FastAPI
 
-from toolfold.config.build import command_tools, folder_tools, ledger_of, runtime_options
+from toolfold.config.build import declared_tools, ledger_of, runtime_options
 from toolfold.config.model import Config, HttpConfig
-from toolfold.doors.bridged import open_runtime
+from toolfold.doors.bridged import is_granted, open_runtime
 from toolfold.doors.http.app import create_app
 from toolfold.doors.http.auth import jwt_tenant
 from toolfold.doors.http.settings import JwtSettings, Settings
@@ -62,7 +62,7 @@ def open_app(config: Config, *, modules: Sequence[Tool] = ()) -> tuple[FastAPI, 
         _log.warning("no tenant may call the tools of 'servers', so none is started; name tenants in http.tools")
     runtime = open_runtime(
         config,
-        [*modules, *command_tools(config), *folder_tools(config)],
+        [*modules, *_for_tenants(config, declared_tools(config))],
         tenants=_tenants(config.http),
         **runtime_options(config),
         ledger=ledger,
@@ -72,6 +72,14 @@ def open_app(config: Config, *, modules: Sequence[Tool] = ()) -> tuple[FastAPI, 
         before_files=None if replicas is None else replicas.confirm,
     )
     return create_app(runtime, ledger, settings, limits=config.program_limits, replicas=replicas), ledger
+
+
+def _for_tenants(config: Config, tools: Sequence[Tool]) -> list[Tool]:
+    """Without what acts with the operator's own secrets, where no tenant is named that may do that."""
+    if config.http.tools or not any(map(is_granted, tools)):
+        return list(tools)
+    _log.warning("no tenant may call the tools of 'tools.apis' and 'tools.fetch'; name tenants in http.tools")
+    return [tool for tool in tools if not is_granted(tool)]
 
 
 def _replicas(config: Config, settings: Settings, ledger: RedisLedger, files: str) -> Replicas:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from toolfold.config.build import bridge_servers, command_tools, folder_tools, ledger_of, runtime_options, with_policies
+from toolfold.config.build import bridge_servers, declared_tools, ledger_of, runtime_options, with_policies
 from toolfold.config.model import Config
 from toolfold.config.strays import Strays
 from toolfold.doors.mcp.client import Clients
@@ -31,7 +31,7 @@ def open_door(config: Config, *, modules: Sequence[Tool] = (), is_alone: bool = 
     options = runtime_options(config)
     ledger = ledger_of(config)
     runtime = Runtime(**options, ledger=ledger, entry_name=ENTRY_NAME)
-    local = [*modules, *command_tools(config), *folder_tools(config)]
+    local = [*modules, *declared_tools(config)]
     strays = Strays(config)
     if not config.servers:
         strays.warn(tool.spec for tool in local)

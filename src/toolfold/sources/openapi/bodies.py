@@ -8,11 +8,11 @@ from typing import Final
 
 from toolfold.models import Json
 from toolfold.program.schema_merge import merged
-from toolfold.sources.openapi.media import FORM, MULTIPART, is_json, is_text, preferred
 from toolfold.sources.openapi.model import Argument, Body
 from toolfold.sources.openapi.names import argument_name
 from toolfold.sources.openapi.references import References
 from toolfold.sources.openapi.schemas import Conversion
+from toolfold.sources.web.media import FORM, MULTIPART, is_json, is_text, preferred
 
 _DEEPEST: Final = 20
 

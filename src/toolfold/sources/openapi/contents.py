@@ -10,9 +10,9 @@ import httpx2
 import msgspec
 
 from toolfold.models import Media, Value
-from toolfold.sources.openapi.media import FORM, MULTIPART, is_json, plain
 from toolfold.sources.openapi.model import Argument, Body
 from toolfold.sources.openapi.styles import query_pairs, text_of
+from toolfold.sources.web.media import FORM, MULTIPART, is_json, plain
 
 _Part: TypeAlias = tuple[str | None, bytes] | tuple[str | None, bytes, str]
 """A file's name, its content, its media type."""

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from toolfold.errors import ToolError, UsageError
 from toolfold.sources.openapi.document import MAX_BYTES
-from toolfold.sources.openapi.replies import check_status
+from toolfold.sources.web.bodies import check_status
 from toolfold.sources.web.client import WebClient
 from toolfold.sources.web.hosts import origin_of
 from toolfold.sources.web.messages import WebRequest

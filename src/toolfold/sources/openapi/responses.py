@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from toolfold.models import Json
-from toolfold.sources.openapi.media import is_json, is_text, preferred
 from toolfold.sources.openapi.references import References
+from toolfold.sources.web.media import is_json, is_text, preferred
 
 
 class Success(NamedTuple):

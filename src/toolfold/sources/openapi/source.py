@@ -17,7 +17,7 @@ from urllib.parse import urljoin, urlsplit
 import msgspec
 
 from toolfold.errors import UsageError
-from toolfold.models import Json, ToolSpec, Value
+from toolfold.models import Json, ToolSpec
 from toolfold.sources.openapi.lazy import LazySchema
 from toolfold.sources.openapi.loading import document_bytes, is_url
 from toolfold.sources.openapi.model import Index, Operation
@@ -25,10 +25,10 @@ from toolfold.sources.openapi.names import domain_name
 from toolfold.sources.openapi.operations import NEXT_QUERY, WITH_RESPONSE, read_operations
 from toolfold.sources.openapi.paging import next_query
 from toolfold.sources.openapi.references import look_into
-from toolfold.sources.openapi.replies import check_status, value_of
 from toolfold.sources.openapi.requests import request_of
 from toolfold.sources.openapi.schemas import Look, closed
 from toolfold.sources.openapi.store import Store
+from toolfold.sources.web.bodies import check_status, headers_of, value_of
 from toolfold.sources.web.client import MAX_BYTES, WebClient
 from toolfold.sources.web.credentials import Auth
 from toolfold.sources.web.hosts import is_public_name, origin_of
@@ -187,7 +187,7 @@ class Calls:
             if not own.get(WITH_RESPONSE):
                 return body
             after = next_query(reply.header("link"), body, query) if operation.method == "get" else None
-            return {"status": reply.status, "headers": _headers(reply.headers), "body": body, "next": after}
+            return {"status": reply.status, "headers": headers_of(reply), "body": body, "next": after}
 
         return call
 
@@ -224,13 +224,6 @@ class Calls:
 
 def _paged_note(operation: Operation, name: str) -> str:
     return f"\n\nAll pages: `async for page in {name}.pages(...)`." if operation.is_paged else ""
-
-
-def _headers(pairs: Iterable[tuple[str, str]]) -> dict[str, Value]:
-    joined: dict[str, Value] = {}
-    for key, value in pairs:
-        joined[key] = f"{joined[key]}, {value}" if key in joined else value
-    return joined
 
 
 def _chosen(api: Api, domain: str, operations: Iterable[Operation]) -> Iterable[Operation]:

@@ -12,8 +12,8 @@ import msgspec
 
 from toolfold.errors import ToolError, ToolFailed
 from toolfold.models import Json, Media, Value
-from toolfold.sources.openapi.media import is_json, is_text
 from toolfold.sources.web.echoes import Echoes
+from toolfold.sources.web.media import is_json, is_text
 from toolfold.sources.web.messages import WebReply
 
 _FIRST_ERROR: Final = 400
@@ -60,6 +60,14 @@ def check_status(reply: WebReply, echoes: Echoes) -> None:
     error.nothing_ran = reply.status in _COME_LATER
     error.retry_after_seconds = wait
     raise error
+
+
+def headers_of(reply: WebReply) -> dict[str, Value]:
+    """Headers by name; several of one name are joined, as HTTP allows."""
+    joined: dict[str, Value] = {}
+    for key, value in reply.headers:
+        joined[key] = f"{joined[key]}, {value}" if key in joined else value
+    return joined
 
 
 def _words(reply: WebReply, echoes: Echoes) -> str:

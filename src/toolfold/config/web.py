@@ -1,0 +1,51 @@
+"""`tools.apis` and `tools.fetch` as tools."""
+
+from __future__ import annotations
+
+from toolfold.config.apis import ApiConfig, AuthConfig
+from toolfold.config.model import Config
+from toolfold.errors import UsageError
+from toolfold.sources.openapi.source import Api, api_tools
+from toolfold.sources.web.credentials import Auth
+from toolfold.sources.web.fetch import fetch_tool
+from toolfold.tools.tool import Tool
+
+
+def web_tools(config: Config) -> list[Tool]:
+    """The tools of every API, and `fetch`.
+
+    Raises:
+        UsageError: a document cannot be read; with the line of its API.
+    """
+    tools: list[Tool] = []
+    for at, one in enumerate(config.tools.apis):
+        try:
+            tools += api_tools(_api(config, one))
+        except UsageError as error:
+            raise UsageError(f"{config.place('tools', 'apis', at)}: {error}") from error
+    fetch = config.tools.fetch
+    if fetch is not None:
+        options = fetch.model_dump(include={"max_bytes", "timeout_seconds"}, exclude_none=True)
+        secrets = {host: _auth(auth) for host, auth in fetch.secrets.items()}
+        try:
+            tools.append(fetch_tool(fetch.hosts, methods=fetch.methods, secrets=secrets, **options))
+        except UsageError as error:
+            raise UsageError(f"{config.place('tools', 'fetch')}: {error}") from error
+    return tools
+
+
+def _api(config: Config, one: ApiConfig) -> Api:
+    said = one.model_dump(exclude={"auth", "spec"}, exclude_none=True)
+    is_url = one.spec.startswith(("http://", "https://"))
+    return Api(
+        spec=one.spec if is_url else config.folder / one.spec,
+        auth=None if one.auth is None else _auth(one.auth),
+        # What came from a variable is a secret, whatever its header is called.
+        secrets=[value for value in config.variables.values() if any(value in sent for sent in one.headers.values())],
+        **said,
+    )
+
+
+def _auth(auth: AuthConfig) -> Auth:
+    said = auth.model_dump(exclude={"type", "secret"}, exclude_none=True)
+    return Auth(kind=auth.type, secret="" if auth.secret is None else auth.secret.get_secret_value(), **said)
