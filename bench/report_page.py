@@ -27,6 +27,7 @@ COMMANDS = {
     "languages": "make bench-peers",
     "codemode": "make bench-codemode",
     "savings": "make bench-savings",
+    "catalog": "make bench-catalog",
     "http": "make bench-http",
     "bridge": "make bench-bridge",
     "callback": "make bench-callback",

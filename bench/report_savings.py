@@ -1,6 +1,6 @@
 """The figures of `make bench-savings` as Markdown: sums, losses, examples. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bench.report_tables import bullets, clean, number, table
@@ -20,6 +20,9 @@ def savings(document: Mapping[str, Any]) -> str:
     parts.append(f"**Tasks in which a program loses**, of {document['tasks']}\n\n{_losses(document)}")
     parts.append(f"**Single turns, by the number of calls in them**\n\n{_turns(document)}")
     parts.append(f"**Examples**\n\n{_examples(document)}")
+    if "doors" in document:
+        parts.append(f"**What each door sends before a task**, the mean over all\n\n{_doors(document['doors'])}")
+        parts.append(f"**Targets**\n\n{_targets(document['targets'])}")
     return "\n\n".join(parts)
 
 
@@ -47,6 +50,19 @@ def _losses(document: Mapping[str, Any]) -> str:
     pairs = list(next(iter(document["losses"].values())))
     rows = [[measure, *(str(lost[pair]) for pair in pairs)] for measure, lost in document["losses"].items()]
     return table(["", *(pair.replace(" / ", "<br>to ") for pair in pairs)], rows)
+
+
+def _doors(means: Mapping[str, float]) -> str:
+    base = next(iter(means.values()))
+    rows = [[name, number(tokens), f"{tokens / base:.2f} ×"] for name, tokens in means.items()]
+    return table(["", "tokens", "to the JSON definitions"], rows)
+
+
+def _targets(judged: Sequence[tuple[str, float, float, bool]]) -> str:
+    rows = [
+        [name, f"{figure:.3g}", f"{limit:g}", "met" if is_met else "MISSED"] for name, figure, limit, is_met in judged
+    ]
+    return table(["", "figure", "at most", ""], rows)
 
 
 def _turns(document: Mapping[str, Any]) -> str:

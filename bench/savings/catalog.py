@@ -81,9 +81,10 @@ def main() -> int:
     for text, is_met in judged:
         console.print(f"{'met' if is_met else 'MISSED'}: {text}", soft_wrap=True)
     console.print(f"tokens: {counting}; Claude Code {VERSION}")
+    figures = (("first request", "tokens", "first"), ("all requests", "tokens", "all"), ("requests", "", "requests"))
     cases = {
-        name: record.case(name, "tokens", {way: getattr(one, field) for way, one in read.items()})
-        for name, field in (("first request", "first"), ("all requests", "all"), ("requests", "requests"))
+        name: record.case(name, unit, {way: getattr(one, field) for way, one in read.items()})
+        for name, unit, field in figures
     }
     record.write(
         options.json, title="Many tools in Claude Code", command="make bench-catalog",
