@@ -1,7 +1,7 @@
-"""The child's side: programs that wait for their parent, and when they end.
+"""The child's side: programs that wait for their parent, and how they end.
 
-A program's time is the whole execution's, the parent's work included. Between two requests of the
-parent the execution is paused, and only the deadline here can end it.
+The timeout covers the whole execution, including the parent's work. Between two requests of the parent
+the execution is paused, and only the deadline here can end it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _T = TypeVar("_T")
 
 DEFAULT_SECONDS: Final = 30.0
 UNREAD_SECONDS: Final = 60.0
-"""How long an end is kept for a parent that does not ask for it."""
+"""How long a result is kept for a parent that has not asked for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,7 +188,7 @@ class Executions:
         step = await drive(self._runtime, step, refuse_approvals)
         if isinstance(step, Outcome):
             return self._finish(program, step)
-        if program.is_late:  # it paused in the moment in which its time was over
+        if program.is_late:  # it paused at the moment its time ran out
             return await self._end_paused(program)
         fresh = [_told(program, call) for call in step.calls if call.id not in program.calls]
         return ResumeResult(calls=fresh, seconds_left=program.seconds_left)
@@ -196,7 +196,7 @@ class Executions:
     # the end
 
     async def _expire(self, program: _Program) -> None:
-        """Its time is over, wherever the program or its parent are."""
+        """End it: its time is over, whether the program or its parent is at work."""
         program.is_late = True
         if program.is_running:
             await self._runtime.cancel(program.execution_id)  # the outcome comes to whoever waits for this step

@@ -1,4 +1,4 @@
-"""What one program asks of the person behind the client: each question is put once and answered once."""
+"""What one program asks the person behind the client: each question is asked once and answered once."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import mcp_types as types
 from toolfold.errors import ToolRefused
 
 CLIENT_ROUNDS: Final = 10
-"""How often a client of the newer era comes back with answers in one request: the SDKs' default, and Claude Code's."""
+"""How often a newer client comes back with answers to one request: the default of the SDKs and of Claude Code."""
 NO_MORE_QUESTIONS: Final = (
     f"this client answers at most {CLIENT_ROUNDS} rounds of questions in one program; make calls that need an answer "
     "together with asyncio.gather, or run the rest in another program"
 )
 _GATHER_SECONDS: Final = 0.05
-"""Questions that come no further apart than this are one round."""
+"""Questions that arrive within this time of each other are one round."""
 _MOST_GATHERS: Final = 10
 
 Question: TypeAlias = types.ElicitRequest | types.ListRootsRequest
@@ -65,7 +65,7 @@ class Questions:
     # the client's side
 
     def take(self) -> dict[str, Question]:
-        """Those that nobody has been asked yet."""
+        """Those that the client has not been asked yet."""
         fresh = {key: one.request for key, one in self._open.items() if key not in self._taken}
         self._taken.update(fresh)
         return fresh
@@ -87,7 +87,7 @@ class Questions:
             self._on_news()
 
     async def gather(self) -> None:
-        """Until no further question comes: what can be asked in one round is."""
+        """Wait until no further question arrives, so that one round asks as much as it can."""
         known = 0
         for _ in range(_MOST_GATHERS):
             if self._asked == known or not self._open:
@@ -96,7 +96,7 @@ class Questions:
             await asyncio.sleep(_GATHER_SECONDS)
 
     def refuse(self, why: str = NO_MORE_QUESTIONS) -> None:
-        """The client would not come back with answers: the calls that wait for one fail, with the reason."""
+        """Fail the calls that wait for an answer, with the reason: the client would not come back with any."""
         for question in self._open.values():
             if not question.answer.done():
                 question.answer.set_exception(ToolRefused(why))

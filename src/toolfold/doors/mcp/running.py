@@ -1,7 +1,7 @@
-"""One program between the client's first request and its result: questions, progress, cancelling.
+"""One program from the client's first request to its result: questions, progress, cancellation.
 
-The program runs in a task of its own, because in the modern era one program spans several requests
-of the client: it asks with the result of one and gets its answer with the next.
+The program runs in its own task, because with newer clients it spans several requests: the result of one
+request carries its questions, and the next request brings the answers.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from toolfold.runtime import Runtime
 from toolfold.tools.context import Decision
 
 CURRENT: Final[ContextVar[Running | None]] = ContextVar("toolfold_running", default=None)
-"""The program in whose task, or in a call of which, the code runs."""
+"""The program whose task, or one of whose calls, is running this code."""
 _MOST_NEWS: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a program is, for the client's eyes."""
+    """How far a program has come, for the client to show."""
 
     step: int
-    """Grows with each, as the protocol wants it."""
+    """Increases with each, as the protocol requires."""
     message: str
 
 
@@ -43,12 +43,12 @@ class Running:
     """A program that has been started for one client.
 
     Args:
-        runtime: Runs it.
-        text: Of the program.
-        limits: Its own.
-        session: The session's whole name; empty for none.
-        can_ask: The client can put questions to a person. Without it calls that need a yes are refused.
-        before: Done before the program begins; it may ask, too.
+        runtime: Runs the program.
+        text: The program.
+        limits: The program's own.
+        session: The full name of its session; empty for none.
+        can_ask: Whether the client can ask a person. If not, calls that need approval are denied.
+        before: Awaited before the program starts; it may ask as well.
     """
 
     def __init__(
@@ -77,10 +77,10 @@ class Running:
     # what the program's side says
 
     async def ask(self, params: types.ElicitRequestParams) -> types.ElicitResult:
-        """Put a question to the person; waits for as long as that takes.
+        """Ask the person, and wait as long as it takes.
 
         Raises:
-            ToolRefused: the client takes no more questions of this program.
+            ToolRefused: the client takes no more questions from this program.
         """
         if not self.can_ask:
             return types.ElicitResult(action="decline")
@@ -88,7 +88,7 @@ class Running:
         return answer if isinstance(answer, types.ElicitResult) else types.ElicitResult(action="decline")
 
     async def ask_for_roots(self) -> Sequence[types.Root]:
-        """The folders of a client of the newer era, which answers that only in the course of a request.
+        """The folders of a newer client, which only names them during a request.
 
         Raises:
             ToolRefused: as in `ask`.
@@ -97,29 +97,29 @@ class Running:
         return answer.roots if isinstance(answer, types.ListRootsResult) else ()
 
     async def ask_within_a_call(self, params: types.ElicitRequestParams) -> types.ElicitResult:
-        """The same for a bridged server, which asks while a call is on its way; the program's clock stands still."""
+        """Ask for a bridged server in the middle of a call; the program's clock stops meanwhile."""
         with self._runtime.standing_clock(self.execution_id):
             return await self.ask(params)
 
     def note(self, message: str) -> None:
-        """Something to show while the program runs."""
+        """Report progress to the client."""
         self._progress.append(Progress(next(self._steps), message))
         self._news.set()
 
     # what the client's side reads
 
     async def wait_for_news(self) -> None:
-        """Until there is progress, a question, or the end."""
+        """Wait for progress, a question, or the end."""
         await self._news.wait()
         self._news.clear()
 
     def take_progress(self) -> Iterator[Progress]:
-        """Each once; where calls come faster than a client takes the news, only the latest."""
+        """Each item once; if calls outpace the client, only the latest items."""
         while self._progress:
             yield self._progress.popleft()
 
     def park(self) -> None:
-        """Nobody works for the program until the client comes back, so nobody waits for its session either."""
+        """Give up the session's turn until the client comes back: others need not wait for a program that stands."""
         self.rounds += 1
         if self._session:
             self._runtime.sessions.park(self._session, self.execution_id)

@@ -190,10 +190,10 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
         return to_return(outcome, content, notes=notes, revealed=nested.revealed)
 
     async def _run(self, runtime: Runtime, nested: Nested, ctx: RunContext[AgentDepsT], code: str) -> Outcome:
-        """To the end of the program, or to a question that nobody here can answer.
+        """Run the program to its end, or to a question that nobody here can answer.
 
         Raises:
-            ApprovalRequired: It waits; the note in its metadata says for what.
+            ApprovalRequired: The program waits; the note in the metadata says what for.
         """
         key = f"{ctx.conversation_id}/{ctx.tool_call_id}"
         try:
@@ -215,7 +215,7 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
             raise to_exception(error, had_paused=bool(nested.answers.execution_id)) from error
 
     async def _answers(self, ctx: RunContext[AgentDepsT], key: str) -> NestedAnswers:
-        """What the outside said to the calls of this program, if it is one that waited."""
+        """The outside's answers to the calls of this program, if it has been waiting for them."""
         given = answers_in(ctx.tool_call_metadata)
         if given is not None:
             return given
