@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from toolfold import Outcome, Paused, Reply, Runtime, ToolSpec
-from toolfold.engines.process import host
+from toolfold.engines.process import holding
 from toolfold.errors import UsageError
 from toolfold.execution.paused_memory import PausedLimits, PausedMemory
 from toolfold.models import MIB
@@ -23,7 +23,7 @@ thread.join()
 
 @pytest.fixture(autouse=True)
 def _no_grace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host, "FREEZE_AFTER_SECONDS", 0.0)
+    monkeypatch.setattr(holding, "FREEZE_AFTER_SECONDS", 0.0)
 
 
 async def _start(runtime: Runtime, text: str, tenant: str = "") -> Paused:

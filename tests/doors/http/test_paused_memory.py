@@ -4,7 +4,7 @@ import pytest
 
 from tests.doors.http.conftest import Served
 from tests.doors.http.talk import finish, start, until
-from toolfold.engines.process import host
+from toolfold.engines.process import holding
 from toolfold.execution.paused_memory import PausedLimits
 from toolfold.models import MIB
 
@@ -19,9 +19,10 @@ print(a, len(x))
 async def test_requests_that_pause_with_much_memory_are_all_answered_and_hold_little(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(host, "FREEZE_AFTER_SECONDS", 0.0)
+    monkeypatch.setattr(holding, "FREEZE_AFTER_SECONDS", 0.0)
     limits = PausedLimits(tenant_bytes=200 * MIB, total_bytes=200 * MIB)
-    async with served(options={"engine": "process", "warm": 0, "paused_limits": limits}, preload_data=False) as client:
+    options = {"engine": "process", "engine_options": {"warm": 0}, "paused_limits": limits}
+    async with served(options=options, preload_data=False) as client:
         paused = [(await start(client, CODE)).json() for _ in range(4)]
 
         await until(client, "guests", 2)
