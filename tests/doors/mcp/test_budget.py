@@ -1,5 +1,6 @@
 """What clients keep of a description: nothing that the model needs is ever cut."""
 
+from dataclasses import dataclass, field
 from typing import Any
 
 import mcp_types as types
@@ -7,12 +8,20 @@ import pytest
 
 from tests.doors.mcp.conftest import ERAS, FakeBridge, Server, bridged
 from toolfold.doors.mcp.budget import CAPS, SAFE_CHARACTERS, SMALLEST_CHARACTERS, kept_characters
-from toolfold.doors.mcp.describing import Describing, known_from
-from toolfold.doors.mcp.description import Known
+from toolfold.doors.mcp.describing import Describing
 from toolfold.doors.mcp.texts import CONTRACT, INSTRUCTIONS
-from toolfold.ledger.memory import MemoryLedger
-from toolfold.runtime import Runtime
 from toolfold.tools.tool import Tool
+
+
+@dataclass
+class Past:
+    """What programs have shown of tools."""
+
+    uses: dict[str, int] = field(default_factory=dict)
+    shapes: dict[str, Any] = field(default_factory=dict)
+
+    def schemas(self, specs: object) -> dict[str, Any]:
+        return self.shapes
 
 
 def units(text: str | None) -> int:
@@ -123,8 +132,8 @@ async def test_many_tools_cost_no_more_than_an_overview_that_names_some_of_each_
 
 
 async def test_tools_that_programs_used_before_come_first_and_keep_their_signature(open_door) -> None:
-    async def history() -> Known:
-        return Known(used={"mcp__server_7__do_one_thing_12": 3, "mcp__server_5__do_one_thing_0": 1})
+    async def history() -> Past:
+        return Past(uses={"mcp__server_7__do_one_thing_12": 3, "mcp__server_5__do_one_thing_0": 1})
 
     async with open_door(bridge=like_eight_servers(), describing=Describing(history=history)) as client:
         described = (await client.list_tools()).tools[0].description or ""
@@ -133,9 +142,9 @@ async def test_tools_that_programs_used_before_come_first_and_keep_their_signatu
 
 
 async def test_the_order_stays_for_a_client_whatever_its_programs_call(open_door) -> None:
-    known = [Known(used={"mcp__files__tool_9": 1}), Known(used={"mcp__files__tool_3": 1})]
+    known = [Past(uses={"mcp__files__tool_9": 1}), Past(uses={"mcp__files__tool_3": 1})]
 
-    async def history() -> Known:
+    async def history() -> Past:
         return known.pop(0)
 
     async with open_door(bridge=like_server_filesystem(), describing=Describing(history=history)) as client:
@@ -147,9 +156,9 @@ async def test_the_order_stays_for_a_client_whatever_its_programs_call(open_door
 
 
 async def test_shapes_that_were_learned_are_in_the_description(open_door) -> None:
-    async def history() -> Known:
+    async def history() -> Past:
         shape = {"type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"]}
-        return Known(learned={"mcp__git__log": shape})
+        return Past(shapes={"mcp__git__log": shape})
 
     bridge = FakeBridge({"git": Server("git", tools=1)}, [bridged("git", "log")])
     async with open_door(bridge=bridge, describing=Describing(history=history)) as client:
@@ -158,21 +167,8 @@ async def test_shapes_that_were_learned_are_in_the_description(open_door) -> Non
     assert described.splitlines()[-1] == "mcp__git__log(...) -> {id: int}  # as seen"
 
 
-async def test_the_ledger_tells_which_tools_programs_used() -> None:
-    async def price(ticker: str) -> float:
-        return 1.0
-
-    ledger = MemoryLedger()
-    async with Runtime([price], ledger=ledger) as runtime:
-        outcome = await runtime.run("for t in 'abc': await price(ticker=t)")
-        await ledger.flush(outcome.execution_id)
-        known = await known_from(ledger)
-
-    assert known == Known(used={"price": 3})
-
-
 async def test_a_history_that_cannot_be_read_costs_only_the_order(open_door, caplog) -> None:
-    async def history() -> Known:
+    async def history() -> Past:
         raise OSError("disk is gone")
 
     async with open_door(bridge=like_server_filesystem(), describing=Describing(history=history)) as client:

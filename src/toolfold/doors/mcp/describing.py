@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Final, Protocol
 
 from toolfold.doors.mcp.description import Known, Listed, program_description
 from toolfold.doors.mcp.texts import CONTRACT, program_schema
 from toolfold.errors import ToolfoldError
-from toolfold.ledger.record import Ledger
 from toolfold.models import Json, ToolSpec
 
 _MOST_CLIENTS: Final = 1_000
-_MOST_EXECUTIONS: Final = 30
 _WAIT_SECONDS: Final = 0.5
 """For the ledger: the first list of tools waits for it."""
 _log: Final = logging.getLogger(__name__)
+
+
+class History(Protocol):
+    """What programs have shown of tools, at one moment."""
+
+    @property
+    def uses(self) -> Mapping[str, int]:
+        """By tool name, how often it was called."""
+
+    def schemas(self, specs: Iterable[ToolSpec]) -> Mapping[str, Mapping[str, Json]]:
+        """By tool name, what was seen of the replies of those that do not declare it."""
 
 
 class Describing:
@@ -33,19 +41,19 @@ class Describing:
 
     def __init__(
         self, *, is_contract: bool = False, max_characters: int | None = None,
-        history: Callable[[], Awaitable[Known]] | None = None,
+        history: Callable[[], Awaitable[History]] | None = None,
     ) -> None:  # fmt: skip
         self.is_contract = is_contract
         self._max_characters = max_characters
         self._history = history
-        self._known: dict[str, Known] = {}
+        self._known: dict[str, History | None] = {}
         self._last: tuple[tuple[object, ...], tuple[str, bool]] | None = None
 
     async def meet(self, client: str) -> None:
         """Read what is known, if this client is new."""
         if self._history is None or client in self._known:
             return
-        self._known[client] = Known()
+        self._known[client] = None
         try:
             async with asyncio.timeout(_WAIT_SECONDS):
                 self._known[client] = await self._history()
@@ -61,22 +69,13 @@ class Describing:
         """The description, and whether every signature is in it."""
         if self.is_contract:
             return CONTRACT, False
-        room, known = self._max_characters or kept_characters, self._known.get(client)
-        key = (room, tuple(servers), tuple(specs), id(known))
+        room, history = self._max_characters or kept_characters, self._known.get(client)
+        key = (room, tuple(servers), tuple(specs), id(history))
         if self._last is None or self._last[0] != key:
+            known = Known() if history is None else Known(used=history.uses, learned=history.schemas(specs))
             self._last = (key, program_description(servers, specs, max_characters=room, known=known))
         return self._last[1]
 
     def schema(self, max_seconds: float) -> dict[str, Json]:
         """Of the arguments."""
         return program_schema(max_seconds, is_contract=self.is_contract)
-
-
-async def known_from(ledger: Ledger) -> Known:
-    """Which tools the latest programs called, and how often."""
-    used: Counter[str] = Counter()
-    for summary in await ledger.list(limit=_MOST_EXECUTIONS, tenant=""):
-        history = await ledger.load(summary.execution_id) if summary.calls else None
-        if history is not None and history.outcome is not None:
-            used.update(call.name for call in history.outcome.calls)
-    return Known(used=used)

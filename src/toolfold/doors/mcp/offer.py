@@ -122,7 +122,8 @@ class Offer:
     async def search(self, query: str, detail: Detail) -> str:
         """Tools that fit, as text for a model; waits for servers that are connecting, for a while."""
         await self.wait_for(self._connecting(), SEARCH_WAIT_SECONDS)
-        hits, missing = self._index.search(query), self._missing()
+        index = await self._runtime.learned_index(self._index)
+        hits, missing = index.search(query), self._missing()
         if not hits:
             return _nothing_yet(query, missing) if missing else f"no tool fits {query!r}; use other words, or fewer"
         shown = [_shown(hit.spec, detail) for hit in hits]

@@ -10,7 +10,7 @@ from toolfold.config.build import bridge_servers, declared_tools, ledger_of, run
 from toolfold.config.model import Config
 from toolfold.config.strays import Strays
 from toolfold.doors.mcp.client import Clients
-from toolfold.doors.mcp.describing import Describing, known_from
+from toolfold.doors.mcp.describing import Describing
 from toolfold.doors.mcp.door import Door
 from toolfold.doors.mcp.offer import Offer, Servers
 from toolfold.doors.mcp.texts import ENTRY_NAME
@@ -45,7 +45,7 @@ def open_door(config: Config, *, modules: Sequence[Tool] = (), is_alone: bool = 
         describing=Describing(
             is_contract=config.mcp.description == "contract",
             max_characters=config.mcp.max_characters,
-            history=partial(known_from, ledger),
+            history=runtime.learned,
         ),
     )
     door = Door(
