@@ -66,7 +66,8 @@ class Checks:
             checked = await self._large.check(text, specs, limits=limits, known_names=known_names)
         else:
             checked = self._check_here(text, checker_for(specs), limits, known_names, file_names)
-        if isinstance(checked, Problem):
+        is_typed = self._engine.capabilities.checks_types if self._with_types is None else self._with_types
+        if isinstance(checked, Problem) or not is_typed:
             return checked
         return await self._type_problem(checked, specs, known_names) or checked
 
@@ -96,9 +97,6 @@ class Checks:
     async def _type_problem(
         self, program: Program, specs: Sequence[ToolSpec], known_names: frozenset[str]
     ) -> Problem | None:
-        is_wanted = self._engine.capabilities.checks_types if self._with_types is None else self._with_types
-        if not is_wanted:
-            return None
         if self._types is None:
             from toolfold.engines.monty import type_checker  # noqa: PLC0415  # start-up time
 

@@ -18,7 +18,7 @@ from toolfold.models import Outcome, Problem
 from toolfold.program.stubs import asks_for_words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Awaitable, Iterable
 
     from toolfold.checking import Checks
     from toolfold.execution.offer import Offer
@@ -59,8 +59,11 @@ class Beginning:
         has to close the execution, and to call `forget`.
         """
         specs = self.offer.granted(wish.outside, wish.hidden)
-        told = await self._told(text, specs, wish)
-        await self._expect(text, told, wish)
+        told = await self._told(specs, wish) if asks_for_words(text) else specs
+        if wish.session is None:
+            self._expect(text, told, wish)
+        else:
+            await self._enter(wish.session)
         try:
             program = await self._check(text, specs, wish)
             if isinstance(program, Problem):
@@ -87,24 +90,22 @@ class Beginning:
         if forewarned is not None:
             forewarned.forget()
 
-    async def _told(self, text: str, specs: tuple[ToolSpec, ...], wish: Wish) -> tuple[ToolSpec, ...]:
+    async def _told(self, specs: tuple[ToolSpec, ...], wish: Wish) -> tuple[ToolSpec, ...]:
         """What `help()` tells of the tools: for a program that may ask, also what they were seen to return."""
-        if not asks_for_words(text):
-            return specs
         await self.services.learning.read(wish.tenant)
         return tuple(self.services.learning.told(specs, wish.tenant))
 
-    async def _expect(self, text: str, specs: tuple[ToolSpec, ...], wish: Wish) -> None:
-        """Have a guest make the program ready while it is checked, or wait for the turn of its session."""
-        engine = self.services.engine
-        if wish.session is None:
-            forewarned = engine.capabilities.forewarned
-            if forewarned is not None:
-                forewarned.expect(text, specs, wish.limits)
-            return
-        await self._sessions.enter(wish.session)
-        if wish.session.names and not engine.has_session(wish.session.id):
-            wish.session.names.clear()  # its guest had to make room for others
+    def _expect(self, text: str, specs: tuple[ToolSpec, ...], wish: Wish) -> None:
+        """Have a guest make the program ready while it is checked."""
+        forewarned = self.services.engine.capabilities.forewarned
+        if forewarned is not None:
+            forewarned.expect(text, specs, wish.limits)
+
+    async def _enter(self, session: Session) -> None:
+        """Wait for the turn of the session."""
+        await self._sessions.enter(session)
+        if session.names and not self.services.engine.has_session(session.id):
+            session.names.clear()  # its guest had to make room for others
 
     def _drop(self, wish: Wish) -> None:
         """The program will not run."""
@@ -113,12 +114,12 @@ class Beginning:
         else:
             self.forget()
 
-    async def _check(self, text: str, specs: tuple[ToolSpec, ...], wish: Wish) -> Program | Problem:
+    def _check(self, text: str, specs: tuple[ToolSpec, ...], wish: Wish) -> Awaitable[Program | Problem]:
         def file_names() -> Iterable[str]:
             kept = self._sessions.listed(wish.session.id) if wish.session is not None else ()
             return [*(file.name for file in wish.files), *(file.name for file in kept)]
 
-        return await self._checks.check(
+        return self._checks.check(
             text, specs, checker_for=self.offer.checker_for, limits=wish.limits, known_names=wish.known_names,
             file_names=file_names,
         )  # fmt: skip

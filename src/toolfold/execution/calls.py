@@ -55,20 +55,26 @@ class Calls:
         self._recorded: dict[int, Reply] = {}
         """Replies of the execution that this one reruns, for calls that are on their way through the router."""
         self.dispatch = Dispatch(plan.begun.limits.calls_in_flight, self._serve)
-        self.questions = Questions(
-            plan, approve=services.context.approve, record=record, life=life, dispatch=self.dispatch,
-            look_again=look_again, tell=tell,
+        self._look_again = look_again
+
+    @cached_property
+    def questions(self) -> Questions:
+        """Made when something asks, or may: most programs have no tool that does."""
+        return Questions(
+            self._plan, approve=self._services.context.approve, record=self._record, life=self._life,
+            dispatch=self.dispatch, look_again=self._look_again, tell=self._tell,
         )  # fmt: skip
 
     @cached_property
     def context(self) -> CallContext:
         """Made with the first call: until then it is not needed, and the program need not wait for it."""
         begun, outside = self._plan.begun, self._plan.outside
+        may_ask = self._plan.asked or self._plan.may_ask
         return msgspec.structs.replace(
             self._services.context,
             execution_id=begun.execution_id,
             tenant=begun.tenant,
-            approve=self.questions.ask if self.questions.can_ask else None,
+            approve=self.questions.ask if may_ask and self.questions.can_ask else None,
             spent=Spent(),
             outside=tuple(spec for spec in begun.tools if spec.name in outside) if outside else (),
             limits_left=self._limits_left,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from toolfold.engines.base import Printed, Waiting
@@ -49,10 +50,15 @@ class Execution:
             plan, services, life=self.life, record=self.record, accounts=self._accounts, clock=self.clock,
             look_again=self._look_again, tell=tell,
         )  # fmt: skip
-        self._pauses = Pauses(
-            plan, services, life=self.life, record=self.record, calls=self.calls, clock=self.clock, output=self._output
-        )
         self._opened: AbstractAsyncContextManager[Run] | None = None
+
+    @cached_property
+    def _pauses(self) -> Pauses:
+        """Made with the first: most executions have none."""
+        return Pauses(
+            self.plan, self._services, life=self.life, record=self.record, calls=self.calls, clock=self.clock,
+            output=self._output,
+        )  # fmt: skip
 
     @property
     def id(self) -> str:

@@ -46,16 +46,16 @@ class ObserverListener:
 
     def __call__(self, event: RuntimeEvent) -> None:
         match event:
+            case ProgramEnded():  # first, because it is the only one where nobody listens
+                self._observer.ended(event.execution_id, event.outcome)
             case ToolCalled():
                 self._observer.called(event.execution_id, event.call)
             case ToolReplied():
                 self._observer.replied(event.execution_id, event.record)
             case ProgramBegan():
                 self._observer.began(event.begun)
-            case ProgramEnded():
-                self._observer.ended(event.execution_id, event.outcome)
             case _:
-                pass  # the log has lines for these four only
+                pass  # what came later than these four has no method
 
 
 def from_observer(observer: Observer | None) -> list[Listener]:
