@@ -9,7 +9,7 @@ python := $(VENV)/bin/python
 stamp := $(VENV)/.setup-stamp
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check tests test-hold test-faults test-corpora test-newer test-gem test-claude test-conformance test-librechat bench bench-pairs bench-search bench-callback requirements clean bench-bridge test-servers bench-http bench-savings bench-catalog bench-report bench-start bench-peers bench-codemode peers-requirements
+.PHONY: help setup demo test check types hooks tests test-hold test-faults test-corpora test-newer test-gem test-claude test-conformance test-librechat bench bench-pairs bench-search bench-callback requirements clean bench-bridge test-servers bench-http bench-savings bench-catalog bench-report bench-start bench-peers bench-codemode peers-requirements
 
 help: ## show these lines
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
@@ -19,7 +19,7 @@ setup: $(stamp) ## make .venv with every extra, at the pinned versions
 demo: $(stamp) ## run a program that folds many tool calls into one
 	@$(python) -m examples.demo
 
-test: check tests test-librechat test-servers ## everything that CI runs; the last two need npm and PyPI, or say NOT RUN
+test: check types tests test-librechat test-servers ## everything that CI runs; the last two need npm and PyPI, or say NOT RUN
 
 check: $(stamp) ## format, lint, types, import direction
 	@$(python) -m ruff format --check --quiet . || { echo "make: wrong format; run '$(python) -m ruff format .'" >&2; exit 1; }
@@ -27,8 +27,14 @@ check: $(stamp) ## format, lint, types, import direction
 	@$(python) -m mypy --no-error-summary
 	@$(VENV)/bin/lint-imports > $(VENV)/.lint-imports 2>&1 || { cat $(VENV)/.lint-imports; exit 1; }
 
+types: $(stamp) ## types of the benchmarks, of `design` and of the tests' helpers
+	@$(python) -m mypy --no-error-summary bench design tests
+
 tests: $(stamp) ## the tests alone; ARGS="-k name" picks some
 	@$(python) -m pytest -q $(ARGS)
+
+hooks: $(stamp) ## have git run `make check` before each commit, and look at the commit's message
+	@git config core.hooksPath .githooks
 
 test-hold: $(stamp) ## every attack on the host beside an honest client; ARGS=--controls without what holds them, ARGS=--soak for long
 	@$(python) -m tests.hold $(ARGS)
