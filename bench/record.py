@@ -52,7 +52,7 @@ def cell(figure: float | None, samples: Sequence[float] = ()) -> dict[str, Any]:
 
 
 def target(
-    case: str, figure: float | None, limit: float, unit: str, *, is_reached: bool, runner: str = "toolfold",
+    case: str, figure: float | None, limit: float, unit: str, *, is_reached: bool | None, runner: str = "toolfold",
     sense: str = "at most", than: str | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """What a figure must reach, and whether it does; with `than` it is a ratio to that runner's."""

@@ -13,9 +13,11 @@ import subprocess
 import sys
 import time
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from bench import record
 from toolfold.models import ToolSpec
@@ -30,6 +32,7 @@ RECALL_TARGETS = {"all": 0.80, "live_simple": 0.66}
 SPEED_TARGETS = {2_000: 0.002, 10_000: 0.010}
 CACHE = Path(__file__).parents[1] / "build" / "bfcl"
 FOLDER = "bfcl_eval/data/"
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -144,7 +147,7 @@ def show_speed(specs: list[ToolSpec], questions: list[Question], count: int, tar
     ]
     built, index = timed(lambda: Index(tools))
     updated, _ = timed(lambda: index.updated(tools[1:]))
-    times = [timed(lambda text=question.text: index.search(text))[0] for question in questions[::5]]
+    times = [timed(partial(index.search, question.text))[0] for question in questions[::5]]
     p50, p95 = statistics.median(times), statistics.quantiles(times, n=20)[-1]
     print(
         f"{count:,} tools: search p50 {p50 * 1000:.2f} ms, p95 {p95 * 1000:.2f} ms; "
@@ -154,7 +157,7 @@ def show_speed(specs: list[ToolSpec], questions: list[Question], count: int, tar
     return p50
 
 
-def timed(work):
+def timed(work: Callable[[], Result]) -> tuple[float, Result]:
     start = time.perf_counter()
     result = work()
     return time.perf_counter() - start, result

@@ -30,7 +30,7 @@ ENVELOPE = {
     "io.modelcontextprotocol/clientCapabilities": {},
 }
 HANDSHAKE = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "bench", "version": "1"}}
-ERAS = {
+ERAS: dict[str, tuple[dict[str, Any], ...]] = {
     "initialize": ({"method": "initialize", "params": HANDSHAKE}, {"method": "tools/list"}),
     "discover": (
         {"method": "server/discover", "params": {"_meta": ENVELOPE}},

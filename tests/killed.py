@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from toolfold import Paused, Reply, Runtime, ToolSpec, tool
+from toolfold import Outcome, Paused, Reply, Runtime, ToolSpec, tool
 from toolfold.ledger.sqlite import SqliteLedger
 
 ASK = ToolSpec(
@@ -86,8 +86,9 @@ async def main(ledger_path: str, saves_path: str, engine: str) -> None:
 async def _served(runtime: Runtime, ledger: SqliteLedger, request: dict[str, Any]) -> dict[str, Any]:
     if "run" in request:
         earlier = [line.execution_id for line in await ledger.list(limit=1)] if request.get("again") else [""]
-        step = await runtime.run(request["run"], rerun_of=earlier[0], repeat=request.get("repeat"))
-        return {"stdout": step.stdout, "stderr": step.stderr, "hints": step.hints}
+        ended = await runtime.run(request["run"], rerun_of=earlier[0], repeat=request.get("repeat"))
+        return {"stdout": ended.stdout, "stderr": ended.stderr, "hints": ended.hints}
+    step: Paused | Outcome
     if "text" in request:
         step = await runtime.start(request["text"], tools=[ASK])
     else:

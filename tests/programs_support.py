@@ -116,8 +116,10 @@ def facts(outcome: Outcome) -> dict[str, Any]:
 
 
 def _told(problem: Problem | None, status: str) -> str | None:
-    if problem is None or problem.kind == "exception":
-        return problem and str(problem)
+    if problem is None:
+        return None
+    if problem.kind == "exception":
+        return str(problem)
     return f"line {problem.line}: {problem.message}" if status == "rejected" else f"{problem.kind}: {problem.message}"
 
 
@@ -129,7 +131,8 @@ USERS = [
     {"id": "u3", "name": "Cy", "team": "core"},
 ]
 PRICES = {"A": 10, "B": 20, "C": 30}
-TEXT, NUMBER, ANYTHING = {"type": "string"}, {"type": "integer"}, {}
+TEXT, NUMBER = {"type": "string"}, {"type": "integer"}
+ANYTHING: dict[str, str] = {}
 
 
 def translate(text: str, lang: str = None, count: int = 1, formal: bool = False) -> dict[str, Any]:  # type: ignore[assignment]  # noqa: RUF013

@@ -22,7 +22,7 @@ def show(found: Found, corpus: Sequence[Program], console: Console) -> None:
     """Print everything."""
     table = Table("programs that run unchanged", *(PEERS[peer].title for peer in found.peers))
     for topic in (*_topics(corpus), ALL):
-        shares = (_share(reasons, corpus, topic) for reasons in found.peers.values())
+        shares = [_share(reasons, corpus, topic) for reasons in found.peers.values()]
         table.add_row(
             topic, *(f"{good} of {count}" for good, count in shares), end_section=topic == _topics(corpus)[-1]
         )

@@ -22,6 +22,7 @@ def blocking(tool: Function) -> Callable[..., Any]:
             if "no running event loop" not in str(error):
                 raise
         coroutine.close()
-        return asyncio.run(tool(*args, **kwargs))
+        again: Any = tool(*args, **kwargs)
+        return asyncio.run(again)
 
     return call

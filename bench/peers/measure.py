@@ -43,7 +43,8 @@ async def _one_pass(workers: Mapping[str, Worker], case: Case, cells: dict[str, 
             if "error" in answer:
                 cell.error = answer["error"]
             elif number:  # the first round loads libraries and fills caches
-                cell.passes[-1].append(answer.get("seconds", answer.get("rate")) * FACTORS[case.unit])
+                figure = answer["seconds"] if "seconds" in answer else answer["rate"]
+                cell.passes[-1].append(figure * FACTORS[case.unit])
 
 
 async def _ask(worker: Worker, case: Case) -> dict:

@@ -14,10 +14,12 @@ class InProcess(Runner):
     async def run(self, text: str) -> Any:
         tree = ast.parse(text)
         names: dict[str, Any] = {tool.__name__: tool for tool in TOOLS}
-        last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
+        last = tree.body[-1]
         flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+        if isinstance(last, ast.Expr):
+            tree.body.pop()
         await _finish(eval(compile(tree, "<program>", "exec", flags), names))
-        if last is None:
+        if not isinstance(last, ast.Expr):
             return None
         return await _finish(eval(compile(ast.Expression(last.value), "<program>", "eval", flags), names))
 

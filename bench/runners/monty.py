@@ -8,7 +8,7 @@ from bench.runners.base import Runner
 from bench.tools import TOOLS
 
 # Monty's own limit of host calls is 1,000, and a name that is looked up counts as one.
-LIMITS = {"max_suspensions": 100_000}
+LIMITS: Any = {"max_suspensions": 100_000}
 
 
 class Monty(Runner):
@@ -33,10 +33,11 @@ class Monty(Runner):
     @asynccontextmanager
     async def paused(self, text: str, count: int) -> AsyncIterator[list[int]]:
         async with AsyncExitStack() as stack:
-            pids = []
+            pids: list[Any] = []
             for _ in range(count):
                 session = await stack.enter_async_context(self._pool.checkout(limits=LIMITS))
-                step = await session.feed_start(text, external_lookup={})
+                # Any: whatever Monty stops at; another step than a call fails in the next line, and says so.
+                step: Any = await session.feed_start(text, external_lookup={})
                 while step.function_name != "ask":  # an import: raises where Monty has no such module
                     step = await step.resume_not_handled()
                 pids.append(session.worker_pid)

@@ -38,6 +38,7 @@ class Subprocess(Runner):
         ]
         try:
             for process in processes:
+                assert process.stdout is not None
                 await process.stdout.readline()
             yield [process.pid for process in processes]
         finally:

@@ -16,7 +16,8 @@ _SECONDS = 100.0
 
 def run_in_shared_process(texts: list[str], *, fork: bool, folder: Path) -> list[str]:
     """What each program printed."""
-    order = {"texts": texts, "fork": fork, "out": [str(folder / f"printed-{index}") for index in range(len(texts))]}
+    out = [str(folder / f"printed-{index}") for index in range(len(texts))]
+    order = {"texts": texts, "fork": fork, "out": out}
     ours, theirs = os.pipe()
     process = subprocess.run(
         # -P: beside this file lies a `numbers.py`, which is not the standard library's.
@@ -33,7 +34,7 @@ def run_in_shared_process(texts: list[str], *, fork: bool, folder: Path) -> list
     os.close(theirs)
     if process.returncode:
         return [f"exit status {process.returncode}"] * len(texts)
-    return [Path(path).read_text(encoding="utf-8") for path in order["out"]]
+    return [Path(path).read_text(encoding="utf-8") for path in out]
 
 
 def _main() -> None:

@@ -58,7 +58,8 @@ class Workers:
     runners: Sequence[Runner] = ()
 
     async def work(self, until: float) -> None:
-        await asyncio.gather(*(one.work(until) for one in (*self.clients, *self.uploaders, *self.runners)))
+        everyone: list[Client | Uploader | Runner] = [*self.clients, *self.uploaders, *self.runners]
+        await asyncio.gather(*(one.work(until) for one in everyone))
 
     async def report(self, target: Target) -> Report:
         """Look once more at what is there, and compare."""

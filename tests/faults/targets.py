@@ -82,7 +82,7 @@ class Target:
         """Begin one fault; others may follow before it is over."""
         if len(self._going) >= len(self.servers):
             return  # some must be left to work
-        faults: list[Callable[[], Fault | None]] = [self._server_fault] * 5 + [self._link_fault] * 2
+        faults: list[Callable[[], Fault | None]] = [*[self._server_fault] * 5, *[self._link_fault] * 2]
         if self._disk is not None:
             faults.append(self._disk_fault)
         if self._redis is not None:

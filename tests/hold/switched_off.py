@@ -15,7 +15,7 @@ from typing import Any
 import jwt
 import msgspec
 
-from toolfold import runtime
+from toolfold import checking
 from toolfold.doors import listening
 from toolfold.doors.cli import main
 from toolfold.doors.connections import Patience
@@ -162,7 +162,7 @@ def _first_mistake() -> None:
 @for_attacks("large_programs")
 def _large_checks() -> None:
     """texts of any size are checked in the server's own process"""
-    runtime.LARGE_TEXT_CHARACTERS = 1 << 60  # type: ignore[misc]
+    checking.LARGE_TEXT_CHARACTERS = 1 << 60  # type: ignore[misc]
 
 
 @for_attacks("endless_programs")

@@ -8,7 +8,7 @@ import json
 import random
 import re
 from collections.abc import Callable, Collection, Iterator
-from typing import Final
+from typing import Any, Final
 
 TOOL_NAMES: Final = frozenset({"list_users", "get_expenses", "get_budget", "send_report"})
 Mutator = Callable[[str], Iterator[str]]
@@ -32,7 +32,9 @@ class _Replace(ast.NodeTransformer):
 
 
 def _with(tree: ast.Module, old: ast.AST, new: ast.AST | None) -> str:
-    return ast.unparse(ast.fix_missing_locations(_Replace(old, new).visit(tree)))
+    changed = _Replace(old, new).visit(tree)
+    assert changed is not None  # it is the module itself
+    return ast.unparse(ast.fix_missing_locations(changed))
 
 
 def _bound(text: str) -> set[str]:
@@ -73,7 +75,7 @@ def unknown_import(text: str) -> Iterator[str]:
 
 
 def other_literal(text: str) -> Iterator[str]:
-    words = {True: "true", False: "false", None: "null"}
+    words: dict[Any, str] = {True: "true", False: "false", None: "null"}
     for tree, node in _sites(
         text, lambda n: isinstance(n, ast.Constant) and (n.value is None or isinstance(n.value, bool))
     ):

@@ -21,7 +21,7 @@ async def attack(target: Target) -> None:
     async def once(_: int) -> None:
         reader, writer = await target.connect()
         try:
-            writer.write(target.head(_paths[0], method="GET", **HOSTILE))
+            writer.write(target.head(_paths[0], method="GET", length=None, **HOSTILE))
             await reader.readexactly(1)
             writer.transport.pause_reading()  # type: ignore[attr-defined]
             await asyncio.sleep(60)

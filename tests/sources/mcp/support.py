@@ -95,7 +95,7 @@ class FakeOuter:
         return self.answer
 
     async def roots(self) -> Sequence[types.Root]:
-        return [types.Root(uri="file:///project", name="project")]
+        return [types.Root.model_validate({"uri": "file:///project", "name": "project"})]
 
     def progress(
         self, *, server: str, tool: str, execution_id: str, progress: float, total: float | None, message: str

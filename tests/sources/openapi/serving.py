@@ -2,9 +2,12 @@
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from toolfold.tools.tool import Tool
 
 
 @dataclass
@@ -78,14 +81,15 @@ class Serving:
         self._thread.join()
 
 
-def called(tools, name, /, **arguments):
+def called(tools: Iterable[Tool], name: str, /, **arguments: Any) -> Any:
     """The value of one call, made past the router; connections are closed."""
     tool = next(one for one in tools if one.spec.short_name == name)
 
-    async def call():
+    async def call() -> Any:
         try:
             return await tool.call(arguments)
         finally:
+            assert tool.close is not None
             await tool.close()
 
     return asyncio.run(call())
