@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import nullcontext
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -22,12 +20,11 @@ from toolfold.engines.registry import chosen_engine, with_old_keywords
 from toolfold.errors import EngineCrashed, Fenced, LedgerFailed
 from toolfold.events import DirectCall, Listeners
 from toolfold.execution.beginning import Beginning
+from toolfold.execution.control import ExecutionControl
 from toolfold.execution.live import LiveExecutions
-from toolfold.execution.never_seen import never_seen
 from toolfold.execution.offer import Offer
 from toolfold.execution.paused_memory import PausedLimits
 from toolfold.execution.plan import Services
-from toolfold.execution.recorded import end_recorded, recorded
 from toolfold.execution.wish import Wish
 from toolfold.ledger import refusals
 from toolfold.ledger.memory import MemoryLedger
@@ -44,14 +41,12 @@ from toolfold.tools.wrappers import wrappers
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-    from contextlib import AbstractContextManager
 
     from toolfold.events import Listener
     from toolfold.execution.execution import Execution
-    from toolfold.execution.recorded import Recorded
     from toolfold.ledger.observe import Observer
     from toolfold.ledger.record import Ledger
-    from toolfold.models import CallRecord, File, LibrarySet, Status, ToolSpec, Value
+    from toolfold.models import CallRecord, File, LibrarySet, ToolSpec, Value
     from toolfold.sessions import Session
     from toolfold.sessions.stores import Store
     from toolfold.tools.context import Approve, Decision
@@ -61,7 +56,7 @@ if TYPE_CHECKING:
     from toolfold.tools.tool import Tool
 
 
-class Runtime:
+class Runtime(ExecutionControl):
     """Runs programs. Enter it first; leaving it ends every guest. What the ledger keeps can be resumed elsewhere.
 
     Args:
@@ -126,7 +121,8 @@ class Runtime:
         self._checks = Checks(self._engine, with_types=type_check)
         self.sessions = Sessions(self._engine.end_session, store=session_files, limits=session_limits)
         self._beginning = Beginning(offer, services, sessions=self.sessions, checks=self._checks, may_ask=may_ask)
-        self._live = LiveExecutions(self._engine, self.sessions, paused_limits or PausedLimits(), before_files)
+        live = LiveExecutions(self._engine, self.sessions, paused_limits or PausedLimits(), before_files)
+        super().__init__(live, ledger)
 
     async def __aenter__(self) -> Runtime:
         await self._engine.__aenter__()
@@ -245,6 +241,10 @@ class Runtime:
         With `durable` its start is in the ledger before the program runs and its outcome before it is returned, so that
         `resume` goes on with it after a kill at any moment. `expires_at` is on record with it.
         """
+        if (
+            self._live.get(execution_id) is not None
+        ):  # the ledger would refuse it too, but with the first one pushed out
+            raise refusals.twice(execution_id)
         wish = Wish(
             outside=tools, hidden=hidden, files=files, limits=limits or self._limits, on_call=on_call,
             session=self._session(session, keep_names), can_pause=bool(tools) or self._beginning.asks_outside,
@@ -292,52 +292,6 @@ class Runtime:
             tell(DirectCall(call, reply, time.perf_counter() - began))
         return reply
 
-    # The ways to end an execution. Two things differ: whether an outcome is written, and what those who wait are told.
-
-    async def cancel(self, execution_id: str) -> Outcome | None:
-        """End an execution, running or paused; unknown ids are ignored, so that a cancel can race the end.
-
-        The outcome of one that was paused; of one that runs, whoever waits for it gets it.
-        """
-        return await self._live.stop(execution_id, "cancelled")
-
-    async def expire(self, execution_id: str) -> None:
-        """As `cancel`, at a deadline of the caller's own that counts paused time: the outcome is a timeout."""
-        await self._live.stop(execution_id, "timeout")
-
-    async def release(self, execution_id: str) -> None:
-        """Let go of the guest of a paused execution; the ledger has all of it, and `resume` replays it."""
-        await self._live.release(execution_id)
-
-    async def abandon(self, execution_id: str) -> None:
-        """End the guest of an execution that another process goes on with; nothing of it is written from here."""
-        await self._live.release(execution_id)
-        self._live.fail(execution_id, refusals.fenced(execution_id))
-
-    def suspend(self, execution_id: str) -> None:
-        """End the guest of an execution that runs and leave its record open: the host stops, and `resume` goes on."""
-        self._live.fail(execution_id, refusals.suspended(execution_id))
-
-    async def recorded(self, execution_id: str) -> Recorded | None:
-        """What is on record of an execution, whichever process holds it; `None` if nothing is."""
-        history = await self._beginning.services.ledger.load(execution_id)
-        return None if history is None else recorded(history)
-
-    async def end_recorded(self, execution_id: str, status: Status = "cancelled") -> bool:
-        """End an execution that no process holds; false if one does, or it has ended already."""
-        return await end_recorded(self._beginning.services.ledger, execution_id, status)
-
-    def standing_clock(self, execution_id: str) -> AbstractContextManager[None]:
-        """The execution's wall clock stands still while this is entered: a person is asked in the course of a call."""
-        execution = self._live.get(execution_id)
-        return nullcontext() if execution is None else execution.clock.standing()
-
-    def put_clock_back(self, execution_id: str, seconds: float) -> None:
-        """So much is left of the wall clock of a paused execution: a replay is faster than the program was."""
-        execution = self._live.get(execution_id)
-        if execution is not None and execution.life.is_paused:
-            execution.clock.put_back(seconds)
-
     # the flow
 
     async def _begin(self, text: str, wish: Wish) -> Paused | Outcome:
@@ -374,8 +328,6 @@ class Runtime:
         if isinstance(last, Died):
             await self._live.close(execution)
             raise EngineCrashed(last.detail, started=execution.calls.started)
-        if last.status == "failed":
-            last = replace(last, notes=(*last.notes, *never_seen(execution.plan.begun, self._learning)))
         return await self._live.finish(execution, last)
 
     def _session(self, name: str, keep_names: bool) -> Session | None:

@@ -12,6 +12,7 @@ from toolfold.execution.accounts import Accounts
 from toolfold.execution.calls import Calls
 from toolfold.execution.clock import Clock
 from toolfold.execution.life import Life
+from toolfold.execution.never_seen import never_seen
 from toolfold.execution.outcome import outcome_of
 from toolfold.execution.output import Streams
 from toolfold.execution.pauses import Pauses
@@ -130,6 +131,8 @@ class Execution:
 
     async def finish(self, ended: Ended, notes: tuple[str, ...] = (), deleted: tuple[str, ...] = ()) -> Outcome:
         """What became of it all; the ledger keeps more of the output than the caller sees."""
+        if ended.status == "failed":
+            notes += never_seen(self.plan.begun, self._services.learning)
         ended = replace(ended, notes=ended.notes + notes) if notes else ended
         outcome = whole = outcome_of(
             ended, self.plan.begun, self._services.engine, accounts=self._accounts,
