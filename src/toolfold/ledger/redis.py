@@ -22,7 +22,7 @@ from redis.exceptions import RedisError
 
 from toolfold import forks
 from toolfold.errors import LedgerFailed
-from toolfold.ledger import codec, redis_lease, redis_scripts, refusals
+from toolfold.ledger import codec, redis_scripts, refusals
 from toolfold.ledger.record import Begun, Entry, Given, History, Parked, Sealed, State, Summary
 from toolfold.ledger.redis_batch import SLOW_BYTES, Job, RedisRecord, know, milliseconds
 from toolfold.ledger.redis_connect import SETTINGS, failed, first_look, plain_address, shared_secret, sockets_of
@@ -77,7 +77,6 @@ class RedisLedger:
         self._room = asyncio.Semaphore(_QUESTIONS_AT_ONCE)
         self._is_closed = False
         self._looking: asyncio.Future[bool] | None = None
-        self._lease: tuple[str, int] = ("", 0)
         self._leases: Leases | None = None
         self._lessons = RedisLessons(self._ask, self._seal)
         forks.watch(self)
@@ -126,8 +125,9 @@ class RedisLedger:
         with suppress(LedgerFailed):
             await self._writer.drain(execution_id)
         age = milliseconds(self._keep.open_seconds)
+        lease = ("", 0) if self._leases is None else self._leases.terms
         asked_at = time.monotonic()
-        answer = await self._ask(redis_scripts.TAKEOVER, execution_id, self._writer.name(), age, *self._lease)
+        answer = await self._ask(redis_scripts.TAKEOVER, execution_id, self._writer.name(), age, *lease)
         if answer[0] == b"unknown":
             raise refusals.unknown(execution_id)
         if answer[0] == b"ended":
@@ -233,9 +233,8 @@ class RedisLedger:
 
         Before the first write; `seconds` is how long a lease lasts unless it is renewed with `Leases.beat`.
         """
-        self._lease = (owner, redis_lease.milliseconds(seconds))
         self._leases = Leases(self._ask, owner, seconds)
-        self._writer.hold_leases(*self._lease, self._leases.wrote)
+        self._writer.hold_leases(*self._leases.terms, self._leases.wrote)
         return self._leases
 
     def shared_secret(self, name: str) -> bytes:

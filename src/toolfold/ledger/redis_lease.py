@@ -46,6 +46,15 @@ class Leases:
         self._claimed: set[str] = set()
         self._turns: dict[str, str] = {}
 
+    @property
+    def terms(self) -> tuple[str, int]:
+        """Owner and duration in milliseconds, for the scripts that take a lease with a write.
+
+        Raises:
+            UsageError: The duration makes no sense.
+        """
+        return self._owner, milliseconds(self._seconds)
+
     def wrote(self, write: Write) -> None:
         """A write was done, and held the lease of its execution; the last one let go of it."""
         act = "" if write.job is None else write.job.act
