@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bench import record, report
+from bench import record, report, tricks
 from bench.cases import CASES
 from bench.measure import measure
 from bench.runners import RUNNERS
@@ -17,6 +17,8 @@ from bench.runners import RUNNERS
 def main() -> int:
     """Exit status 0 if every target that was measured is reached."""
     options = _options()
+    if options.tricks:
+        return tricks.main()
     console = Console(width=max(Console().width, 150))
     progress = Console(stderr=True)
     cases = [case for case in CASES if not options.only or case.name in options.only]
@@ -42,6 +44,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--only", action="append", metavar="CASE", choices=[case.name for case in CASES])
     parser.add_argument("--rounds", type=int, metavar="N", help="samples of each case in each pass")
     parser.add_argument("--passes", type=int, default=3, metavar="N", help="how often to go through all cases")
+    parser.add_argument("--tricks", action="store_true", help="each trick of this engine, with it and without it")
     default = Path(__file__).parent / "out" / time.strftime("%Y%m%d-%H%M%S.json")
     parser.add_argument("--json", type=Path, default=default, metavar="PATH", help="default: bench/out/TIME.json")
     return parser.parse_args()

@@ -1,6 +1,5 @@
 """The program's event loop: made before the fork, re-entrant, and quiet until the guest sleeps."""
 
-import _thread
 import asyncio
 import asyncio.tasks
 import selectors
@@ -9,11 +8,11 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from toolfold_guest.aliases import thread_count
 from toolfold_guest.channel import QUIET_SECONDS
 
 BUSY_TURNS = 64
 
-_threads = _thread._count
 _monotonic = time.monotonic  # the real one, whatever the tape puts in its place
 
 
@@ -27,7 +26,8 @@ class GuestSelector(selectors.PollSelector):
         self.busy_turns = 0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        tape = self.channel.tape
+        # A replay must look where the first run looked: its tape says what each look saw.
+        tape = self.channel.inbox.tape
         if tape is not None and (self.loop is _state["loop"] or _is_main()):
             return self._select_on_tape(tape, timeout)
         if timeout is None or timeout > 0 or self._is_busy_for_long():
@@ -43,11 +43,12 @@ class GuestSelector(selectors.PollSelector):
         if timeout is not None and timeout <= 0:
             self.channel.send_unsent()
             return
+        # The last moment at which calls can leave together; whoever sleeps now waits for their replies.
         is_guessing = self.channel.before_sleep()
-        if _threads():
+        if thread_count():
             self.loop.make_wakeable()
         if is_guessing and not super().select(QUIET_SECONDS):
-            self.channel.send_calls(waits=True)
+            self.channel.unsent.send(waits=True)
 
     def _select_on_tape(self, tape: Any, timeout: float | None) -> list[tuple[selectors.SelectorKey, int]]:
         """Look for replies only where a replay will look too: when idle, and at every 64th busy turn."""
@@ -61,7 +62,7 @@ class GuestSelector(selectors.PollSelector):
             if not ready:
                 tape.woke(0)
         elif tape.peek_wake():
-            ready = [(self.get_key(self.channel.fd), selectors.EVENT_READ)]
+            ready = [(self.get_key(self.channel.inbox.fd), selectors.EVENT_READ)]
         else:
             tape.next_wake()
         self.loop.after_select(slept=True)
@@ -69,9 +70,9 @@ class GuestSelector(selectors.PollSelector):
 
     def _read_already(self) -> list[tuple[selectors.SelectorKey, int]]:
         """A replay gets its replies at once; those past the end of its tape are here, and the socket is silent."""
-        if not self.channel.has_whole_message():
+        if not self.channel.inbox.has_whole_message():
             return []
-        key = self.get_map().get(self.channel.fd)
+        key = self.get_map().get(self.channel.inbox.fd)
         return [] if key is None else [(key, selectors.EVENT_READ)]
 
 
@@ -92,10 +93,11 @@ class GuestLoop(asyncio.SelectorEventLoop):
 
     def time(self) -> float:
         """The clock of timers: it stands still while the execution is paused."""
-        tape = self.poll_selector.channel.tape if self.poll_selector is not None else None
+        tape = self.poll_selector.channel.inbox.tape if self.poll_selector is not None else None
         if tape is None:
             return _monotonic() - self.held_seconds
-        if self._is_after_select:  # asked once in every turn, for timers that are due
+        # Asked once in every turn, for timers that are due.
+        if self._is_after_select:
             self._is_after_select = False
         else:
             self._read_clock(tape)
@@ -104,7 +106,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
     def after_select(self, *, slept: bool) -> None:
         """A turn on tape: read the clock only if there is a timer to read it for."""
         if slept and self._scheduled:  # type: ignore[attr-defined]  # asyncio's heap of timers
-            self._read_clock(self.poll_selector.channel.tape)
+            self._read_clock(self.poll_selector.channel.inbox.tape)
         self._is_after_select = True
 
     def _read_clock(self, tape: Any) -> None:
@@ -149,13 +151,15 @@ class GuestLoop(asyncio.SelectorEventLoop):
     def run_forever(self) -> None:
         """Also where it, or another loop of this thread, runs already."""
         outer = _running_loop()
-        if outer is None:  # nearly always: with as few look-ups as can be, rule 4 of `toolfold_guest.zygote`
+        # Nearly always: with as few look-ups as can be, see `toolfold_guest.aliases`.
+        if outer is None:
             _run_forever(self)
             return
         if outer is self:
             self._run_while(lambda: not self._stopping)
             self._stopping = False
             return
+        # asyncio allows one running loop per thread; programs call `asyncio.run` inside of ours all the same.
         asyncio._set_running_loop(None)
         try:
             super().run_forever()
@@ -163,6 +167,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
             asyncio._set_running_loop(outer)
 
     def _run_while(self, goes_on: Callable[[], bool]) -> None:
+        # The task that waits for the inner run is not the current one while that runs.
         outer = asyncio.current_task(self)
         if outer is not None:
             asyncio.tasks._leave_task(self, outer)
@@ -182,7 +187,8 @@ class GuestLoop(asyncio.SelectorEventLoop):
 
     def call_soon_threadsafe(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
         if self is not _state.get("loop"):
-            self.make_wakeable()  # whoever calls may be the first to know that there are threads
+            # Whoever calls may be the first to know that there are threads.
+            self.make_wakeable()
         return super().call_soon_threadsafe(*args, **kwargs)
 
     def close(self) -> None:

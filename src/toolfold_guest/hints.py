@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from toolfold_guest import pending
-from toolfold_guest.channel import Channel
+from toolfold_guest.channel import Habits
 
 SEVERAL = 3
 """So many calls of one tool, one after another, are worth a word."""
@@ -14,13 +14,14 @@ MOST_NOTES = 3
 """On a value: of a hundred rows with the same oddity, three tell enough."""
 
 
-def hints_of(channel: Channel, notes: list[str]) -> list[str]:
+def hints_of(habits: Habits, notes: list[str]) -> list[str]:
     """What the calls of a program and its value suggest."""
-    hints = [*notes[:MOST_NOTES], *parallel_hints(channel.in_place)]
+    hints = [*notes[:MOST_NOTES], *parallel_hints(habits.in_place)]
     if len(notes) > MOST_NOTES:
         hints.insert(MOST_NOTES, f"{len(notes) - MOST_NOTES} other parts of the value were sent as text, too")
-    if channel.has_pending:
-        counts = Counter([*channel.never_made, *pending.unmade()])
+    if habits.has_pending:
+        # To look at every object of the interpreter is slow: only for programs that may have left a call unmade.
+        counts = Counter([*habits.never_made, *pending.unmade()])
         hints += [_never_made(name, count) for name, count in counts.items()]
     return hints
 

@@ -67,6 +67,7 @@ class Places:
 
     def _read(self, tree: ast.Module) -> None:
         for node in ast.walk(tree):
+            # How a value is used depends on what is around it, and nodes do not know their parents.
             for child in ast.iter_child_nodes(node):
                 self._parents[child] = node
             match node:
@@ -76,6 +77,7 @@ class Places:
                     self._bound.add(name)
                 case ast.AsyncFunctionDef(name=name):
                     self._bound.add(name)
+                # This binds the tool itself, so its name still means the tool.
                 case ast.ImportFrom(module=str(module)) if module.partition(".")[0] == "tools":
                     pass
                 case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):

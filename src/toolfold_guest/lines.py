@@ -12,7 +12,8 @@ from toolfold_guest.wire import MAX_LINE
 
 def line_of(frame: Any) -> int:
     """The line of the program that a frame, or the nearest of its callers, stands at; 0 if none of them is its own."""
-    while frame.f_code.co_filename != FILENAME:  # a library calls the tool for the program
+    # A library calls the tool for the program.
+    while frame.f_code.co_filename != FILENAME:
         frame = frame.f_back
         if frame is None:
             return 0

@@ -7,49 +7,52 @@ Rules:
    The jail and the host's half of the protocol hold it.
 """
 
-import _signal  # type: ignore[import-not-found]  # as `_socket`: the Python around them dirties pages
-import _socket
-import _thread
 import asyncio
 import ctypes
-import functools
 import gc
 import json
 import marshal
 import os
 import random
 import select
-import signal
 import socket
 import sys
 import threading
 import types
-from collections.abc import Callable
 from typing import Any, NoReturn
 
-from toolfold_guest import absent, ending, eventloop, notebook, offline, pending, preload, tape, tracebacks
+from toolfold_guest import absent, ending, eventloop, interpreter, notebook, offline, pending, preload, tape, tracebacks
+from toolfold_guest.aliases import (
+    AF_UNIX,
+    SEEK_END,
+    SIGTERM,
+    SOCK_STREAM,
+    CodeType,
+    ModuleType,
+    Socket,
+    enable_gc,
+    exit_now,
+    freeze_gc,
+    getcwd,
+    modules,
+    search_path,
+    seed_random,
+    seek,
+    set_handler,
+    thread_count,
+)
 from toolfold_guest.channel import Channel
 from toolfold_guest.hints import hints_of
+from toolfold_guest.inbox import Inbox
 from toolfold_guest.namespace import Namespace, ToolFacts, lenient_loads, preset
 from toolfold_guest.notebook import Returned
+from toolfold_guest.outbox import Outbox
 from toolfold_guest.output import Outlet, Stream
-from toolfold_guest.patience import Patience
-from toolfold_guest.recall import recall
 from toolfold_guest.rewrite import RETURN_NAME, compile_in_parts, compile_program
 from toolfold_guest.styles import style_of
 from toolfold_guest.tape import Tape, install
 from toolfold_guest.values import encode_value
 from toolfold_guest.wire import HEADER, PLAIN, PROGRAM, REPLY, START, text_bytes
-
-# Rule 4 of `toolfold_guest.zygote`.
-_enable, _freeze = gc.enable, gc.freeze
-_exit, _getcwd, _lseek, _SEEK_END = os._exit, os.getcwd, os.lseek, os.SEEK_END
-_modules, _path = sys.modules, sys.path
-_Socket, _AF_UNIX, _SOCK_STREAM = _socket.socket, _socket.AF_UNIX, _socket.SOCK_STREAM
-_set_handler, _SIGTERM = _signal.signal, int(_signal.SIGTERM)
-_threads = _thread._count
-_ModuleType, _CodeType = types.ModuleType, types.CodeType
-_seed_random = random.seed
 
 _NOT_RESULTS = (types.FunctionType, types.ModuleType, type)
 """What a program may call `result` without meaning its value."""
@@ -57,8 +60,6 @@ _Codes = tuple[types.CodeType, types.CodeType | None]
 """The body of a program, and its last expression."""
 
 CO_COROUTINE = 0x80
-OWN_FRAMES = 11
-"""Below the first frame of a program that awaits nothing."""
 _HOST = (3,)  # where the zygote puts the guest's socket
 LOOKS_UP_NAMES = frozenset(
     {"__globals__", "__main__", "dir", "eval", "exec", "f_globals", "globals", "locals", "modules", "vars"}
@@ -83,10 +84,6 @@ class _Made:
     first_streams: tuple[Any, Any]
     """The zygote's own, kept: to let go of the last reference to them takes a guest thirty pages."""
     channel: Channel
-    start: bytes
-    """A message to try one's hand on."""
-    codes: _Codes
-    """A program to try one's hand on."""
     session: types.ModuleType
     """The module in which programs run; a session's programs share it."""
     notes: list[str]
@@ -107,78 +104,28 @@ def prepare(library_set: str) -> None:
     notebook.prepare()
     absent.prepare()
     pending.teach_inspect()
-    _heed_signals()
-    _count_own_frames()
     json.loads = lenient_loads  # type: ignore[assignment]  # takes more than the original
     loop = _made.loop = eventloop.GuestLoop()
     eventloop.install(loop)
     _made.first_streams = sys.stdout, sys.stderr
     stdout, stderr = Outlet(1), Outlet(2)
     _made.streams = sys.__stdout__, sys.__stderr__ = Stream(stdout), Stream(stderr)  # type: ignore[misc]  # none so far
-    _made.channel = loop.poll_selector.channel = Channel(loop, stdout, stderr, _made.streams)
+    inbox, outbox = Inbox(loop), Outbox(stdout, stderr, _made.streams)
+    _made.channel = loop.poll_selector.channel = Channel(loop, inbox, outbox)
+    interpreter.heed_signals(_made.streams)
+    interpreter.count_own_frames()
     _made.file = "program.py"
-    _made.session = _ModuleType("__main__")
-    _made.start = marshal.dumps((START, {"seed": 1}), PLAIN)
-    _made.codes = compile_program("len('')")
-    for text in REHEARSALS * 8:  # later passes specialise the bytecode
+    _made.session = ModuleType("__main__")
+    # Later passes specialise the bytecode.
+    for text in REHEARSALS * 8:
         said = _rehearse(text)
-        assert b'"finished"' in said, said  # one that fails warms the wrong code, in silence
+        # One that fails warms the wrong code, in silence.
+        assert b'"finished"' in said, said
     try:
         raise ValueError
     except ValueError as error:
         tracebacks.describe(error, "")
     gc.collect()
-    recall(Channel, "send_last_words _rest has_more tape")
-    recall(Outlet, "_chunks")
-    recall(Tape, "__init__ take is_replaying")
-    recall(eventloop.GuestSelector, "_select_on_tape")
-    recall(eventloop.GuestLoop, "after_select")
-    recall(Patience, "__init__")
-    recall(random.Random, "gauss_next")
-    recall(dict, "update")
-    recall(_Socket, "fileno recv_into send sendmsg")
-    recall(type(threading.Lock()), "__enter__")
-
-
-def _heed_signals() -> None:
-    """The host asks for last words with SIGTERM: a program that will not hear it is heard at once instead."""
-    block, handle = signal.pthread_sigmask, signal.signal
-
-    def pthread_sigmask(how: Any, mask: Any) -> Any:
-        before = block(how, mask)
-        if signal.SIGTERM in block(signal.SIG_BLOCK, ()):
-            _print_at_once()
-        return before
-
-    def set_handler(signalnum: Any, handler: Any) -> Any:
-        before = handle(signalnum, handler)
-        if signalnum == signal.SIGTERM:
-            _print_at_once()
-        return before
-
-    signal.pthread_sigmask = functools.update_wrapper(pthread_sigmask, block)
-    signal.signal = functools.update_wrapper(set_handler, handle)
-
-
-def _count_own_frames() -> None:
-    """A program may go as deep as under the interpreter alone, and is told the limit that it knows."""
-    get, put = sys.getrecursionlimit, sys.setrecursionlimit
-
-    def getrecursionlimit() -> int:
-        return get() - OWN_FRAMES
-
-    def setrecursionlimit(limit: int, /) -> None:
-        put(limit + OWN_FRAMES if limit > 0 else limit)
-
-    put(get() + OWN_FRAMES)
-    sys.getrecursionlimit = functools.update_wrapper(getrecursionlimit, get)
-    sys.setrecursionlimit = functools.update_wrapper(setrecursionlimit, put)
-
-
-def _print_at_once() -> None:
-    for stream in _made.streams:
-        stream.flush()
-        stream.reconfigure(line_buffering=True)
 
 
 def rehearse() -> None:
@@ -207,7 +154,7 @@ def _rehearse(text: str) -> bytes:
     finally:
         _made.loop.remove_reader(guest_end)
         # Here, so that no guest has to let go of this one.
-        _made.session = _modules["__main__"] = _ModuleType("__main__")
+        _made.session = modules["__main__"] = ModuleType("__main__")
         sys.stdout, sys.stderr = streams
         guest_end.close()
     with host_end:
@@ -216,68 +163,56 @@ def _rehearse(text: str) -> bytes:
 
 def main(fd: int) -> NoReturn:
     """Serve the programs of that socket, one or a session's, then leave when the host has done with it."""
-    _freeze()
-    _enable()
-    folder = _getcwd()
-    _path.append(folder)  # modules that the caller gave, or that the program writes, can be imported
+    # What the fork brought along is not the program's: the collector need not look at it, nor copy its pages.
+    freeze_gc()
+    enable_gc()
+    folder = getcwd()
+    # Modules that the caller gave, or that the program writes, can be imported.
+    search_path.append(folder)
     _made.file = folder + "/program.py"
-    sock = _Socket(_AF_UNIX, _SOCK_STREAM, 0, fd)
-    _set_handler(_SIGTERM, _made.channel.send_last_words)
-    goes_on = _serve(sock, _limber)
-    while goes_on:
-        goes_on = _serve(sock)
+    sock = Socket(AF_UNIX, SOCK_STREAM, 0, fd)
+    # The host asks for last words with this signal before it kills.
+    set_handler(SIGTERM, _made.channel.outbox.send_last_words)
+    while _serve(sock):
+        pass
     # To end takes the kernel milliseconds, and the host, which this has just woken, may have to wait for this core.
     sock.recv(1)
-    _exit(0)
+    exit_now(0)
 
 
-def _limber() -> None:
-    """Until the start comes, have what it needs in the caches of this core, and stay awake for it.
-
-    Before a guest's first program only: what a session's later ones would call here may be the session's own by then.
-    """
-    has_more = _made.channel.has_more
-    if has_more():
-        return
-    _seed(marshal.loads(_made.start)[1]["seed"])
-    if has_more():
-        return
-    encode_value(_execute(_made.codes, {}, ""))
-    _add_low_level_output(_made.streams[0])
-    _made.channel.look_for_start()
-
-
-def _serve(sock: Any, meanwhile: Callable[[], None] | None = None) -> bool:
-    """Run one program; true if its session goes on. `meanwhile` is for the time until its start comes."""
+def _serve(sock: Any) -> bool:
+    """Run one program; true if its session goes on."""
     channel = _made.channel
+    # Program and start come apart: the first as soon as the host has the text, the second when its check is done.
     channel.attach(sock)
-    _made.loop.poll_selector.busy_turns = 0  # a replay counts them too, and may have had no rehearsal
+    # A replay counts them too, and may have had no rehearsal.
+    _made.loop.poll_selector.busy_turns = 0
     sys.stdout, sys.stderr = _made.streams
-    text, tools = channel.receive_program()
+    text, tools = channel.inbox.receive_program()
     codes = _make_ready(channel, text, tools)
-    if meanwhile is not None:
-        meanwhile()
-    options = channel.receive_start()
-    channel.report_waiting = options.get("report_waiting", False)
+    options = channel.inbox.receive_start()
+    channel.unsent.reports_waiting = options.get("report_waiting", False)
     channel.max_argument_bytes = options["max_argument_bytes"]
     if "tape" in options:
-        channel.tape = Tape(*options["tape"])
-        install(channel.tape, options["seed"])
+        channel.inbox.tape = Tape(*options["tape"])
+        install(channel.inbox.tape, options["seed"])
     else:
         _seed(options["seed"])
+    # Before the program and after its start: a program that is refused must leave no files in a session.
     if options.get("files"):
         for name, data in options["files"]:
             _place(name, data)
-        channel.send_unpacked()
+        channel.outbox.send_unpacked()
     status, value, error, message = _run(codes, text, options)
     is_session = bool(options.get("session"))
-    if _threads() and not is_session:
+    # A session's threads may live on until its next program; any other program ends with its threads.
+    if thread_count() and not is_session:
         threading._shutdown()  # type: ignore[attr-defined]  # waits for the program's threads, as an exit does
-    hints = hints_of(channel, _made.notes)
+    hints = hints_of(channel.habits, _made.notes)
     if ending.leaves_something(text):
         ending.end(_made.session.__dict__, is_session=is_session)
     _add_low_level_output(_made.streams[0], text)
-    channel.send_end(status, value, error, message, hints)
+    channel.outbox.send_end(status, value, error, message, hints)
     if is_session:
         _restore_streams()
     return is_session
@@ -292,13 +227,15 @@ def _restore_streams() -> None:
 
 def _make_ready(channel: Channel, text: str, tools: list[Any]) -> _Codes | BaseException:
     """All that needs no start: the text may yet be refused, so nothing of the program runs here."""
-    _modules["__main__"] = _made.session
+    modules["__main__"] = _made.session
     names = _made.session.__dict__
     names[RETURN_NAME] = Returned
     names["__file__"] = _made.file
     tracebacks.remember_source(text, _made.file)
+    # Else a program that sets no result would return that of the one before.
     names.pop("result", None)  # of an earlier program
     try:
+        # What cannot be cut apart is compiled whole, with its rewrites.
         codes = compile_in_parts(text) or compile_program(text)
         namespace = Namespace(channel, tools)
         mentioned = _mentioned(codes)
@@ -336,6 +273,7 @@ def _run(codes: _Codes | BaseException, text: str, options: dict[str, Any]) -> t
         for name in options["preset"]:
             names[name] = preset(name)
         value = _execute(codes, names, text)
+        # A program that ends in a statement may name its value instead.
         if value is None:
             value = names.get("result")
             if isinstance(value, _NOT_RESULTS):
@@ -346,6 +284,7 @@ def _run(codes: _Codes | BaseException, text: str, options: dict[str, Any]) -> t
             size = text_bytes(encoded)
             return "limit", "null", f"the program's value takes {size} bytes; the limit is {limit}", ""
         return "finished", encoded, "", ""
+    # `exit()` is an end like any other; with a text or a number it is a failure.
     except SystemExit as leaving:
         return _leave(leaving)
     except MemoryError as error:
@@ -379,6 +318,7 @@ async def _drive(codes: _Codes, names: dict[str, Any]) -> Any:
         return value
     except Returned as returned:
         return returned.value
+    # Also after an error: a task that runs on would call tools for a program that is over.
     finally:
         rest = asyncio.all_tasks() - {asyncio.current_task()}
         if rest:
@@ -406,8 +346,9 @@ def _mentioned(codes: tuple[types.CodeType | None, ...]) -> set[str] | None:
     open_codes = [code for code in codes if code is not None]
     while open_codes:
         code = open_codes.pop()
+        # Functions and classes are constants of the code around them.
         names.update(code.co_names)
-        open_codes.extend(constant for constant in code.co_consts if isinstance(constant, _CodeType))
+        open_codes.extend(constant for constant in code.co_consts if isinstance(constant, CodeType))
     return names if names.isdisjoint(LOOKS_UP_NAMES) else None
 
 
@@ -420,8 +361,8 @@ def _place(name: str, data: bytes) -> None:
 
 def _seed(seed: int | None) -> None:
     # A fork without Python's own hooks: each guest would draw the zygote's numbers.
-    _seed_random(seed)
-    numpy = _modules.get("numpy")
+    seed_random(seed)
+    numpy = modules.get("numpy")
     if numpy is not None:
         numpy.random.seed(random.getrandbits(32) if seed is None else seed & 0xFFFFFFFF)
 
@@ -430,12 +371,15 @@ def _add_low_level_output(stdout: Any, text: str = "") -> None:
     """What C code or `os.write(1, ...)` wrote lies in the file behind descriptors 1 and 2."""
     try:
         if "ctypes" in text:
-            ctypes.CDLL(None).fflush(None)  # what `printf` of a C library left in its buffer
-        size = _lseek(1, 0, _SEEK_END)
+            # What `printf` of a C library left in its buffer.
+            ctypes.CDLL(None).fflush(None)
+        # Empty for nearly every program, and to ask is one system call.
+        size = seek(1, 0, SEEK_END)
         if size > 0:
             stdout.reopen()
             stdout.buffer.write(os.pread(1, size, 0))
             os.ftruncate(1, 0)
             os.lseek(1, 0, os.SEEK_SET)
     except OSError:
-        return  # the program closed it, or put something else there
+        # The program closed it, or put something else there.
+        return

@@ -78,7 +78,7 @@ class Namespace:
     def _fill_pending(self, names: dict[str, Any], mentioned: Iterable[str]) -> None:
         """What the rewritten calls of a program that does not await them all refer to."""
         pending.install()
-        self._channel.has_pending = True
+        self._channel.habits.has_pending = True
         names.update(
             {
                 VALUE_NAME: pending.value_of,

@@ -154,7 +154,8 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def exec_module(self, module: types.ModuleType) -> None:
         names = vars(module)
         if module.__name__ == "nest_asyncio":
-            names["apply"] = lambda *_: None  # a loop runs within another here anyway
+            # A loop runs within another here anyway.
+            names["apply"] = lambda *_: None
             return
         names.update({"display": display, "get_ipython": lambda: None, "__version__": "8.0.0"})
         names["version_info"] = (8, 0, 0)

@@ -42,6 +42,7 @@ class Outlet(io.RawIOBase):
         chunk = bytes(data)  # type: ignore[call-overload]  # any buffer; typeshed has no stdlib name for it at 3.11
         size = len(chunk)
         room = KEEP_BYTES - self._kept_bytes
+        # Counted but not kept: the outcome says how much was cut.
         if size > room:
             self.cut_bytes += size - room
             chunk = chunk[:room]
@@ -88,4 +89,5 @@ class Stream(io.TextIOWrapper):
         """For the next program of a session, which finds its streams open as every program does."""
         if self.closed:
             self.__init__(self._outlet)  # type: ignore[misc]  # others hold this object, so no new one will do
-            self._outlet.reopen()  # last: the old buffer goes away above, and would close what is open again
+            # Last: the old buffer goes away above, and would close what is open again.
+            self._outlet.reopen()

@@ -6,11 +6,10 @@ so that a machine with no core to spare, and a program with slow tools, lose nex
 """
 
 import os
-import select
 from typing import Any
 
-# Rule 4 of `toolfold_guest.zygote`.
-_poll, _POLLIN = select.poll, select.POLLIN
+from toolfold_guest.aliases import POLLIN, new_poll
+
 LOOKS = 128
 FEWEST_SKIPS = 2
 MOST_SKIPS = 4096
@@ -24,8 +23,8 @@ class Patience:
     __slots__ = ("_penalty", "_skips", "is_retry", "poll")
 
     def __init__(self, sock: Any) -> None:
-        poll = _poll()
-        poll.register(sock, _POLLIN)
+        poll = new_poll()
+        poll.register(sock, POLLIN)
         self.poll = poll.poll
         self._skips = 0 if HAS_OTHER_CORE else 1 << 62
         self._penalty = FEWEST_SKIPS
@@ -34,6 +33,7 @@ class Patience:
 
     def sees(self, looks: int = LOOKS) -> bool:
         """True as soon as there is something to read; false at once where looking did not pay."""
+        # Looking did not pay of late: let some messages pass before the next try.
         if self._skips:
             self._skips -= 1
             self.is_retry = not self._skips
@@ -44,6 +44,7 @@ class Patience:
                 self._penalty = FEWEST_SKIPS
                 self.is_retry = False
                 return True
+        # In vain: pause twice as long as the last time.
         self._skips = self._penalty
         self._penalty = min(2 * self._penalty, MOST_SKIPS)
         self.is_retry = False

@@ -48,11 +48,13 @@ class PendingCall:
         return self._toolfold_awaited().__await__()
 
     async def _toolfold_awaited(self) -> Any:
+        # Awaited twice, or used as a value before: it was made once, and gives what it gave then.
         if self._toolfold_state != NEW:
             return _outcome(self)
         self._toolfold_state = RUNNING
         try:
             self._toolfold_outcome = await self._toolfold_maker.awaited()
+        # Kept, so that whoever asks again hears the same.
         except BaseException as error:
             self._toolfold_outcome, self._toolfold_state = error, FAILED
             raise
@@ -76,6 +78,7 @@ class PendingCall:
             self._toolfold_state = CLOSED
 
     def __del__(self) -> None:
+        # For a hint: the program wrote a call that was never made.
         if self._toolfold_state == NEW:
             self._toolfold_maker.never_made()
 
@@ -84,12 +87,14 @@ class PendingCall:
     def __getattr__(self, name: str) -> Any:
         if name == "__qualname__":
             return self._toolfold_maker.name
+        # What asyncio and the interpreter look for in an awaitable must not make the call.
         if name.startswith(("__", "cr_", "gi_", "ag_", "_asyncio", "_toolfold")):
             raise AttributeError(name)
         return getattr(value_of(self), name)
 
     @property  # type: ignore[misc]  # what `isinstance` asks can only be read
     def __class__(self) -> Any:
+        # Rule 3: it depends on who asks. `abc` asks on behalf of `isinstance(call, Awaitable)`.
         frame = sys._getframe(1)
         if frame.f_globals.get("__name__") == "abc":
             is_awaitable = frame.f_locals.get("cls") in _AWAITABLES
@@ -103,9 +108,11 @@ class PendingCall:
         try:
             return hash(value_of(self))
         except TypeError:
-            return object.__hash__(self)  # a set of calls, of which each gives a dict
+            # A set of calls, of which each gives a dict.
+            return object.__hash__(self)
 
     def __eq__(self, other: object) -> Any:
+        # asyncio keeps awaitables in sets and dicts, where a call stands for itself.
         return self is other or (not _is_of_asyncio(sys._getframe(1)) and value_of(self) == value_of(other))
 
     def __ne__(self, other: object) -> Any:
@@ -180,7 +187,7 @@ class Maker:
         return self._channel.call_together(calls)  # type: ignore[no-any-return]
 
     def never_made(self) -> None:
-        self._channel.never_made.append(self.name)
+        self._channel.habits.never_made.append(self.name)
 
 
 def value_of(value: Any) -> Any:
@@ -214,6 +221,7 @@ def together(values: list[Any]) -> list[Any]:
     """The calls of one list comprehension."""
     calls = [one for one in values if type(one) is PendingCall and one._toolfold_maker.is_read_only]
     if len(calls) > 1:
+        # One lock for all of them: whichever is needed first makes all.
         lock = calls[0]._toolfold_lock
         for call in calls:
             call._toolfold_group, call._toolfold_lock = calls, lock
@@ -229,6 +237,7 @@ def unmade() -> list[str]:
     """The tools of calls that still exist and that nothing has asked for."""
     import gc  # noqa: PLC0415  # at the end of a program that left some
 
+    # Calls that were dropped have reported themselves; these are still referred to somewhere.
     calls = [one for one in gc.get_objects() if type(one) is PendingCall and one._toolfold_state == NEW]
     return [call._toolfold_maker.name for call in calls]
 
@@ -246,6 +255,7 @@ def _make(call: PendingCall) -> None:
 
 
 def _make_group(call: PendingCall) -> None:
+    # Those that were awaited or made alone before are left out.
     group = [one for one in call._toolfold_group or () if one is call or one._toolfold_state == NEW]
     for one in group:
         one._toolfold_state = RUNNING

@@ -38,7 +38,8 @@ class Loader(importlib.abc.Loader):
     def exec_module(self, module: types.ModuleType) -> None:
         path, names = module.__name__, vars(module)
         if library_of(path) is None:
-            return  # a package around them, such as `google`
+            # A package around them, such as `google`.
+            return
 
         def member(name: str) -> Any:
             if name == "__version__":

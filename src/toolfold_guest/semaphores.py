@@ -16,7 +16,8 @@ class SemLock:
 
     SEM_VALUE_MAX = 2**31 - 1
     handle = 0
-    name = None  # nothing to be removed when the program ends
+    # Nothing to be removed when the program ends.
+    name = None
 
     def __init__(self, kind: int, value: int, maxvalue: int, name: str, unlink: bool) -> None:
         # Other libraries, such as joblib, ask for one to learn whether there can be processes.

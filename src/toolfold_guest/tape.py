@@ -16,6 +16,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from toolfold_guest.aliases import modules, seed_random
+
 MAX_ENTRIES = 10_000
 """In all. A program that reads the clock more often is not worth replaying, and says so."""
 
@@ -50,6 +52,7 @@ class Tape:
 
     def clock(self, read: Callable[[], Any]) -> Any:
         """A clock's reading: of the past while there is one, else of now."""
+        # Without asking which clock: the same program asks for the same ones in the same order.
         if self._old_clocks:
             return self._old_clocks.popleft()
         now = read()
@@ -66,7 +69,8 @@ class Tape:
             return "0"
         wakes, clocks = self._new
         self._new = ([], [])
-        return f"[{wakes!r},{clocks!r}]"  # numbers only; `json.dumps` would dirty more pages
+        # Numbers only; `json.dumps` would dirty more pages.
+        return f"[{wakes!r},{clocks!r}]"
 
     def _note(self, line: int, entry: Any) -> None:
         self._entries += 1
@@ -76,9 +80,9 @@ class Tape:
 
 _current = Tape([], [])
 _source = random.Random()  # noqa: S311  # repeatable is the point; the program guards nothing with it
-# Rule 4 of `toolfold_guest.zygote`.
-_clocks, _modules = vars(time), sys.modules
-_seed_source, _randbytes, _seed_random = _source.seed, _source.randbytes, random.seed
+# See `toolfold_guest.aliases`.
+_clocks = vars(time)
+_seed_source, _randbytes = _source.seed, _source.randbytes
 _TIME: dict[str, Callable[..., Any]] = {}
 _TYPES: list[tuple[dict[str, Any], dict[str, Any], Any, Any]] = []
 """A type's dict, what goes into it, and the call that tells the interpreter so, with its argument."""
@@ -148,7 +152,8 @@ def prepare() -> None:
     """Make in the zygote what `install` puts in place: made in each guest, it would take a guest's memory."""
     for name in _TIME_FUNCTIONS:
         _TIME[name] = _taped(getattr(time, name))
-    for name in ("localtime", "gmtime", "ctime"):  # they read the clock themselves when given no time
+    # They read the clock themselves when given no time.
+    for name in ("localtime", "gmtime", "ctime"):
         _TIME[name] = _with_default_time(getattr(time, name))
     _TIME["strftime"] = _taped_strftime
     _TYPES.append(_patch(datetime.datetime, {"now": classmethod(_now), "utcnow": classmethod(_utcnow)}))
@@ -165,9 +170,10 @@ def _patch(kind: type, methods: dict[str, Any]) -> tuple[dict[str, Any], dict[st
 def _seed_entropy(seed: int) -> None:
     _seed_source(seed)
     vars(os)["urandom"] = _randbytes
-    vars(random)["_urandom"] = _randbytes  # where `SystemRandom` and `secrets` get theirs
-    _seed_random(seed)
-    numpy = _modules.get("numpy")
+    # Where `SystemRandom` and `secrets` get theirs.
+    vars(random)["_urandom"] = _randbytes
+    seed_random(seed)
+    numpy = modules.get("numpy")
     if numpy is not None:
         numpy.random.seed(seed & 0xFFFFFFFF)
         _seed_numpy_generators(numpy)

@@ -4,11 +4,9 @@ Rules:
 1. No program ever runs here. Descriptors 3 (control) and 4 (/proc) are this process's alone.
 2. A guest is the first process of a pid namespace of its own, so its end is the end of all in it.
 3. The end of the control socket is the end: the host may be gone without a word.
-4. What a guest uses once it finds among its module's own names. To look `os.dup2` up in `os` writes to four pages (the
-   module, the name, the type's cache, and the name that is driven out of it), and each is then a copy of its own.
+4. What a guest uses after the fork it finds among its module's own names: see `toolfold_guest.aliases`.
 """
 
-import _signal  # type: ignore[import-not-found]  # as `_socket`: the Python around them dirties pages
 import _socket
 import array
 import contextlib
@@ -22,16 +20,15 @@ import site
 import socket
 import sys
 import threading
-from types import ModuleType
 from typing import Any, Final, NoReturn
 
 from toolfold_guest import preload
+from toolfold_guest.aliases import AF_UNIX, SIG_SETMASK, SOCK_STREAM, Socket, close, duplicate, set_mask, write
 from toolfold_guest.jail import kernel, pages
 from toolfold_guest.jail.folders import remove_tree
 from toolfold_guest.jail.identity import PROC_FD
-from toolfold_guest.jail.landlock import Ruleset
+from toolfold_guest.jail.kernel import close_from
 from toolfold_guest.jail.lockdown import DATA_FD, Lockdown
-from toolfold_guest.recall import recall
 
 CONTROL_FD: Final = 3
 MAX_MESSAGE_BYTES: Final = 1 << 20
@@ -41,10 +38,6 @@ READY: Final = b"R"
 FAILED: Final = b"F"
 _FEW_FILES: Final = 32
 _DATA_RIGHTS: Final = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, array.array("i", [DATA_FD]))]
-# Rule 4.
-_close, _dup2, _write, _close_from = os.close, os.dup2, os.write, kernel.close_from
-_set_mask, _SIG_SETMASK = _signal.pthread_sigmask, int(_signal.SIG_SETMASK)
-_Socket, _AF_UNIX, _SOCK_STREAM = _socket.socket, _socket.AF_UNIX, _socket.SOCK_STREAM
 # The C library's 8 MiB per thread would use up a guest's memory limit with a few dozen threads.
 _THREAD_STACK_BYTES: Final = 2 * 1024 * 1024
 
@@ -87,24 +80,25 @@ class _Server:
         """Guest id by process id."""
         self._forgotten: set[int] = set()
         """Guests that the host let go of while they were still dying: their folders go with them."""
+        # Before any library is loaded: some read the environment and the path once, on import.
         _clean_interpreter(order["sys_path"])
-        preload.preload_stdlib()  # before our own loop: what a guest touches then lies together, and less is copied
+        # Before our own loop: what a guest touches then lies together, and less is copied.
+        preload.preload_stdlib()
         self._loop = importlib.import_module(order["loop_module"])
         self._loop.prepare(order["library_set"])
+        # Blocked and read from a descriptor: a handler could run in the middle of a fork.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
         self._children = kernel.signal_fd(signal.SIGCHLD)
+        # A collection writes to the header of every object it looks at, and a guest would copy all those pages.
         gc.collect()
         gc.freeze()
         gc.disable()
+        # After the last import and before the first fork: what comes later is not in it.
         pages.collapse()
-        kernel.give_back_free_memory()
+        # What a guest starts with; its memory limit counts above that, so libraries cost a program nothing.
         self._vm_bytes = _vm_bytes()
+        # Last: under the filter neither libraries nor the jail could be set up.
         self._lockdown.confine_zygote()
-        recall(_Server, "_become_guest")
-        recall(Lockdown, "first_free_fd separate _namespaces _group _folders_of seal _limit _hard_limits _ruleset")
-        recall(Lockdown, "_has_own_ids _process_limit _most_processes")
-        recall(Ruleset, "impose")
-        recall(ModuleType, "rehearse main")
 
     def serve(self) -> NoReturn:
         poll = select.poll()
@@ -123,6 +117,7 @@ class _Server:
         if not text:
             self._end()
         order = json.loads(text)
+        # First what is over: its folder and its number are free then.
         for guest in order.get("forget", ()):
             self._forget(guest)
         if "spawn" in order:
@@ -136,6 +131,7 @@ class _Server:
             try:
                 process = self._fork(guest, fd, limits)
                 self._ids[process] = guest
+                # Before anything else can reap it: from then on the number may be another's.
                 pidfds.append(os.pidfd_open(process))
                 forked.append(guest)
             except OSError as error:
@@ -150,11 +146,13 @@ class _Server:
         if not self._lockdown.has_tree:
             folder = f"{self._folder}/{guest}"
             os.mkdir(folder, 0o700)
+        # It holds for the next child only, which becomes the first process of it.
         if self._has_pid_namespaces:
             kernel.unshare(kernel.NEWPID)
         process: int = kernel.fork()
         if process == 0:
             self._become_guest(fd, limits, folder)
+        # Back again: the next guest needs a namespace of its own, and the helpers none.
         if self._has_pid_namespaces:
             kernel.setns(self._pid_namespace, kernel.NEWPID)
         if process < 0:
@@ -163,14 +161,17 @@ class _Server:
 
     def _become_guest(self, fd: int, limits: dict[str, Any], folder: str) -> NoReturn:
         try:
-            _dup2(fd, CONTROL_FD)  # the control socket ends here
-            _close_from(self._lockdown.first_free_fd)  # and so do the sockets of siblings
-            _set_mask(_SIG_SETMASK, ())
+            duplicate(fd, CONTROL_FD)  # the control socket ends here
+            # And so do the sockets of siblings.
+            close_from(self._lockdown.first_free_fd)
+            set_mask(SIG_SETMASK, ())
+            # The order is the point: own namespaces, then the host gets its descriptor, then pages are touched
+            # while that is still allowed, and only then is the door closed.
             self._lockdown.separate(limits, folder)
             _hand_over_data()
             self._loop.rehearse()
             self._lockdown.seal(limits, self._vm_bytes, folder)
-            _write(CONTROL_FD, READY)
+            write(CONTROL_FD, READY)
             self._loop.main(CONTROL_FD)
         # The parent's code must never go on in the child, whatever happens.
         except BaseException as error:  # noqa: BLE001
@@ -179,6 +180,7 @@ class _Server:
             os._exit(98)
 
     def _reap(self) -> None:
+        # One notice may stand for many children: the kernel merges equal signals.
         os.read(self._children, 4096)
         ended: list[tuple[int, int]] = []
         while True:
@@ -224,7 +226,8 @@ def _remove(folder: str) -> None:
     elif kernel.fork() == 0:
         try:
             os.close(CONTROL_FD)
-            kernel.die_with_parent()  # the builder of the jail removes what is left
+            # The builder of the jail removes what is left.
+            kernel.die_with_parent()
             remove_tree(folder)
         finally:
             os._exit(0)
@@ -246,10 +249,10 @@ def _is_small(folder: str) -> bool:
 def _hand_over_data() -> None:
     # Before the limits: the kernel counts descriptors in flight per user, over all guests, and
     # compares with the limit of who sends. A guest that hoards them must not stop the others.
-    sock = _Socket(_AF_UNIX, _SOCK_STREAM, 0, CONTROL_FD)
+    sock = Socket(AF_UNIX, SOCK_STREAM, 0, CONTROL_FD)
     sock.sendmsg([DATA], _DATA_RIGHTS)
     sock.detach()
-    _close(DATA_FD)
+    close(DATA_FD)
 
 
 def _clean_interpreter(sys_path: list[str]) -> None:

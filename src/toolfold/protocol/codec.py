@@ -43,6 +43,8 @@ class Violation(Exception):
     """The guest said something that no guest of ours says; it is not to be trusted any more."""
 
 
+# Arrays instead of objects: no key can be missing, doubled or unknown, and none has to be sent.
+# `forbid_unknown_fields` makes one item too many a breach. `gc=False`: they hold plain JSON, which has no cycles.
 class WireCall(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False):
     """One call in a frame; `tool` is an index into the grant, so no name can be forged."""
 
@@ -98,6 +100,7 @@ Frame = CallsFrame | PrintedFrame | EndedFrame | UnpackedFrame
 _decoder: msgspec.json.Decoder[Frame] = msgspec.json.Decoder(Frame)
 
 
+# The same shapes with `Raw` in place of values: how large each value is can then be told without building any.
 class _WireCallSizes(msgspec.Struct, array_like=True, gc=False):
     id: int
     tool: int
@@ -134,13 +137,16 @@ def decode_frame(body: bytes | memoryview) -> Frame:
     Raises:
         Violation: It is not JSON, not one of the shapes, or nested too deeply.
     """
+    # The typed decoder refuses NaN, lone surrogates, bad UTF-8, and `true` where a number is wanted.
     try:
         frame = _decoder.decode(body) if len(body) <= LARGE_BYTES else _decode_large(body)
     except _UNREADABLE as error:
         raise Violation(f"a frame that cannot be read: {error}") from None
+    # Only where there are enough brackets to be too deep: to walk over every frame costs more than to decode it.
     raw = bytes(body)
     if len(raw) <= LARGE_BYTES and raw.count(b"[") + raw.count(b"{") > MAX_DEPTH:
         check_depth(weigh(raw).depth)
+    # Most frames hold no bytes and no media; looking for the mark is one search in C.
     if _MARK in raw:
         _revive_frame(frame)
     return frame
@@ -165,6 +171,7 @@ def largest_value(body: bytes) -> int:
 
 def _decode_large(body: bytes | memoryview) -> Frame:
     """Without collections, which would find only live objects, at twice the time."""
+    # The host may have switched it off itself, and then it must stay off.
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -187,6 +194,7 @@ def _revive(value: Any) -> Value:
         return [_revive(item) for item in value]
     if not isinstance(value, dict):
         return value
+    # Our own forms are objects with one key that starts with NUL; a key of the program's has a NUL more.
     if len(value) == 1:
         ((key, item),) = value.items()
         if key == BYTES_KEY:
@@ -202,6 +210,7 @@ def _own_key(key: str) -> str:
 
 def _bytes(text: Any) -> bytes:
     try:
+        # Without `validate` Python drops what is no base64 and gives other bytes than were sent.
         return base64.b64decode(text, validate=True)
     except (TypeError, ValueError, binascii.Error):
         raise Violation("bytes that are not base64") from None
@@ -209,6 +218,7 @@ def _bytes(text: Any) -> bytes:
 
 def _media(parts: Any) -> Media:
     try:
+        # Whatever the program put there: five items of the right types, or nothing at all.
         kind, mime, data, uri, name = parts
         if kind not in ("image", "audio", "link", "file") or not all(isinstance(p, str) for p in (mime, uri, name)):
             raise ValueError(kind)
@@ -223,6 +233,7 @@ def framed(message: tuple[Any, ...], version: int = marshal.version) -> bytes:
     return HEADER.pack(len(body)) + body
 
 
+# Made once: a pause of a thousand programs sends the same bytes a thousand times.
 HOLD_FRAME: Final = framed((HOLD,))
 RELEASE_FRAME: Final = framed((RELEASE,))
 
@@ -244,6 +255,7 @@ def encode_start(options: Mapping[str, Any]) -> bytes:
 
 def encode_reply(reply: Reply) -> bytes:
     """A reply as the guest reads it; media become tuples, which no tool value is made of."""
+    # The guest raises `ToolError` with this text where the call was made.
     if reply.error is not None:
         return framed((REPLY, reply.call_id, False, reply.error, False))
     try:
@@ -273,6 +285,7 @@ def tool_facts(spec: ToolSpec, words: tuple[str, str] | None = None) -> tuple[An
     names = (spec.name, spec.python_name, spec.aliases, spec.domain, spec.short_name)
     facts = (*names, parameters, spec.required, takes_object)
     signature, doc = words or ("", spec.description)
+    # Fields at the end that say nothing are left out: a grant of 5,000 tools is sent with every program.
     if spec.read_only:
         return (*facts, doc, signature, True)
     return (*facts, doc, signature) if signature else (*facts, doc)

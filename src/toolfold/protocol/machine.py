@@ -32,6 +32,7 @@ Kind = Literal["start", "start with files", "unpacked", "calls", "printed", "end
 TRANSITIONS: Final[dict[tuple[State, Kind], State]] = {
     ("parked", "start"): "running",
     ("parked", "start with files"): "unpacking",
+    # Nothing of the program has run yet: a call or an end from here would be forged.
     ("unpacking", "printed"): "unpacking",  # last words of one that is stopped
     ("unpacking", "unpacked"): "running",
     ("running", "calls"): "running",
@@ -117,12 +118,14 @@ class Conversation:
             Violation: The guest is not to be trusted any more.
             LimitReached: The program asked for too much.
         """
+        # Every frame costs something, however small: a million empty ones must come to an end too.
         if len(body) <= _SMALL_BYTES:
             self._left_bytes -= FRAME_COST_BYTES + len(body)
         else:
             self._weigh(bytes(body))
         if self._left_bytes < 0:
             raise LimitReached(Problem(kind="value", message=_TOO_LARGE.format(self._limits.sent_bytes >> 20)))
+        # Only now is anything built from it; its order is checked before its contents are looked at.
         frame = decode_frame(body)
         self._move(_KINDS[type(frame)])
         if frame.stdout:
@@ -140,6 +143,7 @@ class Conversation:
 
     def _weigh(self, raw: bytes) -> None:
         """Count what the frame would take, and refuse it before it does."""
+        # Whether it is too much is known before a single value of it exists.
         weight = weigh(raw)
         self._left_bytes -= FRAME_COST_BYTES + len(raw) + weight.memory_bytes
         if weight.is_too_much:
@@ -150,6 +154,7 @@ class Conversation:
             raise Violation("a larger value than a guest sends")
 
     def _move(self, kind: Kind) -> None:
+        # What is not in the table is a breach: there is no default.
         following = TRANSITIONS.get((self._state, kind))
         if following is None:
             raise Violation(f"a message {kind!r} while {self._state}")
@@ -162,13 +167,17 @@ class Conversation:
 
     def _check_calls(self, frame: CallsFrame) -> None:
         for call in frame.calls:
+            # An id that was used would answer another call; one that is skipped would leave a gap in the ledger.
             if call.id != self._last_call_id + 1:
                 raise Violation(f"call id {call.id} after {self._last_call_id}")
             self._last_call_id = call.id
+            # Python takes -1 as the last tool of the host, granted or not.
             if not 0 <= call.tool < self._granted:
                 raise Violation(f"a call of tool {call.tool} of {self._granted}")
+            # Observers look the line up in the program, and the ledger keeps it as a number of its own size.
             if not 0 <= call.line <= MAX_LINE:
                 raise Violation(f"a call from line {call.line}")
+        # A limit, not a breach: an honest program may reach it, and its author must hear which one.
         if self._last_call_id > self._limits.calls:
             limit = self._limits.calls
             raise LimitReached(Problem(kind="calls", message=f"the program made more than {limit} tool calls"))
@@ -176,6 +185,7 @@ class Conversation:
     def _check_tape(self, frame: CallsFrame) -> None:
         if isinstance(frame.tape, tuple):
             self._tape_entries += len(frame.tape[0]) + len(frame.tape[1])
+        # Such a frame wakes the host for nothing; an honest guest sends one after each reply at most.
         self._frames_without_calls += not frame.calls
         if self._tape_entries > MAX_TAPE_ENTRIES:
             raise Violation("a longer tape than a guest sends")
@@ -184,6 +194,7 @@ class Conversation:
 
 
 def _check_end(frame: EndedFrame) -> None:
+    # The status chooses what the host does next, so only those that it knows can be said.
     if frame.status not in _END_STATUSES:
         raise Violation(f"an end of kind {frame.status[:40]!r}")
     if not all(0 <= cut <= MAX_CUT_BYTES for cut in frame.cut_bytes):

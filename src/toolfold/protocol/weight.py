@@ -48,9 +48,11 @@ _FAR_TOO_MUCH: Final = Weight(values=MAX_VALUES + 1, containers=0, depth=0)
 
 def weigh(raw: bytes) -> Weight:
     """The weight of a frame; one that is far too heavy is not counted to its end."""
+    # An escaped quote would end its string too early. Pairs of backslashes go first: a quote after one is a real end.
     plain = raw.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in raw else raw
     if plain.count(b'"') > 4 * MAX_VALUES:  # a key and a value for each comma, at most
         return _FAR_TOO_MUCH
+    # Every other piece between quotes is outside of strings: brackets and commas in a text count for nothing.
     outside = b"".join(plain.split(b'"')[::2])
     found = Weight(values=outside.count(b","), containers=outside.count(b"[") + outside.count(b"{"), depth=0)
     if found.is_too_much:
@@ -60,5 +62,6 @@ def weigh(raw: bytes) -> Weight:
 
 def depth_of(outside: bytes) -> int:
     """How deeply brackets are nested in a text without strings."""
+    # One pass in C over brackets alone; a loop over all bytes would hold up the host for seconds.
     brackets = outside.translate(None, _NOT_BRACKETS)
     return max(accumulate(map(_STEPS.__getitem__, brackets)), default=0)

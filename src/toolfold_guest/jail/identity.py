@@ -3,13 +3,12 @@
 import os
 from typing import Final
 
+from toolfold_guest.aliases import O_WRONLY, close, open_file, write
 from toolfold_guest.jail import kernel
 
 PROC_FD: Final = 4
 """The host's /proc, opened before the pivot. Guests close it before they are anything."""
 
-# Rule 4 of `toolfold_guest.zygote`.
-_close, _open, _write, _O_WRONLY = os.close, os.open, os.write, os.O_WRONLY
 
 # Unlikely to be anyone; the last one is nobody.
 _USERS: Final = (1_979_711_323, 64_323, 65_534)
@@ -30,28 +29,31 @@ def open_proc() -> None:
 
 def map_ids(user: int, group: int, *, inside: int) -> None:
     """Give the new user namespace of this process its one user and group."""
+    # In this order: the kernel takes a group map from an ordinary user only once `setgroups` is denied.
     for name, text in (
         ("setgroups", b"deny"),
         ("uid_map", b"%d %d 1" % (inside, user)),
         ("gid_map", b"%d %d 1" % (inside, group)),
     ):
-        fd = _open(f"self/{name}", _O_WRONLY, dir_fd=PROC_FD)
-        _write(fd, text)
-        _close(fd)
+        fd = open_file(f"self/{name}", O_WRONLY, dir_fd=PROC_FD)
+        write(fd, text)
+        close(fd)
 
 
 def offer_to_oom_killer(score: int) -> None:
     """Where memory runs out, end this process before others: 1000 is first of all. Best effort."""
     try:
-        fd = _open("self/oom_score_adj", _O_WRONLY, dir_fd=PROC_FD)
-        _write(fd, b"%d" % score)
-        _close(fd)
+        fd = open_file("self/oom_score_adj", O_WRONLY, dir_fd=PROC_FD)
+        write(fd, b"%d" % score)
+        close(fd)
     except OSError:
-        return  # a /proc that is read-only, or a score that was higher already
+        # A /proc that is read-only, or a score that was higher already.
+        return
 
 
 def pick_user() -> int | None:
     """An unprivileged user to become; `None` where root is the only one mapped, as in a rootless container."""
+    # In a container most numbers are mapped to nobody, and becoming one of those is refused.
     users, groups = _mapped("uid_map"), _mapped("gid_map")
     for user in _USERS:
         if any(user in span for span in users) and any(user in span for span in groups):

@@ -6,6 +6,7 @@ import struct
 import sys
 from typing import Any, Final
 
+from toolfold_guest.aliases import c_uint, c_ulong
 from toolfold_guest.jail.syscalls import MACHINES
 
 NEWNS: Final = 0x00020000
@@ -62,8 +63,7 @@ _umount2 = _libc.umount2
 _capset = _libc.capset
 _signalfd = _libc.signalfd
 _madvise = _libc.madvise
-# Rule 4 of `toolfold_guest.zygote`.
-_c_uint, _c_ulong, _LAST_FD = ctypes.c_uint, ctypes.c_ulong, ctypes.c_uint(0xFFFFFFFF)
+_LAST_FD = ctypes.c_uint(0xFFFFFFFF)
 _NUMBERS = MACHINE.own if MACHINE is not None else {}
 
 
@@ -103,7 +103,7 @@ def setns(fd: int, flags: int) -> None:
 
 
 def mount(source: bytes | None, target: bytes, kind: bytes | None, flags: int, options: bytes | None) -> None:
-    check(_mount(source, target, kind, _c_ulong(flags), options), "mount")
+    check(_mount(source, target, kind, c_ulong(flags), options), "mount")
 
 
 def detach(target: bytes) -> None:
@@ -114,7 +114,9 @@ def detach(target: bytes) -> None:
 def clone_mount(path: str, *, device: bool = False) -> int:
     """A read-only copy of the mounts at `path`, attached nowhere: later mounts cannot hide its source."""
     flags = _OPEN_TREE_CLONE | _OPEN_TREE_CLOEXEC | _AT_RECURSIVE
+    # A clone that is attached nowhere cannot be changed by mounts that others make meanwhile.
     fd = call("open_tree", _AT_FDCWD, ctypes.c_char_p(os.fsencode(path)), flags)
+    # Devices must stay devices, or /dev/null could not be opened; everything else loses that right.
     attributes = _READ_ONLY_NOSUID if device else _READ_ONLY_NOSUID | _NODEV
     _set_attributes(fd, b"", _AT_EMPTY_PATH | _AT_RECURSIVE, attributes)
     return fd
@@ -139,6 +141,7 @@ def _set_attributes(fd: int, path: bytes, flags: int, attributes: int) -> None:
 def pivot_here() -> None:
     """Make the working directory the root and let go of the old one."""
     dot = ctypes.c_char_p(b".")
+    # Onto itself: the old root lies over the new one until it is detached, and no folder for it is needed.
     call("pivot_root", dot, dot)
     detach(b".")
     os.chdir("/")
@@ -146,7 +149,8 @@ def pivot_here() -> None:
 
 def close_from(fd: int) -> None:
     """Close that descriptor and every higher one."""
-    call("close_range", _c_uint(fd), _LAST_FD, 0)  # not `os.closerange`: where that was built without, it tries each
+    # Not `os.closerange`: where that was built without, it tries each.
+    call("close_range", c_uint(fd), _LAST_FD, 0)
 
 
 def signal_fd(signal_number: int) -> int:
@@ -158,13 +162,6 @@ def signal_fd(signal_number: int) -> int:
 def collapse_pages(address: int, size: int) -> None:
     """Put these pages into a huge one, if the kernel can."""
     _madvise(ctypes.c_void_p(address), ctypes.c_size_t(size), _MADV_COLLAPSE)
-
-
-def give_back_free_memory() -> None:
-    """What the C library holds and nobody uses, if it can: a guest maps whatever its zygote holds."""
-    trim = getattr(_libc, "malloc_trim", None)
-    if trim is not None:
-        trim(0)
 
 
 def die_with_parent() -> None:
@@ -189,6 +186,7 @@ def no_new_privileges() -> None:
 def drop_user(user_id: int) -> None:
     """From root to that user and group. Keeps the one right that opening a namespace may need."""
     _prctl(_PR_SET_KEEPCAPS, 1, 0, 0, 0)
+    # Groups before the user: afterwards there is no right left to give them up.
     os.setgroups([])
     os.setresgid(user_id, user_id, user_id)
     os.setresuid(user_id, user_id, user_id)
@@ -200,9 +198,11 @@ def drop_user(user_id: int) -> None:
 
 def drop_bounding_set() -> None:
     """So that no exec can ever give a capability back. Lost again when a user namespace is opened."""
+    # Newer kernels have more of them than our headers know.
     for capability in range(64):
         if _prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0) < 0:
-            break  # EINVAL: past the last one; EPERM: never had the right to gain any
+            # EINVAL: past the last one; EPERM: never had the right to gain any.
+            break
 
 
 def drop_capabilities() -> None:
@@ -218,4 +218,5 @@ _NO_CAPABILITIES = ctypes.create_string_buffer(24)
 def _keep_capability(capability: int) -> None:
     low = 1 << capability
     data = ctypes.create_string_buffer(struct.pack("=6I", low, low, 0, 0, 0, 0), 24)
-    _capset(_CAPABILITY_HEADER, data)  # best effort: an ordinary user's rights may do
+    # Best effort: an ordinary user's rights may do.
+    _capset(_CAPABILITY_HEADER, data)

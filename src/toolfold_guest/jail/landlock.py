@@ -6,7 +6,9 @@ import struct
 from collections.abc import Iterable
 from typing import Final, TypeAlias
 
+from toolfold_guest.aliases import close, open_file
 from toolfold_guest.jail import kernel
+from toolfold_guest.jail.kernel import call
 
 _Buffer: TypeAlias = "ctypes.Array[ctypes.c_char]"
 
@@ -40,8 +42,6 @@ _NET_BIND_AND_CONNECT: Final = 3
 _SCOPE_ABSTRACT_SOCKETS_AND_SIGNALS: Final = 3
 
 
-# Rule 4 of `toolfold_guest.zygote`.
-_call, _open, _close = kernel.call, os.open, os.close
 _PATH_ONLY: Final = os.O_PATH | os.O_CLOEXEC
 
 
@@ -60,6 +60,7 @@ class Ruleset:
     """What stays allowed. Put together before the fork; a guest then only hands it to the kernel."""
 
     def __init__(self, interface: int) -> None:
+        # Whatever is handled is refused unless a rule allows it, so every right that this kernel knows is handled.
         self._handled = (1 << _FS_BITS_BY_VERSION[min(interface, 5)]) - 1
         net = _NET_BIND_AND_CONNECT if interface >= 4 else 0
         scoped = _SCOPE_ABSTRACT_SOCKETS_AND_SIGNALS if interface >= 6 else 0
@@ -83,15 +84,17 @@ class Ruleset:
 
     def impose(self, writable: Iterable[str]) -> None:
         """Bind the calling thread to it, and to `writable` folders. Needs `no_new_privileges`."""
-        ruleset = _call("landlock_create_ruleset", self._attributes, self._size, 0)
+        # A ruleset of its own for each guest: its writable folders differ.
+        ruleset = call("landlock_create_ruleset", self._attributes, self._size, 0)
         for rule in self._rules:
-            _call("landlock_add_rule", ruleset, _RULE_PATH_BENEATH, rule, 0)
+            call("landlock_add_rule", ruleset, _RULE_PATH_BENEATH, rule, 0)
         for path in writable:
-            fd = _open(path, _PATH_ONLY)
-            _call("landlock_add_rule", ruleset, _RULE_PATH_BENEATH, self._rule(fd, _READ_WRITE), 0)
-            _close(fd)
-        _call("landlock_restrict_self", ruleset, 0)
-        _close(ruleset)
+            fd = open_file(path, _PATH_ONLY)
+            call("landlock_add_rule", ruleset, _RULE_PATH_BENEATH, self._rule(fd, _READ_WRITE), 0)
+            close(fd)
+        # Only this thread; a guest has no other yet, and those to come inherit it.
+        call("landlock_restrict_self", ruleset, 0)
+        close(ruleset)
 
     def _rule(self, fd: int, rights: int) -> _Buffer:
         return _buffer(struct.pack("=Qi", rights & self._handled, fd))

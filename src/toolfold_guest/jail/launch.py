@@ -47,9 +47,11 @@ def main(fd: int) -> NoReturn:
     control = socket.socket(fileno=CONTROL_FD)
     folder = ""
     try:
+        # Whatever the host forgot to close on exec must not reach the jail.
         kernel.close_from(CONTROL_FD + 1)
         order: dict[str, Any] = json.loads(control.recv(MAX_MESSAGE_BYTES))
         folder = order["folder"]
+        # While /proc is still visible: id maps and memory scores are written through it later.
         identity.open_proc()
         _set_limits()
         notes = _enter(order)
@@ -74,6 +76,7 @@ def _leave(control: socket.socket, reason: str, folder: str) -> NoReturn:
 
 def _set_limits() -> None:
     """What the zygote itself needs; guests set their own, lower ones."""
+    # A dump of a crashed guest would lie on the host's disk, with all that the program held.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for limit, wanted in (
         (resource.RLIMIT_NPROC, resource.RLIM_INFINITY),
@@ -93,6 +96,7 @@ def _enter(order: dict[str, Any]) -> list[str]:
     is_built = False
     if kernel.MACHINE is None and layers & {"mount", "landlock", "seccomp"}:
         raise kernel.JailError(f"no system-call table for {os.uname().machine!r} processors; use another engine")
+    # Asked for before anything is built: the answer is the same afterwards, and the message comes sooner.
     if "landlock" in layers:
         landlock.version()
     if os.geteuid() == 0 and "mount" in layers and _own_mounts():
@@ -101,6 +105,7 @@ def _enter(order: dict[str, Any]) -> list[str]:
         notes += _drop_user(order)
     elif os.geteuid() == 0 and "caps" in layers:
         notes += _drop_user_in_place(order)
+    # First of all namespaces: it is what lets an ordinary user open the others.
     if "user" in layers:
         _open_user_namespace()
     for name, flag in _NAMESPACES.items():
@@ -112,6 +117,7 @@ def _enter(order: dict[str, Any]) -> list[str]:
         tree.make_links(order["links"])
     if "uts" in layers:
         _name_host()
+    # With the eyes of the user that guests will be: a path that only root can read fails here, with a reason.
     _check_readable(order)
     return notes
 
@@ -127,7 +133,8 @@ def _own_mounts() -> bool:
     try:
         kernel.unshare(kernel.NEWNS)
     except OSError:
-        return False  # root without the rights of root, as in a container: go the ordinary user's way
+        # Root without the rights of root, as in a container: go the ordinary user's way.
+        return False
     return True
 
 
@@ -146,6 +153,7 @@ def _drop_user_in_place(order: dict[str, Any]) -> list[str]:
     """Without root's eyes on the mounts, another user must be able to read the interpreter where it lies."""
     user = identity.pick_user()
     if user is not None:
+        # Only the effective ids, for a moment: this is a question, and root must be able to come back from it.
         os.setresgid(-1, user, -1)
         os.setresuid(-1, user, -1)
         needed = [*order["readable"], os.path.dirname(order["folder"] or "/")]

@@ -7,19 +7,23 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from toolfold_guest.aliases import change_folder, close, duplicate, open_file, set_resource_limit, unlink
 from toolfold_guest.jail import identity, kernel, landlock, seccomp, tree
+from toolfold_guest.jail.identity import map_ids, offer_to_oom_killer
+from toolfold_guest.jail.kernel import (
+    NEWUSER,
+    close_from,
+    die_with_parent,
+    drop_capabilities,
+    hide_from_debuggers,
+    unshare,
+)
+from toolfold_guest.jail.tree import DATA, TEMP, mount_temp
 
 USER_INSIDE: Final = 1000
 DATA_FD: Final = identity.PROC_FD
 """The guest's open data folder, until it has been handed to the host; takes the place of /proc."""
 
-# Rule 4 of `toolfold_guest.zygote`.
-_chdir, _close, _dup2, _open_file, _unlink = os.chdir, os.close, os.dup2, os.open, os.unlink
-_unshare, _drop_capabilities, _close_from = kernel.unshare, kernel.drop_capabilities, kernel.close_from
-_die_with_parent, _NEWUSER = kernel.die_with_parent, kernel.NEWUSER
-_hide_from_debuggers, _offer_to_oom_killer = kernel.hide_from_debuggers, identity.offer_to_oom_killer
-_mount_temp, _TEMP, _DATA = tree.mount_temp, tree.TEMP, tree.DATA
-_map_ids, _setrlimit = identity.map_ids, resource.setrlimit
 _NEW_FILE: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL
 _READ, _FOLDER = os.O_RDONLY, os.O_RDONLY | os.O_DIRECTORY
 _STACK_BYTES: Final = 8 * 1024 * 1024
@@ -43,6 +47,7 @@ class Lockdown:
         self.has_tree = "mount" in self._layers
         self._has_own_ids = "pid" in self._layers
         self._namespaces = 0
+        # In one `unshare`: the user namespace gives the right to open the others.
         for layer, flag in (("user", kernel.NEWUSER), ("mount", kernel.NEWNS), ("ipc", kernel.NEWIPC)):
             self._namespaces |= flag if layer in self._layers else 0
         self.first_free_fd = DATA_FD + 1
@@ -50,6 +55,7 @@ class Lockdown:
             self._prepare_landlock(order["readable_folders"], order["readable_files"], order["listed_folders"])
         if "seccomp" in self._layers:
             assert kernel.MACHINE is not None
+            # Signals may go to the guest alone: number 1 in a namespace of its own, else known only after the fork.
             process = 1 if self._has_own_ids else _ANY_PROCESS
             self._filter = seccomp.compile_guest(kernel.MACHINE, process, attributes=self.has_tree)
             self._loadable = seccomp.Filter(self._filter)
@@ -62,59 +68,70 @@ class Lockdown:
 
     def confine_zygote(self) -> None:
         """The part of the lock-down that guests inherit: what they would all pay for, done once."""
+        # Rather the zygote than the host, and rather a guest than its zygote.
         identity.offer_to_oom_killer(_ZYGOTE_OOM_SCORE)
+        # Landlock and seccomp of an unprivileged process need it; and no set-uid file can give anything back.
         kernel.no_new_privileges()
+        # With a user namespace the rights are those inside of it, and the guest gives them up itself.
         if "caps" in self._layers and "user" not in self._layers:
             kernel.drop_bounding_set()
             kernel.drop_capabilities()
         if "seccomp" in self._layers:
             assert kernel.MACHINE is not None
+            # A filter can only be narrowed: what no guest ever needs is closed for the zygote too.
             seccomp.load_filter(seccomp.compile_base(kernel.MACHINE))
 
     def separate(self, limits: Mapping[str, Any], folder: str) -> None:
         """Own namespaces and files; afterwards 1 and 2 are a file and `DATA_FD` is the data folder."""
-        _offer_to_oom_killer(_GUEST_OOM_SCORE)
+        offer_to_oom_killer(_GUEST_OOM_SCORE)
         # An open file of the zygote's would be shared: its flags and locks would tell the next guest what this one did.
-        _close(0)
-        _open_file("/dev/null", _READ)
+        close(0)
+        open_file("/dev/null", _READ)
         if self._namespaces:
-            if self._namespaces & _NEWUSER:
+            if self._namespaces & NEWUSER:
                 # The kernel keeps it as what all users of such namespaces may have together; the zygote may have more.
-                _setrlimit(_NPROC, self._process_limit)
-            _unshare(self._namespaces)
-            if self._namespaces & _NEWUSER:
-                _map_ids(self._user, self._group, inside=USER_INSIDE)
+                set_resource_limit(_NPROC, self._process_limit)
+            unshare(self._namespaces)
+            if self._namespaces & NEWUSER:
+                map_ids(self._user, self._group, inside=USER_INSIDE)
+        # After the mount namespace: these mounts are the guest's own and end with it.
         temp, data = self._folders_of(folder)
         if self.has_tree:
-            _mount_temp(temp, size_bytes=limits["temp_bytes"], files=limits["data_files"])
-            _mount_temp(data, size_bytes=limits["data_bytes"], files=limits["data_files"])
+            mount_temp(temp, size_bytes=limits["temp_bytes"], files=limits["data_files"])
+            mount_temp(data, size_bytes=limits["data_bytes"], files=limits["data_files"])
         else:
             os.mkdir(temp, 0o700)
             os.mkdir(data, 0o700)
             _use_temp(temp)
-        _chdir(data)
-        output = _open_file(f"{temp}/.output", _NEW_FILE, 0o600)
-        _unlink(f"{temp}/.output")
-        _dup2(output, 1)
-        _dup2(output, 2)
-        _close(output)
-        opened = _open_file(data, _FOLDER)
-        _dup2(opened, DATA_FD)
-        _close(opened)
+        change_folder(data)
+        # A file without a name, in the guest's own limits: C code can fill it, and nobody else's disk.
+        output = open_file(f"{temp}/.output", _NEW_FILE, 0o600)
+        unlink(f"{temp}/.output")
+        duplicate(output, 1)
+        duplicate(output, 2)
+        close(output)
+        # The host reads the results through this descriptor, for it cannot see the mount itself.
+        opened = open_file(data, _FOLDER)
+        duplicate(opened, DATA_FD)
+        close(opened)
 
     def seal(self, limits: Mapping[str, Any], vm_bytes: int, folder: str) -> None:
         """Give up every right that a program must not have. There is no way back."""
         if "landlock" in self._layers:
             # Before the limits: the zygote has more files open for it than a guest may open.
             self._ruleset.impose(self._folders_of(folder))
-        _close_from(DATA_FD)
+        # The data folder, which the host has by now, and Landlock's folders: only the guest's own socket is left.
+        close_from(DATA_FD)
         if "rlimits" in self._layers:
             self._limit(limits, vm_bytes)
         if "caps" in self._layers:
-            _drop_capabilities()
-            _hide_from_debuggers()
-        _die_with_parent()
+            # After the mounts, which needed them; before the filter, which forbids the calls that do this.
+            drop_capabilities()
+            hide_from_debuggers()
+        # A change of credentials clears it, so it comes after the last of them.
+        die_with_parent()
         if "seccomp" in self._layers:
+            # Last of all: everything above would be refused under it.
             own = self._loadable if self._has_own_ids else seccomp.Filter(_for_process(self._filter, os.getpid()))
             own.load()
 
@@ -133,7 +150,7 @@ class Lockdown:
         self._ruleset.allow_devices(device_fds)
 
     def _folders_of(self, folder: str) -> tuple[str, str]:
-        return (_TEMP, _DATA) if self.has_tree else (f"{folder}/temp", f"{folder}/data")
+        return (TEMP, DATA) if self.has_tree else (f"{folder}/temp", f"{folder}/data")
 
     def _limit(self, limits: Mapping[str, Any], vm_bytes: int) -> None:
         # In the order of `_LIMITS`. The first process of a pid namespace ignores SIGXCPU; the hard limit is a SIGKILL.
@@ -146,7 +163,7 @@ class Lockdown:
         )  # fmt: skip
         for (limit, hard), value in zip(self._hard_limits, values, strict=True):
             lower = value if hard == _INFINITY else min(value, hard)
-            _setrlimit(limit, (lower, lower))
+            set_resource_limit(limit, (lower, lower))
 
 
 def _open(path: str) -> int:

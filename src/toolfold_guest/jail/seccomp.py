@@ -9,7 +9,7 @@ import errno
 import struct
 from typing import Final, NamedTuple
 
-from toolfold_guest.jail import kernel
+from toolfold_guest.jail.kernel import call
 from toolfold_guest.jail.syscalls import Machine
 
 _LOAD, _JUMP, _EQUAL, _AT_LEAST, _HAS_BITS, _RETURN = 0x20, 0x05, 0x15, 0x35, 0x45, 0x06
@@ -75,10 +75,6 @@ def compile_guest(machine: Machine, process_id: int, *, attributes: bool) -> byt
     return _assemble([*program, *_one_of(tuple(refused), then=_ERRNO | errno.EPERM, otherwise=_ALLOW)])
 
 
-# Rule 4 of `toolfold_guest.zygote`.
-_call = kernel.call
-
-
 class Filter:
     """A compiled filter as the kernel takes it; made before the fork, so that a guest only hands it over."""
 
@@ -88,7 +84,7 @@ class Filter:
 
     def load(self) -> None:
         """Put the calling thread under the filter, for good."""
-        _call("seccomp", 1, 0, self._head)
+        call("seccomp", 1, 0, self._head)
 
 
 def load_filter(program: bytes) -> None:
@@ -112,6 +108,7 @@ def _rules(process_id: int) -> dict[str, list[Instruction]]:
             *_unless(_HAS_BITS, _CLONE_THREAD, _ERRNO | errno.EPERM),
             allow,
         ],
+        # Terminals and devices offer far more than a program needs; one that is not there says so with ENOTTY.
         "ioctl": [_argument(1), *_one_of(_IOCTLS, then=_ALLOW, otherwise=_ERRNO | errno.ENOTTY)],
         "prctl": [_argument(0), *_one_of(_PRCTLS, then=_ALLOW, otherwise=_ERRNO | errno.EPERM)],
         "fcntl": [
@@ -120,7 +117,9 @@ def _rules(process_id: int) -> dict[str, list[Instruction]]:
             *_if_one_of(_FILE_LOCKS, _ERRNO | errno.ENOLCK),
             *_one_of(_FCNTLS, then=_ALLOW, otherwise=_ERRNO | errno.EPERM),
         ],
+        # A lock on a file that all guests share would tell one program about another.
         "flock": [_return(_ERRNO | errno.ENOLCK)],
+        # Within the process only; `_STREAMS` says why no datagrams.
         "socketpair": [
             _argument(0),
             *_unless(_EQUAL, _AF_UNIX, _ERRNO | errno.EPERM),
@@ -188,6 +187,7 @@ def _search(edges: list[tuple[int, int]]) -> list[Instruction]:
         return [_return(edges[0][1])]
     middle = len(edges) // 2
     lower, upper = _search(edges[:middle]), _search(edges[middle:])
+    # A jump in a filter has eight bits.
     if len(lower) <= 255:
         return [Instruction(_AT_LEAST, len(lower), 0, edges[middle][0]), *lower, *upper]
     far = Instruction(_JUMP, 0, 0, len(lower))

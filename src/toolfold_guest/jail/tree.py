@@ -8,13 +8,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from toolfold_guest.jail import kernel
+from toolfold_guest.jail.kernel import mount
 
 DATA: Final = "/mnt/data"
 TEMP: Final = "/tmp"
 DEVICES: Final = ("null", "zero", "full", "random", "urandom")
 
-# Rule 4 of `toolfold_guest.zygote`.
-_mount: Final = kernel.mount
 _NO_RIGHTS: Final = kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC
 # Any directory that every machine has: the new root is built over it, in a private mount namespace.
 _BASE: Final = "/usr"
@@ -28,9 +27,12 @@ _ETC: Final = {
 def build(order: Mapping[str, Any]) -> None:
     """Make and enter the tree: `binds`, `copies` and `links` are pairs of source and target, `hidden` become empty."""
     binds, hidden = order["binds"], order["hidden"]
+    # Else every mount below would appear on the host as well.
     kernel.mount(None, b"/", None, kernel.MS_PRIVATE_RECURSIVE, None)
+    # All copies are taken before the base is covered: a source may lie under it.
     clones = [(kernel.clone_mount(source), target, os.path.isdir(source)) for source, target in binds]
     clones += [(kernel.clone_mount(f"/dev/{name}", device=True), f"/dev/{name}", False) for name in DEVICES]
+    # Small packages: a mount for each would make every fork slower.
     originals = [(kernel.clone_mount(source), target, os.path.isdir(source)) for source, target in order["copies"]]
     options = b"size=64m,nr_inodes=16k,mode=755"
     kernel.mount(b"tmpfs", _BASE.encode(), b"tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, options)
@@ -38,13 +40,16 @@ def build(order: Mapping[str, Any]) -> None:
         _make_place(_BASE + target, is_directory=is_directory)
         kernel.attach_mount(fd, _BASE + target)
         os.close(fd)
+    # Places for the guests' own folders; the tree cannot be changed later.
     for path in (DATA, TEMP):
         os.makedirs(_BASE + path)
     for fd, target, is_directory in originals:
         _copy(fd, _BASE + target, is_directory=is_directory)
+    # After the binds: what is hidden lies inside of them.
     _hide(hidden)
     make_links(order["links"], _BASE)
     _write_etc()
+    # From here on there is no name for anything of the host's.
     os.chdir(_BASE)
     kernel.pivot_here()
     kernel.make_read_only("/")
@@ -61,13 +66,15 @@ def make_links(links: Sequence[Sequence[str]], base: str = "") -> None:
 
 def mount_temp(path: str, *, size_bytes: int, files: int, mode: int = 0o700) -> None:
     """A folder in memory with a limit on bytes and on files; nothing in it can be executed."""
+    # One inode more than files: the folder itself has one.
     options = f"size={size_bytes},nr_inodes={files + 1},mode={mode:o}".encode()
-    _mount(b"tmpfs", path.encode(), b"tmpfs", _NO_RIGHTS, options)
+    mount(b"tmpfs", path.encode(), b"tmpfs", _NO_RIGHTS, options)
 
 
 def _make_place(path: str, *, is_directory: bool) -> None:
     if os.path.lexists(path):
-        return  # inside a bind that is already there
+        # Inside a bind that is already there.
+        return
     if is_directory:
         os.makedirs(path)
         return
@@ -97,6 +104,7 @@ def _copy_folder(source: str, target: str) -> None:
             if entry.is_dir(follow_symlinks=False):
                 os.mkdir(f"{target}/{entry.name}")
                 _copy_folder(entry.path, f"{target}/{entry.name}")
+            # A link is followed and its target copied: inside of the tree it would lead nowhere.
             elif entry.is_file():
                 _copy_file(entry.path, f"{target}/{entry.name}")
 
@@ -105,13 +113,15 @@ def _copy_file(source: str, target: str) -> None:
     with open(source, "rb") as original, open(target, "wb") as copy:
         copy.write(original.read())
     found = os.stat(source)
-    os.utime(target, ns=(found.st_atime_ns, found.st_mtime_ns))  # compiled modules are compared with it
+    # Compiled modules are compared with it.
+    os.utime(target, ns=(found.st_atime_ns, found.st_mtime_ns))
 
 
 def _hide(targets: Sequence[str]) -> None:
     for target in targets:
         if os.path.isdir(_BASE + target):
-            fd = kernel.clone_mount(_BASE + DATA)  # empty in this tree; guests mount their own there
+            # Empty in this tree; guests mount their own there.
+            fd = kernel.clone_mount(_BASE + DATA)
             kernel.attach_mount(fd, _BASE + target)
             os.close(fd)
 

@@ -56,11 +56,13 @@ class Connection:
         self.is_closed = True
         if self._is_listening:
             self._loop.remove_reader(self._fd)
-        if self._unsent:  # a writer that stays behind would hit the next guest with this descriptor
+        # A writer that stays behind would hit the next guest with this descriptor.
+        if self._unsent:
             self._loop.remove_writer(self._fd)
 
     def receive(self, check_size: Callable[[int], None], handle: Callable[[memoryview], None]) -> bool:
         """Read once and hand on each frame that is whole; false if the guest hung up."""
+        # `recv`, not `recvmsg`: descriptors that a guest sends along are closed by the kernel and never seen here.
         try:
             size = self._recv_into(self._buffer)
         except (BlockingIOError, InterruptedError):
@@ -70,14 +72,16 @@ class Connection:
         if not size:
             return False
         partial = self._partial
-        if not partial:  # nearly always: the frames lie in the buffer, and nothing is copied
+        # Nearly always: the frames lie in the buffer, and nothing is copied.
+        if not partial:
             position = self._hand_on(self._buffer, size, check_size, handle)
             partial += self._buffer[position:size]
             return True
         partial += self._buffer[:size]
         with memoryview(partial) as view:
             position = self._hand_on(view, len(partial), check_size, handle)
-        del partial[:position]  # nothing to move while one large frame grows
+        # Nothing to move while one large frame grows.
+        del partial[:position]
         return True
 
     def _hand_on(
@@ -87,6 +91,7 @@ class Connection:
         position = 0
         while size - position >= HEADER.size and not self.is_closed:
             length = HEADER.unpack_from(view, position)[0]
+            # By its header alone: a guest that claims 4 GiB must not make the host wait for them, or keep any.
             check_size(length)
             end = position + HEADER.size + length
             if end > size:
@@ -99,6 +104,7 @@ class Connection:
         """Send it, or as much as the guest has room for and the rest later; false if too much waits already."""
         if self.is_closed:
             return True
+        # Behind what waits already: replies must not overtake each other in the middle of a message.
         if self._unsent:
             return self._queue(message)
         try:
@@ -107,6 +113,7 @@ class Connection:
             sent = 0
         except OSError:
             return True  # the reader will see the end
+        # The common case first: a reply fits into the socket, and no writer is ever registered.
         if sent == len(message):
             return True
         self._loop.add_writer(self._fd, self._writable)
@@ -119,7 +126,8 @@ class Connection:
 
     def _writable(self) -> None:
         if self.is_closed:
-            return  # was on its way to be called when the connection was closed
+            # Was on its way to be called when the connection was closed.
+            return
         while self._unsent:
             data = self._unsent[0]
             try:

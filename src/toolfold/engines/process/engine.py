@@ -85,12 +85,14 @@ class ProcessEngine:
     async def __aenter__(self) -> ProcessEngine:
         self._is_open = True
         forks.watch(self)
+        # Now, not with the first program: whether this machine can isolate at all must be known before anything runs.
         pool = await self._pool("bare")
         self.notes = pool.zygote.notes
         return self
 
     async def __aexit__(self, *exc: object) -> None:
         self._is_open = False
+        # Guests first: a zygote that ends takes its guests along, and their handles would report a crash.
         self._forewarning.forget()
         self._kept.drop_all()
         pools, self._pools = tuple(self._pools.values()), {}
@@ -136,10 +138,12 @@ class ProcessEngine:
         return pool
 
     async def _new_pool(self, library_set: LibrarySet) -> Pool:
+        # Programs that need the same libraries at once must not start two zygotes.
         async with self._starting.setdefault(library_set, asyncio.Lock()):
             pool = self._pools.get(library_set)
             if pool is not None and not pool.zygote.closed:
                 return pool
+            # Asked again after waiting: the engine may have been left meanwhile.
             if not self._is_open:
                 raise EngineUnavailable("the engine is not open; use it in `async with`")
             if pool is not None:

@@ -64,6 +64,7 @@ def _end(frame: EndedFrame, order: Order) -> Iterator[Event]:
         yield Ended(status="finished", value=frame.value, notes=notes)
         return
     status, kind = _ENDS[frame.status]
+    # The traceback belongs to stderr, as under the interpreter alone; other ends have no text of their own.
     if frame.status in ("failed", "memory"):
         yield Printed(frame.error + "\n", "stderr", is_report=True)
     yield Ended(status=status, problem=_problem(frame, kind, order), notes=notes)
@@ -80,6 +81,7 @@ def _taped(tape: tuple[list[int], list[int | float]] | int) -> Taped:
 
 def ended_from_exit(exit_status: int, order: Order) -> Ended:
     """An exit status that `waitpid` saw, as the end of a program that said nothing itself."""
+    # The CPU limit and the kernel's memory killer both end a process so, and nothing tells them apart.
     if exit_status == -signal.SIGKILL:
         seconds = order.limits.cpu_seconds
         message = f"the kernel stopped the program: it used its {seconds} s of CPU time, or the machine's memory"
@@ -99,6 +101,7 @@ def _problem(frame: EndedFrame, kind: ProblemKind, order: Order) -> Problem:
     line = _last_program_line(text)
     lines = order.program.text.splitlines()
     source = lines[line - 1].strip() if line is not None and 0 < line <= len(lines) else ""
+    # A bare `MemoryError` says neither how much there was nor whose limit it is.
     if kind == "memory":
         message = f"the program used more than its {order.limits.memory_bytes >> 20} MiB of memory"
     return Problem(kind=kind, message=message, line=line, source=source)

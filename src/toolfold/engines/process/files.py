@@ -46,6 +46,7 @@ def collect(data_fd: int, given: Mapping[str, bytes], limits: Limits) -> Found:
     for name, fd in _walk(data_fd, "", 0, notes, hidden, [limits.data_files]):
         names.add(name)
         try:
+            # Of the open file, not of its name: the name may lead elsewhere by now.
             size = os.fstat(fd).st_size
             if size > room:
                 notes.append(f"left out {_shown(name)}: {size} bytes, with {room} left of the limit")
@@ -53,6 +54,7 @@ def collect(data_fd: int, given: Mapping[str, bytes], limits: Limits) -> Found:
             data = _read(fd, size)
         finally:
             os.close(fd)
+        # What the caller gave and the program left alone is no product of it.
         if given.get(name) != data:
             files.append(File(name=name, data=data, mime=mime_of(name, data)))
             room -= len(data)
@@ -87,12 +89,14 @@ def _walk(
     """Open each regular file without following a link; a hostile name costs a note, never an error."""
     for name in sorted(os.listdir(folder_fd)):
         path = prefix + name
+        # A tmpfs has room for more names than anyone wants to read; counted over all folders.
         if left[0] <= 0:
             notes.append(f"left out {_shown(path)} and what follows: too many files")
             hidden.append("")
             return
         left[0] -= 1
         try:
+            # Relative to the folder that is open: a folder that becomes a link meanwhile is not followed.
             fd = os.open(name, _OPEN, dir_fd=folder_fd)
         except OSError:
             notes.append(f"left out {_shown(path)}: not a file that can be read")
@@ -105,6 +109,7 @@ def _walk(
                 continue
             notes.append(f"left out {_shown(path)}: its name is not text")
         elif stat.S_ISDIR(mode) and depth < MAX_FOLDERS_DEEP:
+            # Caches of the interpreter and of matplotlib, which the program did not ask for.
             if name not in ("__pycache__", ".matplotlib"):
                 yield from _walk(fd, path + "/", depth + 1, notes, hidden, left)
         else:

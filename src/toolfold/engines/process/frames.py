@@ -20,6 +20,7 @@ def program_frame(text: str, tools: Sequence[ToolSpec]) -> bytes:
 
 def start_frame(order: Order, *, has_files: bool) -> bytes:
     """All that it needs to run it then; a session's guest has its files."""
+    # All that depends on the execution and not on the text: a guest that knows the program waits for this alone.
     options: dict[str, Any] = {
         "preset": order.program.preset_names,
         "seed": order.seed,
@@ -37,6 +38,7 @@ def start_frame(order: Order, *, has_files: bool) -> bytes:
 def _facts(tools: Sequence[ToolSpec], words: Mapping[str, tuple[str, str]]) -> bytes:
     """Most programs have the grant of the one before."""
     global _last_grant  # noqa: PLW0603  # a cache of one; a lost race with another thread costs the work once more
+    # Signatures and docstrings are long, and only programs that mention `help` or the like can see them.
     if words:
         return encode_facts(tool_facts(spec, words.get(spec.name)) for spec in tools)
     grant = _last_grant

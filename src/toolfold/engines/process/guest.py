@@ -67,7 +67,8 @@ class Guest:
     def warn(self) -> None:
         """Let it say its last words: the kill comes next."""
         self._signal(signal.SIGTERM)
-        self.thaw()  # a signal that waits for a frozen process would come after the kill
+        # A signal that waits for a frozen process would come after the kill.
+        self.thaw()
 
     def freeze(self) -> None:
         """Have it stand still, with all its threads, until `thaw`; no program can refuse that."""
@@ -85,8 +86,10 @@ class Guest:
         if self._pidfd < 0:
             return
         try:
-            fd = os.dup(self._pidfd)  # the number may be another's before a thread comes to it
-        except OSError:  # no descriptor is free: what it holds must be counted all the same, only later
+            # The number may be another's before a thread comes to it.
+            fd = os.dup(self._pidfd)
+        except OSError:
+            # No descriptor is free: what it holds must be counted all the same, only later.
             self._loop.call_later(_WEIGH_AGAIN_SECONDS, self.weigh, tell)
             return
 
@@ -117,6 +120,7 @@ class Guest:
         if self._is_closed:
             return
         self.kill()
+        # The kill comes first, so that nothing of the guest runs once its descriptors are free for others.
         self._is_closed = True
         self.fail(EngineCrashed("the guest was closed before it was ready"))
         self._loop.remove_reader(self.sock.fileno())
@@ -138,6 +142,7 @@ class Guest:
 
     def forked(self, pidfd: int) -> None:
         """There is a process, known by this descriptor, which is the guest's to close."""
+        # The zygote opened it in the moment of the fork, so it cannot mean another process.
         self._pidfd = pidfd
         if self._is_closed:  # closed while it was being forked
             self.kill()
@@ -170,6 +175,7 @@ class Guest:
         if text == _DATA and len(fds) == 1 and self.data_fd < 0:
             self.data_fd = fds[0]
             return
+        # A second descriptor, or one without the right byte, is nothing that our code sends.
         for fd in fds:
             os.close(fd)
         if text == _READY and not self._reason and self.data_fd >= 0:

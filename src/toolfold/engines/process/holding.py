@@ -39,7 +39,8 @@ class Hold:
 
     def release(self) -> None:
         """The execution goes on."""
-        self.thaw()  # first: a frozen guest reads nothing
+        # First: a frozen guest reads nothing.
+        self.thaw()
         self._write(RELEASE_FRAME)
 
     def thaw(self) -> None:
@@ -54,6 +55,7 @@ class Hold:
             self._timer = None
 
     def _freeze(self) -> None:
+        # SIGSTOP, because a program with threads goes on working while its main thread waits for the host.
         self._guest.freeze()
         if self._on_frozen is not None:
             self._guest.weigh(self._on_frozen)

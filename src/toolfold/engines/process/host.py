@@ -44,6 +44,7 @@ class ProcessRun:
     """A `Run` on a guest that is taken when the run is entered."""
 
     def __init__(self, order: Order, taken: TakenGuest) -> None:
+        # Before anything is taken: names that leave the data folder are the caller's mistake, not the guest's.
         checked_names(order.files)
         self._order = order
         self._taken = taken
@@ -68,6 +69,7 @@ class ProcessRun:
         order, taken = self._order, self._taken
         await taken.take()
         sock, limits = taken.guest.sock, order.limits
+        # All anew with each try: bytes of a guest that is gone must not be read as those of the next.
         self._conversation = Conversation(len(order.tools), limits)
         self._conversation.start(with_files=bool(order.files) and not taken.is_kept)
         most = UNREAD_REPLIES_BYTES + limits.reply_bytes + limits.data_bytes
@@ -94,7 +96,8 @@ class ProcessRun:
     ) -> None:
         if self._last_words_timer is not None:
             self._last_words_timer.cancel()
-        if not self._is_over:  # left while someone may still wait for the next event
+        # Left while someone may still wait for the next event.
+        if not self._is_over:
             self._push(Ended(status="cancelled"))
         self._taken.give_back(is_sound=self._is_sound and not self._connection.has_unsent)
 
@@ -120,12 +123,14 @@ class ProcessRun:
                 self._readable()
                 continue
             # Not before: most programs are quick, and neither this nor its undoing is free.
+            # A reader costs two system calls; a program that ends while we look never needs one.
             self._connection.listen(self._readable)
             self._wake = self._loop.create_future()
             await self._wake
         event = self._events.popleft()
         if type(event) is Called:  # first, because most are
             return event
+        # What the program left is collected last, when it cannot change it any more.
         if isinstance(event, Ended):
             return await self._with_files(event)
         return await self._explain() if isinstance(event, Died) else event
@@ -138,6 +143,7 @@ class ProcessRun:
     def _push(self, event: Event) -> None:
         self._events.append(event)
         if isinstance(event, Ended | Died):
+            # Rule 3 of `protocol.machine`: after an end nothing more is read, whatever is still in the socket.
             self._connection.close()
             self._hold.cancel()
         wake, self._wake = self._wake, None
@@ -193,6 +199,7 @@ class ProcessRun:
         """End the program now; the last event then is an `Ended` with this status."""
         if self._is_over or self._stopping is not None:
             return
+        # Said before the guest hears of it: from here on its own end counts for nothing.
         self._stopping = Ended(status=status, problem=problem)
         self._hold.thaw()
         self._taken.guest.warn()
@@ -210,8 +217,10 @@ class ProcessRun:
     # how it ended
 
     async def _with_files(self, ended: Ended) -> Ended:
+        # One that is stopped while it unpacks has half of the files, and deleted none.
         if not self._conversation.has_files:
-            return ended  # what lies in its folder is not the program's doing
+            # What lies in its folder is not the program's doing.
+            return ended
         return await self._taken.with_files(ended, is_sound=self._is_sound)
 
     async def _explain(self) -> Event:
@@ -225,6 +234,7 @@ class ProcessRun:
             return await self._with_files(Ended(status="failed", problem=Problem(kind="protocol", message=message)))
         except Exception as error:  # noqa: BLE001  # whatever broke there, the guest is gone
             return Died(str(error) or "the zygote is gone")
-        if self._taken.pool.zygote.closed:  # it took the guest along: no limit of the program's had a part in it
+        # It took the guest along: no limit of the program's had a part in it.
+        if self._taken.pool.zygote.closed:
             return Died("the zygote is gone and took the guest along")
         return await self._with_files(ended_from_exit(status, self._order))

@@ -42,6 +42,7 @@ class KeptGuests:
 
     def take(self, session: str) -> tuple[Pool, Guest, frozenset[str]] | None:
         """The session's guest, if it has one that is still alive, and the names of its files."""
+        # Out of the table before it is used: two programs of one session must not share a guest at the same time.
         kept = self._guests.pop(session, None)
         if kept is None:
             return None
@@ -56,6 +57,7 @@ class KeptGuests:
         """A program ended; its guest waits for the next."""
         loop = asyncio.get_running_loop()
         timer = loop.call_later(FREEZE_AFTER_SECONDS, self._freeze, session)
+        # Last in the table: it was used most recently, and goes last when there are too many.
         self._guests[session] = _Kept(pool, guest, files, timer)
         if len(self._guests) > self._max_guests:
             self.drop(next(iter(self._guests)))
@@ -83,8 +85,10 @@ class KeptGuests:
 
     def _weighed(self, session: str, kept: _Kept, size: int) -> None:
         if self._guests.get(session) is not kept:
-            return  # it serves the next program, or is gone
+            # It serves the next program, or is gone.
+            return
         kept.held_bytes = size
+        # Only what stands still is measured, so the sum is a lower bound; a guest that runs is not idle.
         left = sum(one.held_bytes for one in self._guests.values()) - self._max_bytes
         for name, one in tuple(self._guests.items()):
             if left > 0 and one.held_bytes:

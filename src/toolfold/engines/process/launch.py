@@ -45,6 +45,7 @@ async def launch(plan: Plan) -> tuple[subprocess.Popen[bytes], socket.socket, st
     if sys.platform != "linux":
         raise EngineUnavailable(f"cannot isolate here: the process engine needs Linux, this is {sys.platform!r}")
     has_tree = "mount" in plan.tier.layers
+    # With a tree of its own a guest has its data in memory; without one, in this folder, which the zygote empties.
     folder = "" if has_tree else tempfile.mkdtemp(prefix="toolfold-")
     if has_tree:
         places = layout.jailed(host_libraries=plan.host_libraries)
@@ -59,7 +60,8 @@ async def launch(plan: Plan) -> tuple[subprocess.Popen[bytes], socket.socket, st
         process = await asyncio.shield(launching)
     except asyncio.CancelledError:
         given_up.set()
-        launching.add_done_callback(_reap)  # it ends by itself, now that the control socket is closed
+        # It ends by itself, now that the control socket is closed.
+        launching.add_done_callback(_reap)
         ours.close()
         raise
     except BaseException:
@@ -77,7 +79,8 @@ def _reap(launch: asyncio.Future[subprocess.Popen[bytes]]) -> None:
 
 def _launch(control: socket.socket, given_up: threading.Event) -> subprocess.Popen[bytes]:
     process = _builder(control)
-    if given_up.is_set():  # the loop may be gone before it hears of the process, so nobody else would wait for it
+    # The loop may be gone before it hears of the process, so nobody else would wait for it.
+    if given_up.is_set():
         threading.Thread(target=process.wait, daemon=True).start()
     return process
 
@@ -99,6 +102,7 @@ def _builder(control: socket.socket) -> subprocess.Popen[bytes]:
 
 def _send_orders(control: socket.socket, places: layout.Layout, plan: Plan, folder: str) -> None:
     """Two messages that wait in the socket: one for the builder of the jail, one for the zygote."""
+    # JSON: the zygote is ours, but it starts without any package of the host that could decode more.
     both = {"layers": sorted(plan.tier.layers), "folder": folder, "sys_path": places.sys_path}
     builder = {
         "arguments": places.arguments,

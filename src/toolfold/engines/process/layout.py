@@ -70,6 +70,7 @@ def jailed(*, host_libraries: bool = False) -> Layout:
     sites, packages, copies = _packages(host_libraries=host_libraries)
     stdlib, libraries = _stdlib(), _libraries()
     home_stdlib = f"{HOME}/{sys.platlibdir}/{_VERSION}"
+    # Each single file or folder, so that the tree holds nothing that is not named here.
     binds: list[Pair] = [(_interpreter(), f"{HOME}/bin/python3")]
     if sys.base_prefix in _SYSTEM_PREFIXES or _parent(stdlib) == "/usr/lib":
         binds.append((stdlib, home_stdlib))
@@ -82,6 +83,7 @@ def jailed(*, host_libraries: bool = False) -> Layout:
     binds += [*packages, (_guest(), f"{HOME}/guest/toolfold_guest")]
     folders, links = _system_folders()
     binds += [(path, path) for path in [*folders, *_existing(["/etc/ld.so.cache"])]]
+    # The whole environment: nothing of the host's is inherited.
     environment = {
         **_ENVIRONMENT,
         "LD_LIBRARY_PATH": f"{HOME}/lib:{HOME}/{sys.platlibdir}:{HOME}/bin",
@@ -108,6 +110,7 @@ def _packages(*, host_libraries: bool) -> tuple[list[str], list[Pair], list[Pair
     mounted: list[Pair] = []
     copied: list[Pair] = []
     for name, source in library_entries(tuple(_sites())).items():
+        # A mount costs every fork some microseconds, so small packages are copied into the tree instead.
         (copied if _is_small(source) else mounted).append((source, f"{HOME}/site/{name}"))
     return [f"{HOME}/site"] if mounted or copied else [], mounted, copied
 
@@ -154,6 +157,7 @@ def _without_packages(folders: Iterable[str]) -> tuple[list[str], list[str], lis
         folder = waiting.pop()
         if folder in packages:
             continue
+        # Landlock can only add rights: a folder with packages inside is opened entry by entry, without them.
         if not any(path.startswith(folder + os.sep) for path in packages):
             readable.append(folder)
             continue
@@ -212,6 +216,7 @@ def _guest() -> str:
 
 def _sites() -> list[str]:
     """Where packages are installed; not the folders of the host's own code."""
+    # By name: the folder that the host was started in is on the path too, and is none of the program's business.
     found = [path for path in sys.path if os.path.basename(path) in _PACKAGE_FOLDERS]
     return list(dict.fromkeys(os.path.realpath(path) for path in found if os.path.isdir(path)))
 
@@ -230,6 +235,7 @@ def _is_private(path: str) -> bool:
 def _system_folders() -> tuple[list[str], list[Pair]]:
     folders, links = [], []
     for path in _SYSTEM_FOLDERS:
+        # /lib is a link to usr/lib on most systems; a bind would follow it and lose the other name.
         if os.path.islink(path):
             links.append((os.readlink(path), path))
         elif os.path.isdir(path):

@@ -57,7 +57,8 @@ def _needed_by(record: Path) -> Iterator[str]:
     for name, marker in _REQUIRES.findall(head):
         if "extra" not in marker:
             yield name
-    for line in _read(record / "requires.txt").splitlines():  # of the older kind; a section is an extra
+    # Of the older kind; a section is an extra.
+    for line in _read(record / "requires.txt").splitlines():
         if line.startswith("["):
             break
         yield from re.findall(r"^[A-Za-z0-9._-]+", line)

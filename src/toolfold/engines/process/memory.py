@@ -23,6 +23,7 @@ def _held(pidfd: int) -> int:
     try:
         folder = Path("/proc", str(pid_of(pidfd)))
         try:
+            # The proportional share: most pages are the zygote's too, and a plain sum would count those often.
             share = _SHARE.search((folder / "smaps_rollup").read_text("ascii"))
             return int(share[1]) * 1024 if share else 0
         except PermissionError:  # an ordinary user may be refused the parts: then all but mapped files

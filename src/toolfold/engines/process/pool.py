@@ -50,6 +50,7 @@ class Pool:
         """A guest for one program. It may still be on its way: see `until_ready`."""
         if self._is_closed:
             raise EngineUnavailable("the engine is closed")
+        # Limits are set at the fork and can only be lowered: a parked guest has those of the engine for good.
         if not self.is_usual(limits):
             guest = self.zygote.spawn(limits)
         else:
@@ -76,6 +77,7 @@ class Pool:
         """Returns when a guest that was taken is locked down; one that cannot be is given back."""
         self._waiting += 1
         try:
+            # Shielded: whoever gives up waiting must not cancel what others may still look at.
             if not guest.ready.done():
                 await asyncio.shield(guest.ready)
             guest.ready.result()
@@ -87,9 +89,11 @@ class Pool:
 
     def give_back(self, guest: Guest) -> None:
         """The program is over: end its guest and see that another one waits."""
-        self._loop.call_soon(self._retire, guest)  # the outcome waits neither for the kill nor for the closing
+        # The outcome waits neither for the kill nor for the closing.
+        self._loop.call_soon(self._retire, guest)
 
     def _retire(self, guest: Guest) -> None:
+        # Closed before the next is forked: the kernel counts both against the same limits.
         self._taken.discard(guest)
         guest.close()
         if self._warm and self._top_up_timer is None and not self._is_closed:
@@ -117,6 +121,7 @@ class Pool:
         missing = min(AT_A_TIME, self._warm - len(self._parked))
         if missing <= 0 or self._is_closed or self.zygote.closed:
             return
+        # Rule 2. The timer comes back for those that are not forked now.
         if not self._waiting:
             guests = self.zygote.spawn_many(missing)
             self._parked.extend(guests)

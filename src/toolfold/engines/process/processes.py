@@ -15,6 +15,7 @@ _OWN_CGROUP: Final = re.compile(r"^\d+:(?:|.*\bpids\b.*):(/.*)$", re.MULTILINE)
 
 def most_processes(proc: Path = _PROC, cgroups: Path = _CGROUPS) -> int:
     """What this machine, this container and this user have, less a quarter (at most 1024) that guests cannot take."""
+    # The least of all counts: whichever is reached first refuses the fork.
     hard = resource.getrlimit(resource.RLIMIT_NPROC)[1]
     kernel = [_number(proc / "sys/kernel" / name) for name in ("threads-max", "pid_max")]
     found = [hard if hard != resource.RLIM_INFINITY else None, *kernel, *_left_in_cgroups(proc, cgroups)]

@@ -38,19 +38,24 @@ class Replies:
 
     def add(self, reply: Reply) -> None:
         """The reply to one of them."""
+        # The router has cut replies to size; this is for engines that are used without it.
         frame = encode_reply(reply)
         if len(frame) > self._max_bytes + _FRAME_SLACK_BYTES:
             text = f"a reply of {len(frame)} bytes; the limit is {self._max_bytes}"
             frame = encode_reply(Reply(call_id=reply.call_id, error=text))
         self._open_calls -= 1
         self._batch.append(frame)
-        if self._open_calls <= 0:  # less than none: a replay gives its replies first
+        # Less than none: a replay gives its replies first.
+        if self._open_calls <= 0:
             if self._open_calls == 0:
                 self._all_answered()
             self._flush()
         elif len(self._batch) == 1:
-            # More may come in this turn of the loop: one message for all of them is one wake-up.
-            self._loop.call_soon(self._flush)
+            self._flush_soon()
+
+    def _flush_soon(self) -> None:
+        # More may come in this turn of the loop: one message for all of them is one wake-up.
+        self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
         if self._batch:

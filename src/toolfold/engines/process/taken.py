@@ -58,7 +58,8 @@ class TakenGuest:
         kept = self._kept.take(order.session) if order.session else None
         self.is_kept = kept is not None
         if kept is not None:
-            self._forewarning.forget()  # a guest without the session's names is of no use
+            # A guest without the session's names is of no use.
+            self._forewarning.forget()
             self.pool, self.guest, self._files = kept
             return
         limits = self._limits()
@@ -87,6 +88,7 @@ class TakenGuest:
         """Collect after the kill: a guest that still runs could change what is being read."""
         if self.guest.data_fd < 0:
             return ended
+        # By the descriptor that the guest sent before its program ran: its path means another folder out here.
         if not os.listdir(self.guest.data_fd):
             had, self._files = self._files, frozenset()
             # Nothing to read, so its end need not be hastened before the outcome is out.
@@ -94,6 +96,7 @@ class TakenGuest:
         if not (self._order.session and is_sound):
             self.guest.kill()
         given = {file.name: file.data for file in self._order.files}
+        # In a thread: thousands of files, each opened on its own, would hold up every other program.
         found = await asyncio.to_thread(collect, self.guest.data_fd, given, self._order.limits)
         had, self._files = self._files, found.names
         return replace(ended, files=found.files, deleted=found.missing(had), notes=ended.notes + found.notes)

@@ -116,6 +116,7 @@ class Zygote:
 
     async def close(self) -> None:
         """End the server; every guest that it ever forked is then dead and reaped."""
+        # The end of the control socket is the order to end: nothing else has to arrive.
         self._lose()
         try:
             await asyncio.to_thread(self._process.wait, END_SECONDS)
@@ -129,7 +130,8 @@ class Zygote:
         """In a forked child: a control socket left open here would keep the server from ending with the parent."""
         self._is_closed = True
         self._folder = ""
-        self._process.returncode = 0  # not our child: nothing to wait for
+        # Not our child: nothing to wait for.
+        self._process.returncode = 0
         sent = itertools.chain.from_iterable(fds for _, fds in self._unsent)
         of_guests = itertools.chain.from_iterable(guest.disown() for guest in self._guests.values())
         forks.blank([self._control.fileno(), *sent, *of_guests])
@@ -139,7 +141,8 @@ class Zygote:
             try:
                 text = await self._loop.sock_recv(self._control, MAX_MESSAGE_BYTES)
             except ConnectionResetError:
-                continue  # it ended with an order unread; what it said before is still there to be read
+                # It ended with an order unread; what it said before is still there to be read.
+                continue
             if not text:
                 raise EngineUnavailable("cannot isolate here: the zygote ended before it was ready, without a word")
             message: dict[str, Any] = json.loads(text)
@@ -154,6 +157,7 @@ class Zygote:
         guests: dict[int, Guest] = {}
         theirs: list[int] = []
         for identity in itertools.islice(self._ids, count):
+            # A stream: frames may be larger than a packet. The guest's end is sent along with the order to fork.
             host_end, guest_end = socket.socketpair()
             host_end.setblocking(False)
             guests[identity] = Guest(host_end, functools.partial(self._forget, identity))
@@ -214,11 +218,13 @@ class Zygote:
             return
         message: dict[str, Any] = json.loads(text)
         forked = message.get("forked", ())
-        if len(forked) != len(fds):  # this process may open no more files: those guests cannot be held
+        # This process may open no more files: those guests cannot be held.
+        if len(forked) != len(fds):
             for fd in fds:
                 os.close(fd)
             self._lose()
             return
+        # In the order of the message: forked first, so that an end in the same message finds its guest.
         for identity, pidfd in zip(forked, fds, strict=True):
             self._guests[identity].forked(pidfd)
         for identity, reason in message.get("refused", ()):
@@ -232,6 +238,7 @@ class Zygote:
         """The server is gone, or is to go: its guests are dead with it."""
         if self._is_closed:
             return
+        # Sockets of guests that were never forked: nobody else would close them.
         self._is_closed = True
         for fd in itertools.chain.from_iterable(fds for _, fds in self._unsent):
             os.close(fd)

@@ -21,11 +21,13 @@ def allowed(pid: int) -> set[int]:
 
 def put(pid: int, chosen: set[int]) -> None:
     """It wakes up on one of these from now on, and stays where it runs if it may."""
+    # An empty set would be refused by the kernel; on a machine with one core there is no other to choose.
     try:
         if pid and chosen:
             os.sched_setaffinity(pid, chosen)
     except OSError:
-        return  # gone, or not ours to move: then it wakes where the kernel wants
+        # Gone, or not ours to move: then it wakes where the kernel wants.
+        return
 
 
 def _find() -> Callable[[], int]:

@@ -42,6 +42,7 @@ class Forewarning:
     def expect(self, text: str, tools: Sequence[ToolSpec], limits: Limits) -> None:
         """A program is being checked: a guest makes it ready meanwhile, if there is a core with nothing else to do."""
         pool = self.pool
+        # With another program on its way the cores have better things to do.
         if self._told is not None or pool is None or pool.zygote.closed or not pool.is_quiet:
             return
         if len(text) > MOST_TOLD_BYTES or not pool.is_usual(limits):
@@ -69,6 +70,7 @@ class Forewarning:
         told = self._told
         if told is None:
             return None
+        # The grant by identity: to compare thousands of tools takes longer than to begin anew.
         if told.pool is pool and told.text == text and told.tools is tools and pool.is_usual(limits):
             self._told = None
             return told.guest
@@ -78,6 +80,7 @@ class Forewarning:
 
 def _tell(guest: Guest, frame: bytes) -> bool:
     """Wake it up, on another core than ours, and hand it all of the program; false if it cannot take that."""
+    # Before it is woken: here it would wait until the check is over, which is what this is to avoid.
     guest.place.stay_away()
     try:
         return guest.sock.send(frame) == len(frame)

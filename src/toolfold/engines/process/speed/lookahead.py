@@ -45,7 +45,9 @@ class LookAhead:
 
     def sees(self) -> bool:
         """Whether there is something to read, now or in a moment."""
+        # Once only: whoever looks again without a new reason keeps the loop from everybody else.
         looks, self._looks = self._looks, 0
+        # With several guests the next frame is as likely another's, and the loop sees all of them.
         if not looks or self._pool.is_shared:
             return False
         self._in_a_row = (self._in_a_row + 1) % FRAMES_IN_A_ROW

@@ -32,6 +32,7 @@ class Placement:
         if ours == self._avoided or not pid:
             return
         self._avoided = ours
+        # Asked once: after the first change the kernel only knows what we made of it.
         if not self._allowed:
             self._allowed = cores.allowed(pid)
         cores.put(pid, self._allowed - {ours})

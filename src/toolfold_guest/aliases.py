@@ -1,0 +1,62 @@
+"""What a guest uses of the standard library after the fork, to be imported by name.
+
+To look `os.dup2` up in `os` writes to four pages (the module, the name, the type's cache, and the name that is driven
+out of it), and each is then a copy of the guest's own. A name of the module's own costs none of them. So what runs
+between the fork and the end of a usual program takes these from here; all other code writes `os.dup2` as usual.
+`bench/tricks.py` measures how much memory that saves.
+"""
+
+import _signal  # type: ignore[import-not-found]  # as `_socket`: the Python around them dirties pages
+import _socket
+import _thread
+import ctypes
+import gc
+import itertools
+import marshal
+import os
+import random
+import resource
+import select
+import sys
+import threading
+import types
+
+enable_gc = gc.enable
+freeze_gc = gc.freeze
+
+change_folder = os.chdir
+close = os.close
+duplicate = os.dup2
+exit_now = os._exit
+getcwd = os.getcwd
+open_file = os.open
+seek = os.lseek
+unlink = os.unlink
+write = os.write
+O_WRONLY = os.O_WRONLY
+SEEK_END = os.SEEK_END
+set_resource_limit = resource.setrlimit
+
+Socket = _socket.socket
+AF_UNIX = _socket.AF_UNIX
+SOCK_STREAM = _socket.SOCK_STREAM
+new_poll = select.poll
+POLLIN = select.POLLIN
+
+set_mask = _signal.pthread_sigmask
+set_handler = _signal.signal
+SIG_SETMASK = int(_signal.SIG_SETMASK)
+SIGTERM = int(_signal.SIGTERM)
+
+modules = sys.modules
+search_path = sys.path
+CodeType = types.CodeType
+ModuleType = types.ModuleType
+c_uint = ctypes.c_uint
+c_ulong = ctypes.c_ulong
+
+count_from = itertools.count
+load = marshal.loads
+seed_random = random.seed
+thread_count = _thread._count
+thread_ident = threading.get_ident
