@@ -9,7 +9,7 @@ python := $(VENV)/bin/python
 stamp := $(VENV)/.setup-stamp
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check types hooks tests test-hold test-faults test-corpora test-newer test-gem test-claude test-conformance test-librechat bench bench-pairs bench-search bench-callback requirements clean bench-bridge test-servers bench-http bench-savings bench-catalog bench-report bench-start bench-peers bench-codemode peers-requirements
+.PHONY: help setup demo test check types hooks tests test-hold test-faults test-corpora test-newer test-gem test-claude test-apis test-conformance test-librechat bench bench-pairs bench-search bench-callback requirements clean bench-bridge test-servers bench-http bench-savings bench-catalog bench-report bench-start bench-peers bench-codemode peers-requirements
 
 help: ## show these lines
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
@@ -49,6 +49,12 @@ test-claude: $(stamp) ## the real Claude Code CLI over two real servers, offline
 	@if sh tests/clients/fetch.sh build/clients/claude-code @anthropic-ai/claude-code@2.1.325 \
 	    @modelcontextprotocol/server-filesystem@2026.8.31 @modelcontextprotocol/server-memory@2026.8.31; then \
 	  PYTHONPATH=src $(python) -m tests.clients.claude_code build/clients/claude-code; \
+	fi
+
+test-apis: $(stamp) ## public OpenAPI documents, and Prism validating what is sent; fetches them once
+	@if sh tests/clients/fetch.sh build/clients/apis @octokit/openapi@23.0.2 @stoplight/prism-cli@5.16.0 \
+	    @figma/rest-api-spec@0.43.0 @scalar/galaxy@0.2.20; then \
+	  PYTHONPATH=src $(python) -m tests.apis build/clients/apis; \
 	fi
 
 test-conformance: $(stamp) ## the official MCP suites and the Inspector against the MCP door; fetches them once

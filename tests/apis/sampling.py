@@ -1,0 +1,82 @@
+"""Arguments made from a schema: the smallest value that fits it, as far as that can be told."""
+
+import re
+
+FORMATS = {
+    "date-time": "2026-01-02T03:04:05Z", "date": "2026-01-02", "uri": "https://example.com/x",
+    "email": "a@example.com", "uuid": "123e4567-e89b-12d3-a456-426614174000", "ipv4": "192.0.2.1",
+}  # fmt: skip
+GUESSES = [
+    "abc",
+    "0" * 40,
+    f"sha256:{'a' * 64}",
+    "a" * 64,
+    "1",
+    "1.2.3",
+    "12:30",
+    "#ffffff",
+    "ffffff",
+    "v1",
+    "ssh-rsa AAAA",
+]
+DEEPEST = 6
+
+
+def arguments_of(spec):
+    """Those that must be given."""
+    schema = spec.input_schema
+    return {name: sample(schema["properties"][name], schema) for name in spec.required}
+
+
+def sample(schema, root, depth=0):
+    if not isinstance(schema, dict):
+        return "x"
+    if "$ref" in schema:
+        return sample(root["$defs"][schema["$ref"].rpartition("/")[2]], root, depth + 1)
+    for word in ("const", "default"):
+        if schema.get(word) is not None:
+            return schema[word]
+    if "enum" in schema:
+        return schema["enum"][0]
+    if schema.get("anyOf"):
+        return sample(_first_choice(schema), root, depth + 1)
+    if schema.get("allOf"):
+        parts = [sample(part, root, depth + 1) for part in schema["allOf"]]
+        return {key: item for part in parts for key, item in part.items()} if isinstance(parts[0], dict) else parts[0]
+    kind = schema.get("type", "object" if "properties" in schema else "string")
+    return _of_type(kind[0] if isinstance(kind, list) else kind, schema, root, depth)
+
+
+def _first_choice(schema):
+    first = schema["anyOf"][0]
+    if "properties" not in schema:
+        return first
+    required = [*schema.get("required", []), *first.get("required", [])]
+    return {**{key: one for key, one in schema.items() if key != "anyOf"}, "required": required}
+
+
+def _of_type(kind, schema, root, depth):
+    match kind:
+        case "object":
+            return _object(schema, root, depth)
+        case "array":
+            count = max(1, schema.get("minItems", 1)) if depth < DEEPEST else 0
+            return [sample(schema.get("items", {}), root, depth + 1) for _ in range(count)]
+        case "integer" | "number":
+            return max(1, schema.get("minimum", 1))
+        case "boolean":
+            return True
+        case "null":
+            return None
+    if schema.get("format") in FORMATS:
+        return FORMATS[schema["format"]]
+    if "pattern" in schema:
+        return next((one for one in GUESSES if re.search(schema["pattern"], one)), "x")
+    return "x" * max(1, schema.get("minLength", 1))
+
+
+def _object(schema, root, depth):
+    properties = schema.get("properties", {})
+    names = list(schema.get("required", []))
+    names += [name for name in properties if name not in names][: max(0, schema.get("minProperties", 0) - len(names))]
+    return {name: sample(properties.get(name, {}), root, depth + 1) for name in names}
