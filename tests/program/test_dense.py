@@ -50,10 +50,11 @@ mcp__everything__get_weather(city: "New York"|"Chicago") -> {temperature: float,
   The weather of one city.\
 """,
             "files": """\
+# files: Works only inside the allowed folders.
 mcp__files__read_text_file(path: str, head?: float) -> {content: str}
-  Read one file as text. Works only inside the allowed folders. head: Only the first N lines
+  Read one file as text. head: Only the first N lines
 mcp__files__edit_file(path: str, edits: list[{oldText: str, newText: str}], dryRun: bool = False) -> {content: str}
-  Replace lines of a text file. Works only inside the allowed folders. edits.oldText: Must match exactly; dryRun: Show the diff and change nothing\
+  Replace lines of a text file. edits.oldText: Must match exactly; dryRun: Show the diff and change nothing\
 """,
             "memory": """\
 Entity = {name: str, entityType: str, observations: list[str]}

@@ -1,7 +1,7 @@
 """All tools as one dense text for a prompt: a line for each, and under it the words on it. Pure.
 
     Entity = {name: str, entityType: str, observations: list[str]}
-    # Every path must be inside an allowed directory.
+    # files: Every path must be inside an allowed directory.
     move_file(source: str, destination: str) -> {content: str}
       Move or rename a file. destination: must not exist yet
 
@@ -20,7 +20,7 @@ from typing import Final
 from toolfold.models import Json, ToolSpec
 from toolfold.program.dense_line import Line, line_of
 from toolfold.program.dense_names import named_records
-from toolfold.program.sentences import first_of, shared_start
+from toolfold.program.sentences import first_of, shared_sentences
 from toolfold.program.shapes import Record, record_text
 
 HEADER: Final = (
@@ -48,8 +48,8 @@ class Written:
     line: Line
     with_reply: str
     without_reply: str
-    shared: int
-    """Sentences of the description that its group's heading says already."""
+    shared: tuple[str, ...]
+    """Sentences of the description that its group's heading says."""
 
     def text(self, detail: Detail) -> str:
         """The line, and what is said under it; nothing for a bare name."""
@@ -60,7 +60,7 @@ class Written:
         return f"{head}\n  {words}" if words else head
 
     def _words(self, detail: Detail) -> str:
-        own = self.line.sentences[self.shared :]
+        own = [one for one in self.line.sentences if one not in self.shared]
         if detail >= Detail.SIGNATURE:
             return ""
         if detail >= Detail.FIRST_SENTENCE:
@@ -74,8 +74,9 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Tools of one server or domain whose descriptions begin alike."""
+    """Tools of one server or domain, and the sentences that all their descriptions have."""
 
+    domain: str
     heading: str
     tools: tuple[Written, ...]
 
@@ -105,7 +106,7 @@ class Catalog:
             texts = [one.text(chosen.get(one.line.spec.name, Detail.WHOLE)) for one in group.tools]
             shown = [text for text in texts if text]
             if shown and has_headings:
-                blocks.append(f"# {group.heading or group.tools[0].line.spec.domain or 'others'}")
+                blocks.append(f"# {': '.join(part for part in (group.domain, group.heading) if part) or 'others'}")
             blocks += shown
         return "\n".join([*self._definitions(blocks), *blocks])
 
@@ -132,18 +133,18 @@ def _groups(lines: Sequence[Line], names: Mapping[Record, str]) -> Iterable[Grou
         for line in together:
             start = line.sentences[0] if line.sentences and starts[line.sentences[0]] > 1 else ""
             alike.setdefault(start, []).append(line)
-        for start, some in alike.items():
-            count = shared_start([line.sentences for line in some]) if start else 0
+        for some in alike.values():
+            shared = shared_sentences([line.sentences for line in some])
             tools = [
                 Written(
                     line=line,
                     with_reply=line.signature(names),
                     without_reply=line.signature(names, with_returns=False),
-                    shared=count,
+                    shared=shared,
                 )
                 for line in some
             ]
-            yield Group(" ".join(some[0].sentences[:count]), tuple(tools))
+            yield Group(some[0].spec.domain, " ".join(shared), tuple(tools))
 
 
 def _by_domain(lines: Iterable[Line]) -> dict[str, list[Line]]:

@@ -13,9 +13,9 @@ from typing import Final
 from toolfold.models import Json, ToolSpec
 from toolfold.program.dense import Catalog, Detail
 from toolfold.program.dense_overview import overview_text
+from toolfold.program.stub import function_name
 from toolfold.program.words import largest, width
 
-_SHORTEST_SIGNATURE: Final = 12
 _STEPS: Final = (Detail.WITHOUT_NOTES, Detail.FIRST_SENTENCE, Detail.WITHOUT_REPLY, Detail.SIGNATURE)
 
 
@@ -43,7 +43,7 @@ def dense_within(
     """
     counts = used or {}
     tools = sorted(specs, key=lambda spec: -counts.get(spec.name, 0))
-    if len(tools) * _SHORTEST_SIGNATURE <= room:  # what certainly does not fit need not be written to be measured
+    if sum(map(_least_width, tools)) <= room:  # what certainly does not fit need not be written to be measured
         catalog = Catalog(tools, learned=learned)
         text = catalog.text()
         if width(text) <= room:
@@ -54,6 +54,13 @@ def dense_within(
                 return Told(text, is_all=step < Detail.WITHOUT_REPLY)
     some = room if overview is None else min(room, overview)
     return Told(overview_text(tools, counts, some, learned=learned), is_all=False)
+
+
+def _least_width(spec: ToolSpec) -> int:
+    """Of a signature without any type: reading schemas takes much longer."""
+    properties = spec.input_schema.get("properties")
+    arguments = len(properties) if isinstance(properties, Mapping) else 0
+    return len(function_name(spec)) + len("()\n") + arguments * len("a: T")
 
 
 def _as_much(catalog: Catalog, ranked: Sequence[str], step: Detail, room: int) -> str:

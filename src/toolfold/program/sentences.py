@@ -1,4 +1,4 @@
-"""A description as its sentences, each on one line, and what several descriptions begin with alike."""
+"""A description as its sentences, each on one line, and what several descriptions have in common."""
 
 from __future__ import annotations
 
@@ -33,13 +33,10 @@ def first_of(sentences: Sequence[str]) -> str:
     return " ".join(sentences[:2]) if sentences[0].endswith(":") else sentences[0]
 
 
-def shared_start(descriptions: Sequence[Sequence[str]]) -> int:
-    """How many sentences all of them begin with, where it saves something to say those once."""
+def shared_sentences(descriptions: Sequence[Sequence[str]]) -> tuple[str, ...]:
+    """Those that all of them have, in order, where it saves something to say them once."""
     if len(descriptions) < 2:
-        return 0
-    count = 0
-    for together in zip(*descriptions, strict=False):
-        if len(set(together)) > 1:
-            break
-        count += 1
-    return count if sum(map(len, descriptions[0][:count])) >= _SHORTEST_SHARED else 0
+        return ()
+    everywhere = set(descriptions[0]).intersection(*descriptions[1:])
+    shared = tuple(one for one in dict.fromkeys(descriptions[0]) if one in everywhere)
+    return shared if sum(map(len, shared)) >= _SHORTEST_SHARED else ()
