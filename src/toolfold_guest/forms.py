@@ -20,7 +20,8 @@ from pathlib import PurePath
 from typing import Any, Final
 from uuid import UUID
 
-LONGEST_RANGE: Final = 1_000_000
+from toolfold_guest.rules import LONGEST_RANGE, can_be_sent
+
 LONGEST_TEXT: Final = 1_000
 
 Note = Callable[[str], None]
@@ -51,6 +52,8 @@ _LISTED: Final = (deque, KeysView, ValuesView, ItemsView, types.GenericAlias, tu
 _TEXTS: Final = (
     UUID, PurePath, ipaddress.IPv4Address, ipaddress.IPv6Address, ipaddress.IPv4Network, ipaddress.IPv6Network,
 )  # fmt: skip
+FLAT: Final = (datetime.date, datetime.time, datetime.timedelta, Decimal, Fraction, complex, *_TEXTS)
+"""Objects that become a number or text, so nothing is nested in them."""
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+|(?<=<)__main__\.")
 
 
@@ -112,7 +115,7 @@ def key_text(key: Any) -> str | None:
     if key is None or isinstance(key, bool):
         return {None: "null", True: "true", False: "false"}[key]
     if isinstance(key, int):
-        return int.__repr__(key)
+        return int.__repr__(key) if can_be_sent(key) else None
     if isinstance(key, float):
         return "NaN" if key != key else float.__repr__(key)
     simpler = simplify(key)

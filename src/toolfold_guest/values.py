@@ -10,19 +10,30 @@ import enum
 import json.encoder
 import math
 import re
-import sys
 from collections.abc import Callable
+from itertools import accumulate
 from typing import Any
 
-from toolfold_guest.forms import key_text, simplify, text_of
+from toolfold_guest.forms import FLAT, key_text, simplify, text_of
 from toolfold_guest.media import Media
 from toolfold_guest.pending import PendingCall, value_of
 from toolfold_guest.pictures import picture_of
+from toolfold_guest.rules import (
+    MAX_DEPTH,
+    can_be_sent,
+    digits,
+    escaped,
+    infinite,
+    is_text,
+    not_text,
+    too_deep,
+    too_long,
+)
 from toolfold_guest.wire import BYTES_KEY, MEDIA_KEY
 
-MAX_DEPTH = 200
-MAX_INTEGER_BITS = 14_000  # near the most digits that Python itself turns into text
-MAX_TEXT_BITS = 1_000_000
+_OBJECT_STEPS = 50  # towards JSON values, from one object; more takes only one that turns into itself
+_STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
+_STEP = {"[": 1, "{": 1, "]": -1, "}": -1}
 
 _ENDS_LIKE_A_NUMBER = re.compile(r'(?:[0-9]|true|false|null)":')
 
@@ -63,7 +74,7 @@ def _fast(value: Any) -> str | None:
     try:
         text = "".join(_c_encode(value, 0)) if _c_encode is not None else _py_encode(value)
         if text.count('"\\u0000') == marks[0] and (
-            text.count("[") + text.count("{") <= MAX_DEPTH or _is_shallow(value)
+            text.count("[") + text.count("{") <= MAX_DEPTH or _is_shallow(value, text)
         ):
             text.encode()  # lone surrogates
             return text
@@ -75,6 +86,7 @@ def _fast(value: Any) -> str | None:
 marks = [0]  # how many of our marks the last encoding made; more in the text are the program's own
 _markers: dict[int, object] = {}
 _LEAVES = (str, int, float, bytes, type(None))
+_FLAT = _LEAVES + FLAT
 _notes: list[str] = []
 
 
@@ -121,15 +133,25 @@ def _simplify(value: Any) -> Any:
     return simplify(value, _notes.append)
 
 
-def _is_shallow(value: Any) -> bool:
-    """Level by level, each container once; what is not a plain container has no depth to speak of."""
+def _is_shallow(value: Any, text: str) -> bool:
+    """Level by level, each container once. What objects hold shows only in their text, which takes longer to read."""
     level = [value]
     for _ in range(MAX_DEPTH):
-        level = [item for one in level for item in (one.values() if isinstance(one, dict) else one)
-                 if isinstance(item, dict | list | tuple)] if level else []  # fmt: skip
-        if not level:
+        inner = [item for one in level for item in (one.values() if isinstance(one, dict) else one)]
+        # By type: there are few, and many items.
+        nested = [kind for kind in set(map(type, inner)) if not issubclass(kind, _FLAT)]
+        if not nested:
             return True
+        if not all(issubclass(kind, dict | list | tuple) for kind in nested):
+            return _depth(text) <= MAX_DEPTH
+        level = [item for item in inner if isinstance(item, dict | list | tuple)]
     return False
+
+
+def _depth(text: str) -> int:
+    """How many lists and objects are within each other in JSON text."""
+    brackets = re.findall(r"[\[\]{}]", _STRING.sub("", text))
+    return max(accumulate(map(_STEP.__getitem__, brackets)), default=0)
 
 
 class _Walk:
@@ -139,10 +161,7 @@ class _Walk:
         self._is_strict = is_strict
         self.notes: list[str] = []
 
-    def plain(self, value: Any, path: str, depth: int) -> Any:
-        if depth > MAX_DEPTH:
-            message = f"{path[:60]}... is nested more than {MAX_DEPTH} levels deep"
-            return self._as_text(text_of(value), message, f"{message}; its text was sent")
+    def plain(self, value: Any, path: str, depth: int, steps: int = 0) -> Any:
         if value is None or type(value) is bool:
             return value
         if isinstance(value, int) and not isinstance(value, enum.Enum):
@@ -151,13 +170,17 @@ class _Walk:
             return self._float(value, path)
         if isinstance(value, str):
             return self._text(value, path)
+        is_container = isinstance(value, dict | list | tuple)
+        if steps > _OBJECT_STEPS or (is_container and depth >= MAX_DEPTH):
+            message = too_deep(path)
+            return self._as_text(text_of(value), message, f"{message}; its text was sent")
         if isinstance(value, dict):
             return self._record(value, path, depth)
-        if isinstance(value, list | tuple):
+        if is_container:
             return [self.plain(item, f"{path}[{index}]", depth + 1) for index, item in enumerate(value)]
-        return self._object(value, path, depth)
+        return self._object(value, path, depth, steps)
 
-    def _object(self, value: Any, path: str, depth: int) -> Any:
+    def _object(self, value: Any, path: str, depth: int, steps: int) -> Any:
         before = marks[0]
         simpler = _simplify(value) if self._is_strict else _picture(value)
         if marks[0] != before:
@@ -171,7 +194,7 @@ class _Walk:
                 f"{path} is a {name!r}, which cannot be sent; make it JSON values or bytes first",
                 f"{path} is a {name!r}, which has no JSON form; its text was sent",
             )
-        return self.plain(simpler, path, depth + 1)
+        return self.plain(simpler, path, depth, steps + 1)
 
     def _record(self, value: dict[Any, Any], path: str, depth: int) -> Any:
         plain: dict[str, Any] = {}
@@ -181,32 +204,28 @@ class _Walk:
                 clash = f"{path} has two keys that are both {name!r} as text"
                 pairs = [[key, item] for key, item in value.items()]
                 self._as_text("", f"{clash}; make them different first", f"{clash}; its items were sent as pairs")
-                return self.plain(pairs, path, depth + 1)
+                return self.plain(pairs, path, depth)
             plain[name] = self.plain(item, f"{path}[{key!r}]", depth + 1)
         return plain
 
     def _number(self, value: int, path: str) -> Any:
-        bits = value.bit_length()
-        if bits <= MAX_INTEGER_BITS:
+        if can_be_sent(value):
             return int(value)
-        message = f"{path} is an integer of {bits} bits; the limit is {MAX_INTEGER_BITS}"
-        return self._as_text(_digits(value), message, f"{message}; its text was sent")
+        message = too_long(path)
+        return self._as_text(digits(value), message, f"{message}; its text was sent")
 
     def _float(self, value: float, path: str) -> Any:
         if math.isfinite(value):
             return float(value)
         if value != value:
             return None
-        message = f"{path} is infinite, which JSON has no number for"
+        message = infinite(path)
         return self._as_text(float.__repr__(value), f"{message}; send None or text", f"{message}; its text was sent")
 
     def _text(self, value: str, path: str) -> str:
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            message = f"{path} is text with a lone surrogate, which cannot be sent"
-            escaped = value.encode("utf-8", "backslashreplace").decode()
-            return self._as_text(escaped, message, f"{message}; it was escaped")
+        if not is_text(value):
+            message = not_text(path)
+            return self._as_text(escaped(value), message, f"{message}; it was escaped")
         return str.__str__(value)  # of an enum that is a str: its text, not its name
 
     def _key(self, key: Any, path: str) -> str:
@@ -234,18 +253,6 @@ def _picture(value: Any) -> Any:
         return _simplify(value if picture is None else picture)
     except Exception:  # noqa: BLE001  # a property or a mapping of the program's own may raise anything
         return NotImplemented
-
-
-def _digits(value: int) -> str:
-    """More digits than Python turns into text by itself, up to a number that still takes little time."""
-    if value.bit_length() > MAX_TEXT_BITS:
-        return f"an integer of {value.bit_length()} bits"
-    limit = sys.get_int_max_str_digits()
-    sys.set_int_max_str_digits(0)
-    try:
-        return str(value)
-    finally:
-        sys.set_int_max_str_digits(limit)
 
 
 _py_encode: Callable[[Any], str] = json.JSONEncoder(

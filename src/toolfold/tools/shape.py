@@ -1,11 +1,11 @@
 """What a tool returned, as a value that can be sent: JSON values, `bytes` and `Media`.
 
-`toolfold_guest.forms.TABLE` says what becomes what, for replies as for what programs send; a float NaN or infinity
-stays a float here.
+`toolfold_guest.forms.TABLE` says what becomes what, for replies as for what programs send, and `toolfold_guest.rules`
+how much of it; a float NaN or infinity stays a float here.
 
-Keys of int, float, bool and None become text as in JSON. Everything else is refused with its type
-and place, never sent as its text: the `repr` of a host's object may tell what no program should know. Written by hand
-because the libraries that do this are either slow on plain data or keep tuples and drop bytes.
+Everything else is refused with its type and place, never sent as its text: the `repr` of a host's object may tell what
+no program should know. Written by hand because the libraries that do this are either slow on plain data or keep tuples
+and drop bytes.
 """
 
 from __future__ import annotations
@@ -29,10 +29,9 @@ import msgspec
 
 from toolfold.errors import ToolError
 from toolfold.models import Media, Value
-from toolfold_guest.forms import frame_columns, in_order, simplify
+from toolfold_guest.forms import frame_columns, in_order, key_text, simplify
+from toolfold_guest.rules import LONGEST_RANGE, MAX_DEPTH, MAX_DIGITS
 
-MAX_DEPTH: Final = 200
-"""Lists and dicts within each other."""
 MAX_ITEMS: Final = 10_000_000
 """Values in one reply; stops a list that holds itself many times over."""
 
@@ -60,7 +59,10 @@ def to_sized_value(obj: object) -> tuple[Value, int]:
     try:
         return value, len(_encoder.encode(value))
     except UnicodeEncodeError:
-        raise ToolError(_refusal("text with a lone surrogate", _surrogate_path(value))) from None
+        raise ToolError(_refusal("text with a lone surrogate", _unencodable_path(value))) from None
+    except ValueError:  # of an integer, which Python turns into text only so far
+        what = f"an integer of more than {MAX_DIGITS} digits"
+        raise ToolError(_refusal(what, _unencodable_path(value))) from None
 
 
 def json_size(value: Value) -> int:
@@ -153,18 +155,10 @@ class _Shaper:
         return out
 
     def key(self, key: object) -> str:
-        match self.value(key, 0) if isinstance(key, (str, Enum)) or _is_from(type(key), "numpy") else key:
-            case str(text):
-                return str.__str__(text)
-            case None:
-                return "null"
-            case bool(flag):
-                return "true" if flag else "false"
-            case int(number):
-                return int.__repr__(number)
-            case float(number):
-                return float.__repr__(number)
-        raise _RefusedError(f"a key of type {type(key).__name__}")
+        text = key_text(key)
+        if text is None:
+            raise _RefusedError(f"a key of type {type(key).__name__}")
+        return text
 
     def _enter(self, obj: Any, depth: int) -> None:  # Any: whatever has a length
         if depth >= MAX_DEPTH:
@@ -189,7 +183,8 @@ _BY_BASE: Final[tuple[tuple[type | tuple[type, ...], _Reader], ...]] = (
     ((uuid.UUID, PurePath, IPv4Address, IPv6Address, IPv4Network, IPv6Network), lambda _, obj, __: str(obj)),
     ((bytes, bytearray, memoryview), lambda _, obj, __: bytes(obj)),
     (Mapping, _Shaper.record),
-    ((list, tuple, deque, range, KeysView, ValuesView, ItemsView), _Shaper.items),
+    (range, lambda shaper, obj, depth: (_refuse if len(obj) > LONGEST_RANGE else _Shaper.items)(shaper, obj, depth)),
+    ((list, tuple, deque, KeysView, ValuesView, ItemsView), _Shaper.items),
     ((set, frozenset), lambda shaper, obj, depth: shaper.items(in_order(obj), depth)),
 )
 
@@ -254,14 +249,14 @@ def _frame(shaper: _Shaper, obj: Any, depth: int) -> list[Value]:
     return [dict(zip(names, row, strict=True)) for row in zip(*shaped, strict=True)]
 
 
-def _surrogate_path(value: Value) -> list[str | int]:
-    """Where the first text is that has no UTF-8 form; called only if there is one."""
+def _unencodable_path(value: Value) -> list[str | int]:
+    """Where the first text or number is that has no form in JSON; called only if there is one."""
     if isinstance(value, (dict, list)):
         for key, item in value.items() if isinstance(value, dict) else enumerate(value):
             try:
                 _encoder.encode({key: item} if isinstance(key, str) else item)
-            except UnicodeEncodeError:
-                return [_printable(key), *_surrogate_path(item)]
+            except ValueError:
+                return [_printable(key), *_unencodable_path(item)]
     return []
 
 

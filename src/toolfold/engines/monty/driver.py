@@ -173,7 +173,7 @@ class Driver:
             return self._serve_prelude(step)
         try:
             arguments = {
-                key: plain(value, f"{tool.spec.name} argument [{key!r}]", media=self._media.ids)
+                key: plain(value, f"{tool.spec.name} argument [{key!r}]", media=self._media.ids, depth=1)
                 for key, value in tool.arguments(step.args, step.kwargs).items()
             }
             call: Call = self._toolbox.call(tool, arguments, self._calls.made)

@@ -9,14 +9,22 @@ from uuid import UUID
 
 from toolfold.models import Media, Value
 from toolfold_guest.forms import key_text, simplify, text_of
-from toolfold_guest.values import MAX_DEPTH
+from toolfold_guest.rules import (
+    MAX_DEPTH,
+    can_be_sent,
+    digits,
+    escaped,
+    infinite,
+    is_text,
+    not_text,
+    too_deep,
+    too_long,
+)
 
 # Monty hands these out as text; no program prints its own data in these forms.
 _STAND_IN: Final = re.compile(r"<(function|coroutine|module|bound method|iterator|built-in function)\b.*>")
 
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+")
-
-_MAX_BITS: Final = 14_280  # 4300 decimal digits: the most that Python turns into text
 
 
 _MEDIA_TYPE: Final = UUID("5f1f4c9e-6a53-4b0e-9d3c-7a4f2f1f0c11")
@@ -27,7 +35,9 @@ class UnsendableError(TypeError):
     """A value has no form that crosses the wall; the text names its type and its place."""
 
 
-def plain(value: Any, path: str, *, media: Container[UUID] = (), notes: list[str] | None = None) -> Value:
+def plain(
+    value: Any, path: str, *, media: Container[UUID] = (), notes: list[str] | None = None, depth: int = 0
+) -> Value:
     """A value of the program as JSON values, bytes and media; `path` says where it is in an error.
 
     Args:
@@ -35,20 +45,19 @@ def plain(value: Any, path: str, *, media: Container[UUID] = (), notes: list[str
         path: Its name in an error.
         media: The ids of those that the program was given: after a snapshot they come back as stand-ins.
         notes: If given, nothing is refused: what has no form becomes its text, and a note is added.
+        depth: How many lists and dicts it is in already.
     """
-    return _Walk(media, notes).plain(value, path, 0)
+    return _Walk(media, notes).plain(value, path, depth)
 
 
 class _Walk:
-    """One walk through one value, by the rules of `toolfold_guest.values`."""
+    """One walk through one value, by the rules of `toolfold_guest.rules`."""
 
     def __init__(self, media: Container[UUID], notes: list[str] | None) -> None:
         self._media = media
         self._notes = notes
 
     def plain(self, value: Any, path: str, depth: int) -> Value:
-        if depth > MAX_DEPTH:
-            return self._as_text(text_of(value), f"{path[:60]}... is nested more than {MAX_DEPTH} levels deep", "")
         if value is None or isinstance(value, bool | bytes | Media):
             return value
         if isinstance(value, int):
@@ -57,17 +66,19 @@ class _Walk:
             return self._float(value, path)
         if isinstance(value, str):
             return self._text(value, path)
+        if isinstance(value, dict | list | tuple) and depth >= MAX_DEPTH:
+            return self._as_text(text_of(value), too_deep(path), "")
         if isinstance(value, dict):
             return self._record(value, path, depth)
         if isinstance(value, list | tuple):
             return [self.plain(item, f"{path}[{index}]", depth + 1) for index, item in enumerate(value)]
         if getattr(value, "is_dataclass", False) and hasattr(value, "attributes"):
             is_media = value.id in self._media
-            return Media(**value.attributes) if is_media else self.plain(value.attributes, path, depth + 1)
-        simpler = simplify(value)
+            return Media(**value.attributes) if is_media else self.plain(value.attributes, path, depth)
+        simpler = bytes(value) if isinstance(value, bytearray | memoryview) else simplify(value)
         if simpler is NotImplemented or hasattr(value, "attributes"):
             return self._unsendable(value, path, _type_name(value))
-        return self.plain(simpler, path, depth + 1)
+        return self.plain(simpler, path, depth)
 
     def _record(self, value: dict[Any, Any], path: str, depth: int) -> Value:
         found: dict[str, Value] = {}
@@ -76,30 +87,30 @@ class _Walk:
             if name in found:
                 clash = f"{path} has two keys that are both {name!r} as text"
                 self._as_text("", clash, "make them different first", "its items were sent as pairs")
-                return self.plain([[key, item] for key, item in value.items()], path, depth + 1)
+                return self.plain([[key, item] for key, item in value.items()], path, depth)
             found[name] = self.plain(item, f"{path}[{key!r}]", depth + 1)
         return found
 
     def _number(self, value: int, path: str) -> Value:
-        if value.bit_length() <= _MAX_BITS:
-            return value
-        message = f"{path} is a number with more than 4300 digits, which cannot be sent"
-        return self._as_text(f"an integer of {value.bit_length()} bits", message, "")
+        return int(value) if can_be_sent(value) else self._as_text(digits(value), too_long(path), "")
 
     def _float(self, value: float, path: str) -> Value:
         if math.isfinite(value):
-            return value
-        message = f"{path} is infinite, which JSON has no number for"
-        return None if math.isnan(value) else self._as_text(str(value), message, "send None or text")
+            return float(value)
+        return None if math.isnan(value) else self._as_text(str(value), infinite(path), "send None or text")
 
     def _text(self, value: str, path: str) -> Value:
         stand_in = _STAND_IN.fullmatch(value)
-        return self._unsendable(value, path, stand_in[1]) if stand_in else value
+        if stand_in:
+            return self._unsendable(value, path, stand_in[1])
+        if not is_text(value):
+            return self._as_text(escaped(value), not_text(path), "", "it was escaped")
+        return str.__str__(value)
 
     def _key(self, key: Any, path: str) -> str:
         text = key_text(key)
         if text is not None:
-            return text
+            return text if is_text(text) else self._as_text(escaped(text), not_text(f"a key of {path}"), "")
         message = f"{path} has a key of type {_type_name(key)!r}; keys must be text or numbers"
         return self._as_text(text_of(key), message, "", None)
 
