@@ -64,7 +64,8 @@ def added(one: Lesson | None, other: Lesson) -> Lesson:
 def version_of(spec: ToolSpec) -> str:
     """Changes with what a tool's source says of it."""
     said = (spec.name, spec.description, spec.input_schema, spec.output_schema, spec.source)
-    return hashlib.blake2b(msgspec.json.encode(said), digest_size=8).hexdigest()
+    # `dict`: a schema may be a mapping that is made when somebody looks into it.
+    return hashlib.blake2b(msgspec.json.encode(said, enc_hook=dict), digest_size=8).hexdigest()
 
 
 class Snapshot:
