@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from toolfold.config.model import HttpConfig, JwtConfig
+from toolfold.config.doors import HttpConfig, JwtConfig
 from toolfold.doors.http.metrics import _HELP, Metrics
 
 DOCS = Path(__file__).parents[3] / "docs"

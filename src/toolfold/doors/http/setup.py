@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Final
 from fastapi import FastAPI
 
 from toolfold.config.build import declared_tools, ledger_of, runtime_options
-from toolfold.config.model import Config, HttpConfig
+from toolfold.config.doors import HttpConfig
+from toolfold.config.model import Config
 from toolfold.doors.bridged import is_granted, open_runtime
 from toolfold.doors.http.app import create_app
 from toolfold.doors.http.auth import jwt_tenant
