@@ -94,7 +94,7 @@ def main() -> int:
 
 
 def _cases() -> dict[str, Case]:
-    uses = [{"name": f"mcp__{server}__{tool}", "input": given} for server, tool, given in CALLS]
+    uses: list[dict[str, Any]] = [{"name": f"mcp__{server}__{tool}", "input": given} for server, tool, given in CALLS]
     wanted = ",".join(dict.fromkeys(use["name"] for use in uses))
     found = {"name": "ToolSearch", "input": {"query": f"select:{wanted}", "max_results": 5}}
     long = (("MCP_TIMEOUT", "60000"),)
