@@ -40,11 +40,6 @@ def prompt_text(specs: Iterable[ToolSpec], *, budget_characters: int | None = No
     return text if len(text) <= budget_characters else _within(tools, budget_characters)
 
 
-def short_text(specs: Iterable[ToolSpec]) -> str:
-    """The same without the words on arguments."""
-    return _joined(list(specs), Stub.short_source)
-
-
 def module_text(specs: Sequence[ToolSpec], *, body: Body | None = None, imports: str = "") -> str:
     """One module with these tools as functions.
 
