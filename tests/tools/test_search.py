@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -118,7 +119,7 @@ def test_names_are_split_and_endings_cut() -> None:
 
 def test_values_in_a_question_count_less_than_its_words() -> None:
     assert query_weights("Book 2 flights to Paris on 3 May. Use plan B") == snapshot(
-        {"book": 1.0, "flight": 1.0, "paris": 0.5, "may": 0.5, "plan": 1.0}
+        {"book": 1.0, "flight": 1.0, "paris": 0.7, "may": 0.7, "plan": 1.0}
     )
 
 
@@ -146,3 +147,53 @@ async def test_search_tools_is_a_tool_like_any_other() -> None:
     assert tool.spec.read_only
     assert reply.value == [{"name": "send_email", "description": "Send a message."}]
     assert wrong.error == snapshot("'search_tools' got a bad argument: limit: 0 is less than the minimum of 1")
+
+
+MANY = [
+    *(spec(f"get_{noun}", f"Get one {noun} by its id.") for noun in ("invoice", "customer", "shipment", "refund")),
+    *(spec(f"tool_{number}", f"Handle item {number} of the archive.") for number in range(40)),
+    spec("current_weather", "Weather conditions of a place."),
+]
+
+
+def test_a_question_that_nothing_answers_finds_nothing_and_names_the_nearest_domains() -> None:
+    tools = [*MANY, replace(spec("play_song", "Play a song."), domain="music")]
+    index = Index(tools)
+
+    assert index.search("which lullaby song calms a grumpy walrus") == []
+    assert index.domains_near("which lullaby song calms a grumpy walrus") == ["music"]
+    assert index.search("play a song")[0].spec.name == "play_song"
+
+
+def test_among_few_tools_a_weak_match_is_shown() -> None:
+    tools = [spec("post_message", "Post to Slack."), spec("get_user", "Get a user.")]
+
+    assert [hit.spec.name for hit in Index(tools).search("tell the ops channel on slack")] == ["post_message"]
+
+
+def test_another_word_for_the_same_thing_finds_a_tool() -> None:
+    assert Index(MANY).search("what is the temperature")[0].spec.name == "current_weather"
+
+
+def test_of_tools_that_fit_alike_the_one_that_is_called_more_often_comes_first() -> None:
+    tools = [spec("find_user", "Find a user."), spec("find_user_2", "Find a user.")]
+
+    hits = Index(tools, uses={"find_user_2": 7}).search("find a user")
+
+    assert [hit.spec.name for hit in hits] == ["find_user_2", "find_user"]
+
+
+def test_keys_that_a_tool_was_seen_to_return_are_words_to_find_it_by() -> None:
+    schema = {"type": "object", "properties": {"temperature": {"type": "number"}}}
+    tools = [*MANY[:-1], replace(spec("lookup", "Look at a place."), output_schema=schema)]
+
+    assert Index(tools).search("temperature")[0].spec.name == "lookup"
+
+
+def test_an_embedder_finds_what_shares_no_word_and_is_fused_with_the_words() -> None:
+    def embedder(texts: Sequence[str]) -> list[list[float]]:
+        return [[1.0, 0.0] if "weather" in text or "umbrella" in text else [0.0, 1.0] for text in texts]
+
+    hits = Index(MANY, embedder=embedder, with_floor=False).search("customer umbrella", 2)
+
+    assert {hit.spec.name for hit in hits} == {"get_customer", "current_weather"}

@@ -1,15 +1,16 @@
 """Find tools by words. Local and without a model: an answer takes about a millisecond.
 
-BM25 over two fields, the name and all other words, written by hand: the libraries that do it need
-numpy, rank documents of one field, or hold an index on disk. What a word counts in a tool is worked
-out when the index is made, so that a search only adds up.
+BM25 over three fields, the name, the description, and the words of arguments and replies, written by hand: the
+libraries that do it need numpy, rank documents of one field, or hold an index on disk. What a word counts in a tool is
+worked out when the index is made, so that a search only adds up.
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from heapq import nlargest
@@ -19,6 +20,8 @@ from toolfold.models import Json, ToolSpec, Value
 from toolfold.program.stub import first_line
 from toolfold.program.stubs import prompt_text
 from toolfold.tools.context import CallContext
+from toolfold.tools.embedding import Embedder, Vectors, fused
+from toolfold.tools.search_synonyms import SYNONYMS
 from toolfold.tools.search_words import query_weights, words_of
 from toolfold.tools.tool import Tool
 
@@ -28,11 +31,24 @@ DEFAULT_LIMIT: Final = 8
 MOST_HITS: Final = 100
 LONGEST_QUERY: Final = 2000
 
-_NAME_WEIGHT: Final = 2.0
-_SATURATION: Final = 1.6
+_NAME_WEIGHT: Final = 3.0
+_ARGUMENT_WEIGHT: Final = 1.2
+_SATURATION: Final = 1.2
 _LENGTH_MATTERS: Final = 0.5
 _MISSPELT_WEIGHT: Final = 0.7
 _SHORTEST_MISSPELT: Final = 4
+_SYNONYM_WEIGHT: Final = 0.35
+_SYNONYM_COUNT: Final = 0.5
+_FLOOR_FROM_TOOLS: Final = 30
+"""Among fewer tools a weak match is worth showing."""
+_JUDGED: Final = 5
+"""Of the best tools; where one of them is an answer, all are shown."""
+_LONG_QUESTION_WORDS: Final = 3
+_ENOUGH_WORDS: Final = 2
+_ENOUGH_SHARE: Final = 0.6
+_LEAST_SCORE: Final = 1.3
+"""Of a short question's best tool, in words that no tool has."""
+_MOST_FUSED: Final = 50
 _LONGEST_TEXT: Final = 4000
 _DEEPEST_ARGUMENT: Final = 4
 _MOST_ARGUMENTS: Final = 200
@@ -52,17 +68,44 @@ class _Document:
     spec: ToolSpec
     name: Counter[str]
     text: Counter[str]
+    arguments: Counter[str]
+    """Also of what it was seen to return."""
+
+
+class _Found(NamedTuple):
+    scores: dict[int, float]
+    is_answer: bool
+
+
+class _Known(NamedTuple):
+    """A word of the index that stands for one of the question."""
+
+    word: str
+    certainty: float
+    words: float
+    """How much of a word it counts for."""
 
 
 class Index:
-    """The words of many tools, made once for many searches."""
+    """The words of many tools, made once for many searches.
+
+    Args:
+        specs: The tools.
+        before: An index from which tools that are the same are taken over.
+        uses: How often each tool was called, by name; decides between tools that fit about as well.
+        embedder: Ranks by meaning beside the words, if there is one.
+        with_floor: A question that no tool answers finds nothing; else what comes nearest, however far that is.
+    """
 
     def __init__(
-        self, specs: Iterable[ToolSpec], *, before: Index | None = None, uses: Mapping[str, int] | None = None
-    ) -> None:
+        self, specs: Iterable[ToolSpec], *, before: Index | None = None, uses: Mapping[str, int] | None = None,
+        embedder: Embedder | None = None, with_floor: bool = True,
+    ) -> None:  # fmt: skip
         known = {} if before is None else {one.spec.name: one for one in before._documents}
         self._documents: list[_Document] = [_document(spec, known.get(spec.name)) for spec in specs]
         self._uses = uses or {}
+        self._embedder = embedder
+        self._with_floor = with_floor
         self._by_name = {
             name.casefold(): at
             for at, one in enumerate(self._documents)
@@ -80,32 +123,109 @@ class Index:
 
     def updated(self, specs: Iterable[ToolSpec], *, uses: Mapping[str, int] | None = None) -> Index:
         """An index of these tools; those that are in this one already are not read again."""
-        return Index(specs, before=self, uses=self._uses if uses is None else uses)
+        uses = self._uses if uses is None else uses
+        return Index(specs, before=self, uses=uses, embedder=self._embedder, with_floor=self._with_floor)
 
     def search(self, query: str, limit: int = DEFAULT_LIMIT) -> list[Hit]:
-        """The tools that fit best, best first; for an empty query the first ones of all."""
+        """The tools that fit best, best first, or none if nothing fits; for an empty query the first ones of all."""
         query = query[:LONGEST_QUERY].strip()
         if not query:
             return [Hit(one.spec, 0.0) for one in self._documents[:limit]]
-        found: dict[int, float] = {}
-        for word, weight in query_weights(query).items():
-            for known, certainty in self._known_words(word):
-                tools, shares = self._entries[known]
-                worth = weight * certainty * _rarity(len(tools), len(self))
-                for at, share in zip(tools, shares, strict=True):
-                    found[at] = found.get(at, 0.0) + share * worth
-        if (exact := self._by_name.get(query.casefold())) is not None:
-            found[exact] = math.inf
-        best = nlargest(limit, found.items(), key=lambda item: (item[1], -item[0]))
-        return [Hit(self._documents[at].spec, score) for at, score in best]
+        found = self._scores(query)
+        if not found.is_answer:
+            return []
+        scores = found.scores if self._vectors is None else self._fused(query, found.scores)
+        return [Hit(self._documents[at].spec, scores[at]) for at in self._best(scores, limit)]
 
-    def _known_words(self, word: str) -> Iterator[tuple[str, float]]:
-        """The word itself, or those in names that it is probably a slip of."""
+    def domains_near(self, query: str, most: int = 3) -> list[str]:
+        """Domains of the tools that come nearest, for a question that none of them answers."""
+        scores = self._scores(query[:LONGEST_QUERY]).scores
+        near = (self._documents[at].spec.domain for at in self._best(scores, _MOST_FUSED))
+        return list(dict.fromkeys(domain for domain in near if domain))[:most]
+
+    def _best(self, scores: Mapping[int, float], limit: int) -> list[int]:
+        """Of tools that fit about as well, the one that is called more often comes first."""
+
+        def worth(at: int) -> tuple[float, int, float, int]:
+            return round(scores[at], 1), self._uses.get(self._documents[at].spec.name, 0), scores[at], -at
+
+        if self._uses:
+            return nlargest(limit, scores, key=worth)
+        return nlargest(limit, scores, key=lambda at: (scores[at], -at))
+
+    def _scores(self, query: str) -> _Found:
+        """What each tool is worth for a question, and whether any of them is an answer."""
+        weights = query_weights(query)
+        scores: dict[int, float] = {}
+        meant: list[list[_Known]] = []
+        most = 0.0
+        for word, weight in weights.items():
+            most += weight * _rarity(len(self._entries.get(word, ((),))[0]), len(self))
+            meant.append(self._known_words(word, weights))
+            self._add(meant[-1], weight, scores)
+        if (exact := self._by_name.get(query.casefold())) is not None:
+            scores[exact] = math.inf
+        own = sum(weight == 1.0 for weight in weights.values())
+        return _Found(scores, self._is_answered(scores, meant, most, own))
+
+    def _add(self, words: Sequence[_Known], weight: float, scores: dict[int, float]) -> None:
+        """One word of the question; where several of the index stand for it, the one that is worth most in a tool."""
+        best: dict[int, float] = scores if len(words) == 1 else {}
+        for known in words:
+            tools, shares = self._entries[known.word]
+            worth = weight * known.certainty * _rarity(len(tools), len(self))
+            if best is scores:
+                for at, share in zip(tools, shares, strict=True):
+                    scores[at] = scores.get(at, 0.0) + share * worth
+                return
+            for at, share in zip(tools, shares, strict=True):
+                if share * worth > best.get(at, 0.0):
+                    best[at] = share * worth
+        for at, score in best.items():
+            scores[at] = scores.get(at, 0.0) + score
+
+    def _is_answered(
+        self, scores: Mapping[int, float], meant: Sequence[Sequence[_Known]], most: float, own: int
+    ) -> bool:
+        """Whether a tool shares more with a long question than one word, which any text may do by chance."""
+        if not scores or not self._with_floor or len(self) < _FLOOR_FROM_TOOLS:
+            return bool(scores)
+        best = nlargest(_JUDGED, scores, key=scores.__getitem__)
+        is_strong = scores[best[0]] >= _LEAST_SCORE * _rarity(0, len(self))
+        if own <= 1 or (own < _LONG_QUESTION_WORDS and is_strong):
+            return True
+        return any(scores[at] >= _ENOUGH_SHARE * most or self._words_in(at, meant) >= _ENOUGH_WORDS for at in best)
+
+    def _words_in(self, at: int, meant: Sequence[Sequence[_Known]]) -> float:
+        """How many words of a question a tool has; one that only means the same is half a word."""
+        return sum(max((one.words for one in words if self._has(at, one.word)), default=0.0) for words in meant)
+
+    def _has(self, at: int, word: str) -> bool:
+        tools = self._entries[word][0]
+        place = bisect_left(tools, at)
+        return place < len(tools) and tools[place] == at
+
+    def _known_words(self, word: str, weights: Mapping[str, float]) -> list[_Known]:
+        """The word itself, or those in names that it is probably a slip of; then words for the same thing."""
+        known: list[_Known] = []
         if word in self._entries:
-            yield word, 1.0
+            known.append(_Known(word, 1.0, 1.0))
         elif len(word) >= _SHORTEST_MISSPELT:
             near = {one for part in _shortened(word) for one in self._slips.get(part, ()) if one[0] == word[0]}
-            yield from ((one, _MISSPELT_WEIGHT / len(near)) for one in sorted(near))
+            known += [_Known(one, _MISSPELT_WEIGHT / len(near), 1.0) for one in sorted(near)]
+        for other in sorted(SYNONYMS.get(word, ())):
+            # One that a tenth of all tools have says little and takes long.
+            if other in self._entries and other not in weights and len(self._entries[other][0]) * 10 < len(self) + 100:
+                known.append(_Known(other, _SYNONYM_WEIGHT, _SYNONYM_COUNT))
+        return known
+
+    def _fused(self, query: str, scores: Mapping[int, float]) -> dict[int, float]:
+        assert self._vectors is not None
+        return fused([self._best(scores, _MOST_FUSED), self._vectors.ranked(query, _MOST_FUSED)])
+
+    @cached_property
+    def _vectors(self) -> Vectors | None:
+        return None if self._embedder is None else Vectors(self._embedder, self.specs)
 
     @cached_property
     def _slips(self) -> dict[str, list[str]]:
@@ -198,9 +318,10 @@ def _document(spec: ToolSpec, known: _Document | None) -> _Document:
         return known
     name = Counter(words_of(spec.name[:_LONGEST_TEXT]))
     text = Counter(words_of(f"{spec.domain} {spec.description[:_LONGEST_TEXT]}"))
-    for argument in _argument_texts(spec.input_schema):
-        text.update(words_of(argument[:_LONGEST_TEXT]))
-    return _Document(spec, name, text)
+    arguments: Counter[str] = Counter()
+    for argument in (*_argument_texts(spec.input_schema), *_argument_texts(spec.output_schema)):
+        arguments.update(words_of(argument[:_LONGEST_TEXT]))
+    return _Document(spec, name, text, arguments)
 
 
 def _argument_texts(schema: Json, depth: int = 0) -> Iterator[str]:
@@ -226,15 +347,15 @@ _Entries: TypeAlias = dict[str, tuple[list[int], list[float]]]
 
 def _entries(documents: list[_Document]) -> _Entries:
     """The tools that have a word, and how much it stands out in each."""
-    name_length = _average([one.name.total() for one in documents])
-    text_length = _average([one.text.total() for one in documents])
+    fields = [(one.name, one.text, one.arguments) for one in documents]
+    lengths = [_average([field.total() for field in column]) for column in zip(*fields, strict=True)]
     entries: _Entries = {}
-    for at, one in enumerate(documents):
-        name_share = _NAME_WEIGHT / _normal(one.name.total(), name_length)
-        text_share = 1.0 / _normal(one.text.total(), text_length)
-        shares = {word: count * text_share for word, count in one.text.items()}
-        for word, count in one.name.items():
-            shares[word] = shares.get(word, 0.0) + count * name_share
+    for at, columns in enumerate(fields):
+        shares: dict[str, float] = {}
+        for field, weight, length in zip(columns, (_NAME_WEIGHT, 1.0, _ARGUMENT_WEIGHT), lengths, strict=True):
+            normal = weight / _normal(field.total(), length)
+            for word, count in field.items():
+                shares[word] = shares.get(word, 0.0) + count * normal
         for word, share in shares.items():
             if word not in entries:
                 entries[word] = ([], [])

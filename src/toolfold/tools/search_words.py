@@ -23,10 +23,14 @@ STOP_WORDS: Final = frozenset({
     "on", "or", "our", "please", "she", "should", "so", "some", "tell", "that", "the", "their", "then", "there",
     "these", "they", "this", "those", "to", "use", "used", "using", "want", "was", "we", "were", "what", "when",
     "where", "which", "who", "will", "with", "would", "you", "your",
+    "gonna", "hello", "hey", "hi", "inform", "thank", "thanks", "today", "tomorrow", "yesterday",
+    # Of days and dates: `4th`, `March 2nd`.
+    "st", "nd", "rd", "th", "january", "february", "march", "april", "june", "july", "august", "september", "october",
+    "november", "december", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday",
 })  # fmt: skip
 
 # A word with a capital within a sentence is mostly a name: a value for an argument, not what is wanted.
-_WEIGHT_OF_A_NAME: Final = 0.5
+_WEIGHT_OF_A_NAME: Final = 0.7
 
 
 def words_of(text: str) -> Iterator[str]:

@@ -125,9 +125,15 @@ class Offer:
         index = await self._runtime.learned_index(self._index)
         hits, missing = index.search(query), self._missing()
         if not hits:
-            return _nothing_yet(query, missing) if missing else f"no tool fits {query!r}; use other words, or fewer"
+            return _nothing_yet(query, missing) if missing else self._nothing(query)
         shown = [_shown(hit.spec, detail) for hit in hits]
         return "\n\n".join([*shown, f"{missing}; its tools are not among these"] if missing else shown)
+
+    def _nothing(self, query: str) -> str:
+        near = ", ".join(self._index.domains_near(query))
+        return f"no tool fits {query!r}; use other words, or fewer" + (
+            f"; the nearest domains are {near}" if near else ""
+        )
 
     # what a program needs
 
