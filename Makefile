@@ -21,10 +21,11 @@ demo: $(stamp) ## run a program that folds many tool calls into one
 
 test: check types tests test-librechat test-servers ## everything that CI runs; the last two need npm and PyPI, or say NOT RUN
 
-check: $(stamp) ## format, lint, types, import direction
+check: $(stamp) ## format, lint, types, import direction, sizes
 	@$(python) -m ruff format --check --quiet . || { echo "make: wrong format; run '$(python) -m ruff format .'" >&2; exit 1; }
 	@$(python) -m ruff check --quiet .
 	@$(python) -m mypy --no-error-summary
+	@$(python) design/measures.py --check > $(VENV)/.measures || { sed -n '/ modules, /,$$p' $(VENV)/.measures; exit 1; }
 	@$(VENV)/bin/lint-imports > $(VENV)/.lint-imports 2>&1 || { cat $(VENV)/.lint-imports; exit 1; }
 
 types: $(stamp) ## types of the benchmarks, of `design` and of the tests' helpers
