@@ -39,16 +39,23 @@ class Outside:
     async def run(self, case: Case, *, is_shaken: bool = False) -> End:
         """Shaken, objects lie elsewhere than in other runs, as they do from process to process."""
         needs_libraries = _NAMED.search(case.text) is not None
-        starting = self._servers.get(needs_libraries)
-        if starting is None:
-            server = _server(self._libraries if needs_libraries else ())
-            starting = asyncio.create_task(self._stack.enter_async_context(server))
-            self._servers[needs_libraries] = starting
         request = {
             "text": case.text, "tools": list(case.tools), "seconds": case.seconds, "package": case.package,
             "shaken": is_shaken,
         }  # fmt: skip
-        return await (await starting).ask(request)
+        starting = self._server(needs_libraries)
+        try:
+            return await (await starting).ask(request)
+        except ConnectionError:  # a program may end the process that it was forked from
+            if self._servers.get(needs_libraries) is starting:
+                del self._servers[needs_libraries]
+            return await (await self._server(needs_libraries)).ask(request)
+
+    def _server(self, needs_libraries: bool) -> asyncio.Task[_Server]:
+        if needs_libraries not in self._servers:
+            server = _server(self._libraries if needs_libraries else ())
+            self._servers[needs_libraries] = asyncio.create_task(self._stack.enter_async_context(server))
+        return self._servers[needs_libraries]
 
 
 class _Server:
@@ -56,9 +63,12 @@ class _Server:
         self._process = process
         self._asked: dict[int, asyncio.Future[End]] = {}
         self._count = 0
+        self._has_ended = False
 
     async def ask(self, request: Mapping[str, Any]) -> End:
         assert self._process.stdin is not None
+        if self._has_ended:
+            raise ConnectionError("the server of plain CPython ended")
         self._count += 1
         future = self._asked[self._count] = asyncio.get_running_loop().create_future()
         self._process.stdin.write(json.dumps({**request, "id": self._count}).encode() + b"\n")
@@ -70,6 +80,7 @@ class _Server:
             end = json.loads(line)
             did = tuple(tuple(one) for one in end.pop("did"))
             self._asked.pop(end.pop("id")).set_result(End(**end, did=did))
+        self._has_ended = True
         for future in self._asked.values():
             future.set_exception(ConnectionError("the server of plain CPython ended"))
 
