@@ -211,7 +211,7 @@ def _serve(sock: Any) -> bool:
     hints = hints_of(channel.habits, _made.notes)
     if ending.leaves_something(text):
         ending.end(_made.session.__dict__, is_session=is_session)
-    _add_low_level_output(_made.streams[0], text)
+    _add_low_level_output(text)
     channel.outbox.send_end(status, value, error, message, hints)
     if is_session:
         _restore_streams()
@@ -367,19 +367,23 @@ def _seed(seed: int | None) -> None:
         numpy.random.seed(random.getrandbits(32) if seed is None else seed & 0xFFFFFFFF)
 
 
-def _add_low_level_output(stdout: Any, text: str = "") -> None:
-    """What C code or `os.write(1, ...)` wrote lies in the file behind descriptors 1 and 2."""
-    try:
-        if "ctypes" in text:
-            # What `printf` of a C library left in its buffer.
-            ctypes.CDLL(None).fflush(None)
-        # Empty for nearly every program, and to ask is one system call.
-        size = seek(1, 0, SEEK_END)
-        if size > 0:
-            stdout.reopen()
-            stdout.buffer.write(os.pread(1, size, 0))
-            os.ftruncate(1, 0)
-            os.lseek(1, 0, os.SEEK_SET)
-    except OSError:
-        # The program closed it, or put something else there.
-        return
+def _add_low_level_output(text: str) -> None:
+    """What C code or `os.write(1, ...)` wrote lies in the files behind descriptors 1 and 2."""
+    if "ctypes" in text:
+        # What `printf` of a C library left in its buffer.
+        ctypes.CDLL(None).fflush(None)
+    for descriptor, stream in enumerate(_made.streams, 1):
+        try:
+            # Empty for nearly every program, and to ask is one system call.
+            size = seek(descriptor, 0, SEEK_END)
+            if size > 0:
+                stream.reopen()
+                if descriptor == 2:
+                    # As under the interpreter, whose stderr keeps no line back.
+                    stream.gather()
+                stream.buffer.write(os.pread(descriptor, size, 0))
+                os.ftruncate(descriptor, 0)
+                os.lseek(descriptor, 0, os.SEEK_SET)
+        except OSError:
+            # The program closed it, or put something else there.
+            continue

@@ -4,6 +4,7 @@ import sys
 print("one", file=sys.__stdout__, flush=True)
 sys.stdout.buffer.write(b"two\n")
 os.write(sys.stdout.fileno(), b"three\n")
+os.write(sys.stderr.fileno(), b"to stderr\n")
 print(sys.stdout.fileno(), sys.stderr.fileno(), sys.stdout.isatty(), sys.stdout.name, file=sys.__stderr__)
 
 # expect stdout:
@@ -12,4 +13,5 @@ print(sys.stdout.fileno(), sys.stderr.fileno(), sys.stdout.isatty(), sys.stdout.
 # | three
 # expect stderr:
 # | 1 2 False <stdout>
+# | to stderr
 # limits: monty

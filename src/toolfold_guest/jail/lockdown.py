@@ -104,12 +104,12 @@ class Lockdown:
             os.mkdir(data, 0o700)
             _use_temp(temp)
         change_folder(data)
-        # A file without a name, in the guest's own limits: C code can fill it, and nobody else's disk.
-        output = open_file(f"{temp}/.output", _NEW_FILE, 0o600)
-        unlink(f"{temp}/.output")
-        duplicate(output, 1)
-        duplicate(output, 2)
-        close(output)
+        # Files without a name, in the guest's own limits: C code can fill them, and nobody else's disk.
+        for stream in (1, 2):
+            output = open_file(f"{temp}/.output", _NEW_FILE, 0o600)
+            unlink(f"{temp}/.output")
+            duplicate(output, stream)
+            close(output)
         # The host reads the results through this descriptor, for it cannot see the mount itself.
         opened = open_file(data, _FOLDER)
         duplicate(opened, DATA_FD)
