@@ -41,6 +41,7 @@ from toolfold.models import Limits, Paused, Reply, ToolSpec
 from toolfold.runtime import Runtime
 from toolfold.sessions import SessionLimits
 from toolfold.sources.shell import shell_tool
+from toolfold.tools.spec_options import SpecOptions
 from toolfold.tools.tool import Tool
 
 THREE_SERVERS = """\
@@ -547,7 +548,9 @@ def test_the_schema_refuses_what_the_loader_refuses(text: str) -> None:
 
 
 def test_a_command_may_say_all_that_a_shell_tool_takes() -> None:
-    assert list(CommandConfig.model_fields) == list(inspect.signature(shell_tool).parameters)
+    *own, options = inspect.signature(shell_tool).parameters
+
+    assert (options, list(CommandConfig.model_fields)) == ("options", [*own, *SpecOptions.__annotations__])
 
 
 def test_sessions_may_say_all_that_session_limits_have() -> None:
