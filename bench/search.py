@@ -2,8 +2,11 @@
 
 The data is the Berkeley function calling benchmark as `bfcl-eval` ships it. Every function of all its
 categories is in one index, one per name, as a catalog has them; recall@5 is the share of the functions
-that answer a question which are among the first five. The constants of the search were set with these
-questions at hand; around them recall over all changes by less than 0.01, in `live_simple` by 0.02.
+that answer a question which are among the first five. 545 names have several definitions, and those of
+the categories without an answer come first; so a question is asked where its answers are defined as it
+was written for, and once more where each name has its first definition, whatever the question.
+
+The constants and synonyms of the search were set with these questions at hand: others may fare worse.
 """
 
 import argparse
@@ -28,6 +31,7 @@ CATEGORIES = (
     "simple_python", "simple_java", "simple_javascript", "multiple", "parallel", "parallel_multiple",
     "live_simple", "live_multiple", "live_parallel", "live_parallel_multiple",
 )  # fmt: skip
+FIRST = ", first definitions"
 RECALL_TARGETS = {"all": 0.88, "live_simple": 0.75}
 NOTHING_TARGET = 0.90
 FALL_TARGET = 0.01
@@ -44,6 +48,16 @@ class Question:
     category: str
     text: str
     answers: frozenset[str]
+    specs: tuple[ToolSpec, ...]
+    """The answers, as the question's own task defines them."""
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """One definition of each name, and the questions whose answers are among them."""
+
+    index: Index
+    questions: list[Question]
 
 
 def main() -> int:
@@ -54,16 +68,17 @@ def main() -> int:
     with zipfile.ZipFile(options.wheel or fetch()) as wheel:
         specs, questions = read(wheel)
     index = Index(specs)
-    recalls = show_recall(index, questions)
-    floorless = Index(specs, with_floor=False)
-    without = statistics.mean(recall_of(floorless, question) for question in questions)
+    recalls = show_recall(catalogs(index, questions), len(index))
+    without = mean_recall(catalogs(Index(specs, with_floor=False), questions))
     fallen = verdict(without - recalls["all"] <= FALL_TARGET, f"the floor costs at most {FALL_TARGET}")
     print(f"  {'all, without a floor':<24} {without:.3f}  {fallen}")
+    recalls |= show_first_definitions(index, questions)
     nothing = show_nothing(index)
     speeds = {count: show_speed(specs, questions, count, target) for count, target in SPEED_TARGETS.items()}
     targets = [
         record.target(name, recalls[name], limit, "", is_reached=recalls[name] >= limit, sense="at least")
-        for name, limit in RECALL_TARGETS.items()
+        for category, limit in RECALL_TARGETS.items()
+        for name in (category, f"{category}{FIRST}")
     ]
     fall = without - recalls["all"]
     targets.append(record.target("fall", fall, FALL_TARGET, "", is_reached=fall <= FALL_TARGET))
@@ -138,22 +153,53 @@ def spec_of(function: dict) -> ToolSpec:
 
 def question_of(category: str, row: dict, answer: dict) -> Question:
     text = " ".join(message["content"] for turn in row["question"] for message in turn if message["role"] == "user")
-    return Question(category, text, frozenset(name for call in answer["ground_truth"] for name in call))
+    answers = frozenset(name for call in answer["ground_truth"] for name in call)
+    specs = tuple(spec_of(function) for function in row["function"] if function["name"] in answers)
+    return Question(category, text, answers, specs)
 
 
-def show_recall(index: Index, questions: list[Question]) -> dict[str, float]:
-    shares: dict[str, list[float]] = {"all": []}
+def catalogs(index: Index, questions: list[Question]) -> list[Catalog]:
+    """As few as there can be, each with the tools of the index, of which some are defined otherwise."""
+    groups: list[tuple[dict[str, ToolSpec], list[Question]]] = []
     for question in questions:
-        share = recall_of(index, question)
-        for key in ("all", question.category):
-            shares.setdefault(key, []).append(share)
-    print(f"recall@5, {len(index)} tools, {len(questions)} questions")
+        fitting = (group for group in groups if all(group[0].get(spec.name, spec) == spec for spec in question.specs))
+        if (group := next(fitting, None)) is None:
+            groups.append(group := ({}, []))
+        group[0].update((spec.name, spec) for spec in question.specs)
+        group[1].append(question)
+    return [
+        Catalog(index.updated([defined.get(spec.name, spec) for spec in index.specs]), asked)
+        for defined, asked in groups
+    ]
+
+
+def show_recall(asked: list[Catalog], tools: int) -> dict[str, float]:
+    shares: dict[str, list[float]] = {"all": []}
+    for catalog in asked:
+        for question in catalog.questions:
+            share = recall_of(catalog.index, question)
+            for key in ("all", question.category):
+                shares.setdefault(key, []).append(share)
+    print(f"recall@5, {tools} tools, {len(shares['all'])} questions")
     recalls = {category: statistics.mean(shares[category]) for category in (*CATEGORIES, "all")}
     for category, recall in recalls.items():
         target = RECALL_TARGETS.get(category)
         reached = "" if target is None else verdict(recall >= target, f"at least {target:.2f}")
         print(f"  {category:<24} {recall:.3f}  {reached}".rstrip())
     return recalls
+
+
+def show_first_definitions(index: Index, questions: list[Question]) -> dict[str, float]:
+    recalls = {}
+    for category, target in RECALL_TARGETS.items():
+        asked = [question for question in questions if category in ("all", question.category)]
+        recall = recalls[f"{category}{FIRST}"] = mean_recall([Catalog(index, asked)])
+        print(f"  {category}{FIRST:<20} {recall:.3f}  {verdict(recall >= target, f'at least {target:.2f}')}")
+    return recalls
+
+
+def mean_recall(asked: list[Catalog]) -> float:
+    return statistics.mean(recall_of(catalog.index, question) for catalog in asked for question in catalog.questions)
 
 
 def recall_of(index: Index, question: Question) -> float:

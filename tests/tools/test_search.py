@@ -175,6 +175,34 @@ def test_another_word_for_the_same_thing_finds_a_tool() -> None:
     assert Index(MANY).search("what is the temperature")[0].spec.name == "current_weather"
 
 
+@pytest.mark.parametrize(("one", "many"), [("movie", "movies"), ("city", "cities"), ("query", "queries")])
+def test_a_word_and_its_plural_have_one_stem(one: str, many: str) -> None:
+    assert stem(one) == stem(many)
+
+
+def test_what_an_apostrophe_leaves_is_no_word_of_a_question() -> None:
+    assert query_weights("I'll go, I've seen, don't wait") == snapshot({"go": 1.0, "seen": 1.0, "wait": 1.0})
+
+
+def test_a_name_that_the_question_has_whole_comes_before_a_longer_one() -> None:
+    longer = spec("get_invoice_payment_reminder", "Get the reminder of an invoice: get it for each invoice.")
+    tools = [longer, *MANY]
+
+    assert [hit.spec.name for hit in Index(tools).search("get the invoice", 1)] == ["get_invoice"]
+
+
+def test_each_sentence_of_a_question_finds_its_tool() -> None:
+    payments = [spec(f"invoice_payment_{n}", "Payment of an open invoice of a customer.") for n in range(6)]
+    question = (
+        "List the open invoices of my customer. Then check the payment of each open invoice. "
+        "Finally, which weather conditions has Oslo?"
+    )
+
+    names = [hit.spec.name for hit in Index([*payments, *MANY]).search(question, 5)]
+
+    assert "current_weather" in names
+
+
 def test_of_tools_that_fit_alike_the_one_that_is_called_more_often_comes_first() -> None:
     tools = [spec("find_user", "Find a user."), spec("find_user_2", "Find a user.")]
 

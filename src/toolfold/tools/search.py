@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import cached_property
 from heapq import nlargest
 from typing import Final, Literal, NamedTuple, TypeAlias
@@ -21,8 +19,9 @@ from toolfold.program.stub import first_line
 from toolfold.program.stubs import prompt_text
 from toolfold.tools.context import CallContext
 from toolfold.tools.embedding import Embedder, Vectors, fused
+from toolfold.tools.search_documents import Document, document
 from toolfold.tools.search_synonyms import SYNONYMS
-from toolfold.tools.search_words import query_weights, words_of
+from toolfold.tools.search_words import query_weights, sentences
 from toolfold.tools.tool import Tool
 
 Detail: TypeAlias = Literal["name", "signature", "full"]
@@ -34,11 +33,19 @@ LONGEST_QUERY: Final = 2000
 _NAME_WEIGHT: Final = 3.0
 _ARGUMENT_WEIGHT: Final = 1.2
 _SATURATION: Final = 1.2
-_LENGTH_MATTERS: Final = 0.5
+_LENGTH_MATTERS: Final = 0.3
 _MISSPELT_WEIGHT: Final = 0.7
 _SHORTEST_MISSPELT: Final = 4
 _SYNONYM_WEIGHT: Final = 0.35
 _SYNONYM_COUNT: Final = 0.5
+_ASKED_NAME_WEIGHT: Final = 0.35
+"""Of a name that the question has whole, in words that no tool has."""
+_USED_WEIGHT: Final = 0.03
+"""Of the tool that is called most often, in parts of its score."""
+_MOST_RANKED: Final = 60
+_SEVERAL_SENTENCES: Final = 3
+_FIRST_PLACES: Final = 3
+"""For the best tools of a question of several sentences; then the best of each sentence."""
 _FLOOR_FROM_TOOLS: Final = 30
 """Among fewer tools a weak match is worth showing."""
 _JUDGED: Final = 5
@@ -46,12 +53,9 @@ _JUDGED: Final = 5
 _LONG_QUESTION_WORDS: Final = 3
 _ENOUGH_WORDS: Final = 2
 _ENOUGH_SHARE: Final = 0.6
-_LEAST_SCORE: Final = 1.3
+_LEAST_SCORE: Final = 0.9
 """Of a short question's best tool, in words that no tool has."""
 _MOST_FUSED: Final = 50
-_LONGEST_TEXT: Final = 4000
-_DEEPEST_ARGUMENT: Final = 4
-_MOST_ARGUMENTS: Final = 200
 
 
 class Hit(NamedTuple):
@@ -59,17 +63,6 @@ class Hit(NamedTuple):
 
     spec: ToolSpec
     score: float
-
-
-@dataclass(frozen=True, slots=True)
-class _Document:
-    """A tool as the words it has."""
-
-    spec: ToolSpec
-    name: Counter[str]
-    text: Counter[str]
-    arguments: Counter[str]
-    """Also of what it was seen to return."""
 
 
 class _Found(NamedTuple):
@@ -102,7 +95,7 @@ class Index:
         embedder: Embedder | None = None, with_floor: bool = True,
     ) -> None:  # fmt: skip
         known = {} if before is None else {one.spec.name: one for one in before._documents}
-        self._documents: list[_Document] = [_document(spec, known.get(spec.name)) for spec in specs]
+        self._documents: list[Document] = [document(spec, known.get(spec.name)) for spec in specs]
         self._uses = uses or {}
         self._embedder = embedder
         self._with_floor = with_floor
@@ -134,7 +127,9 @@ class Index:
         found = self._scores(query)
         if not found.is_answer:
             return []
-        scores = found.scores if self._vectors is None else self._fused(query, found.scores)
+        scores = self._ranked(query, found.scores, limit)
+        if self._vectors is not None:
+            scores = self._fused(query, scores)
         return [Hit(self._documents[at].spec, scores[at]) for at in self._best(scores, limit)]
 
     def domains_near(self, query: str, most: int = 3) -> list[str]:
@@ -145,13 +140,46 @@ class Index:
 
     def _best(self, scores: Mapping[int, float], limit: int) -> list[int]:
         """Of tools that fit about as well, the one that is called more often comes first."""
+        most = max(self._uses.values(), default=0) or 1
 
-        def worth(at: int) -> tuple[float, int, float, int]:
-            return round(scores[at], 1), self._uses.get(self._documents[at].spec.name, 0), scores[at], -at
+        def worth(at: int) -> tuple[float, int]:
+            used = self._uses.get(self._documents[at].spec.name, 0) / most
+            return scores[at] * (1 + _USED_WEIGHT * used), -at
 
-        if self._uses:
-            return nlargest(limit, scores, key=worth)
-        return nlargest(limit, scores, key=lambda at: (scores[at], -at))
+        return nlargest(limit, scores, key=worth if self._uses else lambda at: (scores[at], -at))
+
+    def _ranked(self, query: str, scores: Mapping[int, float], limit: int) -> dict[int, float]:
+        """The tools that may be shown, with what only shows beside the others."""
+        asked = query_weights(query)
+        same = {other for word in asked for other in SYNONYMS.get(word, ())}
+        most = _ASKED_NAME_WEIGHT * _rarity(0, len(self))
+        ranked = {
+            at: scores[at] + most * self._asked_share(self._documents[at].name, asked, same)
+            for at in self._best(scores, max(limit, _MOST_RANKED))
+        }
+        parts = sentences(query)
+        if len(parts) >= _SEVERAL_SENTENCES:
+            self._lift_best_of_each(parts, ranked)
+        return ranked
+
+    def _asked_share(self, name: Iterable[str], asked: Container[str], same: Container[str]) -> float:
+        """How much of a name the question has: one that is longer than what is asked for does something else."""
+        rarities = {word: _rarity(len(self._entries[word][0]), len(self)) for word in name if len(word) > 1}
+        had = sum(rarity * (1.0 if word in asked else 0.5 * (word in same)) for word, rarity in rarities.items())
+        return had / (sum(rarities.values()) or 1.0)
+
+    def _lift_best_of_each(self, parts: Sequence[str], ranked: dict[int, float]) -> None:
+        """Gives the best tool of each sentence a place: several wishes in one question have a tool each."""
+        best: dict[int, float] = {}
+        for scores in (self._scores(part).scores for part in parts):
+            near = {at: scores[at] + 0.3 * score for at, score in ranked.items() if at in scores}
+            if near:
+                at = max(near, key=lambda at: (near[at], -at))
+                best[at] = max(best.get(at, 0.0), scores[at])
+        place = nlargest(_FIRST_PLACES, ranked.values())[-1]
+        # Above the last of the first places, because tools that are alike may all have its score.
+        for rank, at in enumerate(sorted(best, key=best.__getitem__), 1):
+            ranked[at] = max(ranked[at], place * (1 + rank / 1000))
 
     def _scores(self, query: str) -> _Found:
         """What each tool is worth for a question, and whether any of them is an answer."""
@@ -313,39 +341,11 @@ SEARCH_SPEC: Final = ToolSpec(
 )
 
 
-def _document(spec: ToolSpec, known: _Document | None) -> _Document:
-    if known is not None and known.spec is spec:
-        return known
-    name = Counter(words_of(spec.name[:_LONGEST_TEXT]))
-    text = Counter(words_of(f"{spec.domain} {spec.description[:_LONGEST_TEXT]}"))
-    arguments: Counter[str] = Counter()
-    for argument in (*_argument_texts(spec.input_schema), *_argument_texts(spec.output_schema)):
-        arguments.update(words_of(argument[:_LONGEST_TEXT]))
-    return _Document(spec, name, text, arguments)
-
-
-def _argument_texts(schema: Json, depth: int = 0) -> Iterator[str]:
-    """Names, descriptions and choices of arguments, and of what is in them."""
-    properties = schema.get("properties") if isinstance(schema, Mapping) else None
-    if not isinstance(properties, Mapping) or depth > _DEEPEST_ARGUMENT:
-        return
-    for name, inner in list(properties.items())[:_MOST_ARGUMENTS]:
-        yield str(name)
-        if not isinstance(inner, Mapping):
-            continue
-        if isinstance(inner.get("description"), str):
-            yield inner["description"]
-        if isinstance(inner.get("enum"), list):
-            yield " ".join(map(str, inner["enum"][:_MOST_ARGUMENTS]))
-        yield from _argument_texts(inner, depth + 1)
-        yield from _argument_texts(inner.get("items"), depth + 1)
-
-
 # Two flat lists for each word: half a million pairs would keep the garbage collector busy.
 _Entries: TypeAlias = dict[str, tuple[list[int], list[float]]]
 
 
-def _entries(documents: list[_Document]) -> _Entries:
+def _entries(documents: list[Document]) -> _Entries:
     """The tools that have a word, and how much it stands out in each."""
     fields = [(one.name, one.text, one.arguments) for one in documents]
     lengths = [_average([field.total() for field in column]) for column in zip(*fields, strict=True)]

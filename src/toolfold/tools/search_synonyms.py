@@ -10,13 +10,14 @@ from toolfold.tools.search_words import stem
 _GROUPS: Final = """
 temperature weather forecast climate rain humid snow wind
 buy purchase order
-translate convert language
+translate translation convert conversion language
 sort arrange order ascending
 song music track play listen artist album
 combine concatenate join merge
-add sum plus total
-multiply product times
-subtract minus difference
+add addition sum plus total
+multiply multiplication product times
+subtract subtraction minus difference
+divide division quotient
 find search look locate discover
 get retrieve fetch obtain
 show display list view
@@ -52,8 +53,8 @@ city town location place
 big large biggest largest greatest maximum
 small smallest minimum lowest
 fast speed velocity
-store shop
-probability chance likelihood
+store shop supermarket grocery
+probability chance likelihood odds
 nearby near closest nearest
 law legal court case lawsuit
 country nation
@@ -68,6 +69,15 @@ customer client
 employee staff worker colleague
 invoice bill receipt
 expense spending cost
+listen hear play
+watch stream play
+actor cast star director
+currency exchange dollar euro pound
+alarm notification alert reminder
+rotate turn spin
+begin start launch
+stop end kill terminate close
+pick choose select
 """
 
 

@@ -11,6 +11,8 @@ from typing import Final
 _RUN: Final = re.compile(r"[^\W_]+")
 _PART: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _ENDS_A_SENTENCE: Final = re.compile(r"[.?!:;\n]\s*$")
+_SENTENCE_ENDS: Final = re.compile(r"(?<=[.?!;\n])\s+")
+_FEWEST_WORDS: Final = 3
 _VOWEL: Final = re.compile(r"[aeiouy]")
 _LONGEST_WORD: Final = 100
 _NO_SPACES_FROM: Final = "\u2e80"
@@ -23,6 +25,13 @@ STOP_WORDS: Final = frozenset({
     "on", "or", "our", "please", "she", "should", "so", "some", "tell", "that", "the", "their", "then", "there",
     "these", "they", "this", "those", "to", "use", "used", "using", "want", "was", "we", "were", "what", "when",
     "where", "which", "who", "will", "with", "would", "you", "your",
+    "again", "anything", "away", "because", "both", "but", "during", "each", "else", "here", "instead", "just", "maybe",
+    "more", "most", "myself", "now", "off", "only", "other", "out", "really", "same", "since", "someone", "something",
+    "still", "such", "than", "them", "through", "too", "until", "up", "us", "very", "while", "whom", "why", "without",
+    "yet", "yourself",
+    # What an apostrophe leaves: `I'll`, `I've`, `don't`.
+    "aren", "couldn", "didn", "doesn", "don", "hasn", "haven", "isn", "ll", "re", "shouldn", "ve", "wasn", "won",
+    "wouldn",
     "gonna", "hello", "hey", "hi", "inform", "thank", "thanks", "today", "tomorrow", "yesterday",
     # Of days and dates: `4th`, `March 2nd`.
     "st", "nd", "rd", "th", "january", "february", "march", "april", "june", "july", "august", "september", "october",
@@ -55,6 +64,11 @@ def query_weights(query: str) -> dict[str, float]:
     return weights
 
 
+def sentences(query: str) -> list[str]:
+    """The sentences of a question that say enough to be asked alone."""
+    return [part for part in _SENTENCE_ENDS.split(query) if len(query_weights(part)) >= _FEWEST_WORDS]
+
+
 # Descriptions repeat each other's words, so that most are split and cut only once.
 @lru_cache(maxsize=20_000)
 def _words_in(run: str) -> tuple[str, ...]:
@@ -77,7 +91,7 @@ def stem(word: str) -> str:
             break
     if len(word) > 4 and word[-1] == "e":
         return word[:-1]
-    return f"{word[:-1]}i" if len(word) > 4 and word[-1] == "y" else word
+    return f"{word[:-1]}i" if len(word) > 3 and word[-1] == "y" else word
 
 
 def _without_plural(word: str) -> str:
