@@ -54,6 +54,16 @@ TRICKS = (
         gains="A guest wakes up on a core where the host is not at work.",
     ),
     Trick(
+        name="here", case="burst", module=placement,
+        without="Placement.here = contextmanager(lambda self: iter([self.set_free()]))",
+        gains="Right after another program a guest runs where the host sleeps, not where the other is dying.",
+    ),
+    Trick(
+        name="elsewhere", case="sequential", module=placement,
+        without="Placement.elsewhere = contextmanager(lambda self: iter([None]))",
+        gains="After a while of sleeping, host and guest come apart, so that each can look for the other.",
+    ),
+    Trick(
         name="look for the first", case="empty", module=lookahead, without="LOOKS_FOR_FIRST = 0",
         gains="The host stays awake for the end of a short program.",
     ),

@@ -75,16 +75,27 @@ class ProcessRun:
         most = UNREAD_REPLIES_BYTES + limits.reply_bytes + limits.data_bytes
         self._connection = Connection(sock, taken.pool.buffer, most)
         self._ahead = LookAhead(sock, taken.pool, is_started=taken.is_told)
-        self._replies = Replies(self._write, self._ahead.answered, limits.reply_bytes)
+        self._replies = Replies(self._reply, self._ahead.answered, limits.reply_bytes)
         self._hold = Hold(taken.guest, self._write, order.on_frozen)
         # At once: a guest that finds its program waiting when it is born loses no time with a rehearsal.
-        self._write(self._first_frames())
-        taken.guest.place.set_free()
+        self._send_first(self._first_frames())
         try:
             await taken.until_ready()
         except BaseException:
             self._connection.close()
             raise
+
+    def _send_first(self, frames: bytes) -> None:
+        place = self._taken.guest.place
+        if self._taken.is_told:
+            self._write(frames)
+            place.set_free()
+        elif self._taken.pool.is_shared:
+            place.set_free()
+            self._write(frames)
+        else:
+            with place.here():
+                self._write(frames)
 
     def _first_frames(self) -> bytes:
         order = self._order
@@ -209,6 +220,15 @@ class ProcessRun:
         if not self._is_over and self._stopping is not None:
             self._taken.guest.kill()
             self._push(self._stopping)
+
+    def _reply(self, message: bytes) -> None:
+        if self._is_over:
+            return
+        if self._ahead.is_retry:
+            with self._taken.guest.place.elsewhere():
+                self._write(message)
+        else:
+            self._write(message)
 
     def _write(self, message: bytes) -> None:
         if not self._connection.send(message):

@@ -39,6 +39,11 @@ class LookAhead:
         """How often to look next time; 0 is to sleep at once."""
         self._in_a_row = 0
 
+    @property
+    def is_retry(self) -> bool:
+        """Whether the next frame is looked for again after looking did not pay for a while."""
+        return self._patience.is_retry and not self._pool.is_shared
+
     def answered(self) -> None:
         """The program has all its replies: it may be as quick with its next call."""
         self._looks = LOOKS

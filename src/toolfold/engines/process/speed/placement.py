@@ -6,7 +6,8 @@ the guest would have to wait for it. So the host's core is not for a guest that 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from toolfold.engines.process.pidfd import pid_of
 from toolfold.engines.process.speed import cores
@@ -28,14 +29,40 @@ class Placement:
 
     def stay_away(self) -> None:
         """Wait for the program on another core than ours. To be repeated: the kernel may have moved us meanwhile."""
-        ours, pid = cores.ours(), self._process_id()
-        if ours == self._avoided or not pid:
+        ours = cores.ours()
+        if ours != self._avoided and self._process_id():
+            self._avoided = ours
+            self._confine(ours, is_kept_off=True)
+
+    @contextmanager
+    def here(self) -> Iterator[None]:
+        """What the guest is sent in this block wakes it on our core, where it runs as soon as we sleep.
+
+        Right after another program: on the other cores its guest is still dying.
+        """
+        self._confine(cores.ours(), is_kept_off=False)
+        try:
+            yield
+        finally:
+            self.set_free()
+
+    @contextmanager
+    def elsewhere(self) -> Iterator[None]:
+        """What the guest is sent in this block wakes it on another core than ours, so that both can look at once."""
+        self._confine(cores.ours(), is_kept_off=True)
+        try:
+            yield
+        finally:
+            self.set_free()
+
+    def _confine(self, core: int, *, is_kept_off: bool) -> None:
+        pid = self._process_id()
+        if not pid:
             return
-        self._avoided = ours
         # Asked once: after the first change the kernel only knows what we made of it.
         if not self._allowed:
             self._allowed = cores.allowed(pid)
-        cores.put(pid, self._allowed - {ours})
+        cores.put(pid, self._allowed - {core} if is_kept_off else self._allowed & {core})
 
     def set_free(self) -> None:
         """It may run on every core that it had."""
