@@ -81,6 +81,10 @@ TRICKS = (
         gains="A guest has touched the pages that a program needs before there is one.",
     ),
     Trick(
+        name="warm caches", case="empty", module=loop, without="_warm_caches = lambda: None",
+        gains="While the host checks a program, its guest runs one that does nothing, and stays awake for the start.",
+    ),
+    Trick(
         name="compile in parts", case="empty", module=rewrite, without="compile_in_parts = lambda text: None",
         gains="A program that needs no rewriting is compiled without a tree.",
     ),

@@ -38,8 +38,10 @@ PICTURE = Media(kind="image", mime="image/png", data=b"\x89PNG", name="dot.png")
 
 @asynccontextmanager
 async def started(engine: str) -> AsyncIterator[Runtime]:
-    # One runtime serves all programs, and a breaker that remembers the failing ones would stop the rest.
-    runtime = Runtime(tools=[*tools(), translate], engine=engine, steps=wrappers(breaker=Breaker(failures=1_000_000)))
+    # One runtime serves all programs: a breaker that remembers the failing ones would stop the rest, and what was
+    # learned of a tool's replies would show in `help()`.
+    steps = wrappers(breaker=Breaker(failures=1_000_000))
+    runtime = Runtime(tools=[*tools(), translate], engine=engine, steps=steps, learn=False)
     try:
         await runtime.__aenter__()
     except EngineUnavailable as reason:

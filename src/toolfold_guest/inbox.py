@@ -14,6 +14,8 @@ from toolfold_guest.tape import Tape
 from toolfold_guest.wire import HEADER, HOLD, PROGRAM, RELEASE, REPLY, START
 
 BUFFER_BYTES = 64 * 1024
+LOOKS_FOR_START = 500
+"""Some 400 microseconds: the check of most programs is over by then."""
 _monotonic = time.monotonic  # the real one, whatever the tape puts in its place
 _unpack = HEADER.unpack_from
 
@@ -71,6 +73,14 @@ class Inbox:
         while message is None or message[0] != PROGRAM:
             message = self._receive()
         return message[1], load(message[2])
+
+    def has_more(self) -> bool:
+        """Whether the next message has come, or begun to."""
+        return bool(self._rest) or bool(self.patience.poll(0))
+
+    def look_for_start(self) -> None:
+        """Stay awake a little while: the host is checking the program."""
+        self.patience.sees(LOOKS_FOR_START)
 
     def receive_start(self) -> dict[str, Any]:
         """What the program is to be run with."""

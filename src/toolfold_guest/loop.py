@@ -19,6 +19,7 @@ import socket
 import sys
 import threading
 import types
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 from toolfold_guest import absent, ending, eventloop, interpreter, notebook, offline, pending, preload, tape, tracebacks
@@ -90,6 +91,9 @@ class _Made:
     """What to tell of the last program's value."""
     file: str
     """What the program takes for its own file."""
+    start: bytes
+    codes: _Codes
+    """A start and a program that do nothing, to warm the caches with."""
 
 
 _made = _Made()  # not the class: a type that is changed must be looked up anew
@@ -116,6 +120,8 @@ def prepare(library_set: str) -> None:
     interpreter.count_own_frames()
     _made.file = "program.py"
     _made.session = ModuleType("__main__")
+    _made.start = marshal.dumps((START, {"seed": 1}), PLAIN)
+    _made.codes = compile_program("len('')")
     # Later passes specialise the bytecode.
     for text in REHEARSALS * 8:
         said = _rehearse(text)
@@ -173,15 +179,32 @@ def main(fd: int) -> NoReturn:
     sock = Socket(AF_UNIX, SOCK_STREAM, 0, fd)
     # The host asks for last words with this signal before it kills.
     set_handler(SIGTERM, _made.channel.outbox.send_last_words)
-    while _serve(sock):
-        pass
+    goes_on = _serve(sock, _warm_caches)
+    while goes_on:
+        goes_on = _serve(sock)
     # To end takes the kernel milliseconds, and the host, which this has just woken, may have to wait for this core.
     sock.recv(1)
     exit_now(0)
 
 
-def _serve(sock: Any) -> bool:
-    """Run one program; true if its session goes on."""
+def _warm_caches() -> None:
+    """Until the start comes, have what it needs in the caches of this core, and stay awake for it.
+
+    Before a guest's first program only: what a session's later ones would call here may be the session's own by then.
+    """
+    inbox = _made.channel.inbox
+    if inbox.has_more():
+        return
+    _seed(marshal.loads(_made.start)[1]["seed"])
+    if inbox.has_more():
+        return
+    encode_value(_execute(_made.codes, {}, ""))
+    _add_low_level_output("")
+    inbox.look_for_start()
+
+
+def _serve(sock: Any, meanwhile: Callable[[], None] | None = None) -> bool:
+    """Run one program; true if its session goes on. `meanwhile` is for the time until its start comes."""
     channel = _made.channel
     # Program and start come apart: the first as soon as the host has the text, the second when its check is done.
     channel.attach(sock)
@@ -190,6 +213,8 @@ def _serve(sock: Any) -> bool:
     sys.stdout, sys.stderr = _made.streams
     text, tools = channel.inbox.receive_program()
     codes = _make_ready(channel, text, tools)
+    if meanwhile is not None:
+        meanwhile()
     options = channel.inbox.receive_start()
     channel.unsent.reports_waiting = options.get("report_waiting", False)
     channel.max_argument_bytes = options["max_argument_bytes"]

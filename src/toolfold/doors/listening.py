@@ -101,7 +101,7 @@ class _Strict:
 
 
 async def _refuse(send: Send, status: int, text: str) -> None:
-    body = json.dumps({"error": text}).encode()
+    body = json.dumps({"error": text}, separators=(",", ":")).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
     await send({"type": "http.response.start", "status": status, "headers": [*headers, (b"connection", b"close")]})
     await send({"type": "http.response.body", "body": body})

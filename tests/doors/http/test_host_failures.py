@@ -161,7 +161,7 @@ async def test_an_upload_that_a_second_sigterm_cuts_off_is_refused_in_json(tmp_p
                 process.send_signal(signal.SIGTERM)
                 answer = await cut_off
 
-    assert (answer.status_code, answer.text) == (503, '{"error": "the server is stopping"}')
+    assert (answer.status_code, answer.text) == (503, '{"error":"the server is stopping"}')
 
 
 @contextmanager
