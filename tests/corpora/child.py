@@ -127,6 +127,9 @@ def _make_new(is_shaken):
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         numpy.random.seed()
+    sympy = sys.modules.get("sympy.core.random")
+    if sympy is not None:
+        sympy.rng.seed()
     if is_shaken:
         sizes = [random.randrange(16, 600) for _ in range(20_000)]
         _JUNK.extend(bytearray(size) for size in sizes)
