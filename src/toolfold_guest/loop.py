@@ -8,7 +8,6 @@ Rules:
 """
 
 import asyncio
-import ctypes
 import gc
 import json
 import marshal
@@ -25,7 +24,6 @@ from typing import Any, NoReturn
 from toolfold_guest import absent, ending, eventloop, interpreter, notebook, offline, pending, preload, tape, tracebacks
 from toolfold_guest.aliases import (
     AF_UNIX,
-    SEEK_END,
     SIGTERM,
     SOCK_STREAM,
     CodeType,
@@ -38,7 +36,6 @@ from toolfold_guest.aliases import (
     modules,
     search_path,
     seed_random,
-    seek,
     set_handler,
     thread_count,
 )
@@ -48,7 +45,7 @@ from toolfold_guest.inbox import Inbox
 from toolfold_guest.namespace import Namespace, ToolFacts, lenient_loads, preset
 from toolfold_guest.notebook import Returned
 from toolfold_guest.outbox import Outbox
-from toolfold_guest.output import Outlet, Stream
+from toolfold_guest.output import Outlet, Stream, add_low_level_output
 from toolfold_guest.rewrite import RETURN_NAME, compile_in_parts, compile_program
 from toolfold_guest.styles import style_of
 from toolfold_guest.tape import Tape, install
@@ -199,7 +196,7 @@ def _warm_caches() -> None:
     if inbox.has_more():
         return
     encode_value(_execute(_made.codes, {}, ""))
-    _add_low_level_output("")
+    add_low_level_output(_made.streams)
     inbox.look_for_start()
 
 
@@ -236,7 +233,7 @@ def _serve(sock: Any, meanwhile: Callable[[], None] | None = None) -> bool:
     hints = hints_of(channel.habits, _made.notes)
     if ending.leaves_something(text):
         ending.end(_made.session.__dict__, is_session=is_session)
-    _add_low_level_output(text)
+    add_low_level_output(_made.streams, text)
     channel.outbox.send_end(status, value, error, message, hints)
     if is_session:
         _restore_streams()
@@ -390,25 +387,3 @@ def _seed(seed: int | None) -> None:
     numpy = modules.get("numpy")
     if numpy is not None:
         numpy.random.seed(random.getrandbits(32) if seed is None else seed & 0xFFFFFFFF)
-
-
-def _add_low_level_output(text: str) -> None:
-    """What C code or `os.write(1, ...)` wrote lies in the files behind descriptors 1 and 2."""
-    if "ctypes" in text:
-        # What `printf` of a C library left in its buffer.
-        ctypes.CDLL(None).fflush(None)
-    for descriptor, stream in enumerate(_made.streams, 1):
-        try:
-            # Empty for nearly every program, and to ask is one system call.
-            size = seek(descriptor, 0, SEEK_END)
-            if size > 0:
-                stream.reopen()
-                if descriptor == 2:
-                    # As under the interpreter, whose stderr keeps no line back.
-                    stream.gather()
-                stream.buffer.write(os.pread(descriptor, size, 0))
-                os.ftruncate(descriptor, 0)
-                os.lseek(descriptor, 0, os.SEEK_SET)
-        except OSError:
-            # The program closed it, or put something else there.
-            continue

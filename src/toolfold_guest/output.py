@@ -1,8 +1,12 @@
 """`sys.stdout` and `sys.stderr` of a program: text to bytes, kept until the next frame leaves."""
 
 import codecs
+import ctypes
 import io
+import os
 from collections.abc import Callable
+
+from toolfold_guest.aliases import SEEK_END, seek
 
 SHIP_AT_BYTES = 64 * 1024
 KEEP_BYTES = 8 * 1024 * 1024  # what the ledger keeps; more is counted and dropped here
@@ -91,3 +95,25 @@ class Stream(io.TextIOWrapper):
             self.__init__(self._outlet)  # type: ignore[misc]  # others hold this object, so no new one will do
             # Last: the old buffer goes away above, and would close what is open again.
             self._outlet.reopen()
+
+
+def add_low_level_output(streams: tuple[Stream, Stream], text: str = "") -> None:
+    """What C code or `os.write(1, ...)` wrote lies in the files behind descriptors 1 and 2."""
+    if "ctypes" in text:
+        # What `printf` of a C library left in its buffer.
+        ctypes.CDLL(None).fflush(None)
+    for descriptor, stream in enumerate(streams, 1):
+        try:
+            # Empty for nearly every program, and to ask is one system call.
+            size = seek(descriptor, 0, SEEK_END)
+            if size > 0:
+                stream.reopen()
+                if descriptor == 2:
+                    # As under the interpreter, whose stderr keeps no line back.
+                    stream.gather()
+                stream.buffer.write(os.pread(descriptor, size, 0))
+                os.ftruncate(descriptor, 0)
+                os.lseek(descriptor, 0, os.SEEK_SET)
+        except OSError:
+            # The program closed it, or put something else there.
+            continue

@@ -145,9 +145,10 @@ class Bindings:
         known = self._living.get(node)
         if known is None:
             self._living[node] = False  # while it is looked for: a function that only calls itself is not used
-            known = self._living[node] = any(map(_is_use, node.decorator_list)) or (
-                owner is not None and self._is_reached(node.name, owner)
-            )
+            is_kept = any(map(_is_use, node.decorator_list))
+            if self._is_strict and (is_kept or _is_generator(node)):
+                return False  # a decorator may never call it, and to call a generator runs nothing of it
+            known = self._living[node] = is_kept or (owner is not None and self._is_reached(node.name, owner))
         return known
 
     def _is_reached(self, name: str, owner: Scope) -> bool:
@@ -222,6 +223,10 @@ class Bindings:
         if any(_is_branch(node, inner) for node, inner in pairwise(steps)):
             return True
         return self._is_strict and _may_be_left(body, steps)
+
+
+def _is_generator(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    return any(isinstance(node, ast.Yield | ast.YieldFrom) for node in ast.walk(function))
 
 
 def _is_use(decorator: ast.expr) -> bool:
