@@ -11,18 +11,25 @@ import sys
 import tempfile
 import time
 import urllib.request
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 from tests.apis.questions import QUESTIONS
 from tests.apis.sampling import arguments_of
 from toolfold import Call, Runtime
 from toolfold.errors import UsageError
+from toolfold.models import ToolSpec
 from toolfold.program.stubs import module_text
 from toolfold.sources.openapi.source import Api, api_tools
 from toolfold.sources.openapi.store import Store
 from toolfold.tools.catalog import Catalog
 from toolfold.tools.router import Router
 from toolfold.tools.search import Index
+from toolfold.tools.tool import Tool
+
+Target: TypeAlias = tuple[str, bool]
+"""What was measured, and whether it is good enough."""
 
 GITHUB = "node_modules/@octokit/openapi/generated/api.github.com.json"
 OTHERS = ("@figma/rest-api-spec/openapi/openapi.yaml", "@scalar/galaxy/dist/latest.yaml")
@@ -55,7 +62,7 @@ def main(folder: Path) -> int:
     return 0 if all(is_met for _, is_met in results) else 1
 
 
-def loading(document: Path):
+def loading(document: Path) -> Iterator[Target]:
     with tempfile.TemporaryDirectory() as cache:
         for what, limit in (("first", FIRST_SECONDS), ("later", LATER_SECONDS)):
             began = time.perf_counter()
@@ -64,7 +71,7 @@ def loading(document: Path):
             yield f"{len(tools)} operations loaded in {seconds:.2f} s ({what}; at most {limit} s)", seconds <= limit
 
 
-def stubs_pass(specs) -> bool:
+def stubs_pass(specs: Sequence[ToolSpec]) -> bool:
     with tempfile.TemporaryDirectory() as folder:
         for at in range(0, len(specs), IN_ONE_MODULE):
             Path(folder, f"part{at}.py").write_text(module_text(specs[at : at + IN_ONE_MODULE]))
@@ -72,13 +79,13 @@ def stubs_pass(specs) -> bool:
     return done.returncode == 0
 
 
-def recall(index: Index):
+def recall(index: Index) -> Target:
     hits = [name in {hit.spec.short_name for hit in index.search(text, limit=5)} for text, name in QUESTIONS]
     share = sum(hits) / len(hits)
     return f"recall@5 over {len(QUESTIONS)} questions is {share:.2f} (at least {RECALL})", share >= RECALL
 
 
-def other(path: Path):
+def other(path: Path) -> Target:
     try:
         tools = api_tools(Api(spec=path, base_url="https://api.example.com"))
         is_good = stubs_pass([tool.spec for tool in tools])
@@ -88,7 +95,7 @@ def other(path: Path):
 
 
 @contextlib.contextmanager
-def prism(folder: Path, document: Path):
+def prism(folder: Path, document: Path) -> Iterator[str]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -106,12 +113,12 @@ def prism(folder: Path, document: Path):
         process.wait()
 
 
-async def validated(document: Path, url: str):
+async def validated(document: Path, url: str) -> list[Target]:
     tools = api_tools(Api(spec=document, name="github", base_url=url, timeout_seconds=60))
     router = Router(Catalog(tools))
     at_once = asyncio.Semaphore(4)
 
-    async def is_accepted(at: int, tool) -> bool:
+    async def is_accepted(at: int, tool: Tool) -> bool:
         async with at_once:
             return (
                 await router.serve(Call(id=at, tool=tool.spec.name, arguments=arguments_of(tool.spec)))

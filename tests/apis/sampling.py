@@ -1,6 +1,9 @@
 """Arguments made from a schema: the smallest value that fits it, as far as that can be told."""
 
 import re
+from typing import Any, TypeAlias
+
+from toolfold.models import ToolSpec
 
 FORMATS = {
     "date-time": "2026-01-02T03:04:05Z", "date": "2026-01-02", "uri": "https://example.com/x",
@@ -21,14 +24,17 @@ GUESSES = [
 ]
 DEEPEST = 6
 
+# Any: a schema of somebody else's document.
+Schema: TypeAlias = dict[str, Any]
 
-def arguments_of(spec):
+
+def arguments_of(spec: ToolSpec) -> dict[str, Any]:
     """Those that must be given."""
-    schema = spec.input_schema
+    schema: Schema = dict(spec.input_schema)
     return {name: sample(schema["properties"][name], schema) for name in spec.required}
 
 
-def sample(schema, root, depth=0):
+def sample(schema: Any, root: Schema, depth: int = 0) -> Any:
     if not isinstance(schema, dict):
         return "x"
     if "$ref" in schema:
@@ -47,15 +53,15 @@ def sample(schema, root, depth=0):
     return _of_type(kind[0] if isinstance(kind, list) else kind, schema, root, depth)
 
 
-def _first_choice(schema):
-    first = schema["anyOf"][0]
+def _first_choice(schema: Schema) -> Schema:
+    first: Schema = schema["anyOf"][0]
     if "properties" not in schema:
         return first
     required = [*schema.get("required", []), *first.get("required", [])]
     return {**{key: one for key, one in schema.items() if key != "anyOf"}, "required": required}
 
 
-def _of_type(kind, schema, root, depth):
+def _of_type(kind: str, schema: Schema, root: Schema, depth: int) -> Any:
     match kind:
         case "object":
             return _object(schema, root, depth)
@@ -75,7 +81,7 @@ def _of_type(kind, schema, root, depth):
     return "x" * max(1, schema.get("minLength", 1))
 
 
-def _object(schema, root, depth):
+def _object(schema: Schema, root: Schema, depth: int) -> dict[str, Any]:
     properties = schema.get("properties", {})
     names = list(schema.get("required", []))
     names += [name for name in properties if name not in names][: max(0, schema.get("minProperties", 0) - len(names))]
