@@ -2,6 +2,9 @@
 
 Encoding an entry freezes it: a tool may change the value that it returned as soon as it has
 returned it. It is done on the event loop, so the common case is one call into C.
+
+Values are written as maps: a new field with a default needs no new format, and old records stay readable.
+Array-like structs take new fields last. The ledger's `FORMAT` rises only for tables and columns.
 """
 
 from __future__ import annotations
