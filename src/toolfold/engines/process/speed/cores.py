@@ -1,8 +1,4 @@
-"""On which core a guest wakes up.
-
-The kernel wakes a process where it slept, or near whoever wakes it, and there the host has work to do just then:
-the guest would have to wait for it. So the host's core is not for a guest that is about to be woken.
-"""
+"""The cores that a process may run on, asked and set; `placement` says why. Nothing here fails: a core is a wish."""
 
 from __future__ import annotations
 
