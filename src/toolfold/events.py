@@ -12,7 +12,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from toolfold.models import Begun, Call, CallRecord, Outcome, Problem, Reply
+from toolfold.models import Begun, Call, CallRecord, Covers, Outcome, Problem, Reply
 
 _log: Final = logging.getLogger(__name__)
 
@@ -74,12 +74,19 @@ class ApprovalAsked(msgspec.Struct, frozen=True):
 
 
 class ApprovalDecided(msgspec.Struct, frozen=True):
-    """That call was approved, or was not."""
+    """That call was approved, or was not. A call that a standing answer covers has this event, and no question."""
 
     execution_id: str
     call: Call
     approved: bool
     reason: str = ""
+    by: str = ""
+    """Who decided, as far as the door knows."""
+    covers: Covers = "call"
+    calls: int | None = None
+    """These two as in `Decision`."""
+    under: int = 0
+    """The call whose answer stands for this one; 0 where this one was asked for itself."""
 
 
 class ProgramPaused(msgspec.Struct, frozen=True):

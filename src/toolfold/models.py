@@ -25,6 +25,8 @@ ProblemKind = Literal[
     "value", "wall_clock", "protocol", "exception",
 ]  # fmt: skip
 LibrarySet = Literal["bare", "data", "science"]
+Covers = Literal["call", "arguments", "tool"]
+"""What an approval is for: one call, calls of the tool with equal arguments, or all calls of it in this program."""
 
 MIB: Final = 1024 * 1024
 

@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 from hypothesis import strategies as st
 
-from toolfold.ledger.record import Begun, Entry, Given, Made, Parked, Tape
+from toolfold.ledger.record import Begun, Decided, Entry, Given, Made, Parked, Tape
 from toolfold.models import (
     Call,
     CallRecord,
@@ -96,7 +96,17 @@ replies = st.builds(Reply, call_id=counts, value=values, error=st.none() | texts
 calls = st.builds(Call, id=counts, tool=texts, arguments=objects)
 clocks = st.integers(0, 2**63) | numbers
 tapes = st.builds(Tape, wakes=tuples(counts), clocks=tuples(clocks), is_spoilt=st.booleans())
-entries = st.builds(Made, calls) | st.builds(Given, replies, records) | tapes | st.builds(Parked, counts)
+decided = st.builds(
+    Decided,
+    counts,
+    st.booleans(),
+    texts,
+    texts,
+    st.sampled_from(["call", "arguments", "tool"]),
+    st.none() | counts,
+    counts,
+)
+entries = st.builds(Made, calls) | st.builds(Given, replies, records) | tapes | st.builds(Parked, counts) | decided
 
 tools = st.builds(
     ToolSpec,

@@ -105,8 +105,8 @@ class Pauses:
         self._life.run.release()
         for given in accepted:
             self._calls.deliver(given)
-        for call_id, decision in decisions.items():
-            self._calls.questions.decide(call_id, decision)
+        if decisions:
+            self._calls.questions.decide(decisions)
 
     def take_up(self, snapshot: Snapshot) -> None:
         """The program stands where it paused: be where its host was then."""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from toolfold.errors import ToolfoldError, UsageError
 from toolfold.events import ApprovalAsked, ApprovalDecided
+from toolfold.execution.standing import Answered, StandingAnswers
 from toolfold.ledger.record import Handed, Made
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from toolfold.events import Tell
     from toolfold.execution.dispatch import Dispatch
@@ -40,7 +41,8 @@ class Questions:
         self._dispatch = dispatch
         self._look_again = look_again
         self._tell = tell
-        self._undecided: dict[int, tuple[Call, asyncio.Future[Decision]]] = {}
+        self._standing = StandingAnswers(plan.past.decided if plan.past is not None else ())
+        self._undecided: dict[int, tuple[Call, asyncio.Future[Answered]]] = {}
         self._decided: set[int] = set()
         """Calls on record as begun after a yes; their tool may yet leave the answer to the outside."""
 
@@ -53,23 +55,23 @@ class Questions:
     @property
     def open(self) -> tuple[Call, ...]:
         """Calls that wait for the outside to decide."""
-        return tuple(call for call, _ in self._undecided.values())
+        return tuple(call for call, _ in self._undecided.values()) if self._approve is None else ()
 
     async def ask(self, call: Call, spec: ToolSpec) -> Decision:
-        """A call that needs a yes: from the callback, or from the outside with the next pause."""
+        """A call that needs a yes: one that stands, the callback's, or the outside's with the next pause."""
         is_begun = call.tool not in self._plan.asked or call.id in self._decided
         self._record.note_call(call)
+        answered = self._standing.answer_to(call) or await self._asked(call, spec, is_begun=is_begun)
+        decision = answered.decision
+        entry = answered.as_entry(call)
         if self._tell is not None:
-            self._tell(ApprovalAsked(self._plan.begun.execution_id, call))
-        if self._approve is not None:
-            decision = await self._approve(call, spec)
-        else:
-            if is_begun:
-                self._record.note(Handed(call.id, is_open=True))  # so that a replay asks again
-            decision = await self._ask_outside(call)
-        if self._tell is not None:
-            self._tell(ApprovalDecided(self._plan.begun.execution_id, call, decision.approved, decision.reason))
-        self._record.note(Handed(call.id, is_open=False) if is_begun else Made(call))
+            self._tell(
+                ApprovalDecided(
+                    self._plan.begun.execution_id, call, decision.approved, decision.reason, decision.by,
+                    decision.covers, decision.calls, answered.under,
+                )
+            )  # fmt: skip
+        self._record.note(entry, Handed(call.id, is_open=False) if is_begun else Made(call))
         self._decided.add(call.id)
         if self._record.is_strict:
             try:
@@ -79,12 +81,37 @@ class Questions:
                 raise
         return decision
 
-    async def _ask_outside(self, call: Call) -> Decision:
-        future: asyncio.Future[Decision] = asyncio.get_running_loop().create_future()
-        self._undecided[call.id] = (call, future)
+    async def _asked(self, call: Call, spec: ToolSpec, *, is_begun: bool) -> Answered:
+        if self._tell is not None:
+            self._tell(ApprovalAsked(self._plan.begun.execution_id, call))
+        answer: asyncio.Future[Answered] = asyncio.get_running_loop().create_future()
+        self._undecided[call.id] = (call, answer)
+        if self._approve is not None:
+            return await self._ask_here(self._approve, call, spec, answer)
+        if is_begun:
+            self._record.note(Handed(call.id, is_open=True))  # so that a replay asks again
         self._dispatch.step_aside(call.id)
         self._look_again()
-        return await future
+        return await answer
+
+    # Any: whichever of the two is first.
+    async def _ask_here(
+        self, approve: Approve, call: Call, spec: ToolSpec, answer: asyncio.Future[Answered]
+    ) -> Answered:
+        """Of the callback, which need not answer if an answer to another call stands for this one meanwhile."""
+        asking = asyncio.ensure_future(approve(call, spec))
+        either: list[asyncio.Future[Any]] = [asking, answer]
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if answer.done():
+                return answer.result()
+            del self._undecided[call.id]
+            decision = asking.result()
+            self._keep(call, decision)
+            return Answered(decision)
+        finally:
+            asking.cancel()
+            self._undecided.pop(call.id, None)
 
     def note_decided(self, call_id: int) -> None:
         """A replay: the call had its yes, and its tool left the answer to the outside."""
@@ -100,7 +127,24 @@ class Questions:
                     f"those that do: {ids}"
                 )
 
-    def decide(self, call_id: int, decision: Decision) -> None:
-        """Let the call go on."""
-        self._dispatch.step_back(call_id)
-        self._undecided.pop(call_id)[1].set_result(decision)
+    def decide(self, decisions: Mapping[int, Decision]) -> None:
+        """Let these calls go on, and those that one of the answers stands for."""
+        decided = [(self._undecided.pop(call_id), decision) for call_id, decision in decisions.items()]
+        for (call, answer), decision in decided:
+            self._dispatch.step_back(call.id)
+            answer.set_result(Answered(decision))
+            self._standing.add(call, decision)
+        self._answer_covered()
+
+    def _keep(self, call: Call, decision: Decision) -> None:
+        self._standing.add(call, decision)
+        if decision.covers != "call":
+            self._answer_covered()
+
+    def _answer_covered(self) -> None:
+        for call, answer in tuple(self._undecided.values()):
+            answered = None if answer.done() else self._standing.answer_to(call)
+            if answered is not None:
+                del self._undecided[call.id]
+                self._dispatch.step_back(call.id)
+                answer.set_result(answered)

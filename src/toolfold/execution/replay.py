@@ -10,7 +10,7 @@ import msgspec
 from toolfold.engines.base import Taped
 from toolfold.errors import ReplayDiverged, UsageError
 from toolfold.ledger import snapshots
-from toolfold.ledger.record import Given, Handed, Made, Parked, Tape
+from toolfold.ledger.record import Decided, Given, Handed, Made, Parked, Tape
 from toolfold.ledger.snapshots import Pause
 from toolfold.models import Reply, ReplyMeta
 
@@ -44,6 +44,9 @@ class Past:
         self.given = [entry for entry in history.entries if isinstance(entry, Given)]
         self._given_by_call = {entry.reply.call_id: entry for entry in self.given}
         self._handed = {entry.call_id: entry.is_open for entry in history.entries if isinstance(entry, Handed)}
+        decided = (entry for entry in history.entries if isinstance(entry, Decided))
+        self.decided = [(self._calls[entry.call_id], entry) for entry in decided if entry.call_id in self._calls]
+        """Calls that asked, with the answers on record; what stands of these stands on."""
         self.seconds_left = _seconds_left(history)
         """Of the wall clock, if it paused where its record ends."""
         self.tape = Taped(

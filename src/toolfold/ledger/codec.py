@@ -18,8 +18,8 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from toolfold.errors import UsageError
-from toolfold.ledger.record import Begun, Entry, Given, Handed, Made, Parked, Tape
-from toolfold.models import Call, CallRecord, Media, Outcome, Reply, ToolSpec
+from toolfold.ledger.record import Begun, Decided, Entry, Given, Handed, Made, Parked, Tape
+from toolfold.models import Call, CallRecord, Covers, Media, Outcome, Reply, ToolSpec
 
 # How a map of five that begins with the key `kind` looks; a `Media` that was taken for a plain dataclass.
 _LOOKS_LIKE_MEDIA: Final = b"\x85\xa4kind"
@@ -61,6 +61,16 @@ class _Parked(msgspec.Struct, array_like=True, tag=4, gc=False):
     round: int
 
 
+class _Decided(msgspec.Struct, array_like=True, tag=5, gc=False):
+    call_id: int
+    approved: bool
+    reason: str
+    by: str
+    covers: Covers
+    calls: int | None
+    under: int
+
+
 class _Ended(msgspec.Struct, array_like=True, gc=False):
     outcome: Outcome
     has_own_calls: bool
@@ -79,6 +89,8 @@ def encode_entry(entry: Entry) -> bytes:
             return encode((3, entry.call_id, entry.is_open))
         case Parked():
             return encode((4, entry.round))
+        case Decided():
+            return encode((5, *(getattr(entry, name) for name in _Decided.__struct_fields__)))
 
 
 def is_call(body: bytes) -> bool:
@@ -96,7 +108,7 @@ def decode_entries(body: bytes) -> list[Entry]:
     return [_entry(one) for one in _entries.decode(body)]
 
 
-def _entry(one: _Made | _Given | _Tape | _Handed | _Parked) -> Entry:
+def _entry(one: _Made | _Given | _Tape | _Handed | _Parked | _Decided) -> Entry:
     match one:
         case _Made():
             return Made(one.call)
@@ -108,6 +120,8 @@ def _entry(one: _Made | _Given | _Tape | _Handed | _Parked) -> Entry:
             return Handed(one.call_id, one.is_open)
         case _Parked():
             return Parked(one.round)
+        case _Decided():
+            return Decided(*(getattr(one, name) for name in one.__struct_fields__))
 
 
 def encode_begun(begun: Begun) -> bytes:
@@ -228,7 +242,7 @@ def decoder(kind: type[_T]) -> msgspec.msgpack.Decoder[_T]:
 
 _encoder: Final = msgspec.msgpack.Encoder(enc_hook=_refuse)
 _any: Final = decoder(list[Any])
-_entries: Final = decoder(list[_Made | _Given | _Tape | _Handed | _Parked])
+_entries: Final = decoder(list[_Made | _Given | _Tape | _Handed | _Parked | _Decided])
 _begun: Final = decoder(Begun)
 _tools: Final = decoder(tuple[ToolSpec, ...])
 _ended: Final = decoder(_Ended)

@@ -18,7 +18,7 @@ from toolfold.errors import LedgerFailed as LedgerFailed  # noqa: PLC0414
 from toolfold.errors import LedgerFull as LedgerFull  # noqa: PLC0414
 from toolfold.ledger.seal import Seal
 from toolfold.models import Begun as Begun  # noqa: PLC0414
-from toolfold.models import Call, CallRecord, Outcome, Reply
+from toolfold.models import Call, CallRecord, Covers, Outcome, Reply
 
 State: TypeAlias = Literal["running", "paused", "ended"]
 
@@ -45,6 +45,20 @@ class Handed:
 
 
 @dataclass(frozen=True, slots=True)
+class Decided:
+    """By what right a call was made, or why it was not. Stands before its `Made`, unless it was begun before."""
+
+    call_id: int
+    approved: bool
+    reason: str = ""
+    by: str = ""
+    covers: Covers = "call"
+    calls: int | None = None
+    under: int = 0
+    """The call whose answer stands for this one; 0 where this one was asked for itself."""
+
+
+@dataclass(frozen=True, slots=True)
 class Tape:
     """Wake-ups and clock reads of the guest since the last one of these."""
 
@@ -62,7 +76,7 @@ class Parked:
     round: int
 
 
-Entry: TypeAlias = Made | Given | Tape | Handed | Parked
+Entry: TypeAlias = Made | Given | Tape | Handed | Parked | Decided
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, get_args
 
 import msgspec
 
+from toolfold.errors import UsageError
 from toolfold.events import Tell
-from toolfold.models import Call, Limits, ToolSpec, Value
+from toolfold.models import Call, Covers, Limits, ToolSpec, Value
 
 if TYPE_CHECKING:
     from toolfold.tools.search import Index
@@ -28,6 +29,21 @@ class Decision:
     """Why not; the program reads it."""
     arguments: Mapping[str, Value] | None = None
     """To be used instead of the program's own; they are checked again."""
+    covers: Covers = "call"
+    """Which further calls of this program the answer also decides: none, those of the tool with equal arguments, or
+    all of the tool."""
+    calls: int | None = None
+    """How many calls it decides at most, this one included; `None` is as many as the program makes."""
+    by: str = ""
+    """Who gave it, for the record."""
+
+    def __post_init__(self) -> None:
+        if self.covers not in get_args(Covers):
+            raise UsageError(f"a decision covers 'call', 'arguments' or 'tool', got {self.covers!r}")
+        if self.calls is not None and (type(self.calls) is not int or self.calls < 1 or self.covers == "call"):
+            raise UsageError(f"calls is {self.calls!r}; give 1 or more, and what it covers: 'arguments' or 'tool'")
+        if self.arguments is not None and self.covers != "call":
+            raise UsageError(f"a decision that changes arguments covers one call, not {self.covers!r}")
 
 
 Approve: TypeAlias = Callable[[Call, ToolSpec], Awaitable[Decision]]

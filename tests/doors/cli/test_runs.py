@@ -12,7 +12,7 @@ from tests.ledger.made_up import begun, given, made, outcome
 from toolfold import Problem, UsageError
 from toolfold.doors.cli.history import safe
 from toolfold.doors.cli.runs import runs_app
-from toolfold.ledger.record import Given
+from toolfold.ledger.record import Decided, Given
 from toolfold.ledger.sqlite import SqliteLedger
 from toolfold.models import Call, CallRecord, Media, Program, Reply
 from toolfold.runtime import Runtime
@@ -199,6 +199,29 @@ program
 without a reply
      1  price(question='go\\non?')
 """)
+
+
+def test_show_says_by_whose_right_each_call_was_made(runs: Runs, ledger: Path) -> None:
+    async def approve() -> None:
+        opened = SqliteLedger(ledger)
+        opened.begin(begun("dd55", began_at=NOON + 3))
+        rights = [
+            Decided(1, True, "", "ann", "tool", 9),
+            *(Decided(n, True, "", "ann", "tool", 9, 1) for n in (2, 3, 5)),
+        ]
+        opened.note("dd55", *rights, Decided(4, False, "not\x1b[31m that", "bob"))
+        await opened.finish("dd55", outcome("dd55"))
+        await opened.close()
+
+    asyncio.run(approve())
+
+    code, out, _ = runs("show", "dd55")
+
+    assert (code, out.partition("\napprovals\n")[2]) == (
+        0,
+        "     1  approved by ann, for this tool in this program, at most 9 calls; also for 3 more: 2-3, 5\n"
+        "     4  denied by bob, for this call: not\\x1b[31m that\n",
+    )
 
 
 @pytest.mark.parametrize("full", [False, True])

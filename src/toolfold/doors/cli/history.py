@@ -14,12 +14,17 @@ from rich.text import Text
 from toolfold.doors.cli.exits import Exit
 from toolfold.doors.cli.render import as_json, call_as_json, shortened, shown_arguments, word, write_json
 from toolfold.doors.media import value_as_json
-from toolfold.ledger.record import Given, History, Made, Summary
+from toolfold.ledger.record import Decided, Given, History, Made, Summary
 from toolfold.models import Call, CallRecord, Json, Reply
 
 _PIPE_WIDTH: Final = 120
 _CALL_CELLS: Final = 46
 _BAR_CELLS: Final = 24
+_COVERS: Final = {
+    "call": "for this call",
+    "arguments": "for calls with these arguments",
+    "tool": "for this tool in this program",
+}
 
 
 def print_list(summaries: Sequence[Summary], *, as_json: bool) -> int:
@@ -76,6 +81,7 @@ def history_as_json(history: History, *, full: bool) -> dict[str, Json]:
             {"id": call.id, "name": call.tool, "line": call.line, "arguments": value_as_json(call.arguments)}
             for call in _open(history)
         ],
+        "approvals": [asdict(entry) for entry in _decided(history)],
         "outcome": as_json(history.outcome) if history.outcome is not None else None,
     }
 
@@ -108,6 +114,10 @@ def _print_text(history: History, *, full: bool) -> None:
     if records:
         console.print("\ncalls", style="bold")
         _print_calls(history, records, console, full=full)
+    if decided := _decided(history):
+        console.print("\napprovals", style="bold")
+        for line in _approvals(decided):
+            console.print(line)
     if waiting := _open(history):
         console.print("\nwithout a reply", style="bold")
         for call in waiting:
@@ -155,6 +165,31 @@ def _print_calls(history: History, records: Sequence[CallRecord], console: Conso
             console.print(f"        error {shortened(safe(record.error).splitlines()[0] if record.error else '', 100)}")
 
 
+def _approvals(decided: Sequence[Decided]) -> Iterable[str]:
+    """Each answer that was given, by whom, for what, and the further calls that were made under it."""
+    for one in decided:
+        if one.under:
+            continue
+        by = f" by {safe(one.by)}" if one.by else ""
+        reason = f": {shortened(safe(one.reason), 100)}" if one.reason else ""
+        most = f", at most {one.calls} calls" if one.calls is not None else ""
+        under = [other.call_id for other in decided if other.under == one.call_id]
+        further = f"; also for {len(under)} more: {_ranges(under)}" if under else ""
+        verdict = "approved" if one.approved else "denied"
+        yield f"  {one.call_id:>4}  {verdict}{by}, {_COVERS[one.covers]}{most}{reason}{further}"
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """`2-4, 7`."""
+    spans: list[list[int]] = []
+    for number in numbers:
+        if spans and number == spans[-1][-1] + 1:
+            spans[-1] = [spans[-1][0], number]
+        else:
+            spans.append([number])
+    return ", ".join("-".join(map(str, span)) for span in spans)
+
+
 def _notes(record: CallRecord) -> Iterable[str]:
     if record.from_record:
         yield "from the record"
@@ -194,6 +229,10 @@ def _numbered(text: str) -> str:
 
 def _given(history: History) -> list[Given]:
     return [entry for entry in history.entries if isinstance(entry, Given)]
+
+
+def _decided(history: History) -> list[Decided]:
+    return [entry for entry in history.entries if isinstance(entry, Decided)]
 
 
 def _open(history: History) -> list[Call]:
