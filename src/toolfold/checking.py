@@ -13,12 +13,12 @@ import os
 import pickle
 import sys
 from collections.abc import Callable, Container, Iterable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from toolfold.models import Limits, Problem, Program, ToolSpec
+from toolfold.models import InstalledSet, Limits, Problem, Program, ToolSpec
 from toolfold.program import Checker
 
 if TYPE_CHECKING:
@@ -63,7 +63,9 @@ class Checks:
     ) -> Program | Problem:  # fmt: skip
         """The program, or why it will not run. Among the files that it is given there may be modules."""
         if len(text) >= LARGE_TEXT_CHARACTERS:
-            checked = await self._large.check(text, specs, limits=limits, known_names=known_names)
+            checked = await self._large.check(
+                text, specs, limits=limits, known_names=known_names, library_sets=self._library_sets
+            )
         else:
             checked = self._check_here(text, checker_for(specs), limits, known_names, file_names)
         is_typed = self._engine.capabilities.checks_types if self._with_types is None else self._with_types
@@ -81,18 +83,23 @@ class Checks:
         file_names: Callable[[], Iterable[str]],
     ) -> Program | Problem:  # fmt: skip
         modules = self._modules
-        checked = checker.check(text, limits=limits, known_names=known_names, installed=modules)
+        check = partial(checker.check, text, limits=limits, known_names=known_names, library_sets=self._library_sets)
+        checked = check(installed=modules)
         if not isinstance(checked, Problem) or checked.kind != "import" or modules is None:
             return checked
         # Looked for only now: most programs import no module of their own.
         own = {name.removesuffix(".py").partition("/")[0] for name in file_names() if name.endswith(".py")}
         if not own:
             return checked
-        return checker.check(text, limits=limits, known_names=known_names, installed=modules | own)
+        return check(installed=modules | own)
 
     @cached_property
     def _modules(self) -> frozenset[str] | None:
         return self._engine.capabilities.modules
+
+    @cached_property
+    def _library_sets(self) -> tuple[InstalledSet, ...]:
+        return self._engine.capabilities.library_sets
 
     async def _type_problem(
         self, program: Program, specs: Sequence[ToolSpec], known_names: frozenset[str]
@@ -111,12 +118,13 @@ class LargeChecks:
         self._places = asyncio.Semaphore(_AT_ONCE)
 
     async def check(
-        self, text: str, tools: Sequence[ToolSpec], *, limits: Limits | None, known_names: Container[str]
-    ) -> Program | Problem:
+        self, text: str, tools: Sequence[ToolSpec], *, limits: Limits | None, known_names: Container[str],
+        library_sets: Sequence[InstalledSet] = (),
+    ) -> Program | Problem:  # fmt: skip
         """As `Checker.check`; the same verdict for the same text, however busy the host is."""
         if limits is not None and len(text) > limits.program_bytes:
             return Checker().check(text, limits=limits)  # says so without looking at it
-        answer = await self.ask(_verdict, text, list(tools), limits, known_names)
+        answer = await self.ask(_verdict, text, list(tools), limits, known_names, library_sets)
         try:
             verdict = msgspec.json.decode(answer, type=_Verdict)
         except msgspec.MsgspecError:
@@ -163,6 +171,9 @@ def main() -> None:
     sys.stdout.buffer.write(msgspec.json.encode(function(*arguments)))
 
 
-def _verdict(text: str, tools: Sequence[ToolSpec], limits: Limits | None, known_names: Container[str]) -> _Verdict:
-    found = Checker(tools).check(text, limits=limits, known_names=known_names)
+def _verdict(
+    text: str, tools: Sequence[ToolSpec], limits: Limits | None, known_names: Container[str],
+    library_sets: Sequence[InstalledSet],
+) -> _Verdict:  # fmt: skip
+    found = Checker(tools).check(text, limits=limits, known_names=known_names, library_sets=library_sets)
     return _Verdict(program=found) if isinstance(found, Program) else _Verdict(problem=found)

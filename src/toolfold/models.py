@@ -24,7 +24,10 @@ ProblemKind = Literal[
     "not_awaited", "name", "arguments", "reply", "input", "import", "too_large", "memory", "output", "calls", "cpu",
     "value", "wall_clock", "protocol", "exception",
 ]  # fmt: skip
-LibrarySet = Literal["bare", "data", "science"]
+LibrarySet: TypeAlias = str
+"""`bare`, `data`, `science`, or the name of an `InstalledSet`."""
+OWN_SETS: Final = ("bare", "data", "science")
+"""These differ in what is loaded already, not in what can be imported."""
 Covers = Literal["call", "arguments", "tool"]
 """What an approval is for: one call, calls of the tool with equal arguments, or all calls of it in this program."""
 
@@ -147,6 +150,25 @@ class Problem:
     def __str__(self) -> str:
         place = f"line {self.line}: " if self.line is not None else ""
         return f"{place}{self.message}" + (f"\n{self.source}" if self.source else "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstalledSet:
+    """Packages that the operator had installed for programs, in a folder of their own."""
+
+    name: LibrarySet
+    """Says what is in it: another content has another name, apart from the part before the last hyphen."""
+    folder: str
+    modules: frozenset[str]
+    """A program that imports one of these gets this set."""
+    offers: tuple[str, ...] = ()
+    """Of the modules, those that the operator asked for."""
+    preload: tuple[str, ...] = ()
+    """Imported once, outside of the locked guests: the operator trusts them."""
+
+    def replaces(self, name: LibrarySet) -> bool:
+        """Whether it is the set of that name, maybe with another content than when a program began."""
+        return self.name == name or self.name.rpartition("-")[0] == name.rpartition("-")[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -47,6 +47,7 @@ from toolfold_guest.notebook import Returned
 from toolfold_guest.outbox import Outbox
 from toolfold_guest.output import Outlet, Stream, add_low_level_output
 from toolfold_guest.rewrite import RETURN_NAME, compile_in_parts, compile_program
+from toolfold_guest.sets import use as use_set
 from toolfold_guest.styles import style_of
 from toolfold_guest.tape import Tape, install
 from toolfold_guest.values import encode_value
@@ -220,6 +221,8 @@ def _serve(sock: Any, meanwhile: Callable[[], None] | None = None) -> bool:
         install(channel.inbox.tape, options["seed"])
     else:
         _seed(options["seed"])
+    if "library_set" in options:
+        use_set(options["library_set"])
     # Before the program and after its start: a program that is refused must leave no files in a session.
     if options.get("files"):
         for name, data in options["files"]:

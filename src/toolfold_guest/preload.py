@@ -36,6 +36,11 @@ def preload_data(*, with_science: bool = False) -> None:
             importlib.import_module(name)
         except ImportError:
             continue
+    exercise()
+
+
+def exercise() -> None:
+    """Use what is loaded once: first uses import and compile a good deal."""
     if "pandas" in sys.modules:
         _exercise_pandas(sys.modules["pandas"])
     if "matplotlib.pyplot" in sys.modules:
@@ -43,7 +48,6 @@ def preload_data(*, with_science: bool = False) -> None:
 
 
 def _exercise_pandas(pandas: object) -> None:
-    """First uses import and compile a good deal; do them before the fork."""
     frame = pandas.DataFrame({"a": [1, 2, 1], "b": [1.0, 2.0, 3.0], "c": list("xyx")})  # type: ignore[attr-defined]
     frame.groupby("a")["b"].sum()
     frame.groupby("c").agg({"b": "mean"})

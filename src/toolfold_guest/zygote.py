@@ -22,7 +22,7 @@ import sys
 import threading
 from typing import Any, Final, NoReturn
 
-from toolfold_guest import preload
+from toolfold_guest import preload, sets
 from toolfold_guest.aliases import AF_UNIX, SIG_SETMASK, SOCK_STREAM, Socket, close, duplicate, set_mask, write
 from toolfold_guest.jail import kernel, pages
 from toolfold_guest.jail.folders import remove_tree
@@ -81,9 +81,11 @@ class _Server:
         self._forgotten: set[int] = set()
         """Guests that the host let go of while they were still dying: their folders go with them."""
         # Before any library is loaded: some read the environment and the path once, on import.
+        place = len(sys.path)
         _clean_interpreter(order["sys_path"])
         # Before our own loop: what a guest touches then lies together, and less is copied.
         preload.preload_stdlib()
+        sets.prepare(order["set_paths"], order["own_set"], place)
         self._loop = importlib.import_module(order["loop_module"])
         self._loop.prepare(order["library_set"])
         # Blocked and read from a descriptor: a handler could run in the middle of a fork.

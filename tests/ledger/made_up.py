@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from toolfold.ledger.record import Begun, Decided, Entry, Given, Made, Parked, Tape
 from toolfold.models import (
+    OWN_SETS,
     Call,
     CallRecord,
     ContextSaved,
     File,
-    LibrarySet,
     Limits,
     Media,
     Outcome,
@@ -124,7 +124,9 @@ tools = st.builds(
 limits = st.builds(
     Limits, **{field.name: numbers if field.name == "wall_seconds" else counts for field in fields(Limits)}
 )
-programs = st.builds(Program, text=texts, library_set=st.sampled_from(get_args(LibrarySet)), preset_names=tuples(texts))
+programs = st.builds(
+    Program, text=texts, library_set=st.sampled_from([*OWN_SETS, "main-0123abcd"]), preset_names=tuples(texts)
+)
 beginnings = st.builds(
     Begun,
     execution_id=texts,

@@ -13,7 +13,20 @@ from typing import Final, Literal, Protocol, Self, TypeAlias, runtime_checkable
 
 import msgspec
 
-from toolfold.models import MIB, Call, File, LibrarySet, Limits, Problem, Program, Reply, Status, ToolSpec, Value
+from toolfold.models import (
+    MIB,
+    Call,
+    File,
+    InstalledSet,
+    LibrarySet,
+    Limits,
+    Problem,
+    Program,
+    Reply,
+    Status,
+    ToolSpec,
+    Value,
+)
 
 MOST_KEPT_GUESTS: Final = 64
 MOST_KEPT_BYTES: Final = 1024 * MIB
@@ -200,6 +213,8 @@ class Capabilities:
     """If set, runs are `Freezable`, and a snapshot loads wherever the version is the same; if empty, they replay."""
     modules: frozenset[str] | None = None
     """What programs can import beyond the standard library; `None` if the engine cannot tell."""
+    library_sets: tuple[InstalledSet, ...] = ()
+    """Packages that were installed for programs; a program gets the one that its imports ask for."""
     checks_types: bool = False
     """Have each program type-checked before it runs, unless the caller says otherwise."""
     forewarned: Forewarned | None = None

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Final
 
-from toolfold.models import LibrarySet, Limits, Problem, Program, ToolSpec
+from toolfold.models import InstalledSet, Limits, Problem, Program, ToolSpec
 from toolfold.program.arguments import Fault
 from toolfold.program.bindings import Bindings
 from toolfold.program.calls import Calls
@@ -21,11 +21,12 @@ from toolfold.program.coroutines import coroutine_faults
 from toolfold.program.hopeless import input_faults, outward_faults
 from toolfold.program.imports import import_faults, missing_package
 from toolfold.program.index import ToolIndex
+from toolfold.program.needs import library_set
 from toolfold.program.own_functions import arity_faults
 from toolfold.program.parse import late_error
 from toolfold.program.places import problem_at, problem_at_byte
 from toolfold.program.reader import Reader
-from toolfold.program.ready_names import DATA_MODULES, DATA_NAMES, PRESET_NAMES, SCIENCE_MODULES, SCIENCE_NAMES
+from toolfold.program.ready_names import PRESET_NAMES
 from toolfold.program.replies import reply_faults
 from toolfold.program.sent import program_in
 
@@ -71,11 +72,12 @@ class Checker:
 
     def check(
         self, text: str, *, limits: Limits | None = None, known_names: Container[str] = _NOTHING,
-        installed: Container[str] | None = None,
+        installed: Container[str] | None = None, library_sets: Sequence[InstalledSet] = (),
     ) -> Program | Problem:  # fmt: skip
         """The program, unless something is certainly wrong with it; then the first problem in its text.
 
-        `known_names` are those that a session holds from earlier programs; `installed` is as for the class.
+        `known_names` are those that a session holds from earlier programs; `installed` is as for the class;
+        `library_sets` are what was installed for programs, of which it may need one.
         """
         installed = self._installed if installed is None else installed
         if not text or text.isspace():
@@ -98,7 +100,7 @@ class Checker:
         preset = self._preset_names(reader, known_names)
         return Program(
             text=text,
-            library_set=_library_set(reader, preset),
+            library_set=library_set(text, reader, preset, library_sets),
             preset_names=preset,
             sent="" if sent == text else sent,
             notes=notes,
@@ -157,13 +159,6 @@ class Checker:
             and name not in self._index.names
             and name not in known_names
         )
-
-
-def _library_set(reader: Reader, preset_names: tuple[str, ...]) -> LibrarySet:
-    if not SCIENCE_MODULES.isdisjoint(reader.names.modules) or not SCIENCE_NAMES.isdisjoint(preset_names):
-        return "science"
-    needs_data = not DATA_MODULES.isdisjoint(reader.names.modules) or not DATA_NAMES.isdisjoint(preset_names)
-    return "data" if needs_data else "bare"
 
 
 def _first(faults: Iterator[Fault]) -> Iterator[Fault]:

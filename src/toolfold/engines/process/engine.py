@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ from toolfold.engines.process.taken import TakenGuest
 from toolfold.engines.process.tiers import Tier, tier_named
 from toolfold.engines.process.zygote import Zygote
 from toolfold.errors import EngineUnavailable, UsageError
-from toolfold.models import LibrarySet, Limits
+from toolfold.models import OWN_SETS, InstalledSet, LibrarySet, Limits
 from toolfold_guest.offline import MODULES as PLACEHOLDERS
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class ProcessEngine:
         limits: What a parked guest is locked to; a program with other limits gets its own guest.
         warm: How many guests of each library set wait for a program.
         host_libraries: Let programs import all that is installed on the host, not only the libraries of the sets.
+        library_sets: Packages that were installed for programs; see `toolfold.libraries`.
         max_kept_guests: How many guests wait with the names of their sessions.
         max_kept_bytes: How much memory those may hold together.
     """
@@ -41,8 +43,8 @@ class ProcessEngine:
 
     def __init__(
         self, *, isolation: str | Tier = "namespace", limits: Limits | None = None, warm: int = 2,
-        accept_no_isolation: bool = False, host_libraries: bool = False, max_kept_guests: int = MOST_KEPT_GUESTS,
-        max_kept_bytes: int = MOST_KEPT_BYTES,
+        accept_no_isolation: bool = False, host_libraries: bool = False, library_sets: Sequence[InstalledSet] = (),
+        max_kept_guests: int = MOST_KEPT_GUESTS, max_kept_bytes: int = MOST_KEPT_BYTES,
     ) -> None:  # fmt: skip
         self._tier = tier_named(isolation) if isinstance(isolation, str) else isolation
         if self._tier.name == "none" and not accept_no_isolation:
@@ -50,6 +52,7 @@ class ProcessEngine:
         self._limits = limits or Limits()
         self._warm = warm
         self._host_libraries = host_libraries
+        self._sets = tuple(library_sets)
         self._pools: dict[LibrarySet, Pool] = {}
         self._starting: dict[LibrarySet, asyncio.Lock] = {}
         self._forewarning = Forewarning()
@@ -62,12 +65,12 @@ class ProcessEngine:
     @classmethod
     def from_settings(
         cls, settings: EngineSettings, /, *, isolation: str | Tier = "namespace", warm: int = 2,
-        accept_no_isolation: bool = False, host_libraries: bool = False,
+        accept_no_isolation: bool = False, host_libraries: bool = False, library_sets: Sequence[InstalledSet] = (),
     ) -> ProcessEngine:  # fmt: skip
         """For the registry: what the runtime says, and the options that a user gives."""
         return cls(
             isolation=isolation, limits=settings.limits, warm=warm, accept_no_isolation=accept_no_isolation,
-            host_libraries=host_libraries, max_kept_guests=settings.max_kept_guests,
+            host_libraries=host_libraries, library_sets=library_sets, max_kept_guests=settings.max_kept_guests,
             max_kept_bytes=settings.max_kept_bytes,
         )  # fmt: skip
 
@@ -79,8 +82,9 @@ class ProcessEngine:
     @cached_property
     def capabilities(self) -> Capabilities:
         """Guests that wait and take programs early; which modules there are, unless all of the host's are."""
-        modules = None if self._host_libraries else PLACEHOLDERS.union(library_modules())
-        return Capabilities(modules=modules, forewarned=self._forewarning, stocked=self)
+        own = (one.modules for one in self._sets)
+        modules = None if self._host_libraries else PLACEHOLDERS.union(library_modules(), *own)
+        return Capabilities(modules=modules, library_sets=self._sets, forewarned=self._forewarning, stocked=self)
 
     async def __aenter__(self) -> ProcessEngine:
         self._is_open = True
@@ -133,9 +137,15 @@ class ProcessEngine:
     async def _pool(self, library_set: LibrarySet) -> Pool:
         pool = self._pools.get(library_set)
         if pool is None or pool.zygote.closed:
-            pool = await self._new_pool(library_set)
+            pool = await self._new_pool(self._loaded_set(library_set))
         self._forewarning.pool = pool
         return pool
+
+    def _loaded_set(self, library_set: LibrarySet) -> LibrarySet:
+        """The one whose zygote a program gets: packages of an installed set are imported in the locked guest."""
+        if library_set in OWN_SETS:
+            return library_set
+        return next((one.name for one in self._sets if one.preload and one.replaces(library_set)), "bare")
 
     async def _new_pool(self, library_set: LibrarySet) -> Pool:
         # Programs that need the same libraries at once must not start two zygotes.
@@ -149,7 +159,11 @@ class ProcessEngine:
             if pool is not None:
                 self._bury(pool)
             zygote = await Zygote.start(
-                tier=self._tier, library_set=library_set, limits=self._limits, host_libraries=self._host_libraries
+                tier=self._tier,
+                library_set=library_set,
+                limits=self._limits,
+                host_libraries=self._host_libraries,
+                sets=self._sets,
             )
             pool = self._pools[library_set] = Pool(zygote, self._limits, self._warm)
             return pool

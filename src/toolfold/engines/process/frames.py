@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from toolfold.models import OWN_SETS
 from toolfold.program.stubs import words_for
 from toolfold.protocol.codec import encode_facts, encode_program, encode_start, tool_facts
 
@@ -30,6 +31,8 @@ def start_frame(order: Order, *, has_files: bool) -> bytes:
         "files": [] if has_files else [(file.name, file.data) for file in order.files],
         "session": bool(order.session),
     }
+    if order.program.library_set not in OWN_SETS:
+        options["library_set"] = order.program.library_set
     if order.tape is not None:
         options["tape"] = (list(order.tape.wakes), list(order.tape.clocks))
     return encode_start(options)

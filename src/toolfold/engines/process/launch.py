@@ -20,7 +20,7 @@ from toolfold.engines.process import layout
 from toolfold.engines.process.processes import most_processes
 from toolfold.engines.process.tiers import Tier
 from toolfold.errors import EngineUnavailable
-from toolfold.models import LibrarySet, Limits
+from toolfold.models import InstalledSet, LibrarySet, Limits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +34,13 @@ class Plan:
     loop_module: str
     """What guests run: the guest's loop, or a probe of the jail."""
     host_libraries: bool
+    sets: tuple[InstalledSet, ...] = ()
+    """What programs may need besides; if `library_set` is one of them, it is loaded as that says."""
+
+    @property
+    def preloaded(self) -> InstalledSet | None:
+        """The installed set that this server is for."""
+        return next((one for one in self.sets if one.name == self.library_set), None)
 
 
 async def launch(plan: Plan) -> tuple[subprocess.Popen[bytes], socket.socket, str]:
@@ -48,9 +55,9 @@ async def launch(plan: Plan) -> tuple[subprocess.Popen[bytes], socket.socket, st
     # With a tree of its own a guest has its data in memory; without one, in this folder, which the zygote empties.
     folder = "" if has_tree else tempfile.mkdtemp(prefix="toolfold-")
     if has_tree:
-        places = layout.jailed(host_libraries=plan.host_libraries)
+        places = layout.jailed(host_libraries=plan.host_libraries, sets=plan.sets)
     else:
-        places = layout.in_place(folder, host_libraries=plan.host_libraries)
+        places = layout.in_place(folder, host_libraries=plan.host_libraries, sets=plan.sets)
     # Packets keep their borders and their descriptors together; no framing is needed.
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     given_up = threading.Event()
@@ -113,8 +120,11 @@ def _send_orders(control: socket.socket, places: layout.Layout, plan: Plan, fold
         "links": places.links,
         "readable": [source for source, _ in places.binds] or [*places.readable_folders, *places.readable_files],
     }
+    own = plan.preloaded
     zygote = {
-        "library_set": plan.library_set,
+        "library_set": plan.library_set if own is None else "bare",
+        "set_paths": places.set_paths,
+        "own_set": () if own is None else (places.set_paths[own.name], *own.preload),
         "loop_module": plan.loop_module,
         "limits": dataclasses.asdict(plan.limits),
         "readable_folders": places.readable_folders,

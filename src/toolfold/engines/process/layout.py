@@ -10,14 +10,15 @@ import glob
 import os
 import re
 import sys
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
 import toolfold_guest
 from toolfold.engines.process.libraries import library_entries
+from toolfold.models import InstalledSet
 
 Pair = tuple[str, str]
 
@@ -63,9 +64,11 @@ class Layout:
     readable_files: tuple[str, ...] = ()
     listed_folders: tuple[str, ...] = ()
     """What it only lets be listed; in those below it, too."""
+    set_paths: Mapping[str, str] = field(default_factory=dict)
+    """Where guests find the installed sets, by name; on no path until a program needs one."""
 
 
-def jailed(*, host_libraries: bool = False) -> Layout:
+def jailed(*, host_libraries: bool = False, sets: Sequence[InstalledSet] = ()) -> Layout:
     """A tree of its own: neutral paths only."""
     sites, packages, copies = _packages(host_libraries=host_libraries)
     stdlib, libraries = _stdlib(), _libraries()
@@ -83,6 +86,9 @@ def jailed(*, host_libraries: bool = False) -> Layout:
     binds += [*packages, (_guest(), f"{HOME}/guest/toolfold_guest")]
     folders, links = _system_folders()
     binds += [(path, path) for path in [*folders, *_existing(["/etc/ld.so.cache"])]]
+    set_paths = {one.name: f"{HOME}/libraries/{one.name}" for one in sets}
+    # One mount for a whole set: each costs every fork some microseconds.
+    binds += [(one.folder, set_paths[one.name]) for one in sets]
     # The whole environment: nothing of the host's is inherited.
     environment = {
         **_ENVIRONMENT,
@@ -99,6 +105,7 @@ def jailed(*, host_libraries: bool = False) -> Layout:
         hidden=(*[f"{home_stdlib}/{name}" for name in _PACKAGE_FOLDERS], *_system_packages()),
         links=tuple(links),
         readable_folders=("/",),
+        set_paths=set_paths,
     )
 
 
@@ -115,7 +122,7 @@ def _packages(*, host_libraries: bool) -> tuple[list[str], list[Pair], list[Pair
     return [f"{HOME}/site"] if mounted or copied else [], mounted, copied
 
 
-def in_place(folder: str, *, host_libraries: bool = False) -> Layout:
+def in_place(folder: str, *, host_libraries: bool = False, sets: Sequence[InstalledSet] = ()) -> Layout:
     """The host's own paths; `folder` is for what libraries write while they are loaded."""
     sites, entries = _sites(), library_entries(tuple(_sites()))
     folders, files, listed = [_stdlib(), *_system_folders()[0]], list[str](), list[str]()
@@ -128,6 +135,10 @@ def in_place(folder: str, *, host_libraries: bool = False) -> Layout:
         folders += [path for path in entries.values() if os.path.isdir(path)]
         files += [path for path in entries.values() if not os.path.isdir(path)]
         listed += sites
+    set_paths = {one.name: f"{folder}/libraries/{one.name}" for one in sets}
+    folders += [one.folder for one in sets]
+    links = [(source, f"{folder}/site/{name}") for name, source in entries.items()]
+    links += [(one.folder, set_paths[one.name]) for one in sets]
     environment = {
         **_ENVIRONMENT,
         "HOME": folder,
@@ -139,10 +150,11 @@ def in_place(folder: str, *, host_libraries: bool = False) -> Layout:
         arguments=_arguments(_interpreter()),
         environment=environment,
         sys_path=tuple(sites),
-        links=tuple((source, f"{folder}/site/{name}") for name, source in entries.items()),
+        links=tuple(links),
         readable_folders=tuple(dict.fromkeys([*folders, _guest()])),
         readable_files=tuple(_existing(["/etc/ld.so.cache", *_libraries(), *files])),
         listed_folders=tuple(listed),
+        set_paths=set_paths,
     )
 
 

@@ -26,7 +26,7 @@ from toolfold.engines.process.guest import Guest
 from toolfold.engines.process.launch import Plan, launch, notes_of
 from toolfold.engines.process.tiers import Tier
 from toolfold.errors import EngineCrashed, EngineUnavailable
-from toolfold.models import LibrarySet, Limits
+from toolfold.models import InstalledSet, LibrarySet, Limits
 from toolfold_guest.jail.folders import remove_tree
 
 MAX_MESSAGE_BYTES: Final = 1 << 20
@@ -69,6 +69,7 @@ class Zygote:
         limits: Limits,
         loop_module: str = "toolfold_guest.loop",
         host_libraries: bool = False,
+        sets: tuple[InstalledSet, ...] = (),
     ) -> Zygote:
         """Build the jail and load the libraries; `EngineUnavailable` says in one line what is missing."""
         plan = Plan(
@@ -77,6 +78,7 @@ class Zygote:
             limits=limits,
             loop_module=loop_module,
             host_libraries=host_libraries,
+            sets=sets,
         )
         process, control, folder = await launch(plan)
         zygote = cls(process, control, folder)
