@@ -27,6 +27,7 @@ def prepare(paths: dict[str, str], own: Sequence[str], place: int) -> None:
 def use(name: str) -> None:
     """Have a program find the packages of a set; one that was installed anew since the program began has its place."""
     path = _paths.get(name)
+    # A paused program may go on after the operator has installed the set anew.
     if path is None:
         kind = name.rpartition("-")[0]
         path = next((path for other, path in _paths.items() if other.rpartition("-")[0] == kind), None)
@@ -44,5 +45,6 @@ def _load(name: str) -> None:
 
 
 def _add(path: str) -> None:
+    # Never by `site`: it would run what `.pth` files say, and `sitecustomize`.
     if path not in sys.path:
         sys.path.insert(_place[0], path)
