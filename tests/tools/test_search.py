@@ -123,6 +123,13 @@ def test_values_in_a_question_count_less_than_its_words() -> None:
     )
 
 
+def test_quoted_words_of_a_question_count_less_unless_all_of_it_is_quoted() -> None:
+    assert query_weights("translate 'good morning' into French") == snapshot(
+        {"translat": 1.0, "good": 0.7, "morn": 0.7, "french": 0.7}
+    )
+    assert query_weights('"translate the text"') == snapshot({"translat": 1.0, "text": 1.0})
+
+
 def test_a_tool_is_described_in_three_levels_of_detail() -> None:
     name = describe(TOOLS[0], "name")
     signature = describe(TOOLS[0], "signature")
@@ -178,6 +185,44 @@ def test_another_word_for_the_same_thing_finds_a_tool() -> None:
 @pytest.mark.parametrize(("one", "many"), [("movie", "movies"), ("city", "cities"), ("query", "queries")])
 def test_a_word_and_its_plural_have_one_stem(one: str, many: str) -> None:
     assert stem(one) == stem(many)
+
+
+def test_a_usual_short_form_is_the_word_that_it_stands_for() -> None:
+    tools = [*MANY, spec("run_cmd", "Run it.")]
+
+    assert Index(tools).search("command", 1)[0].spec.name == "run_cmd"
+    assert Index([*MANY, spec("run_command", "Run it.")]).search("cmd", 1)[0].spec.name == "run_command"
+
+
+@pytest.mark.parametrize(
+    ("asked", "tool"), [("discover", "discoverer"), ("inventor", "invention"), ("similarity", "similar")]
+)
+def test_a_word_made_from_the_same_one_finds_a_tool(asked: str, tool: str) -> None:
+    assert Index([*MANY, spec(f"get_{tool}")]).search(asked, 1)[0].spec.name == f"get_{tool}"
+
+
+@pytest.mark.parametrize(
+    ("value", "argument"),
+    [
+        ("on April 5th, 2023", "date"),
+        ("at 4:30 pm", "time"),
+        ("at https://example.org/a", "url"),
+        ("to ann@example.org", "email"),
+        ("at 37.8651, -119.5383", "latitude"),
+        ("for $20", "amount"),
+        ("near Oslo", "city"),
+    ],
+)
+def test_of_tools_that_fit_alike_the_one_that_takes_the_value_in_the_question_comes_first(
+    value: str, argument: str
+) -> None:
+    tools = [spec("plain_booking", "Make it.", {"note": {}}), spec("other_booking", "Make it.", {argument: {}})]
+
+    assert Index(tools).search(f"make a booking {value}", 1)[0].spec.name == "other_booking"
+
+
+def test_a_value_alone_finds_no_tool() -> None:
+    assert Index([spec("remind", "Tell me later.", {"date": {}})]).search("2023-04-05") == []
 
 
 def test_what_an_apostrophe_leaves_is_no_word_of_a_question() -> None:

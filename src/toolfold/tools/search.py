@@ -8,7 +8,6 @@ worked out when the index is made, so that a search only adds up.
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import cached_property
 from heapq import nlargest
@@ -21,6 +20,8 @@ from toolfold.tools.context import CallContext
 from toolfold.tools.embedding import Embedder, Vectors, fused
 from toolfold.tools.search_documents import Document, document
 from toolfold.tools.search_synonyms import SYNONYMS
+from toolfold.tools.search_values import asked_with
+from toolfold.tools.search_vocabulary import Known, Vocabulary
 from toolfold.tools.search_words import query_weights, sentences
 from toolfold.tools.tool import Tool
 
@@ -30,14 +31,6 @@ DEFAULT_LIMIT: Final = 8
 MOST_HITS: Final = 100
 LONGEST_QUERY: Final = 2000
 
-_NAME_WEIGHT: Final = 3.0
-_ARGUMENT_WEIGHT: Final = 1.2
-_SATURATION: Final = 1.2
-_LENGTH_MATTERS: Final = 0.3
-_MISSPELT_WEIGHT: Final = 0.7
-_SHORTEST_MISSPELT: Final = 4
-_SYNONYM_WEIGHT: Final = 0.35
-_SYNONYM_COUNT: Final = 0.5
 _ASKED_NAME_WEIGHT: Final = 0.35
 """Of a name that the question has whole, in words that no tool has."""
 _USED_WEIGHT: Final = 0.03
@@ -70,15 +63,6 @@ class _Found(NamedTuple):
     is_answer: bool
 
 
-class _Known(NamedTuple):
-    """A word of the index that stands for one of the question."""
-
-    word: str
-    certainty: float
-    words: float
-    """How much of a word it counts for."""
-
-
 class Index:
     """The words of many tools, made once for many searches.
 
@@ -104,7 +88,7 @@ class Index:
             for at, one in enumerate(self._documents)
             for name in (one.spec.name, one.spec.python_name, *one.spec.aliases)
         }
-        self._entries = _entries(self._documents)
+        self._words = Vocabulary(self._documents)
 
     def __len__(self) -> int:
         return len(self._documents)
@@ -152,7 +136,7 @@ class Index:
         """The tools that may be shown, with what only shows beside the others."""
         asked = query_weights(query)
         same = {other for word in asked for other in SYNONYMS.get(word, ())}
-        most = _ASKED_NAME_WEIGHT * _rarity(0, len(self))
+        most = _ASKED_NAME_WEIGHT * self._words.most
         ranked = {
             at: scores[at] + most * self._asked_share(self._documents[at].name, asked, same)
             for at in self._best(scores, max(limit, _MOST_RANKED))
@@ -164,7 +148,7 @@ class Index:
 
     def _asked_share(self, name: Iterable[str], asked: Container[str], same: Container[str]) -> float:
         """How much of a name the question has: one that is longer than what is asked for does something else."""
-        rarities = {word: _rarity(len(self._entries[word][0]), len(self)) for word in name if len(word) > 1}
+        rarities = {word: self._words.rarity(word) for word in name if len(word) > 1}
         had = sum(rarity * (1.0 if word in asked else 0.5 * (word in same)) for word, rarity in rarities.items())
         return had / (sum(rarities.values()) or 1.0)
 
@@ -185,67 +169,35 @@ class Index:
         """What each tool is worth for a question, and whether any of them is an answer."""
         weights = query_weights(query)
         scores: dict[int, float] = {}
-        meant: list[list[_Known]] = []
+        meant: list[list[Known]] = []
         most = 0.0
         for word, weight in weights.items():
-            most += weight * _rarity(len(self._entries.get(word, ((),))[0]), len(self))
-            meant.append(self._known_words(word, weights))
-            self._add(meant[-1], weight, scores)
+            most += weight * self._words.rarity(word)
+            meant.append(self._words.meant_by(word, weights))
+            self._words.add(meant[-1], weight, scores)
         if (exact := self._by_name.get(query.casefold())) is not None:
             scores[exact] = math.inf
         own = sum(weight == 1.0 for weight in weights.values())
-        return _Found(scores, self._is_answered(scores, meant, most, own))
-
-    def _add(self, words: Sequence[_Known], weight: float, scores: dict[int, float]) -> None:
-        """One word of the question; where several of the index stand for it, the one that is worth most in a tool."""
-        best: dict[int, float] = scores if len(words) == 1 else {}
-        for known in words:
-            tools, shares = self._entries[known.word]
-            worth = weight * known.certainty * _rarity(len(tools), len(self))
-            if best is scores:
-                for at, share in zip(tools, shares, strict=True):
-                    scores[at] = scores.get(at, 0.0) + share * worth
-                return
-            for at, share in zip(tools, shares, strict=True):
-                if share * worth > best.get(at, 0.0):
-                    best[at] = share * worth
-        for at, score in best.items():
-            scores[at] = scores.get(at, 0.0) + score
+        is_answer = self._is_answered(scores, meant, most, own)
+        for words in asked_with(query):
+            self._words.add_value(words, scores)
+        return _Found(scores, is_answer)
 
     def _is_answered(
-        self, scores: Mapping[int, float], meant: Sequence[Sequence[_Known]], most: float, own: int
+        self, scores: Mapping[int, float], meant: Sequence[Sequence[Known]], most: float, own: int
     ) -> bool:
         """Whether a tool shares more with a long question than one word, which any text may do by chance."""
         if not scores or not self._with_floor or len(self) < _FLOOR_FROM_TOOLS:
             return bool(scores)
         best = nlargest(_JUDGED, scores, key=scores.__getitem__)
-        is_strong = scores[best[0]] >= _LEAST_SCORE * _rarity(0, len(self))
+        is_strong = scores[best[0]] >= _LEAST_SCORE * self._words.most
         if own <= 1 or (own < _LONG_QUESTION_WORDS and is_strong):
             return True
         return any(scores[at] >= _ENOUGH_SHARE * most or self._words_in(at, meant) >= _ENOUGH_WORDS for at in best)
 
-    def _words_in(self, at: int, meant: Sequence[Sequence[_Known]]) -> float:
+    def _words_in(self, at: int, meant: Sequence[Sequence[Known]]) -> float:
         """How many words of a question a tool has; one that only means the same is half a word."""
-        return sum(max((one.words for one in words if self._has(at, one.word)), default=0.0) for words in meant)
-
-    def _has(self, at: int, word: str) -> bool:
-        tools = self._entries[word][0]
-        place = bisect_left(tools, at)
-        return place < len(tools) and tools[place] == at
-
-    def _known_words(self, word: str, weights: Mapping[str, float]) -> list[_Known]:
-        """The word itself, or those in names that it is probably a slip of; then words for the same thing."""
-        known: list[_Known] = []
-        if word in self._entries:
-            known.append(_Known(word, 1.0, 1.0))
-        elif len(word) >= _SHORTEST_MISSPELT:
-            near = {one for part in _shortened(word) for one in self._slips.get(part, ()) if one[0] == word[0]}
-            known += [_Known(one, _MISSPELT_WEIGHT / len(near), 1.0) for one in sorted(near)]
-        for other in sorted(SYNONYMS.get(word, ())):
-            # One that a tenth of all tools have says little and takes long.
-            if other in self._entries and other not in weights and len(self._entries[other][0]) * 10 < len(self) + 100:
-                known.append(_Known(other, _SYNONYM_WEIGHT, _SYNONYM_COUNT))
-        return known
+        return sum(max((one.words for one in words if self._words.has(at, one.word)), default=0.0) for words in meant)
 
     def _fused(self, query: str, scores: Mapping[int, float]) -> dict[int, float]:
         assert self._vectors is not None
@@ -254,16 +206,6 @@ class Index:
     @cached_property
     def _vectors(self) -> Vectors | None:
         return None if self._embedder is None else Vectors(self._embedder, self.specs)
-
-    @cached_property
-    def _slips(self) -> dict[str, list[str]]:
-        """Words in names by what is left of them without one letter; two slips of one word share a part."""
-        slips: dict[str, list[str]] = {}
-        for word in dict.fromkeys(word for one in self._documents for word in one.name):
-            if len(word) >= _SHORTEST_MISSPELT:
-                for part in _shortened(word):
-                    slips.setdefault(part, []).append(word)
-        return slips
 
 
 def describe(spec: ToolSpec, detail: Detail = "signature") -> dict[str, Json]:
@@ -339,43 +281,3 @@ SEARCH_SPEC: Final = ToolSpec(
     read_only=True,
     source="toolfold",
 )
-
-
-# Two flat lists for each word: half a million pairs would keep the garbage collector busy.
-_Entries: TypeAlias = dict[str, tuple[list[int], list[float]]]
-
-
-def _entries(documents: list[Document]) -> _Entries:
-    """The tools that have a word, and how much it stands out in each."""
-    fields = [(one.name, one.text, one.arguments) for one in documents]
-    lengths = [_average([field.total() for field in column]) for column in zip(*fields, strict=True)]
-    entries: _Entries = {}
-    for at, columns in enumerate(fields):
-        shares: dict[str, float] = {}
-        for field, weight, length in zip(columns, (_NAME_WEIGHT, 1.0, _ARGUMENT_WEIGHT), lengths, strict=True):
-            normal = weight / _normal(field.total(), length)
-            for word, count in field.items():
-                shares[word] = shares.get(word, 0.0) + count * normal
-        for word, share in shares.items():
-            if word not in entries:
-                entries[word] = ([], [])
-            tools, scores = entries[word]
-            tools.append(at)
-            scores.append(share * (_SATURATION + 1) / (share + _SATURATION))
-    return entries
-
-
-def _rarity(having: int, all_tools: int) -> float:
-    return math.log(1 + (all_tools - having + 0.5) / (having + 0.5))
-
-
-def _normal(length: int, average: float) -> float:
-    return 1 - _LENGTH_MATTERS + _LENGTH_MATTERS * length / average
-
-
-def _average(lengths: list[int]) -> float:
-    return max(1.0, sum(lengths) / max(1, len(lengths)))
-
-
-def _shortened(word: str) -> set[str]:
-    return {word, *(word[:at] + word[at + 1 :] for at in range(len(word)))}

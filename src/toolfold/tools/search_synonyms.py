@@ -62,7 +62,6 @@ loan mortgage interest
 directory folder file
 request endpoint rest
 ticket issue
-repository repo
 meeting event calendar appointment
 comment note remark
 customer client

@@ -38,8 +38,33 @@ STOP_WORDS: Final = frozenset({
     "november", "december", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday",
 })  # fmt: skip
 
-# A word with a capital within a sentence is mostly a name: a value for an argument, not what is wanted.
-_WEIGHT_OF_A_NAME: Final = 0.7
+# A word with a capital within a sentence is mostly a name, and one in quotes is quoted: a value for an argument, not
+# what is wanted.
+_WEIGHT_OF_A_VALUE: Final = 0.7
+_QUOTED: Final = re.compile(r"(?<!\w)'[^'\n]{1,200}'(?!\w)|\"[^\"\n]{1,200}\"|“[^”\n]{1,200}”|`[^`\n]{1,200}`")
+_MOST_QUOTED: Final = 0.7
+"""Of the question: one that stands in quotes as a whole is no value."""
+
+_SUFFIXES: Final = (
+    "ation", "ally", "ance", "ator", "ence", "ical", "ment", "ness", "ship", "abl", "ant", "ari", "ent", "ful", "ion",
+    "ist", "iti", "ive", "ori", "al", "er", "ic", "li", "or", "i",
+)  # fmt: skip
+"""Of words made from others, as they are left by `stem`; the longest first."""
+_SHORTEST_ROOT: Final = 4
+
+# In names of tools and arguments; none that is as often short for another word, as `temp` is.
+_SHORT_FORMS: Final = {
+    "addr": "address", "amt": "amount", "app": "application", "auth": "authentication", "avg": "average", "calc":
+    "calculate", "cmd": "command", "config": "configuration", "coord": "coordinate", "db": "database", "dept":
+    "department", "desc": "description", "dest": "destination", "dir": "directory", "doc": "document", "env":
+    "environment", "fav": "favorite", "freq": "frequency", "geo": "geographic", "img": "image", "info":
+    "information", "lang": "language", "lat": "latitude", "lng": "longitude", "loc": "location", "lon": "longitude",
+    "max": "maximum", "msg": "message", "num": "number", "org": "organization", "param": "parameter", "pct":
+    "percent", "pic": "picture", "prev": "previous", "prob": "probability", "pwd": "password", "qty": "quantity",
+    "ref": "reference", "repo": "repository", "req": "request", "resp": "response", "src": "source", "std":
+    "standard", "tel": "telephone", "txt": "text", "tz": "timezone", "usr": "user", "val": "value", "var":
+    "variable",
+}  # fmt: skip
 
 
 def words_of(text: str) -> Iterator[str]:
@@ -54,14 +79,21 @@ def query_weights(query: str) -> dict[str, float]:
     """
     weights: dict[str, float] = {}
     is_shouted = query.isupper()
+    quoted = _quoted(query)
     for match in _RUN.finditer(query):
         run, start = match[0], match.start()
         is_name = run[0].isupper() and start > 0 and not _ENDS_A_SENTENCE.search(query[max(0, start - 4) : start])
-        weight = _WEIGHT_OF_A_NAME if is_name and not is_shouted else 1.0
+        is_value = (is_name and not is_shouted) or any(begin <= start < end for begin, end in quoted)
+        weight = _WEIGHT_OF_A_VALUE if is_value else 1.0
         for word in _words_in(run):
             if len(word) > 1 and not word.isdecimal():
                 weights[word] = max(weight, weights.get(word, 0.0))
     return weights
+
+
+def _quoted(query: str) -> list[tuple[int, int]]:
+    spans = (match.span() for match in _QUOTED.finditer(query))
+    return [(start, end) for start, end in spans if end - start < _MOST_QUOTED * len(query)]
 
 
 def sentences(query: str) -> list[str]:
@@ -82,8 +114,12 @@ def _words_in(run: str) -> tuple[str, ...]:
 
 
 def stem(word: str) -> str:
-    """The word without the endings of plural and verb; light, because a search shows several tools anyway."""
+    """The word without the endings of plural and verb; light, because a search shows several tools anyway.
+
+    A usual short form, such as `cmd`, is the word that it stands for.
+    """
     word = _without_plural(word)
+    word = _SHORT_FORMS.get(word, word)
     for ending in ("ing", "ed"):
         root = word.removesuffix(ending)
         if root != word and len(root) >= 3 and _VOWEL.search(root):
@@ -92,6 +128,15 @@ def stem(word: str) -> str:
     if len(word) > 4 and word[-1] == "e":
         return word[:-1]
     return f"{word[:-1]}i" if len(word) > 3 and word[-1] == "y" else word
+
+
+@lru_cache(maxsize=20_000)
+def family(word: str) -> str:
+    """What a stem has in common with words that are made from the same one: `discover` and `discoverer`."""
+    for _ in range(2):
+        suffix = next((end for end in _SUFFIXES if word.endswith(end) and len(word) - len(end) >= _SHORTEST_ROOT), "")
+        word = word.removesuffix(suffix)
+    return word
 
 
 def _without_plural(word: str) -> str:
