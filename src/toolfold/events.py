@@ -33,7 +33,7 @@ class ProgramBegan(msgspec.Struct, frozen=True):
 
 
 class ProgramPrinted(msgspec.Struct, frozen=True):
-    """Output, as the guest delivers it: with the program's next calls or its end, not line by line."""
+    """Output, as the guest delivers it: with the program's next calls or its end, or sooner if `output` is read."""
 
     execution_id: str
     text: str

@@ -7,9 +7,10 @@ start, resume and end it. What an execution consists of is in `toolfold.executio
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 import msgspec
 
@@ -25,7 +26,7 @@ from toolfold.execution.live import LiveExecutions
 from toolfold.execution.offer import Offer
 from toolfold.execution.paused_memory import PausedLimits
 from toolfold.execution.plan import Services
-from toolfold.execution.wish import Wish
+from toolfold.execution.wish import StartOptions, Wish
 from toolfold.ledger import refusals
 from toolfold.ledger.memory import MemoryLedger
 from toolfold.ledger.observe import from_observer
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 
     from toolfold.events import Listener
+    from toolfold.execution.background import BackgroundExecution
     from toolfold.execution.execution import Execution
     from toolfold.ledger.observe import Observer
     from toolfold.ledger.record import Ledger
@@ -132,6 +134,7 @@ class Runtime(ExecutionControl):
     async def __aexit__(self, *exc: object) -> None:
         if forks.is_inherited(self):
             return
+        await self._close_background()
         await self._live.close_all()
         self.sessions.close_guests()
         await self._checks.close()
@@ -228,19 +231,33 @@ class Runtime(ExecutionControl):
         assert isinstance(step, Outcome), "only `start` pauses"
         return step
 
+    @overload
     async def start(
-        self, text: str, *, tools: Sequence[ToolSpec] = (), files: Sequence[File] = (), limits: Limits | None = None,
-        session: str = "", keep_names: bool = False, on_call: Callable[[CallRecord], None] | None = None,
-        tenant: str = "", execution_id: str = "", rerun_of: str = "", repeat: Collection[str] | None = None,
+        self, text: str, *, background: Literal[True], **options: Unpack[StartOptions]
+    ) -> BackgroundExecution: ...
+    @overload
+    async def start(
+        self, text: str, *, background: Literal[False] = False, **options: Unpack[StartOptions]
+    ) -> Paused | Outcome: ...
+    async def start(
+        self, text: str, *, background: bool = False, tools: Sequence[ToolSpec] = (), files: Sequence[File] = (),
+        limits: Limits | None = None, session: str = "", keep_names: bool = False,
+        on_call: Callable[[CallRecord], None] | None = None, tenant: str = "", execution_id: str = "",
+        rerun_of: str = "", repeat: Collection[str] | None = None,
         durable: bool = False, expires_at: float = 0.0, hidden: Collection[str] = (),
-    ) -> Paused | Outcome:  # fmt: skip
+    ) -> Paused | Outcome | BackgroundExecution:  # fmt: skip
         """A program that may also call `tools`, which only the caller can answer, with `resume`.
 
         `rerun_of` and `repeat` are as in `run`, up to the first pause that is resumed elsewhere.
         `execution_id` is for whoever must find the execution again without its answer; nobody else may guess it.
         With `durable` its start is in the ledger before the program runs and its outcome before it is returned, so that
         `resume` goes on with it after a kill at any moment. `expires_at` is on record with it.
+        With `background` this returns at once, with the execution to wait for. It is durable where the ledger lasts,
+        so that `attach` goes on with it after a restart; but not in a session that keeps names, which a restart loses.
         """
+        if background:
+            execution_id = execution_id or secrets.token_hex(8)
+            durable = durable or (self._ledger.is_lasting and not keep_names)
         if (
             self._live.get(execution_id) is not None
         ):  # the ledger would refuse it too, but with the first one pushed out
@@ -251,7 +268,9 @@ class Runtime(ExecutionControl):
             tenant=tenant, execution_id=execution_id, rerun_of=rerun_of, repeat=repeat, expires_at=expires_at,
             is_durable=durable,
         )  # fmt: skip
-        return await self._begin(text, wish)
+        return (
+            self._in_background(execution_id, self._begin(text, wish)) if background else await self._begin(text, wish)
+        )
 
     async def resume(
         self, execution_id: str, replies: Sequence[Reply] = (), *, decisions: Mapping[int, Decision] | None = None

@@ -47,6 +47,7 @@ set_mask = _signal.pthread_sigmask
 set_handler = _signal.signal
 SIG_SETMASK = int(_signal.SIG_SETMASK)
 SIGTERM = int(_signal.SIGTERM)
+SIGURG = int(_signal.SIGURG)
 
 modules = sys.modules
 search_path = sys.path

@@ -25,6 +25,7 @@ from toolfold_guest import absent, ending, eventloop, interpreter, notebook, off
 from toolfold_guest.aliases import (
     AF_UNIX,
     SIGTERM,
+    SIGURG,
     SOCK_STREAM,
     CodeType,
     ModuleType,
@@ -177,6 +178,8 @@ def main(fd: int) -> NoReturn:
     sock = Socket(AF_UNIX, SOCK_STREAM, 0, fd)
     # The host asks for last words with this signal before it kills.
     set_handler(SIGTERM, _made.channel.outbox.send_last_words)
+    # And with this one for what was printed so far, while somebody reads along.
+    set_handler(SIGURG, _made.channel.outbox.send_so_far)
     goes_on = _serve(sock, _warm_caches)
     while goes_on:
         goes_on = _serve(sock)

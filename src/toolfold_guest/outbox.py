@@ -8,6 +8,9 @@ from toolfold_guest.output import Outlet, Stream
 from toolfold_guest.wire import CALLS, ENDED, HEADER, MAX_ERROR_CHARACTERS, PRINTED, UNPACKED
 
 _quote = json.encoder.encode_basestring
+_OWN, _OUTPUTS = globals(), Outlet.write.__globals__
+_OWN_FRAMES = 8
+"""How deep a signal may find us in our own code, and in what that calls."""
 
 
 class Outbox:
@@ -51,6 +54,16 @@ class Outbox:
             # In the middle of a print; the lines before it have gathered.
             pass
         self.send_printed()
+
+    def send_so_far(self, _: int, frame: Any) -> None:
+        """The host has a reader. Not in the middle of our own work on the output, which may send it any moment."""
+        for _ in range(_OWN_FRAMES):
+            if frame is None:
+                break
+            if frame.f_globals is _OWN or frame.f_globals is _OUTPUTS:
+                return
+            frame = frame.f_back
+        self.send_last_words()
 
     def send_end(self, status: str, value_text: str, error: str, message: str, hints: list[str]) -> None:
         """The last frame of a program."""

@@ -108,7 +108,7 @@ class BridgedRuntime(Runtime):
         return await super().run(text, tenant=tenant, hidden=self.hidden_from(tenant), **options)
 
     # Any: as in the runtime.
-    async def start(self, text: str, *, tenant: str = "", **options: Any) -> Paused | Outcome:
+    async def start(self, text: str, *, tenant: str = "", **options: Any) -> Any:
         """As in the runtime, with the servers' tools that the tenant may call."""
         await self._connected(text)
         return await super().start(text, tenant=tenant, hidden=self.hidden_from(tenant), **options)

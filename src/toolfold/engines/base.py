@@ -166,6 +166,14 @@ class Freezable(Protocol):
         """
 
 
+@runtime_checkable
+class Audible(Protocol):
+    """What a run also offers if its guest gathers output: otherwise each `Printed` comes as soon as it is printed."""
+
+    def ask_for_output(self) -> None:
+        """Have what was printed so far come now."""
+
+
 class Engine(Protocol):
     """Where programs run. Enter it before the first `open`; leaving it ends every guest."""
 

@@ -2,27 +2,42 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from contextlib import nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from toolfold.errors import UsageError
+from toolfold.execution.background import BackgroundExecution
 from toolfold.execution.recorded import end_recorded, recorded
+from toolfold.execution.watching import Place
 from toolfold.ledger import refusals
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from toolfold.execution.live import LiveExecutions
     from toolfold.execution.recorded import Recorded
+    from toolfold.execution.watching import Part
     from toolfold.ledger.record import Ledger
-    from toolfold.models import Outcome, Status
+    from toolfold.models import Call, Outcome, Paused, Reply, Status
+    from toolfold.tools.context import Decision
 
 
-class ExecutionControl:
+class ExecutionControl(ABC):
     """The part of a runtime that acts on executions by their ids. Unknown ids are ignored."""
 
     def __init__(self, live: LiveExecutions, ledger: Ledger) -> None:
         self._live = live
         self._ledger = ledger
+        self._background: dict[str, BackgroundExecution] = {}
+        """Those that run or are paused, by id."""
+
+    @abstractmethod
+    async def resume(
+        self, execution_id: str, replies: Sequence[Reply] = (), *, decisions: Mapping[int, Decision] | None = None
+    ) -> Paused | Outcome:
+        """Go on with some or all of the open calls answered or decided."""
 
     # The ways to end an execution. Two things differ: whether an outcome is written, and what those who wait are told.
 
@@ -58,6 +73,54 @@ class ExecutionControl:
     async def end_recorded(self, execution_id: str, status: Status = "cancelled") -> bool:
         """End an execution that no process holds; false if one does, or it has ended already."""
         return await end_recorded(self._ledger, execution_id, status)
+
+    # reading along
+
+    def open_calls(self, execution_id: str) -> tuple[Call, ...]:
+        """Calls of an execution of this process that have no reply yet; none for unknown ids."""
+        execution = self._live.get(execution_id)
+        return () if execution is None else execution.calls.open
+
+    async def output(self, execution_id: str, place: Place = Place()) -> AsyncIterator[Part]:  # noqa: B008  # frozen
+        """What an execution of this process prints, from a place on, each part once and in order.
+
+        Ends when the execution has ended, or has left this process; at once for one that is not here.
+        """
+        if execution_id in self._live.ids or execution_id in self._background:
+            async for part in self._live.watch(execution_id).read(place):
+                yield part
+
+    async def attach(self, execution_id: str) -> BackgroundExecution:
+        """An execution that was started in the background: here, or in a process that is gone; then it goes on here.
+
+        Raises:
+            UsageError: It is unknown, or somebody waits for it here already.
+        """
+        if (found := self._background.get(execution_id)) is not None:
+            return found
+        if self._live.get(execution_id) is not None:
+            raise UsageError(f"execution {execution_id!r} was not started in the background")
+        recorded = await self.recorded(execution_id)
+        if recorded is None:
+            raise UsageError(f"no execution {execution_id!r} in the ledger; it was cancelled or never existed")
+        if recorded.outcome is not None:
+            return BackgroundExecution(self, execution_id, recorded.outcome)
+        return self._in_background(execution_id, self.resume(execution_id))
+
+    # Any: what a coroutine yields and is sent is asyncio's business.
+    def _in_background(self, execution_id: str, step: Coroutine[Any, Any, Paused | Outcome]) -> BackgroundExecution:
+        execution = self._background[execution_id] = BackgroundExecution(self, execution_id, step)
+        return execution
+
+    def leave_background(self, execution_id: str) -> None:
+        """It has ended, or has left this process; readers need not wait for what will not come."""
+        if self._live.get(execution_id) is None:
+            self._background.pop(execution_id, None)
+            self._live.unwatch(execution_id)
+
+    async def _close_background(self) -> None:
+        for execution in tuple(self._background.values()):
+            await execution.close()
 
     def standing_clock(self, execution_id: str) -> AbstractContextManager[None]:
         """The execution's wall clock stands still while this is entered: a person is asked in the course of a call."""

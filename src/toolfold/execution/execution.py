@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from toolfold.engines.base import Ended, Event, Run, Taped
     from toolfold.execution.plan import Plan, Services
+    from toolfold.execution.watching import Watch
     from toolfold.models import Outcome, Paused, Reply
     from toolfold.tools.context import Decision
 
@@ -52,6 +53,7 @@ class Execution:
             look_again=self._look_again, tell=tell,
         )  # fmt: skip
         self._opened: AbstractAsyncContextManager[Run] | None = None
+        self._watch: Watch | None = None
 
     @cached_property
     def _pauses(self) -> Pauses:
@@ -94,8 +96,15 @@ class Execution:
             self.record.note_tape(event)
             return
         self._output.add(event)
+        if self._watch is not None:
+            self._watch.wake()
         if self._tell is not None:
             self._tell(ProgramPrinted(self.id, event.text, event.stream))
+
+    def show(self, watch: Watch) -> None:
+        """Somebody reads along."""
+        self._watch = watch
+        watch.begin(self._output, self.life)
 
     def is_pause_due(self, replies_seen: int) -> bool:
         """Whether only the outside can get the program further, now that its guest waits."""

@@ -14,6 +14,7 @@ from toolfold.engines.base import Ended
 from toolfold.errors import Fenced, LedgerFailed
 from toolfold.execution.execution import Execution
 from toolfold.execution.paused_memory import PausedMemory
+from toolfold.execution.watching import Watch
 from toolfold.models import Problem
 from toolfold.sessions import bound_names
 
@@ -48,6 +49,7 @@ class LiveExecutions:
         self._paused_memory = PausedMemory(limits)
         self._by_id: dict[str, Execution] = {}
         self._leaving: set[asyncio.Task[None]] = set()
+        self._watches: dict[str, Watch] = {}
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -62,7 +64,23 @@ class LiveExecutions:
         """One that is about to be opened."""
         execution = Execution(plan, services, self._weigh)
         self._by_id[execution.id] = execution
+        if self._watches and (watch := self._watches.get(execution.id)) is not None:
+            execution.show(watch)
         return execution
+
+    def watch(self, execution_id: str) -> Watch:
+        """For whoever reads along; also before it is here."""
+        watch = self._watches.get(execution_id)
+        if watch is None:
+            watch = self._watches[execution_id] = Watch()
+            if (execution := self._by_id.get(execution_id)) is not None:
+                execution.show(watch)
+        return watch
+
+    def unwatch(self, execution_id: str) -> None:
+        """It is not here any more, or will not come."""
+        if (watch := self._watches.pop(execution_id, None)) is not None:
+            watch.end()
 
     def hand_back(self, execution: Execution) -> None:
         """Its caller has it as paused: whoever waits for its session may be told so."""
@@ -83,6 +101,8 @@ class LiveExecutions:
             del self._by_id[execution.id]
             self._paused_memory.remove(execution.id)
         await execution.close()
+        if self._watches:
+            self.unwatch(execution.id)
         session = execution.plan.session
         if session is not None:
             if session.keeps_names and not self._engine.has_session(session.id):

@@ -18,6 +18,8 @@ class Output:
     def __init__(self, cap_bytes: int) -> None:
         self._cap_bytes = cap_bytes
         self._parts: list[str] = []
+        self.characters = 0
+        """How many came, without the report."""
         self._report = ""
         self._dropped_bytes = 0
 
@@ -35,7 +37,18 @@ class Output:
             self._report += text
         else:
             self._parts.append(text)
+            self.characters += len(text)
         self._dropped_bytes += dropped_bytes
+
+    def since(self, place: int) -> str:
+        """What came after so many characters, without the report."""
+        missing, parts = self.characters - place, []
+        for part in reversed(self._parts):
+            if missing <= 0:
+                break
+            parts.append(part[-missing:])
+            missing -= len(part)
+        return "".join(reversed(parts))
 
     def whole(self) -> str:
         """All that came."""

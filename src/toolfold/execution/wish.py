@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 import msgspec
 
@@ -16,6 +16,24 @@ if TYPE_CHECKING:
     from toolfold.engines.base import Engine
     from toolfold.models import CallRecord, File, Limits, Program, ToolSpec
     from toolfold.sessions import Session
+
+
+class StartOptions(TypedDict, total=False):
+    """The keywords of `Runtime.start`, for the two signatures that it has."""
+
+    tools: Sequence[ToolSpec]
+    files: Sequence[File]
+    limits: Limits | None
+    session: str
+    keep_names: bool
+    on_call: Callable[[CallRecord], None] | None
+    tenant: str
+    execution_id: str
+    rerun_of: str
+    repeat: Collection[str] | None
+    durable: bool
+    expires_at: float
+    hidden: Collection[str]
 
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True):

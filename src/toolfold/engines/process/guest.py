@@ -70,6 +70,11 @@ class Guest:
         # A signal that waits for a frozen process would come after the kill.
         self.thaw()
 
+    def ask_for_output(self) -> None:
+        """Have it send what the program printed so far; a program hears nothing of it."""
+        # SIGURG, because it is ignored where nobody has a handler: a guest that is not there yet does not end of it.
+        self._signal(signal.SIGURG)
+
     def freeze(self) -> None:
         """Have it stand still, with all its threads, until `thaw`; no program can refuse that."""
         self._is_frozen = True

@@ -206,6 +206,11 @@ class ProcessRun:
         """The execution goes on."""
         self._hold.release()
 
+    def ask_for_output(self) -> None:
+        """Have what was printed so far come now; a guest sends it with its next call otherwise."""
+        if not self._is_over and self._stopping is None:
+            self._taken.guest.ask_for_output()
+
     def stop(self, status: Literal["timeout", "cancelled", "limit"], problem: Problem | None = None) -> None:
         """End the program now; the last event then is an `Ended` with this status."""
         if self._is_over or self._stopping is not None:

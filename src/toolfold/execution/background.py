@@ -1,0 +1,111 @@
+"""Executions that run while their caller does something else: wait for one, read along, end it.
+
+Waiting is not owning: a wait that is cancelled or times out leaves the program alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import TYPE_CHECKING, Any, Protocol
+
+from toolfold.errors import UsageError
+from toolfold.execution.watching import Place
+from toolfold.models import Outcome, Paused
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+
+    from toolfold.execution.watching import Part
+    from toolfold.models import Call, Reply
+    from toolfold.tools.context import Decision
+
+
+class Control(Protocol):
+    """The part of `Runtime` that acts on executions by id."""
+
+    async def resume(
+        self, execution_id: str, replies: Sequence[Reply] = (), *, decisions: Mapping[int, Decision] | None = None
+    ) -> Paused | Outcome: ...
+    async def cancel(self, execution_id: str) -> Outcome | None: ...
+    def suspend(self, execution_id: str) -> None: ...
+    def open_calls(self, execution_id: str) -> tuple[Call, ...]: ...
+    def output(self, execution_id: str, place: Place = ...) -> AsyncIterator[Part]: ...
+    def leave_background(self, execution_id: str) -> None: ...
+
+
+class BackgroundExecution:
+    """One execution, as whoever started it holds it. `Runtime.attach` finds it again by its id."""
+
+    # Any: what a coroutine yields and is sent is asyncio's business.
+    def __init__(
+        self, control: Control, execution_id: str, step: Coroutine[Any, Any, Paused | Outcome] | Outcome
+    ) -> None:
+        self.id = execution_id
+        self._control = control
+        self._step: asyncio.Future[Paused | Outcome]
+        if isinstance(step, Outcome):
+            self._step = asyncio.get_running_loop().create_future()
+            self._step.set_result(step)
+        else:
+            self._begin(step)
+
+    # Any: as above.
+    def _begin(self, step: Coroutine[Any, Any, Paused | Outcome]) -> None:
+        self._step = asyncio.ensure_future(step)
+        self._step.add_done_callback(self._settled)
+
+    def _settled(self, step: asyncio.Future[Paused | Outcome]) -> None:
+        # Asked for its error here, which marks that as seen: whoever waits is given it, and nobody has to.
+        if step.cancelled() or step.exception() is not None or isinstance(step.result(), Outcome):
+            self._control.leave_background(self.id)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a `wait` would have to wait."""
+        return not self._step.done()
+
+    @property
+    def open_calls(self) -> tuple[Call, ...]:
+        """Those that have no reply yet."""
+        return self._control.open_calls(self.id)
+
+    async def wait(self, timeout_seconds: float | None = None) -> Paused | Outcome | None:
+        """How it ended, or what it needs to go on; `None` if it still runs when the time is up.
+
+        Raises what `start` would have raised.
+        """
+        if timeout_seconds is not None and (math.isnan(timeout_seconds) or timeout_seconds < 0):
+            raise UsageError(f"timeout_seconds must be 0 or more, got {timeout_seconds!r}")
+        step = self._step
+        await asyncio.wait([step], timeout=timeout_seconds)
+        return step.result() if step.done() else None
+
+    def resume(self, replies: Sequence[Reply] = (), *, decisions: Mapping[int, Decision] | None = None) -> None:
+        """Go on after a pause, in the background; `wait` tells what became of it."""
+        if self.is_running or not isinstance(self._step.result(), Paused):
+            raise UsageError(f"execution {self.id!r} is not paused; wait for it first")
+        self._begin(self._control.resume(self.id, replies, decisions=decisions))
+
+    async def cancel(self) -> Outcome:
+        """End it, and its calls; harmless if it has ended."""
+        if not self.is_running and isinstance(step := self._step.result(), Outcome):
+            return step
+        ended = await self._control.cancel(self.id)
+        if ended is not None:  # it was paused
+            self._step = asyncio.get_running_loop().create_future()
+            self._step.set_result(ended)
+            self._control.leave_background(self.id)
+            return ended
+        step = await asyncio.shield(self._step)
+        return step if isinstance(step, Outcome) else await self.cancel()
+
+    def output(self, place: Place = Place()) -> AsyncIterator[Part]:  # noqa: B008  # a frozen value
+        """What it prints, from a place on, each part once; ends with the program."""
+        return self._control.output(self.id, place)
+
+    async def close(self) -> None:
+        """Its runtime is being left: its record stays open where it can be continued from it."""
+        if self.is_running:
+            self._control.suspend(self.id)
+            await asyncio.wait([self._step])

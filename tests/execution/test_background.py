@@ -1,0 +1,253 @@
+"""Executions in the background: waiting for one, reading along, ending it, and going on with it after a restart."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolfold import Outcome, Paused, Runtime, ToolSpec, UsageError, tool
+from toolfold.execution.watching import Part, Place
+from toolfold.ledger.memory import MemoryLedger
+from toolfold.ledger.sqlite import SqliteLedger
+from toolfold.models import Reply
+from toolfold.tools.context import Decision
+from toolfold.tools.policy import Policy
+
+
+class Gate:
+    """A tool that returns when the test says so."""
+
+    def __init__(self) -> None:
+        self.entered = asyncio.Event()
+        self.opened = asyncio.Event()
+        self.left: list[str] = []
+
+    def tool(self) -> Any:
+        @tool(read_only=True)
+        async def gate() -> str:
+            """Wait."""
+            self.entered.set()
+            try:
+                await self.opened.wait()
+            except asyncio.CancelledError:
+                self.left.append("cancelled")
+                raise
+            return "open"
+
+        return gate
+
+
+async def test_start_returns_at_once_and_a_wait_may_end_before_the_program() -> None:
+    gate = Gate()
+    async with Runtime([gate.tool()]) as runtime:
+        execution = await runtime.start("print('in')\nawait gate()", background=True)
+        still = await execution.wait(0)
+        await gate.entered.wait()
+        calls = [call.tool for call in execution.open_calls]
+        waiting = asyncio.create_task(execution.wait())
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        gate.opened.set()
+        one, two = await asyncio.gather(execution.wait(), execution.wait(1e12))
+
+    assert (still, calls) == (None, ["gate"])
+    assert isinstance(one, Outcome)
+    assert one is two
+    assert (one.execution_id, one.status, one.value, one.stdout) == (execution.id, "finished", "open", "in\n")
+
+
+async def test_a_rejected_program_is_an_outcome_to_wait_for() -> None:
+    async with Runtime() as runtime:
+        execution = await runtime.start("await nothing()", background=True)
+        outcome = await execution.wait()
+        parts = [part async for part in execution.output()]
+
+    assert isinstance(outcome, Outcome)
+    assert (outcome.status, parts) == ("rejected", [])
+
+
+@pytest.mark.parametrize("seconds", [-1, float("nan"), float("-inf")])
+async def test_a_time_that_is_none_is_refused(seconds: float) -> None:
+    async with Runtime() as runtime:
+        execution = await runtime.start("1", background=True)
+        with pytest.raises(UsageError) as caught:
+            await execution.wait(seconds)
+
+    assert str(caught.value) == f"timeout_seconds must be 0 or more, got {seconds!r}"
+
+
+async def test_a_cancel_ends_the_program_and_its_calls() -> None:
+    gate = Gate()
+    async with Runtime([gate.tool()]) as runtime:
+        execution = await runtime.start("print('in')\nawait gate()", background=True)
+        await gate.entered.wait()
+        outcome = await execution.cancel()
+        again = await execution.cancel()
+
+    assert (outcome.status, outcome.stdout, gate.left) == ("cancelled", "in\n", ["cancelled"])
+    assert again is outcome
+
+
+async def test_it_pauses_goes_on_and_is_found_again_by_its_id() -> None:
+    fetch = ToolSpec(name="fetch", python_name="fetch")
+    async with Runtime() as runtime:
+        execution = await runtime.start("print(await fetch())\nprint(await fetch())", tools=[fetch], background=True)
+        first = await execution.wait()
+        again = await execution.wait()
+        execution.resume([Reply(call_id=1, value="one")])
+        with pytest.raises(UsageError, match="is not paused; wait for it first"):
+            execution.resume([Reply(call_id=1, value="one")])
+        found = await runtime.attach(execution.id)
+        second = await found.wait()
+        outcome = await found.cancel()
+        ended = await runtime.attach(execution.id)
+
+    assert isinstance(first, Paused)
+    assert again is first
+    assert isinstance(second, Paused)
+    assert [call.id for call in second.calls] == [2]
+    assert (outcome.status, outcome.stdout) == ("cancelled", "one\n")
+    assert found is execution
+    assert await ended.wait() == outcome
+
+
+async def test_ids_that_are_nothing_to_attach_to_are_told_apart() -> None:
+    fetch = ToolSpec(name="fetch", python_name="fetch")
+    async with Runtime() as runtime:
+        step = await runtime.start("await fetch()", tools=[fetch])
+        assert isinstance(step, Paused)
+        said = []
+        for execution_id in ("0" * 16, "", "../x", step.execution_id):
+            with pytest.raises(UsageError) as caught:
+                await runtime.attach(execution_id)
+            said.append(str(caught.value).replace(step.execution_id, "ID"))
+
+    assert said == [
+        "no execution '0000000000000000' in the ledger; it was cancelled or never existed",
+        "no execution '' in the ledger; it was cancelled or never existed",
+        "no execution '../x' in the ledger; it was cancelled or never existed",
+        "execution 'ID' was not started in the background",
+    ]
+
+
+async def test_output_is_read_while_the_program_runs_each_part_once() -> None:
+    gate = Gate()
+    program = "import sys\nprint('one')\nprint('oops', file=sys.stderr)\nawait gate()\nprint('two')"
+    async with Runtime([gate.tool()]) as runtime:
+        execution = await runtime.start(program, background=True)
+        parts = aiter(execution.output())
+        first = [await anext(parts), await anext(parts)]
+        gate.opened.set()
+        rest = [part async for part in parts]
+        outcome = await execution.wait()
+
+    assert first == [
+        Part(text="one\n", stream="stdout", place=Place(4, 0)),
+        Part(text="oops\n", stream="stderr", place=Place(4, 5)),
+    ]
+    assert rest == [Part(text="two\n", stream="stdout", place=Place(8, 5))]
+    assert isinstance(outcome, Outcome)
+    assert (outcome.stdout, outcome.stderr) == ("one\ntwo\n", "oops\n")
+
+
+async def test_a_program_that_makes_no_call_is_heard_while_it_computes() -> None:
+    async with Runtime() as runtime:
+        execution = await runtime.start("print('busy')\nwhile True: pass", background=True)
+        part = await anext(aiter(execution.output()))
+        outcome = await execution.cancel()
+
+    assert (part.text, outcome.status, outcome.stdout) == ("busy\n", "cancelled", "busy\n")
+
+
+async def test_much_output_comes_whole_and_in_order_to_a_slow_reader_and_one_that_leaves_costs_nothing() -> None:
+    program = "for n in range(40_000):\n    print(n, 'x' * 40)\n"
+    async with Runtime() as runtime:
+        execution = await runtime.start(program, background=True)
+        async for _ in execution.output():
+            break
+        slow, place = [], Place()
+        async for part in execution.output():
+            slow.append(part.text)
+            place = part.place
+            await asyncio.sleep(0)
+        outcome = await execution.wait()
+        late = [part async for part in runtime.output(execution.id)]
+        whole = (await runtime._ledger.load(execution.id)).outcome.stdout  # type: ignore[union-attr]
+
+    assert "".join(slow) == whole == "".join(f"{n} {'x' * 40}\n" for n in range(40_000))
+    assert max(map(len, slow)) <= 64 * 1024
+    assert (place, late) == (Place(len(whole), 0), [])
+    assert isinstance(outcome, Outcome)
+    assert runtime._live._watches == {}
+
+
+async def test_no_signal_finds_the_guest_in_the_middle_of_its_output() -> None:
+    program = """
+import asyncio
+for n in range(3_000):
+    print(n, 'é' * 50)
+    if n % 10 == 0:
+        await echo(n=n)
+"""
+
+    @tool
+    async def echo(n: int) -> int:
+        """Echo."""
+        return n
+
+    async with Runtime([echo]) as runtime:
+        execution = await runtime.start(program, background=True)
+        texts: list[str] = []
+
+        async def poke() -> None:
+            while execution.is_running:
+                live = runtime._live.get(execution.id)
+                if live is not None and live.life.state == "running":
+                    live.life.run.ask_for_output()  # type: ignore[attr-defined]
+                await asyncio.sleep(0)
+
+        poking = asyncio.create_task(poke())
+        texts = [part.text async for part in execution.output()]
+        await poking
+        outcome = await execution.wait()
+
+    assert isinstance(outcome, Outcome)
+    assert outcome.status == "finished"
+    assert "".join(texts) == "".join(f"{n} {'é' * 50}\n" for n in range(3_000))
+
+
+async def test_after_its_runtime_is_left_it_goes_on_elsewhere_from_its_record(tmp_path: Path) -> None:
+    path, gate = tmp_path / "ledger.sqlite", Gate()
+    program = "print('one')\nawait gate()\nprint('two')"
+    async with Runtime([gate.tool()], ledger=SqliteLedger(path)) as runtime:
+        execution = await runtime.start(program, background=True)
+        await gate.entered.wait()
+    gate.opened.set()
+    async with Runtime([gate.tool()], ledger=SqliteLedger(path)) as runtime:
+        found = await runtime.attach(execution.id)
+        texts = [part.text async for part in found.output()]
+        outcome = await found.wait()
+
+    assert isinstance(outcome, Outcome)
+    assert ("".join(texts), outcome.stdout, outcome.status) == ("one\ntwo\n", "one\ntwo\n", "finished")
+
+
+async def test_a_standing_answer_for_one_in_the_background() -> None:
+    rows: list[int] = []
+
+    @tool
+    async def write(row: int) -> None:
+        """Write."""
+        rows.append(row)
+
+    async with Runtime([write], policy=Policy(ask=["write"]), ledger=MemoryLedger()) as runtime:
+        execution = await runtime.start("for n in range(50):\n    await write(row=n)", background=True)
+        paused = await execution.wait()
+        assert isinstance(paused, Paused)
+        execution.resume(decisions={1: Decision(approved=True, covers="tool", by="ann")})
+        outcome = await execution.wait()
+
+    assert isinstance(outcome, Outcome)
+    assert (outcome.status, rows) == ("finished", list(range(50)))
