@@ -26,11 +26,13 @@ from toolfold.execution.live import LiveExecutions
 from toolfold.execution.offer import Offer
 from toolfold.execution.paused_memory import PausedLimits
 from toolfold.execution.plan import Services
+from toolfold.execution.recorded import direct_call, put_on_record
 from toolfold.execution.wish import StartOptions, Wish
 from toolfold.ledger import refusals
 from toolfold.ledger.memory import MemoryLedger
 from toolfold.ledger.observe import from_observer
 from toolfold.ledger.otel import usual_listeners
+from toolfold.ledger.record import Given, Made
 from toolfold.models import Call, Limits, Outcome, Paused, Reply
 from toolfold.sessions import SessionLimits, Sessions
 from toolfold.sources.functions import as_tool
@@ -83,6 +85,7 @@ class Runtime(ExecutionControl):
             oldest end, and are replayed when they go on.
         type_check: Have Monty's type checker look at each program before it runs, which takes some milliseconds;
             by default where programs run on Monty. Needs `toolfold[monty]` on any engine.
+        door: On record with each execution: the way in that this runtime serves.
         learn: Note what tools without an output schema return (keys and types, never values), to tell later programs.
     """
 
@@ -95,7 +98,7 @@ class Runtime(ExecutionControl):
         telemetry: bool = True, may_ask: bool = False, before_files: Callable[[str], Awaitable[None]] | None = None,
         type_check: bool | None = None, paused_limits: PausedLimits | None = None, isolation: str | None = None,
         warm: int | None = None, accept_no_isolation: bool | None = None, host_libraries: bool | None = None,
-        observer: Observer | None = None, learn: bool = True,
+        observer: Observer | None = None, learn: bool = True, door: str = "library",
     ) -> None:  # fmt: skip
         self._limits = limits or Limits()
         session_limits = session_limits or SessionLimits()
@@ -119,6 +122,7 @@ class Runtime(ExecutionControl):
             listeners=Listeners([*usual_listeners(with_telemetry=telemetry), *listeners, *from_observer(observer)]),
             learning=learning,
             context=CallContext(entry_name=entry_name, approve=approve, learned=learning.index),
+            door=door,
         )
         self._checks = Checks(self._engine, with_types=type_check)
         self.sessions = Sessions(self._engine.end_session, store=session_files, limits=session_limits)
@@ -307,8 +311,13 @@ class Runtime(ExecutionControl):
         context = msgspec.structs.replace(self._beginning.services.context, idempotency_key=idempotency_key, tell=tell)
         began = time.perf_counter()
         reply = await self._beginning.services.router.serve(call, caller="direct", context=context)
+        seconds = time.perf_counter() - began
         if tell is not None:
-            tell(DirectCall(call, reply, time.perf_counter() - began))
+            tell(DirectCall(call, reply, seconds))
+        services = self._beginning.services
+        if services.ledger.is_lasting:
+            begun, outcome = direct_call(call, reply, seconds=seconds, door=services.door)
+            await put_on_record(services.ledger, begun, outcome, Made(call), Given(reply, outcome.calls[0]))
         return reply
 
     # the flow

@@ -11,17 +11,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.ledger.made_up import begun, given, made, outcome, pairs
 from tests.ledger.redis_server import RedisServer, given_redis_server, given_shared_server  # noqa: F401
 from toolfold import File, Media, UsageError
 from toolfold.errors import Fenced, LedgerFull
 from toolfold.ledger.memory import MemoryLedger
-from toolfold.ledger.record import History, Made, Parked, Sealed, Summary, Tape
+from toolfold.ledger.record import Change, Filter, History, Made, Moment, Parked, Sealed, Summary, Tape
 from toolfold.ledger.redis import RedisLedger
 from toolfold.ledger.retention import Retention
+from toolfold.ledger.seal import Seal
 from toolfold.ledger.sqlite import SqliteLedger
-from toolfold.models import Call
+from toolfold.models import Call, CallRecord, ContextSaved, Program
 from toolfold.tools.learning import MOST_TOOLS, Lesson
 from toolfold.tools.shapes import merged, seen
 
@@ -501,3 +503,100 @@ async def test_the_store_of_lessons_stays_within_its_bound(ledger: AnyLedger) ->
 
     assert len(kept) == MOST_TOOLS
     assert f"tool_{MOST_TOOLS + 19}" in {one.tool for one in kept}
+
+
+async def first(changes: AsyncIterator[Change], count: int) -> list[Change]:
+    return [await anext(changes) for _ in range(count)]
+
+
+async def test_what_others_write_is_followed_in_order_and_after_a_cursor_without_a_gap(new_ledger: Open) -> None:
+    writer = new_ledger()
+    reader = writer if isinstance(writer, MemoryLedger) else new_ledger()
+    following = reader.follow({SqliteLedger: "0", RedisLedger: "0-0"}.get(type(reader)))
+    told = asyncio.ensure_future(anext(following))
+    await asyncio.sleep(0)
+
+    for name in "abc":
+        writer.begin(begun(name))
+        await writer.flush(name)
+    changes = [await told, *await first(following, 2)]
+    await following.aclose()
+    writer.note("b", made(1))
+    await writer.flush("b")
+    await writer.finish("c", outcome("c"), wait=True)
+
+    assert [change.execution_id for change in changes] == ["a", "b", "c"]
+    if isinstance(writer, MemoryLedger):  # keeps nothing for who is not there, and says so
+        assert (await first(reader.follow(changes[1].cursor), 1))[0].execution_id == ""
+        return
+    later = await first(reader.follow(changes[1].cursor), 3)
+    assert [change.execution_id for change in later] == ["c", "b", "c"]
+    assert len({change.cursor for change in (*changes, *later[1:])}) == 5
+
+
+async def test_a_story_goes_on_where_the_last_one_ended(ledger: AnyLedger) -> None:
+    ledger.begin(begun("a"))
+    ledger.note("a", made(1))
+    await ledger.flush("a")
+    first_part = await ledger.story("a")
+    ledger.note("a", given(1, "x"), Moment(kind="printed", at=1.5, text="hi\n", facts={"stream": "stdout"}))
+    await ledger.flush("a")
+    second_part = await ledger.story("a", after=first_part.place)
+    await ledger.finish("a", outcome("a", stdout="hi\n"), wait=True)
+    last_part = await ledger.story("a", after=second_part.place)
+
+    assert (first_part.state, first_part.entries) == ("running", (made(1),))
+    assert second_part.entries == (
+        given(1, "x"),
+        Moment(kind="printed", at=1.5, text="hi\n", facts={"stream": "stdout"}),
+    )
+    assert (last_part.state, last_part.entries, last_part.outcome.stdout) == ("ended", (), "hi\n")
+    assert await ledger.story("nobody") is None
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        (Filter(), "dcba"),
+        (Filter(state="running"), "d"),
+        (Filter(status="failed"), "b"),
+        (Filter(door="mcp"), "cb"),
+        (Filter(tool="price"), "ba"),
+        (Filter(tool="nothing"), ""),
+        (Filter(tenant="t"), "c"),
+        (Filter(session="s"), "a"),
+        (Filter(since=1001.0, until=1003.0), "cb"),
+        (Filter(text="100%"), "c"),
+        (Filter(text="PRICE"), "dba"),
+        (Filter(door="mcp", tool="price"), "b"),
+    ],
+    ids=repr,
+)
+async def test_executions_are_found_by_what_is_known_of_them(ledger: AnyLedger, wanted: Filter, found: str) -> None:
+    call = CallRecord(id=1, name="price", arguments={}, seconds=0.5, error="no", bytes_out=7)
+    ledger.begin(begun("a", session="s", door="cli"))
+    ledger.begin(begun("b", began_at=1001.0, door="mcp"))
+    ledger.begin(begun("c", began_at=1002.0, door="mcp", tenant="t", program=Program(text="'100%'")))
+    ledger.begin(begun("d", began_at=1003.0))
+    await ledger.finish("a", outcome("a", calls=(replace(call, error=None),)))
+    saved = ContextSaved(bytes=-50)
+    await ledger.finish("b", outcome("b", status="failed", calls=(call,), seconds=1.0, context_saved=saved))
+    await ledger.finish("c", outcome("c", context_saved=ContextSaved(bytes=70)))
+
+    if wanted.text and isinstance(ledger, SqliteLedger) and isinstance(ledger._seal, Seal):
+        found = ""  # what the key hides cannot be searched through
+
+    page = await ledger.search(wanted)
+    second = await ledger.search(wanted, limit=1, before=page[0].execution_id) if page else []
+
+    assert "".join(summary.execution_id for summary in page) == found
+    assert "".join(summary.execution_id for summary in second) == found[1:2]
+    assert await ledger.counts(1001.0) == {"running": 1, "paused": 0, "recent": 3, "failed": 1}
+    assert list(await ledger.savings(1001.0, 10.0)) == [(1000.0, "mcp", 2, 70, 50)]
+    assert [(at, use.tool, use.calls, use.failed, use.error) for at, use in await ledger.uses(9)] == [
+        (1001.0, "price", 1, 1, "no"),
+        (1000.0, "price", 1, 0, ""),
+    ]
+    failed = next((summary for summary in page if summary.status == "failed"), None)
+    if failed is not None:
+        assert (failed.failed, failed.saved_bytes, failed.lanes) == (1, -50, ((0, 500, 0, 1),))

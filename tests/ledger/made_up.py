@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 from hypothesis import strategies as st
 
-from toolfold.ledger.record import Begun, Decided, Entry, Given, Made, Parked, Tape
+from toolfold.ledger.record import Begun, Decided, Entry, Given, Made, Moment, MomentKind, Parked, Tape
 from toolfold.models import (
     OWN_SETS,
     Call,
@@ -106,7 +106,16 @@ decided = st.builds(
     st.none() | counts,
     counts,
 )
-entries = st.builds(Made, calls) | st.builds(Given, replies, records) | tapes | st.builds(Parked, counts) | decided
+entries = (
+    st.builds(Made, calls, numbers)
+    | st.builds(Given, replies, records)
+    | tapes
+    | st.builds(Parked, counts)
+    | decided
+    | st.builds(
+        Moment, kind=st.sampled_from(get_args(MomentKind)), at=numbers, call_id=counts, text=texts, facts=objects
+    )
+)
 
 tools = st.builds(
     ToolSpec,

@@ -416,7 +416,7 @@ async def test_the_server_forgets_by_itself_and_a_sweep_leaves_nothing_of_it(
         total = client.get("{toolfold}:total")
     assert sorted(seen) == ["ended", "open"]
     assert listed == ([], [], [])
-    assert (left, total) == ([b"{toolfold}:facts", b"{toolfold}:total"], b"0")
+    assert (left, total) == ([b"{toolfold}:changes", b"{toolfold}:facts", b"{toolfold}:total"], b"0")
 
 
 async def test_tools_are_stored_once_and_sent_again_when_they_were_swept_away(

@@ -14,9 +14,10 @@ import pytest
 from tests.ledger.made_up import begun, given, made, outcome
 from toolfold import UsageError
 from toolfold.errors import LedgerFailed
-from toolfold.ledger import tables
-from toolfold.ledger.record import History
+from toolfold.ledger.listing import Listing
+from toolfold.ledger.record import Filter, History
 from toolfold.ledger.retention import Retention
+from toolfold.ledger.seal import NoSeal
 from toolfold.ledger.sqlite import SqliteLedger
 from toolfold.models import ToolSpec
 
@@ -248,14 +249,12 @@ def test_one_ledger_serves_several_event_loops_one_after_another(path: Path) -> 
 @pytest.mark.parametrize(
     ("statement", "values"),
     [
-        (tables._LISTED, (9e9, 50)),
-        (tables._LISTED_OF_TENANT, ("t", 9e9, 50)),
         ("SELECT id FROM executions WHERE id >= ? AND id < ? ORDER BY id LIMIT ?", ("a", "b", 2)),
         ("SELECT piece, body FROM pieces WHERE execution = ? ORDER BY piece", (1,)),
     ],
-    ids=["list", "list of a tenant", "find", "show"],
+    ids=["find", "show"],
 )
-async def test_a_listing_reads_only_what_it_shows_however_long_the_ledger(
+async def test_a_command_reads_only_what_it_shows_however_long_the_ledger(
     statement: str, values: tuple[object, ...], path: Path
 ) -> None:
     await SqliteLedger(path).close()
@@ -263,6 +262,31 @@ async def test_a_listing_reads_only_what_it_shows_however_long_the_ledger(
     plan = [row[3] for row in rows(path, f"EXPLAIN QUERY PLAN {statement}", *values)]
 
     assert (len(plan), plan[0].split()[0]) == (1, "SEARCH")
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        Filter(),
+        Filter(until=9e9),
+        Filter(tenant="t", until=9e9),
+        Filter(state="running"),
+        Filter(status="failed"),
+        Filter(door="mcp"),
+        Filter(session="s"),
+        Filter(tool="price"),
+        Filter(since=1.0),
+    ],
+    ids=repr,
+)
+async def test_a_listing_is_read_in_its_order_and_never_sorted(wanted: Filter, path: Path) -> None:
+    await SqliteLedger(path).close()
+    with closing(sqlite3.connect(path)) as connection:
+        statement, values = Listing(connection, NoSeal()).statement(wanted, "a")
+
+    plan = [row[3] for row in rows(path, f"EXPLAIN QUERY PLAN {statement}", *values, 50)]
+
+    assert [step for step in plan if "TEMP B-TREE" in step or ("SCAN" in step and "INDEX" not in step)] == []
 
 
 def test_a_file_that_is_no_database_is_one_clear_line(path: Path) -> None:
@@ -303,7 +327,7 @@ async def test_a_file_of_a_newer_toolfold_is_left_alone(path: Path) -> None:
     newer.close()
 
     assert refusal(path) == (
-        f"ledger {str(path)!r} was made by a newer toolfold (format 7, this one reads 3); "
+        f"ledger {str(path)!r} was made by a newer toolfold (format 7, this one reads 4); "
         "update toolfold, or name another file"
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -11,10 +10,11 @@ from toolfold.engines.base import Taped
 from toolfold.events import ProgramRejected
 from toolfold.execution.earlier import earlier_output
 from toolfold.execution.plan import Plan
+from toolfold.execution.recorded import put_on_record
 from toolfold.execution.replay import Rerun, history_of, take_over
 from toolfold.execution.savings import context_saved
 from toolfold.execution.wish import begun_of
-from toolfold.models import Outcome, Problem
+from toolfold.models import Outcome, Problem, Program
 from toolfold.program.stubs import asks_for_words
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from toolfold.execution.offer import Offer
     from toolfold.execution.plan import Services
     from toolfold.execution.wish import Wish
-    from toolfold.models import Begun, Program, ToolSpec
+    from toolfold.models import Begun, ToolSpec
     from toolfold.sessions import Session, Sessions
 
 
@@ -68,7 +68,7 @@ class Beginning:
             program = await self._check(text, specs, wish)
             if isinstance(program, Problem):
                 self._drop(wish)
-                return self._rejected(program, text)
+                return await self._rejected(program, text, wish)
             return await self._planned(program, told, wish)
         except BaseException:
             self._drop(wish)
@@ -124,17 +124,21 @@ class Beginning:
             file_names=file_names,
         )  # fmt: skip
 
-    def _rejected(self, problem: Problem, text: str) -> Outcome:
-        engine = self.services.engine
+    async def _rejected(self, problem: Problem, text: str, wish: Wish) -> Outcome:
+        services = self.services
+        program = Program(text=text)
+        wish = msgspec.structs.replace(wish, execution_id="", outside=(), files=())  # the id is for one that runs
+        begun = begun_of(wish, program, (), engine=services.engine, kept=(), earlier=(), door=services.door)
         outcome = Outcome(
-            execution_id=secrets.token_hex(8),
+            execution_id=begun.execution_id,
             status="rejected",
             problem=problem,
-            engine=engine.name,
-            isolation=engine.isolation,
+            engine=begun.engine,
+            isolation=begun.isolation,
             context_saved=context_saved((), text=text, shown_bytes=len(str(problem).encode(errors="replace"))),
         )
-        self.services.listeners.tell_end(ProgramRejected(outcome.execution_id, text, problem))
+        services.listeners.tell_end(ProgramRejected(outcome.execution_id, text, problem))
+        await put_on_record(services.ledger, begun, outcome)
         return outcome
 
     async def _planned(self, program: Program, specs: tuple[ToolSpec, ...], wish: Wish) -> Plan:
@@ -142,7 +146,9 @@ class Beginning:
         rerun = Rerun(await history_of(ledger, wish.rerun_of), wish.repeat) if wish.rerun_of else None
         earlier = await earlier_output(program.text, ledger, wish.tenant)
         kept = self._sessions.files(wish.session.id) if wish.session is not None else ()
-        begun = begun_of(wish, program, specs, engine=self.services.engine, kept=kept, earlier=earlier)
+        begun = begun_of(
+            wish, program, specs, engine=self.services.engine, kept=kept, earlier=earlier, door=self.services.door
+        )  # fmt: skip
         return self._plan(
             begun, Taped() if wish.is_taped else None, wish.session, can_pause=wish.can_pause, on_call=wish.on_call,
             rerun=rerun, is_durable=wish.is_durable,

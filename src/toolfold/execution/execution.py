@@ -96,6 +96,7 @@ class Execution:
             self.record.note_tape(event)
             return
         self._output.add(event)
+        self.record.tell_printed(event.text, event.stream)
         if self._watch is not None:
             self._watch.wake()
         if self._tell is not None:
@@ -121,6 +122,7 @@ class Execution:
     async def accept(self, replies: Sequence[Reply], decisions: Mapping[int, Decision]) -> None:
         """Go on with what the outside says; all is checked and written down before any of it is used."""
         accepted = await self._pauses.accept(replies, decisions)
+        self.record.tell("resumed")
         if self._tell is not None:
             self._tell(ProgramResumed(self.id, (*(reply.call_id for reply in replies), *decisions)))
         self._pauses.go_on(accepted, decisions)

@@ -74,6 +74,7 @@ class Pauses:
                 frozen = await run.freeze()
             if frozen is None:
                 return None  # it says again when it waits; its timers stand still already
+            self._record.tell("paused")
             self._stop_clock()
             await self._park(frozen)
             self._life.move("pause")

@@ -32,6 +32,8 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     learning: Learning
     context: CallContext
     """Of calls outside of any execution; each execution has a copy with its own id, approvals and budget."""
+    door: str = ""
+    """On record with each execution."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):

@@ -82,6 +82,7 @@ class Questions:
         return decision
 
     async def _asked(self, call: Call, spec: ToolSpec, *, is_begun: bool) -> Answered:
+        self._record.tell("asked", call_id=call.id, tool=call.tool, arguments=dict(call.arguments), line=call.line)
         if self._tell is not None:
             self._tell(ApprovalAsked(self._plan.begun.execution_id, call))
         answer: asyncio.Future[Answered] = asyncio.get_running_loop().create_future()

@@ -8,19 +8,23 @@ Rules:
 
 from __future__ import annotations
 
+import time
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from toolfold.errors import LedgerFull
-from toolfold.ledger.record import Made, Tape
+from toolfold.ledger.record import Made, Moment, Tape
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from toolfold.engines.base import Taped
     from toolfold.execution.plan import Plan
-    from toolfold.ledger.record import Entry, Given, Ledger, Sealed
+    from toolfold.ledger.record import Entry, Given, Ledger, MomentKind, Sealed
     from toolfold.models import Call, Outcome
+
+_TOLD_CHARACTERS: Final = 256 * 1024
+"""Of output, on record while the program runs."""
 
 
 class ExecutionRecord:
@@ -34,6 +38,7 @@ class ExecutionRecord:
         self.is_strict = plan.begun.is_strict or self.is_taped
         """Rule 1 holds."""
         self._is_spoilt = False
+        self._told_characters = 0
         self._unnoted: Call | None = None
         """Being served right now, and goes on record with its reply if that comes at once (rule 3)."""
 
@@ -56,6 +61,23 @@ class ExecutionRecord:
     def note(self, *entries: Entry) -> None:
         """To be written soon, in this order."""
         self._ledger.note(self._id, *entries, epoch=self._plan.epoch)
+
+    @property
+    def at(self) -> float:
+        """Seconds since the start of the execution, in whichever process that was."""
+        return time.time() - self._plan.begun.began_at
+
+    # Any: as in `Moment`.
+    def tell(self, kind: MomentKind, *, call_id: int = 0, text: str = "", **facts: Any) -> None:
+        """For whoever watches: what a replay does not need is on record only where the record outlives us."""
+        if self._ledger.is_lasting:
+            self.note(Moment(kind=kind, at=self.at, call_id=call_id, text=text, facts=facts))
+
+    def tell_printed(self, text: str, stream: str) -> None:
+        """Output as it comes, up to a limit; all of it is in the outcome."""
+        if self._told_characters < _TOLD_CHARACTERS:
+            self._told_characters += len(text)
+            self.tell("printed", text=text[:_TOLD_CHARACTERS], stream=stream)
 
     async def flush(self) -> None:
         """All that was noted is safe when this returns."""
@@ -81,7 +103,7 @@ class ExecutionRecord:
         unnoted = self._unnoted
         if unnoted is not None and (call is None or unnoted is call):
             self._unnoted = None
-            self.note(Made(unnoted))
+            self.note(Made(unnoted, self.at))
 
     def note_reply(self, call: Call, given: Given) -> None:
         """The program has been given the reply."""

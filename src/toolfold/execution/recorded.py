@@ -5,20 +5,27 @@ For doors that must recognise a request that was already answered, perhaps by an
 
 from __future__ import annotations
 
+import logging
+import os
 import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from toolfold.errors import Fenced, UsageError
+from toolfold.errors import Fenced, ToolfoldError, UsageError
+from toolfold.execution.accounts import record_of
 from toolfold.execution.output import Output
 from toolfold.ledger.record import Given
-from toolfold.models import Outcome
+from toolfold.models import Begun, Limits, Outcome, Problem, Program
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from toolfold.ledger.record import Begun, History, Ledger, State
-    from toolfold.models import Reply, Status
+    from toolfold.ledger.record import Entry, History, Ledger, State
+    from toolfold.models import Call, Reply, Status
+
+_LIMITS: Final = Limits()
+_SHOWN_CHARACTERS: Final = 2000
+_log: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +76,39 @@ async def end_recorded(ledger: Ledger, execution_id: str, status: Status) -> boo
     except (Fenced, UsageError):  # another process has it, or it has ended, or is forgotten
         return False
     return True
+
+
+async def put_on_record(ledger: Ledger, begun: Begun, outcome: Outcome, *entries: Entry) -> None:
+    """One that is over already: a rejected program, a direct call. Nobody is told where it cannot be written."""
+    try:
+        ledger.begin(begun)
+        if entries:
+            ledger.note(begun.execution_id, *entries)
+        await ledger.finish(begun.execution_id, outcome)
+    except ToolfoldError as error:
+        _log.warning("%s is not on record: %s", begun.execution_id, error)
+
+
+def direct_call(call: Call, reply: Reply, *, seconds: float, door: str, tenant: str = "") -> tuple[Begun, Outcome]:
+    """What goes on record of a call without a program."""
+    execution_id = os.urandom(8).hex()
+    record = record_of(call, reply, 0.0, seconds)
+    begun = Begun(
+        execution_id=execution_id, program=Program(text=_as_program(call)), tools=(), limits=_LIMITS, tenant=tenant,
+        began_at=time.time() - seconds, door=door, is_direct=True, is_strict=True,
+    )  # fmt: skip
+    outcome = Outcome(
+        execution_id=execution_id, status="finished" if reply.error is None else "failed", calls=(record,),
+        value=None, seconds=seconds,
+        problem=None if reply.error is None else Problem(kind="exception", message=reply.error),
+    )  # fmt: skip
+    return begun, outcome
+
+
+def _as_program(call: Call) -> str:
+    arguments = ", ".join(f"{name}={value!r}" for name, value in call.arguments.items())
+    text = f"await {call.tool}({arguments})"
+    return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 1] + "…"
 
 
 def _as_returned(outcome: Outcome, limit_bytes: int) -> Outcome:

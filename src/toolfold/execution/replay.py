@@ -10,7 +10,7 @@ import msgspec
 from toolfold.engines.base import Taped
 from toolfold.errors import ReplayDiverged, UsageError
 from toolfold.ledger import snapshots
-from toolfold.ledger.record import Decided, Given, Handed, Made, Parked, Tape
+from toolfold.ledger.record import Decided, Given, Handed, Made, Moment, Parked, Tape
 from toolfold.ledger.snapshots import Pause
 from toolfold.models import Reply, ReplyMeta
 
@@ -142,6 +142,8 @@ def _seconds_left(history: History) -> float | None:
     for entry in reversed(history.entries):
         if isinstance(entry, Tape) and entry.seconds_left is not None:
             return entry.seconds_left
+        if isinstance(entry, Moment) and entry.kind != "resumed":
+            continue
         if not isinstance(entry, Tape | Parked):
             break  # it has gone on since
     return None

@@ -67,7 +67,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
 
 def begun_of(
     wish: Wish, program: Program, specs: tuple[ToolSpec, ...], *, engine: Engine, kept: Sequence[File],
-    earlier: Sequence[File],
+    earlier: Sequence[File], door: str,
 ) -> Begun:  # fmt: skip
     """The start, as it goes on record, with the session's files and the earlier output that the text mentions."""
     brought = (*earlier, *wish.files)
@@ -90,4 +90,5 @@ def begun_of(
         began_at=time.time(),
         expires_at=wish.expires_at,
         is_strict=wish.is_taped or wish.is_strict,
+        door=door,
     )

@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from toolfold.errors import UsageError
-from toolfold.ledger.record import Begun, Decided, Entry, Given, Handed, Made, Parked, Tape
+from toolfold.ledger.record import Begun, Decided, Entry, Given, Handed, Made, Moment, MomentKind, Parked, Tape
 from toolfold.models import Call, CallRecord, Covers, Media, Outcome, Reply, ToolSpec
 
 # How a map of five that begins with the key `kind` looks; a `Media` that was taken for a plain dataclass.
@@ -36,6 +36,8 @@ _T = TypeVar("_T")
 
 class _Made(msgspec.Struct, array_like=True, tag=0, gc=False):
     call: Call
+    # Last, with a default, as in `_Tape`.
+    at: float = 0.0
 
 
 class _Given(msgspec.Struct, array_like=True, tag=1, gc=False):
@@ -71,6 +73,14 @@ class _Decided(msgspec.Struct, array_like=True, tag=5, gc=False):
     under: int
 
 
+class _Moment(msgspec.Struct, array_like=True, tag=6, gc=False):
+    kind: MomentKind
+    at: float
+    call_id: int
+    text: str
+    facts: dict[str, Any]
+
+
 class _Ended(msgspec.Struct, array_like=True, gc=False):
     outcome: Outcome
     has_own_calls: bool
@@ -80,7 +90,7 @@ def encode_entry(entry: Entry) -> bytes:
     """One entry, frozen."""
     match entry:
         case Made():
-            return encode((0, entry.call))
+            return encode((0, entry.call, entry.at))
         case Given():
             return encode((1, entry.reply, entry.record))
         case Tape():
@@ -91,6 +101,8 @@ def encode_entry(entry: Entry) -> bytes:
             return encode((4, entry.round))
         case Decided():
             return encode((5, *(getattr(entry, name) for name in _Decided.__struct_fields__)))
+        case Moment():
+            return encode((6, entry.kind, entry.at, entry.call_id, entry.text, entry.facts))
 
 
 def is_call(body: bytes) -> bool:
@@ -108,10 +120,10 @@ def decode_entries(body: bytes) -> list[Entry]:
     return [_entry(one) for one in _entries.decode(body)]
 
 
-def _entry(one: _Made | _Given | _Tape | _Handed | _Parked | _Decided) -> Entry:
+def _entry(one: _Made | _Given | _Tape | _Handed | _Parked | _Decided | _Moment) -> Entry:
     match one:
         case _Made():
-            return Made(one.call)
+            return Made(one.call, one.at)
         case _Given():
             return Given(one.reply, one.record)
         case _Tape():
@@ -122,6 +134,8 @@ def _entry(one: _Made | _Given | _Tape | _Handed | _Parked | _Decided) -> Entry:
             return Parked(one.round)
         case _Decided():
             return Decided(*(getattr(one, name) for name in one.__struct_fields__))
+        case _Moment():
+            return Moment(kind=one.kind, at=one.at, call_id=one.call_id, text=one.text, facts=one.facts)
 
 
 def encode_begun(begun: Begun) -> bytes:
@@ -242,7 +256,7 @@ def decoder(kind: type[_T]) -> msgspec.msgpack.Decoder[_T]:
 
 _encoder: Final = msgspec.msgpack.Encoder(enc_hook=_refuse)
 _any: Final = decoder(list[Any])
-_entries: Final = decoder(list[_Made | _Given | _Tape | _Handed | _Parked | _Decided])
+_entries: Final = decoder(list[_Made | _Given | _Tape | _Handed | _Parked | _Decided | _Moment])
 _begun: Final = decoder(Begun)
 _tools: Final = decoder(tuple[ToolSpec, ...])
 _ended: Final = decoder(_Ended)

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Final
 
 from toolfold.errors import UsageError
+from toolfold.ledger.changes import CHANGES
 from toolfold.ledger.lessons import LESSONS
+from toolfold.ledger.listing import LISTING
 from toolfold.ledger.migrations import FORMAT, check_shape, migrate
 from toolfold.ledger.seal import SALT_BYTES, NoSeal, Seal, seal_with
 from toolfold.ledger.tables import DEADLINES, SCHEMA
@@ -144,7 +146,7 @@ def _lay_out(connection: sqlite3.Connection) -> None:
     try:
         # Asked again: another process may have been first.
         if not connection.execute("PRAGMA user_version").fetchone()[0]:
-            for statement in (*SCHEMA.split(";"), DEADLINES, LESSONS):
+            for statement in (*SCHEMA.split(";"), DEADLINES, LESSONS, CHANGES, *LISTING):
                 connection.execute(statement)
             connection.execute(f"PRAGMA application_id = {_APPLICATION}")
             connection.execute(f"PRAGMA user_version = {FORMAT}")

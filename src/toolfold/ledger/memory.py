@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -13,8 +14,22 @@ from msgspec.structs import replace
 
 from toolfold.ledger import codec, refusals
 from toolfold.ledger.lessons import MemoryLessons
-from toolfold.ledger.record import Begun, Entry, Given, History, Parked, Sealed, State, Summary, Tape, first_line
+from toolfold.ledger.record import (
+    Begun,
+    Change,
+    Entry,
+    Given,
+    History,
+    Parked,
+    Sealed,
+    State,
+    Story,
+    Summary,
+    Tape,
+    first_line,
+)
 from toolfold.ledger.retention import EXPIRED_SECONDS, MAX_EXECUTION_BYTES, Retention
+from toolfold.ledger.scanning import Facts, Row, Scanned, facts_of, with_facts
 from toolfold.ledger.seal import Seal
 from toolfold.ledger.snapshots import seal_with_bytes
 from toolfold.models import MIB, CallRecord, Outcome
@@ -36,13 +51,14 @@ class _Execution:
     status: str = ""
     seconds: float = 0.0
     outcome: bytes | None = None
+    facts: Facts | None = None
     snapshot: bytes | None = None
     bytes: int = 0
     is_full: bool = False
     touched_at: float = field(default_factory=time.time)
 
 
-class MemoryLedger:
+class MemoryLedger(Scanned):
     """A `Ledger` of the newest executions; the oldest ended ones make room."""
 
     is_lasting = False
@@ -55,6 +71,8 @@ class MemoryLedger:
         self._bytes = 0
         self._snapshot_key = secrets.token_bytes(32)
         self._lessons = MemoryLessons()
+        self._changes = 0
+        self._followers: set[asyncio.Queue[Change]] = set()
 
     def begin(self, begun: Begun) -> None:
         if begun.execution_id in self._executions:
@@ -66,6 +84,8 @@ class MemoryLedger:
             kept.begun, kept.is_full, size = replace(begun, files=()), True, len(begun.program.sent_text)
             kept.entries.append(_SPOILT)
         self._count(kept, size)
+        if self._followers:
+            self._tell(kept)
         if len(self._executions) > self._keep.executions:
             self._make_room()
 
@@ -81,6 +101,8 @@ class MemoryLedger:
             elif isinstance(entry, Given):
                 kept.noted[entry.record.id] = entry.record
             self._append(kept, body)
+        if self._followers:
+            self._tell(kept)
 
     async def flush(self, execution_id: str) -> None:
         kept = self._executions.get(execution_id)
@@ -96,6 +118,7 @@ class MemoryLedger:
             self._append(kept, codec.encode_entry(Parked(snapshot.round)))
             self._keep_snapshot(kept, snapshot.body)
         kept.state = "paused"
+        self._tell(kept)
 
     async def accept(self, execution_id: str, entries: Sequence[Given], *, epoch: int = 0) -> None:
         kept = self._held(execution_id, epoch)
@@ -105,6 +128,7 @@ class MemoryLedger:
         for body in bodies:
             self._append(kept, body)
         kept.state = "running"
+        self._tell(kept)
 
     async def takeover(self, execution_id: str) -> int:
         kept = self._held(execution_id, None)
@@ -120,6 +144,8 @@ class MemoryLedger:
         kept.noted.clear()
         self._keep_snapshot(kept, None)
         self._count(kept, len(body))
+        if self._followers:
+            self._tell(kept)
         if self._bytes > self._keep.total_bytes:
             self._sweep(self._keep)
 
@@ -160,6 +186,46 @@ class MemoryLedger:
         ]
         found.sort(key=lambda kept: kept.begun.began_at, reverse=True)
         return [_summary(kept) for kept in found[:limit]]
+
+    async def story(self, execution_id: str, *, after: int = 0) -> Story | None:
+        kept = self._executions.get(execution_id)
+        if kept is None:
+            return None
+        entries = codec.decode_entries(codec.join_entries(kept.entries[max(0, after) :]))
+        outcome = None if kept.outcome is None else codec.decode_outcome(kept.outcome, ())
+        place = len(kept.entries)
+        return Story(state=kept.state, epoch=kept.epoch, place=place, entries=tuple(entries), outcome=outcome)
+
+    async def follow(self, after: str | None = None) -> AsyncIterator[Change]:
+        changes: asyncio.Queue[Change] = asyncio.Queue()
+        self._followers.add(changes)
+        try:
+            if after is not None:  # what happened while nobody followed was not kept
+                yield Change(cursor=str(self._changes), execution_id="")
+            while True:
+                yield await changes.get()
+        finally:
+            self._followers.discard(changes)
+
+    def _tell(self, kept: _Execution) -> None:
+        self._changes += 1
+        change = Change(cursor=str(self._changes), execution_id=kept.begun.execution_id)
+        for changes in self._followers:
+            changes.put_nowait(change)
+
+    async def _page(self, before: float | None, limit: int, tenant: str | None) -> Sequence[Row]:
+        found = []
+        for summary in await self.list(limit=limit, before=before, tenant=tenant):
+            kept = self._executions[summary.execution_id]
+            if kept.facts is None and kept.outcome is not None:
+                entries = codec.decode_entries(codec.join_entries(kept.entries))
+                kept.facts = facts_of(codec.decode_outcome(kept.outcome, entries))
+            found.append(with_facts(summary, kept.facts))
+        return found
+
+    async def _began_at(self, execution_id: str) -> float | None:
+        kept = self._executions.get(execution_id)
+        return None if kept is None else kept.begun.began_at
 
     def learn(self, tenant: str, lesson: Lesson) -> None:
         self._lessons.add(tenant, lesson)
@@ -244,4 +310,5 @@ def _summary(kept: _Execution) -> Summary:
         first_line=first_line(begun.program.sent_text),
         session=begun.session,
         tenant=begun.tenant,
+        door=begun.door,
     )

@@ -11,15 +11,19 @@ from pathlib import Path
 from typing import Final
 
 from toolfold.errors import UsageError
+from toolfold.ledger.changes import CHANGES
 from toolfold.ledger.lessons import LESSONS
+from toolfold.ledger.listing import LISTING
 from toolfold.ledger.tables import DEADLINES, SCHEMA
 
-FORMAT: Final = 3
+FORMAT: Final = 4
 STEPS: Final[dict[int, tuple[str, ...]]] = {
     # Executions got deadlines. Some files of format 1 have the table already: it came before the format was raised.
     1: (DEADLINES,),
     # What tools were seen to return.
     2: (LESSONS,),
+    # What can be followed, and what listings filter by.
+    3: (CHANGES, *LISTING),
 }
 """What leads from each format to the next."""
 
@@ -94,5 +98,5 @@ def _columns(connection: sqlite3.Connection) -> dict[str, frozenset[str]]:
 @functools.cache
 def _expected() -> dict[str, frozenset[str]]:
     with closing(sqlite3.connect(":memory:")) as connection:
-        connection.executescript(f"{SCHEMA};{DEADLINES};{LESSONS}")
+        connection.executescript(";".join((SCHEMA, DEADLINES, LESSONS, CHANGES, *LISTING)))
         return _columns(connection)

@@ -6,9 +6,9 @@ them, replies in the order in which it got them, and the tape of its clock reads
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 import msgspec
 
@@ -27,6 +27,14 @@ class Made(msgspec.Struct, frozen=True):
     """The program made a call. Written before a tool that is not safe to repeat is called."""
 
     call: Call
+    at: float = 0.0
+    """Seconds since the start of the execution; 0 where the reply came at once, whose record has it."""
+
+    def __eq__(self, other: object) -> bool:
+        """The same call, whenever it was made."""
+        return self.call == other.call if isinstance(other, Made) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]  # its arguments may be a list
 
 
 class Given(msgspec.Struct, frozen=True):
@@ -76,7 +84,25 @@ class Parked:
     round: int
 
 
-Entry: TypeAlias = Made | Given | Tape | Handed | Parked | Decided
+MomentKind: TypeAlias = Literal["printed", "asked", "paused", "resumed"]
+
+
+class Moment(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that whoever watches wants to know while it happens. A replay does not need it."""
+
+    kind: MomentKind
+    at: float
+    """Seconds since the start of the execution."""
+    call_id: int = 0
+    """Of what was asked."""
+    text: str = ""
+    """What was printed."""
+    # Any: JSON values, each kind has its own.
+    facts: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    """Of `printed` its `stream`; of `asked` the call's `tool`, `arguments` and `line`."""
+
+
+Entry: TypeAlias = Made | Given | Tape | Handed | Parked | Decided | Moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +146,51 @@ class Summary:
     """Of the program, shortened."""
     session: str = ""
     tenant: str = ""
+    door: str = ""
+    failed: int = 0
+    """Calls that failed; counted when it has ended."""
+    saved_bytes: int = 0
+    """What stayed out of the model's context; a loss is negative."""
+    lanes: tuple[tuple[int, int, int, int], ...] = ()
+    """The calls of one that has ended, as `summing.lanes_of` draws them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """Something was written about an execution."""
+
+    cursor: str
+    """Where to go on; compare it with nothing but equality."""
+    execution_id: str
+    """Empty: what changed before this is not known any more; read anew what you show."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Story:
+    """What was written about one execution since a place in its record."""
+
+    state: State
+    epoch: int
+    place: int
+    """Where the next one goes on."""
+    entries: tuple[Entry, ...]
+    outcome: Outcome | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter:
+    """Which executions are wanted; what is `None` does not matter."""
+
+    state: State | None = None
+    status: str | None = None
+    door: str | None = None
+    tool: str | None = None
+    tenant: str | None = None
+    session: str | None = None
+    since: float | None = None
+    until: float | None = None
+    text: str | None = None
+    """In the first line, in any case; where the ledger is sealed, nothing is found by it."""
 
 
 def first_line(text: str, length: int = 80) -> str:
@@ -176,6 +247,18 @@ class Ledger(Protocol):
 
     async def list(self, *, limit: int = 50, before: float | None = None, tenant: str | None = None) -> list[Summary]:
         """Newest first."""
+
+    async def search(self, wanted: Filter, *, limit: int = 50, before: str = "") -> Sequence[Summary]:
+        """Newest first; `before` is the id of the last one of the page before."""
+
+    async def story(self, execution_id: str, *, after: int = 0) -> Story | None:
+        """What is on record since `after`, a `Story.place`; `None` if the execution is not known."""
+
+    def follow(self, after: str | None = None) -> AsyncIterator[Change]:
+        """What any process writes, in the order in which it was written, and none twice.
+
+        `after` is the cursor of the last change that was seen, perhaps by another process; `None`: from now on.
+        """
 
     async def is_there(self) -> bool:
         """Whether what is written can be found again; false where its file was deleted or its server is away."""

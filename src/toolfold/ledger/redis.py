@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 import zlib
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from typing import Any, Final, Literal
 
@@ -21,15 +21,17 @@ from redis.exceptions import ConnectionError as ConnectionLost
 from redis.exceptions import RedisError
 
 from toolfold import forks
-from toolfold.errors import LedgerFailed
+from toolfold.errors import LedgerFailed, UsageError
 from toolfold.ledger import codec, redis_scripts, refusals
-from toolfold.ledger.record import Begun, Entry, Given, History, Parked, Sealed, State, Summary
+from toolfold.ledger.record import Begun, Change, Entry, Given, History, Parked, Sealed, State, Story, Summary
 from toolfold.ledger.redis_batch import SLOW_BYTES, Job, RedisRecord, know, milliseconds
 from toolfold.ledger.redis_connect import SETTINGS, failed, first_look, plain_address, shared_secret, sockets_of
+from toolfold.ledger.redis_following import changes_on, is_behind, is_stream_id
 from toolfold.ledger.redis_lease import Leases
 from toolfold.ledger.redis_lessons import RedisLessons
 from toolfold.ledger.redis_writer import RedisWriter, log
 from toolfold.ledger.retention import MAX_EXECUTION_BYTES, Retention, Schedule
+from toolfold.ledger.scanning import Row, Scanned, decode_facts, with_facts
 from toolfold.ledger.seal import NoSeal, Seal
 from toolfold.ledger.snapshots import seal_for_snapshots
 from toolfold.models import Outcome
@@ -43,7 +45,7 @@ _LOOK_SECONDS: Final = 2.0
 _STATES: Final[dict[bytes, State]] = {b"running": "running", b"paused": "paused", b"ended": "ended"}
 
 
-class RedisLedger:
+class RedisLedger(Scanned):
     """A `Ledger` on a server.
 
     Args:
@@ -197,11 +199,38 @@ class RedisLedger:
         return [one.decode() for one in await self._ask(redis_scripts.FIND, first, last, limit)]
 
     async def list(self, *, limit: int = 50, before: float | None = None, tenant: str | None = None) -> list[Summary]:
+        return [summary for summary, _ in await self._page(before, limit, tenant)]
+
+    async def story(self, execution_id: str, *, after: int = 0) -> Story | None:
+        answer = await self._ask(redis_scripts.STORY, execution_id, max(0, after))
+        return await asyncio.to_thread(self._story, execution_id, max(0, after), answer) if answer else None
+
+    async def follow(self, after: str | None = None) -> AsyncIterator[Change]:
+        if after is not None and not is_stream_id(after):
+            raise UsageError(f"invalid cursor {after!r}; take the one of the last change")
+        self._look_alive()
+        cursor = after
+        while not self._is_closed:
+            first, last = await self._ask(redis_scripts.CHANGES)
+            if cursor is None:
+                cursor = last.decode()
+            elif is_behind(cursor, first.decode()):
+                cursor = last.decode()
+                yield Change(cursor=cursor, execution_id="")
+            async for change in changes_on(self._url, f"{{{self._prefix}}}:changes", cursor):
+                yield change
+                cursor = change.cursor
+
+    async def _page(self, before: float | None, limit: int, tenant: str | None) -> Sequence[Row]:
         self._look_alive()
         await self._writer.drain()
         latest = "+inf" if before is None else f"({before!r}"
         found = await self._ask(redis_scripts.LIST, latest, limit, tenant or "", int(tenant is not None))
-        return [self._summary(row) for row in found]
+        return [self._row(row) for row in found]
+
+    async def _began_at(self, execution_id: str) -> float | None:
+        found = await self._ask(redis_scripts.BEGAN_AT, execution_id)
+        return None if found is None else float(found)
 
     async def learned(self, tenant: str) -> Sequence[Lesson]:
         return await self._lessons.of(tenant)
@@ -349,10 +378,21 @@ class RedisLedger:
     def _unpack(self, sealed: bytes, place: str) -> bytes:
         return codec.inflate(self._seal.open(sealed, place))
 
-    def _summary(self, row: Sequence[bytes]) -> Summary:
-        execution_id, state, status, began_at, seconds, calls, title, session, tenant = row
+    def _story(self, execution_id: str, after: int, answer: Sequence[Any]) -> Story:
+        state, epoch, ending, pieces = answer
+        entries: list[Entry] = []
+        for number, piece in enumerate(pieces, after + 1):
+            entries.extend(codec.decode_entries(self._unpack(piece, f"{execution_id}/{number}")))
+        outcome = None
+        if ending is not None:
+            outcome = codec.decode_outcome(self._unpack(ending, f"{execution_id}/-1"), ())
+        place = after + len(pieces)
+        return Story(state=_STATES[state], epoch=int(epoch), place=place, entries=tuple(entries), outcome=outcome)
+
+    def _row(self, row: Sequence[bytes]) -> Row:
+        execution_id, state, status, began_at, seconds, calls, title, session, tenant, door, facts = row
         name = execution_id.decode()
-        return Summary(
+        summary = Summary(
             execution_id=name,
             state=_STATES[state],
             status=status.decode(),
@@ -362,4 +402,6 @@ class RedisLedger:
             first_line=self._seal.open(title, f"{name}/title").decode(),
             session=session.decode(),
             tenant=tenant.decode(),
+            door=(door or b"").decode(),
         )
+        return with_facts(summary, decode_facts(self._seal.open(facts, f"{name}/facts")) if facts else None)

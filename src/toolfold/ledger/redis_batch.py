@@ -16,6 +16,7 @@ from toolfold.errors import ToolfoldError
 from toolfold.ledger import codec, refusals
 from toolfold.ledger.record import Begun, Tape, first_line
 from toolfold.ledger.retention import EXPIRED_SECONDS, Retention
+from toolfold.ledger.scanning import encode_facts, facts_of
 from toolfold.ledger.seal import NoSeal, Seal
 from toolfold.models import CallRecord, Outcome, ToolSpec
 
@@ -200,11 +201,12 @@ class Composer:
 
     async def _add_outcome(self, write: Write, job: Job | None, ending: bytes, snapshot: bytes) -> None:
         if job is None or job.outcome is None:
-            write.arguments += ["", "", snapshot, milliseconds(self._keep.open_seconds)]
+            write.arguments += ["", "", snapshot, milliseconds(self._keep.open_seconds), ""]
             return
         body = await self._pack(ending, f"{write.live.id}/-1")
         age = milliseconds(self._keep.age_seconds)
-        write.arguments += [job.outcome.status, repr(job.outcome.seconds), body, age]
+        facts = self._seal.seal(encode_facts(facts_of(job.outcome)), f"{write.live.id}/facts")
+        write.arguments += [job.outcome.status, repr(job.outcome.seconds), body, age, facts]
 
     async def _add_start(self, write: Write, begun: Begun, start: bytes) -> None:
         live = write.live
@@ -213,7 +215,7 @@ class Composer:
             await self._pack(start, f"{live.id}/0"),
             self._seal.seal(first_line(begun.program.sent_text).encode(), f"{live.id}/title"),
             begun.session, begun.tenant, repr(begun.began_at), write.granted, grant, self._seal.key_id, live.mark,
-            milliseconds(begun.expires_at + EXPIRED_SECONDS) if begun.expires_at else "",
+            milliseconds(begun.expires_at + EXPIRED_SECONDS) if begun.expires_at else "", begun.door,
         ]  # fmt: skip
 
     async def _pack(self, body: bytes, place: str) -> bytes:

@@ -10,6 +10,7 @@ Every key holds `{prefix}`, so that all are in one slot of a cluster. Times are 
 * `open`, `ended`   sorted sets by the last word; `sizes`, `origins`, `total` for what retention needs to know
 * `expiring`   sorted set of open executions with a deadline of their own, by when they are forgotten
 * `lessons:<tenant>`   hash of what tools were seen to return, written by `redis_lessons`; `lessons` by the last word
+* `changes`   stream of ids, one for each write, in their order; what followers read
 * `leased`   sorted set of open executions whose writer holds leases, by the last word; `replicas` by when they lapse
 
 `last` is the name of the latest write. A write says which one it follows: one that was sent, given up
@@ -52,9 +53,9 @@ WRITE: Final = (
     _BEGINNING
     + """
 local epoch, follows, name, body, calls, bytes, is_full = unpack(ARGV, 3, 9)
-local state, status, seconds, outcome, milliseconds, owner, lease = unpack(ARGV, 10, 16)
-if #ARGV > 16 then
-  local begun, title, session, tenant, began_at, granted, grant, key_id, mark, expires = unpack(ARGV, 17, 26)
+local state, status, seconds, outcome, milliseconds, facts, owner, lease = unpack(ARGV, 10, 17)
+if #ARGV > 17 then
+  local begun, title, session, tenant, began_at, granted, grant, key_id, mark, expires, door = unpack(ARGV, 18, 28)
   local there = redis.call('HGET', row, 'mark')
   if there then return there == mark and 'doubt' or 'twice' end
   if (redis.call('HGET', at .. 'facts', 'key_id') or '') ~= key_id then return 'key' end
@@ -65,7 +66,7 @@ if #ARGV > 16 then
   redis.call('HINCRBY', at .. 'grants', granted, 1)
   redis.call('HSET', row, 'state', 'running', 'status', '', 'epoch', 0, 'began_at', began_at, 'seconds', '0',
     'calls', 0, 'session', session, 'tenant', tenant, 'bytes', 0, 'is_full', 0, 'granted', granted, 'title', title,
-    'begun', begun, 'last', follows, 'mark', mark)
+    'begun', begun, 'last', follows, 'mark', mark, 'door', door)
   redis.call('ZADD', at .. 'times', began_at, id)
   redis.call('ZADD', at .. 'of:' .. tenant, began_at, id)
   redis.call('ZADD', at .. 'ids', 0, id)
@@ -97,8 +98,11 @@ redis.call('HINCRBY', row, 'calls', calls)
 redis.call('HINCRBY', row, 'bytes', bytes)
 redis.call('HINCRBY', at .. 'sizes', id, grown)
 redis.call('INCRBY', at .. 'total', grown)
-if state == 'ended' then redis.call('HSET', row, 'status', status, 'seconds', seconds, 'outcome', outcome) end
+if state == 'ended' then
+  redis.call('HSET', row, 'status', status, 'seconds', seconds, 'outcome', outcome, 'facts', facts)
+end
 touch(state, milliseconds)
+redis.call('XADD', at .. 'changes', 'MAXLEN', '~', 200000, '*', 'id', id)
 if owner ~= '' then hold(state, owner, lease) end
 return 'ok'
 """
@@ -151,6 +155,26 @@ return {there[1], there[2], there[3], there[4], there[5], grant, there[6], redis
 """
 )
 
+STORY: Final = (
+    _BEGINNING
+    + """
+local there = redis.call('HMGET', row, 'state', 'epoch', 'outcome')
+if not there[1] then return {} end
+return {there[1], there[2], there[3], redis.call('LRANGE', pieces, ARGV[3], -1)}
+"""
+)
+
+# The oldest that is there, and the latest; a server that is new has none.
+CHANGES: Final = """
+local key = '{' .. ARGV[1] .. '}:changes'
+local first, last = redis.call('XRANGE', key, '-', '+', 'COUNT', 1), redis.call('XREVRANGE', key, '+', '-', 'COUNT', 1)
+return {first[1] and first[1][1] or '', last[1] and last[1][1] or '0-0'}
+"""
+
+BEGAN_AT: Final = """
+return redis.call('HGET', '{' .. ARGV[1] .. '}:x:' .. ARGV[2], 'began_at')
+"""
+
 SNAPSHOT: Final = """
 return redis.call('HGET', '{' .. ARGV[1] .. '}:x:' .. ARGV[2], 'snapshot')
 """
@@ -164,7 +188,7 @@ while #found < limit do
   local page = redis.call('ZREVRANGEBYSCORE', set, ARGV[2], '-inf', 'LIMIT', offset, limit)
   for _, id in ipairs(page) do
     local row = redis.call('HMGET', at .. 'x:' .. id, 'state', 'status', 'began_at', 'seconds', 'calls', 'title',
-      'session', 'tenant')
+      'session', 'tenant', 'door', 'facts')
     if row[1] and #found < limit then table.insert(row, 1, id); table.insert(found, row) end
   end
   if #page < limit then break end

@@ -18,6 +18,7 @@ from toolfold.errors import UsageError
 from toolfold.ledger import codec
 from toolfold.ledger.connect import check_key, open_alone, unusable
 from toolfold.ledger.lessons import LessonTable
+from toolfold.ledger.listing import Listing
 from toolfold.ledger.migrations import write_copy
 from toolfold.ledger.seal import SALT_BYTES, Seal, seal_with
 from toolfold.ledger.snapshots import relock, seal_for_snapshots
@@ -140,6 +141,7 @@ class _Bodies:
         for (digest,) in self._db.execute("SELECT digest FROM grants").fetchall():
             self._grant(digest)
         LessonTable(self._db, self._old).reseal(self._new)
+        Listing(self._db, self._old).reseal(self._new)
         executions = self._db.execute("SELECT number, id FROM executions").fetchall()
         for number, execution_id in executions:
             self._execution(number, execution_id)

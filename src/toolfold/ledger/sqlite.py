@@ -11,21 +11,24 @@ import os
 import sqlite3
 import threading
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
 from toolfold import forks
 from toolfold.errors import Fenced, LedgerFailed, ToolfoldError, UsageError
 from toolfold.ledger import codec, refusals
+from toolfold.ledger.changes import is_cursor
 from toolfold.ledger.connect import connect
-from toolfold.ledger.record import Begun, Entry, Given, History, Sealed, Summary
+from toolfold.ledger.record import Begun, Change, Entry, Filter, Given, History, Sealed, Story, Summary
 from toolfold.ledger.retention import MAX_EXECUTION_BYTES, Retention
+from toolfold.ledger.scanning import Saving
 from toolfold.ledger.seal import Seal
 from toolfold.ledger.snapshots import seal_for_snapshots
+from toolfold.ledger.summing import Use
 from toolfold.ledger.tables import Tables
 from toolfold.ledger.writer import Act, OpenRecord, Writer
 from toolfold.models import Outcome
@@ -37,6 +40,8 @@ except ImportError:  # on Windows nobody else is kept out
     fcntl = None  # type: ignore[assignment]
 
 _T = TypeVar("_T")
+_LOOK_SECONDS: Final = 0.04
+"""Between two looks of a follower: with the writer's own linger it makes a tenth of a second."""
 
 
 class SqliteLedger:
@@ -161,7 +166,38 @@ class SqliteLedger:
         return await self._read(lambda tables: tables.find(prefix, limit))
 
     async def list(self, *, limit: int = 50, before: float | None = None, tenant: str | None = None) -> list[Summary]:
-        return await self._read(lambda tables: tables.summaries(limit, before, tenant))
+        wanted = Filter(tenant=tenant, until=before)
+        return await self._read(lambda tables: tables.listing.search(wanted, limit, ""))
+
+    async def search(self, wanted: Filter, *, limit: int = 50, before: str = "") -> Sequence[Summary]:
+        return await self._read(lambda tables: tables.listing.search(wanted, limit, before))
+
+    async def story(self, execution_id: str, *, after: int = 0) -> Story | None:
+        return await self._look(lambda tables: tables.story(execution_id, after))
+
+    async def follow(self, after: str | None = None) -> AsyncIterator[Change]:
+        if after is not None and not is_cursor(after):
+            raise UsageError(f"invalid cursor {after!r}; take the one of the last change")
+        cursor = await self._look(lambda tables: tables.changes.last()) if after is None else after
+        while not self._is_closed:
+            changes = await self._look(lambda tables, cursor=cursor: tables.changes.after(cursor))  # type: ignore[misc]
+            for change in changes:
+                yield change
+                cursor = change.cursor
+            if not changes:
+                await asyncio.sleep(_LOOK_SECONDS)
+
+    async def counts(self, since: float, tenant: str | None = None) -> dict[str, int]:
+        """How many run, wait, and failed since then."""
+        return await self._read(lambda tables: tables.listing.counts(since, tenant))
+
+    async def savings(self, since: float, bucket: float, tenant: str | None = None) -> Sequence[Saving]:
+        """By time and door: what stayed out of contexts, and what was lost."""
+        return await self._read(lambda tables: tables.listing.savings(since, bucket, tenant))
+
+    async def uses(self, limit: int, tenant: str | None = None) -> Sequence[tuple[float, Use]]:
+        """What the last executions did with which tool."""
+        return await self._read(lambda tables: list(tables.listing.uses(limit, tenant)))
 
     async def learned(self, tenant: str) -> Sequence[Lesson]:
         return await self._read(lambda tables: tables.lessons.of(tenant))
@@ -212,6 +248,12 @@ class SqliteLedger:
             raise refusals.closed()
         # A reader sees what was noted before it asked.
         await self._writer.wait(None, _nothing)
+        return await self._look(query)
+
+    async def _look(self, query: Callable[[Tables], _T]) -> _T:
+        """What is committed by now."""
+        if self._is_closed:
+            raise refusals.closed()
         return await asyncio.to_thread(self._query, query)
 
     def _query(self, query: Callable[[Tables], _T]) -> _T:

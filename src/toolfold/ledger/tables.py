@@ -16,8 +16,10 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from toolfold.ledger import codec, refusals
+from toolfold.ledger.changes import ChangeTable
 from toolfold.ledger.lessons import LessonTable
-from toolfold.ledger.record import Begun, Entry, History, Parked, Sealed, State, Summary, Tape, first_line
+from toolfold.ledger.listing import Listing
+from toolfold.ledger.record import Begun, Entry, History, Parked, Sealed, State, Story, Tape, first_line
 from toolfold.ledger.retention import EXPIRED_SECONDS, Retention
 from toolfold.ledger.seal import NoSeal, Seal
 from toolfold.models import Outcome, ToolSpec
@@ -54,12 +56,6 @@ CREATE TABLE IF NOT EXISTS deadlines (execution INTEGER PRIMARY KEY, expires_at 
 """
 """Of executions that have one; older files do not have the table, and older versions leave it alone."""
 
-_LISTED: Final = """
-SELECT id, state, status, began_at, seconds, calls, title, session, tenant FROM executions
-WHERE began_at < ? ORDER BY began_at DESC, number DESC LIMIT ?
-"""
-_LISTED_OF_TENANT: Final = _LISTED.replace("WHERE", "WHERE tenant = ? AND")
-
 SNAPSHOT: Final = -2
 """The piece that is sealed by `snapshots`, and not here."""
 _OUTCOME: Final = -1
@@ -85,6 +81,8 @@ class Tables:
         self._seal = seal
         self._max_bytes = max_execution_bytes
         self.lessons = LessonTable(connection, seal)
+        self.changes = ChangeTable(connection)
+        self.listing = Listing(connection, seal)
         # By identity, with the tuple held so that its id stays its own: a runtime grants the same one each time.
         self._grants: OrderedDict[int, tuple[tuple[ToolSpec, ...], bytes, bytes]] = OrderedDict()
         self.written_bytes = 0
@@ -100,13 +98,13 @@ class Tables:
         title = self._seal.seal(first_line(begun.program.sent_text).encode(), f"{begun.execution_id}/title")
         values = (
             begun.execution_id, begun.began_at, time.time(), begun.session, begun.tenant, len(body), is_full, granted,
-            title,
+            title, begun.door,
         )  # fmt: skip
         try:
             cursor = self._db.execute(
                 "INSERT INTO executions (id, state, status, epoch, began_at, touched_at, seconds, calls, session,"
-                " tenant, bytes, pieces, is_full, granted, title) VALUES (?, 'running', '', 0, ?, ?, 0, 0, ?, ?, ?, 1,"
-                " ?, ?, ?)",
+                " tenant, bytes, pieces, is_full, granted, title, door)"
+                " VALUES (?, 'running', '', 0, ?, ?, 0, 0, ?, ?, ?, 1, ?, ?, ?, ?)",
                 values,
             )
         except sqlite3.IntegrityError as error:
@@ -116,6 +114,7 @@ class Tables:
         if begun.expires_at:
             self._db.execute("INSERT INTO deadlines VALUES (?, ?)", (number, begun.expires_at))
         self._put(begun.execution_id, number, 0, body)
+        self.changes.add(number)
         if is_full:
             self._append(begun.execution_id, self._row(begun.execution_id, 0), [_SPOILT])
 
@@ -195,6 +194,8 @@ class Tables:
         )
         self._put(execution_id, row.number, _OUTCOME, body)
         self._drop_snapshot(row)
+        self.listing.ended(row.number, execution_id, outcome)
+        self.changes.add(row.number)
 
     def _drop_snapshot(self, row: _Row) -> None:
         place = (row.number, SNAPSHOT)
@@ -227,10 +228,12 @@ class Tables:
             (sum(map(codec.is_call, bodies)), sum(map(len, bodies)), time.time(), row.number),
         )
         self._put(execution_id, row.number, row.pieces, codec.join_entries(bodies))
+        self.changes.add(row.number)
 
     def _set_state(self, row: _Row, state: State) -> None:
         values = (state, time.time(), row.number)
         self._db.execute("UPDATE executions SET state = ?, touched_at = ? WHERE number = ?", values)
+        self.changes.add(row.number)
 
     def _put(self, execution_id: str, number: int, piece: int, body: bytes) -> None:
         sealed = self._seal.seal(codec.deflate(body), f"{execution_id}/{piece}")
@@ -266,7 +269,7 @@ class Tables:
         for piece, sealed in self._db.execute(
             "SELECT piece, body FROM pieces WHERE execution = ? AND piece >= ? ORDER BY piece", (number, _OUTCOME)
         ):
-            pieces[piece] = codec.inflate(self._seal.open(sealed, f"{execution_id}/{piece}"))
+            pieces[piece] = self._opened(execution_id, piece, sealed)
         (sealed,) = self._db.execute("SELECT body FROM grants WHERE digest = ?", (granted,)).fetchone()
         tools = codec.decode_tools(codec.inflate(self._seal.open(sealed, f"grant/{granted.hex()}")))
         entries: list[Entry] = []
@@ -291,28 +294,27 @@ class Tables:
         ).fetchone()
         return None if found is None else found[0]
 
-    def summaries(self, limit: int, before: float | None, tenant: str | None) -> list[Summary]:
-        """Newest first."""
-        latest = float("inf") if before is None else before
-        found = (
-            self._db.execute(_LISTED, (latest, limit))
-            if tenant is None
-            else self._db.execute(_LISTED_OF_TENANT, (tenant, latest, limit))
-        )
-        return [
-            Summary(
-                execution_id=execution_id,
-                state=state,
-                status=status,
-                began_at=began_at,
-                seconds=seconds,
-                calls=calls,
-                first_line=self._seal.open(title, f"{execution_id}/title").decode(),
-                session=session,
-                tenant=of_tenant,
-            )
-            for execution_id, state, status, began_at, seconds, calls, title, session, of_tenant in found
-        ]
+    def story(self, execution_id: str, after: int) -> Story | None:
+        """The batches of entries after this one, and the outcome if there is one."""
+        found = self._db.execute("SELECT number, state, epoch FROM executions WHERE id = ?", (execution_id,)).fetchone()
+        if found is None:
+            return None
+        number, state, epoch = found
+        entries: list[Entry] = []
+        place = after
+        for piece, sealed in self._db.execute(
+            "SELECT piece, body FROM pieces WHERE execution = ? AND piece > ? ORDER BY piece", (number, max(0, after))
+        ):
+            entries.extend(codec.decode_entries(self._opened(execution_id, piece, sealed)))
+            place = piece
+        ended = self._db.execute(
+            "SELECT body FROM pieces WHERE execution = ? AND piece = ?", (number, _OUTCOME)
+        ).fetchone()
+        outcome = None if ended is None else codec.decode_outcome(self._opened(execution_id, _OUTCOME, ended[0]), ())
+        return Story(state=state, epoch=epoch, place=place, entries=tuple(entries), outcome=outcome)
+
+    def _opened(self, execution_id: str, piece: int, sealed: bytes) -> bytes:
+        return codec.inflate(self._seal.open(sealed, f"{execution_id}/{piece}"))
 
     def find(self, prefix: str, limit: int) -> list[str]:
         """Ids that start with this."""
@@ -332,6 +334,8 @@ class Tables:
             self._db.execute("DELETE FROM pieces WHERE execution = ?", (number,))
             self._db.execute("DELETE FROM executions WHERE number = ?", (number,))
             self._db.execute("DELETE FROM deadlines WHERE execution = ?", (number,))
+            self.listing.forget(number)
+        self.changes.sweep()
         if doomed:
             self._db.execute("DELETE FROM grants WHERE digest NOT IN (SELECT granted FROM executions)")
         return len(doomed)

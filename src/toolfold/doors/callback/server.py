@@ -136,7 +136,7 @@ def make_server(
 
     @asynccontextmanager
     async def lifespan(_: Server[Executions]) -> AsyncIterator[Executions]:
-        async with Runtime(engine=engine, limits=limits, entry_name=TOOL_NAME) as runtime:
+        async with Runtime(engine=engine, limits=limits, entry_name=TOOL_NAME, door="mcp") as runtime:
             yield Executions(runtime, workspace=workspace, limits=limits)
 
     async def list_tools(*_: object) -> types.ListToolsResult:

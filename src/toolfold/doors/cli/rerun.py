@@ -45,6 +45,7 @@ def rerun(
             **chosen_engine(config, engine=options.engine, isolation=options.isolation, warm=1),
             limits=limits,
             ledger=ledger,
+            door="cli",
         )
         outcome = until_stopped(once(runtime))
     if isinstance(outcome, int):

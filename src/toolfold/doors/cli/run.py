@@ -69,6 +69,7 @@ def run_program(options: RunOptions, open_runtime: Callable[..., Runtime] = Runt
             **chosen,
             limits=limits,
             ledger=ledger,
+            door="cli",
         )
         outcome = until_stopped(_run_once(made, ledger, text, files, limits))
     return outcome if isinstance(outcome, int) else finish(outcome, options)

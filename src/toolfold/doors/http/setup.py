@@ -69,6 +69,7 @@ def open_app(config: Config, *, modules: Sequence[Tool] = ()) -> tuple[FastAPI, 
         ledger=ledger,
         session_files=store,
         entry_name=ENTRY_NAME,
+        door="http",
         approve=deny,  # a server has no person in front of it
         before_files=None if replicas is None else replicas.confirm,
     )

@@ -30,7 +30,7 @@ def open_door(config: Config, *, modules: Sequence[Tool] = (), is_alone: bool = 
     """
     options = runtime_options(config)
     ledger = ledger_of(config)
-    runtime = Runtime(**options, ledger=ledger, entry_name=ENTRY_NAME)
+    runtime = Runtime(**options, ledger=ledger, entry_name=ENTRY_NAME, door="mcp")
     local = [*modules, *declared_tools(config)]
     strays = Strays(config)
     if not config.servers:

@@ -162,6 +162,7 @@ class Home:
             ledger=opened.ledger,
             steps=(from_record, step),
             entry_name="run_code",
+            door="pydantic_ai",
             telemetry=False,  # Pydantic AI traces each call already
             may_ask=True,  # not `Policy(ask=...)`: a handler of the agent may answer on the way, and then the tool runs
         )

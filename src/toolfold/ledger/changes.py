@@ -1,0 +1,58 @@
+"""What was written, in the order in which it was committed: the part of a SQLite ledger that is followed.
+
+A row is written in the transaction of what it tells of, and only one transaction writes at a time. So the numbers
+rise in the order of the commits, and who has seen one has seen all before it.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Final
+
+from toolfold.ledger.record import Change
+
+CHANGES: Final = "CREATE TABLE changes (number INTEGER PRIMARY KEY AUTOINCREMENT, execution INTEGER NOT NULL)"
+_KEPT: Final = 200_000
+_AT_ONCE: Final = 1000
+
+
+class ChangeTable:
+    """On one connection; the caller begins and ends transactions."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._db = connection
+
+    def add(self, execution: int) -> None:
+        """Something was written about the execution with this number."""
+        self._db.execute("INSERT INTO changes (execution) VALUES (?)", (execution,))
+
+    def last(self) -> str:
+        """The cursor of the latest."""
+        found = self._db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'changes'").fetchone()
+        return str(found[0] if found else 0)
+
+    def after(self, cursor: str) -> list[Change]:
+        """The next ones, at most a thousand; the first has no id if some before it are gone."""
+        number = int(cursor)
+        found = self._db.execute(
+            "SELECT c.number, e.id FROM changes c JOIN executions e ON e.number = c.execution"
+            " WHERE c.number > ? ORDER BY c.number LIMIT ?",
+            (number, _AT_ONCE),
+        ).fetchall()
+        changes = [Change(cursor=str(at), execution_id=execution_id) for at, execution_id in found]
+        if found and found[0][0] > number + 1 and self._are_gone(number):
+            changes.insert(0, Change(cursor=str(found[0][0] - 1), execution_id=""))
+        return changes
+
+    def sweep(self) -> None:
+        """Forget what nobody can have missed."""
+        self._db.execute("DELETE FROM changes WHERE number <= (SELECT max(number) FROM changes) - ?", (_KEPT,))
+
+    def _are_gone(self, number: int) -> bool:
+        (first,) = self._db.execute("SELECT min(number) FROM changes").fetchone()
+        return bool(first > number + 1)
+
+
+def is_cursor(text: str) -> bool:
+    """Whether it can be one of this ledger's."""
+    return text.isascii() and text.isdigit() and len(text) <= 18
