@@ -121,6 +121,10 @@ def test_the_list_as_json_has_every_field(runs: Runs) -> None:
             "first_line": "await ask(\x1b[31m)",
             "session": "",
             "tenant": "",
+            "door": "",
+            "failed": 0,
+            "saved_bytes": 0,
+            "lanes": [],
         }
     ]
 
