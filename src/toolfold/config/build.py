@@ -11,6 +11,7 @@ from toolfold.config.model import Config, ServerConfig
 from toolfold.engines.registry import process_options
 from toolfold.errors import UsageError
 from toolfold.execution.paused_memory import PausedLimits
+from toolfold.ledger.decisions import LedgerApproval
 from toolfold.ledger.open import open_ledger
 from toolfold.ledger.record import Ledger
 from toolfold.ledger.retention import Retention
@@ -149,6 +150,20 @@ def ledger_place(config: Config) -> tuple[str | None, str | None]:
     if where is not None and where != "memory" and "://" not in where:
         where = str(config.folder / where)
     return where, None if key is None else key.get_secret_value()
+
+
+# Any: an option of the runtime.
+def approvals_of(config: Config, ledger: Ledger) -> dict[str, Any]:
+    """Arguments of `Runtime`: who is asked before calls that need a yes, where that is not the client.
+
+    Raises:
+        UsageError: A console cannot be told of the question.
+    """
+    if config.approvals == "client":
+        return {}
+    if not ledger.is_lasting:
+        raise UsageError("approvals: console needs a ledger that a console can read; name a file or a server in ledger")
+    return {"approve": LedgerApproval(ledger, wait_seconds=config.approvals_wait)}
 
 
 def ledger_of(config: Config) -> Ledger:

@@ -322,6 +322,10 @@ class Config(Section):
     """The HTTP door: `toolfold serve`."""
     mcp: McpConfig = Field(default_factory=McpConfig)
     """What MCP clients are told."""
+    approvals: Literal["client", "console"] = "client"
+    """Who is asked before calls that need a yes: the client that sent the program, or people at a console."""
+    approvals_wait: Duration = 3600.0
+    """How long a call waits for an answer from a console; then it is refused."""
     engine: EngineName = "auto"
     """Where programs run: `auto`, `process`, `monty`, or an engine that another package registers."""
     isolation: Literal["namespace", "landlock", "none"] = "namespace"

@@ -15,7 +15,7 @@ from toolfold.execution.dispatch import Dispatch
 from toolfold.execution.questions import Questions
 from toolfold.ledger.record import Given
 from toolfold.models import Reply, ReplyMeta
-from toolfold.tools.context import Spent
+from toolfold.tools.context import ApproveByExecution, Spent
 from toolfold.tools.outside import OutsideChecks
 
 if TYPE_CHECKING:
@@ -60,8 +60,11 @@ class Calls:
     @cached_property
     def questions(self) -> Questions:
         """Made when something asks, or may: most programs have no tool that does."""
+        approve = self._services.context.approve
+        if isinstance(approve, ApproveByExecution):
+            approve = approve.of(self._plan.begun.execution_id, self._plan.epoch, self._clock.standing)
         return Questions(
-            self._plan, approve=self._services.context.approve, record=self._record, life=self._life,
+            self._plan, approve=approve, record=self._record, life=self._life,
             dispatch=self.dispatch, look_again=self._look_again, tell=self._tell,
         )  # fmt: skip
 

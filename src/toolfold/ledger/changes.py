@@ -12,6 +12,11 @@ from typing import Final
 from toolfold.ledger.record import Change
 
 CHANGES: Final = "CREATE TABLE changes (number INTEGER PRIMARY KEY AUTOINCREMENT, execution INTEGER NOT NULL)"
+DECISIONS: Final = (
+    "CREATE TABLE decisions (execution TEXT NOT NULL, epoch INTEGER NOT NULL, call INTEGER NOT NULL,"
+    " body BLOB NOT NULL, PRIMARY KEY (execution, epoch, call)) WITHOUT ROWID"
+)
+"""What a person in another process said; see `decisions`."""
 _KEPT: Final = 200_000
 _AT_ONCE: Final = 1000
 
@@ -43,6 +48,31 @@ class ChangeTable:
         if found and found[0][0] > number + 1 and self._are_gone(number):
             changes.insert(0, Change(cursor=str(found[0][0] - 1), execution_id=""))
         return changes
+
+    def decide(self, execution_id: str, epoch: int, call_id: int, body: bytes) -> bool:
+        """The first decision on a call, while its execution has not ended."""
+        found = self._db.execute(
+            "SELECT number FROM executions WHERE id = ? AND epoch = ? AND state != 'ended'", (execution_id, epoch)
+        ).fetchone()
+        if found is None:
+            return False
+        values = (execution_id, epoch, call_id, body)
+        added = self._db.execute("INSERT OR IGNORE INTO decisions VALUES (?, ?, ?, ?)", values).rowcount
+        self.add(found[0])
+        return bool(added)
+
+    def decision(self, execution_id: str, epoch: int, call_id: int) -> bytes | None:
+        """What was decided."""
+        found = self._db.execute(
+            "SELECT body FROM decisions WHERE execution = ? AND epoch = ? AND call = ?", (execution_id, epoch, call_id)
+        ).fetchone()
+        return None if found is None else found[0]
+
+    def forget(self, number: int) -> None:
+        """An execution goes."""
+        self._db.execute(
+            "DELETE FROM decisions WHERE execution = (SELECT id FROM executions WHERE number = ?)", (number,)
+        )
 
     def sweep(self) -> None:
         """Forget what nobody can have missed."""

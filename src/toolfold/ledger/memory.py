@@ -52,6 +52,7 @@ class _Execution:
     seconds: float = 0.0
     outcome: bytes | None = None
     facts: Facts | None = None
+    decisions: dict[tuple[int, int], bytes] = field(default_factory=dict)
     snapshot: bytes | None = None
     bytes: int = 0
     is_full: bool = False
@@ -62,6 +63,7 @@ class MemoryLedger(Scanned):
     """A `Ledger` of the newest executions; the oldest ended ones make room."""
 
     is_lasting = False
+    is_sealed = False
 
     def __init__(self, *, keep: Retention = SMALL, max_execution_bytes: int = MAX_EXECUTION_BYTES) -> None:
         self._keep = keep
@@ -212,6 +214,18 @@ class MemoryLedger(Scanned):
         change = Change(cursor=str(self._changes), execution_id=kept.begun.execution_id)
         for changes in self._followers:
             changes.put_nowait(change)
+
+    async def decide(self, execution_id: str, epoch: int, call_id: int, body: bytes) -> bool:
+        kept = self._executions.get(execution_id)
+        if kept is None or (epoch, call_id) in kept.decisions:
+            return False
+        kept.decisions[epoch, call_id] = body
+        self._tell(kept)
+        return True
+
+    async def decision(self, execution_id: str, epoch: int, call_id: int) -> bytes | None:
+        kept = self._executions.get(execution_id)
+        return None if kept is None else kept.decisions.get((epoch, call_id))
 
     async def _page(self, before: float | None, limit: int, tenant: str | None) -> Sequence[Row]:
         found = []

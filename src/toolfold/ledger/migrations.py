@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from toolfold.errors import UsageError
-from toolfold.ledger.changes import CHANGES
+from toolfold.ledger.changes import CHANGES, DECISIONS
 from toolfold.ledger.lessons import LESSONS
 from toolfold.ledger.listing import LISTING
 from toolfold.ledger.tables import DEADLINES, SCHEMA
@@ -23,7 +23,7 @@ STEPS: Final[dict[int, tuple[str, ...]]] = {
     # What tools were seen to return.
     2: (LESSONS,),
     # What can be followed, and what listings filter by.
-    3: (CHANGES, *LISTING),
+    3: (CHANGES, DECISIONS, *LISTING),
 }
 """What leads from each format to the next."""
 
@@ -98,5 +98,5 @@ def _columns(connection: sqlite3.Connection) -> dict[str, frozenset[str]]:
 @functools.cache
 def _expected() -> dict[str, frozenset[str]]:
     with closing(sqlite3.connect(":memory:")) as connection:
-        connection.executescript(";".join((SCHEMA, DEADLINES, LESSONS, CHANGES, *LISTING)))
+        connection.executescript(";".join((SCHEMA, DEADLINES, LESSONS, CHANGES, DECISIONS, *LISTING)))
         return _columns(connection)

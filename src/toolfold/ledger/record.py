@@ -212,6 +212,10 @@ class Ledger(Protocol):
     def is_lasting(self) -> bool:
         """Whether what is safe in it outlives this process."""
 
+    @property
+    def is_sealed(self) -> bool:
+        """Whether it has a key, without which nothing of programs, arguments and replies can be read."""
+
     def begin(self, begun: Begun) -> None: ...
     def note(self, execution_id: str, *entries: Entry, epoch: int = 0) -> None: ...
     async def flush(self, execution_id: str) -> None:

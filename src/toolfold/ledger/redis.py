@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 import zlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final, Literal
 
@@ -21,12 +21,12 @@ from redis.exceptions import ConnectionError as ConnectionLost
 from redis.exceptions import RedisError
 
 from toolfold import forks
-from toolfold.errors import LedgerFailed, UsageError
+from toolfold.errors import LedgerFailed
 from toolfold.ledger import codec, redis_scripts, refusals
-from toolfold.ledger.record import Begun, Change, Entry, Given, History, Parked, Sealed, State, Story, Summary
+from toolfold.ledger.record import Begun, Entry, Given, History, Parked, Sealed, State, Story, Summary
 from toolfold.ledger.redis_batch import SLOW_BYTES, Job, RedisRecord, know, milliseconds
 from toolfold.ledger.redis_connect import SETTINGS, failed, first_look, plain_address, shared_secret, sockets_of
-from toolfold.ledger.redis_following import changes_on, is_behind, is_stream_id
+from toolfold.ledger.redis_following import Followed
 from toolfold.ledger.redis_lease import Leases
 from toolfold.ledger.redis_lessons import RedisLessons
 from toolfold.ledger.redis_writer import RedisWriter, log
@@ -45,7 +45,7 @@ _LOOK_SECONDS: Final = 2.0
 _STATES: Final[dict[bytes, State]] = {b"running": "running", b"paused": "paused", b"ended": "ended"}
 
 
-class RedisLedger(Scanned):
+class RedisLedger(Followed, Scanned):
     """A `Ledger` on a server.
 
     Args:
@@ -82,6 +82,10 @@ class RedisLedger(Scanned):
         self._leases: Leases | None = None
         self._lessons = RedisLessons(self._ask, self._seal)
         forks.watch(self)
+
+    @property
+    def is_sealed(self) -> bool:
+        return isinstance(self._seal, Seal)
 
     def disown(self) -> None:
         """In a forked child: two processes on one connection would read each other's answers."""
@@ -205,32 +209,12 @@ class RedisLedger(Scanned):
         answer = await self._ask(redis_scripts.STORY, execution_id, max(0, after))
         return await asyncio.to_thread(self._story, execution_id, max(0, after), answer) if answer else None
 
-    async def follow(self, after: str | None = None) -> AsyncIterator[Change]:
-        if after is not None and not is_stream_id(after):
-            raise UsageError(f"invalid cursor {after!r}; take the one of the last change")
-        self._look_alive()
-        cursor = after
-        while not self._is_closed:
-            first, last = await self._ask(redis_scripts.CHANGES)
-            if cursor is None:
-                cursor = last.decode()
-            elif is_behind(cursor, first.decode()):
-                cursor = last.decode()
-                yield Change(cursor=cursor, execution_id="")
-            async for change in changes_on(self._url, f"{{{self._prefix}}}:changes", cursor):
-                yield change
-                cursor = change.cursor
-
     async def _page(self, before: float | None, limit: int, tenant: str | None) -> Sequence[Row]:
         self._look_alive()
         await self._writer.drain()
         latest = "+inf" if before is None else f"({before!r}"
         found = await self._ask(redis_scripts.LIST, latest, limit, tenant or "", int(tenant is not None))
         return [self._row(row) for row in found]
-
-    async def _began_at(self, execution_id: str) -> float | None:
-        found = await self._ask(redis_scripts.BEGAN_AT, execution_id)
-        return None if found is None else float(found)
 
     async def learned(self, tenant: str) -> Sequence[Lesson]:
         return await self._lessons.of(tenant)

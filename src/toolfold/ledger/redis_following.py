@@ -11,6 +11,8 @@ from typing import Any, Final
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
+from toolfold.errors import UsageError
+from toolfold.ledger import redis_scripts
 from toolfold.ledger.record import Change
 from toolfold.ledger.redis_connect import SETTINGS, failed
 
@@ -19,6 +21,44 @@ _BLOCK_MILLISECONDS: Final = 2000
 _AWAY_SECONDS: Final = 0.5
 _STREAM_ID: Final = re.compile(r"[0-9]{1,18}-[0-9]{1,18}")
 _log: Final = logging.getLogger("toolfold.ledger")
+
+
+class Followed:
+    """For the ledger to inherit from: what others write, and what people decide."""
+
+    _url: str
+    _prefix: str
+    _is_closed: bool
+
+    # Any: what a script answers is between it and whoever asks.
+    async def _ask(self, script: str, *arguments: Any) -> Any:
+        raise NotImplementedError
+
+    async def follow(self, after: str | None = None) -> AsyncIterator[Change]:
+        if after is not None and not is_stream_id(after):
+            raise UsageError(f"invalid cursor {after!r}; take the one of the last change")
+        cursor = after
+        while not self._is_closed:
+            first, last = await self._ask(redis_scripts.CHANGES)
+            if cursor is None:
+                cursor = last.decode()
+            elif is_behind(cursor, first.decode()):
+                cursor = last.decode()
+                yield Change(cursor=cursor, execution_id="")
+            async for change in changes_on(self._url, f"{{{self._prefix}}}:changes", cursor):
+                yield change
+                cursor = change.cursor
+
+    async def decide(self, execution_id: str, epoch: int, call_id: int, body: bytes) -> bool:
+        return bool(await self._ask(redis_scripts.DECIDE, execution_id, epoch, call_id, body))
+
+    async def decision(self, execution_id: str, epoch: int, call_id: int) -> bytes | None:
+        body: bytes | None = await self._ask(redis_scripts.DECISION, execution_id, f"decided/{epoch}/{call_id}")
+        return body
+
+    async def _began_at(self, execution_id: str) -> float | None:
+        found = await self._ask(redis_scripts.BEGAN_AT, execution_id)
+        return None if found is None else float(found)
 
 
 async def changes_on(url: str, key: str, cursor: str) -> AsyncIterator[Change]:

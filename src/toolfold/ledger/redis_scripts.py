@@ -175,6 +175,23 @@ BEGAN_AT: Final = """
 return redis.call('HGET', '{' .. ARGV[1] .. '}:x:' .. ARGV[2], 'began_at')
 """
 
+# The first decision on a call, while its execution has not ended.
+DECIDE: Final = (
+    _BEGINNING
+    + """
+local epoch, call, body = unpack(ARGV, 3, 5)
+local there = redis.call('HMGET', row, 'state', 'epoch')
+if not there[1] or there[1] == 'ended' or there[2] ~= epoch then return 0 end
+local added = redis.call('HSETNX', row, 'decided/' .. epoch .. '/' .. call, body)
+redis.call('XADD', at .. 'changes', 'MAXLEN', '~', 200000, '*', 'id', id)
+return added
+"""
+)
+
+DECISION: Final = """
+return redis.call('HGET', '{' .. ARGV[1] .. '}:x:' .. ARGV[2], ARGV[3])
+"""
+
 SNAPSHOT: Final = """
 return redis.call('HGET', '{' .. ARGV[1] .. '}:x:' .. ARGV[2], 'snapshot')
 """

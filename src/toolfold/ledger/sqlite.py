@@ -78,6 +78,10 @@ class SqliteLedger:
         self._live: dict[str, OpenRecord] = {}
         forks.watch(self)
 
+    @property
+    def is_sealed(self) -> bool:
+        return isinstance(self._seal, Seal)
+
     def disown(self) -> None:
         """In a forked child: what has gathered is the parent's to write, and SQLite forbids the rest."""
         self._writer.disown()
@@ -186,6 +190,15 @@ class SqliteLedger:
                 cursor = change.cursor
             if not changes:
                 await asyncio.sleep(_LOOK_SECONDS)
+
+    async def decide(self, execution_id: str, epoch: int, call_id: int, body: bytes) -> bool:
+        is_first: bool = await self._writer.wait(
+            None, lambda tables: tables.changes.decide(execution_id, epoch, call_id, body)
+        )
+        return is_first
+
+    async def decision(self, execution_id: str, epoch: int, call_id: int) -> bytes | None:
+        return await self._look(lambda tables: tables.changes.decision(execution_id, epoch, call_id))
 
     async def counts(self, since: float, tenant: str | None = None) -> dict[str, int]:
         """How many run, wait, and failed since then."""

@@ -331,6 +331,7 @@ class Tables:
         """Forget what `keep` does not allow, a few at a time; how many went."""
         doomed = self._expired() or self._too_old(keep) or self._too_many(keep)
         for number in doomed:
+            self.changes.forget(number)
             self._db.execute("DELETE FROM pieces WHERE execution = ?", (number,))
             self._db.execute("DELETE FROM executions WHERE number = ?", (number,))
             self._db.execute("DELETE FROM deadlines WHERE execution = ?", (number,))

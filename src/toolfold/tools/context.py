@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias, get_args
+from typing import TYPE_CHECKING, Protocol, TypeAlias, get_args, runtime_checkable
 
 import msgspec
 
@@ -47,6 +48,14 @@ class Decision:
 
 
 Approve: TypeAlias = Callable[[Call, ToolSpec], Awaitable[Decision]]
+
+
+@runtime_checkable
+class ApproveByExecution(Protocol):
+    """An `Approve` that must know whose call it is, and has the clock of that execution stand still."""
+
+    async def __call__(self, call: Call, spec: ToolSpec, /) -> Decision: ...
+    def of(self, execution_id: str, epoch: int, standing: Callable[[], AbstractContextManager[None]]) -> Approve: ...
 
 
 class Spent(msgspec.Struct):

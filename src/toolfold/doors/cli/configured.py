@@ -96,7 +96,7 @@ def configured(config: Config | None, text: str, make: Callable[..., Runtime]) -
     if config is None:
         return make
     # Imported here for the same reason.
-    from toolfold.config.build import runtime_options  # noqa: PLC0415
+    from toolfold.config.build import approvals_of, runtime_options  # noqa: PLC0415
     from toolfold.doors.bridged import may_call_servers, open_runtime  # noqa: PLC0415
 
     # No server is started for a program that cannot call one.
@@ -104,7 +104,8 @@ def configured(config: Config | None, text: str, make: Callable[..., Runtime]) -
 
     def made(*, tools: Sequence[Tool], **options: Any) -> Runtime:
         local = [*tools, *local_tools(config)]
-        return open_runtime(config, local, tenants=tenants, make=make, **{**runtime_options(config), **options})
+        options = {**runtime_options(config), **approvals_of(config, options["ledger"]), **options}
+        return open_runtime(config, local, tenants=tenants, make=make, **options)
 
     return made
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from fastapi import FastAPI
 
-from toolfold.config.build import declared_tools, ledger_of, runtime_options
+from toolfold.config.build import approvals_of, declared_tools, ledger_of, runtime_options
 from toolfold.config.doors import HttpConfig
 from toolfold.config.model import Config
 from toolfold.doors.bridged import is_granted, open_runtime
@@ -70,7 +70,8 @@ def open_app(config: Config, *, modules: Sequence[Tool] = ()) -> tuple[FastAPI, 
         session_files=store,
         entry_name=ENTRY_NAME,
         door="http",
-        approve=deny,  # a server has no person in front of it
+        # A server has no person in front of it.
+        **(approvals_of(config, ledger) or {"approve": deny}),
         before_files=None if replicas is None else replicas.confirm,
     )
     return create_app(runtime, ledger, settings, limits=config.program_limits, replicas=replicas), ledger

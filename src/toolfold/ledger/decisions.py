@@ -1,0 +1,172 @@
+"""Decisions of a person in another process: how one is kept in a ledger, and how the process that waits is told.
+
+The first decision on a call is the one that counts. It is sealed with a key that only those have who may decide,
+and bound to the execution, its epoch, the call and the arguments that were shown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, suppress
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import msgspec
+
+from toolfold.errors import SealBroken, ToolfoldError, UsageError
+from toolfold.ledger import codec
+from toolfold.ledger.record import Change, Ledger
+from toolfold.ledger.seal import Seal
+from toolfold.models import Call, Covers, ToolSpec, Value
+from toolfold.tools.context import Approve, Decision
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+_PERSON: Final = b"toolfold-decide"
+
+
+class Decisive(Protocol):
+    """The part of a ledger that carries decisions."""
+
+    async def decide(self, execution_id: str, epoch: int, call_id: int, body: bytes) -> bool:
+        """Keep the decision on a call, and have followers told; false if there is one already."""
+
+    async def decision(self, execution_id: str, epoch: int, call_id: int) -> bytes | None:
+        """What `decide` was given."""
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    approved: bool
+    reason: str
+    digest: bytes
+    by: str
+    covers: Covers
+    arguments: dict[str, Any] | None
+
+
+_decode: Final = codec.decoder(_Kept)
+
+
+def arguments_digest(arguments: Mapping[str, Value]) -> str:
+    """Names the arguments that a person was shown."""
+    return hashlib.sha256(codec.encode(_sorted(arguments))).hexdigest()[:32]
+
+
+def decision_seal(ledger: Ledger) -> Seal:
+    """What decisions are sealed with: made from the ledger's key, from its shared secret, or from this user's own.
+
+    Raises:
+        UsageError: There is no such key, or `cryptography` is not installed.
+    """
+    shared = getattr(ledger, "shared_secret", None)
+    own = ledger.snapshot_seal()
+    if shared is not None and not ledger.is_sealed:
+        return Seal(hashlib.blake2b(shared("decisions"), person=_PERSON, digest_size=32).digest())
+    if own is None:
+        raise UsageError("decisions need a key: install toolfold[sealed], and let the state folder be written")
+    return Seal(own.subkey(_PERSON))
+
+
+def lock(decision: Decision, seal: Seal, *, execution_id: str, epoch: int, call_id: int, digest: str) -> bytes:
+    """A decision as the ledger keeps it."""
+    arguments = None if decision.arguments is None else dict(decision.arguments)
+    kept = _Kept(decision.approved, decision.reason, digest.encode(), decision.by, decision.covers, arguments)
+    return seal.seal(codec.encode(kept), _place(execution_id, epoch, call_id))
+
+
+class LedgerApproval:
+    """An `Approve` that leaves the answer to whoever reads the ledger: a console.
+
+    Args:
+        ledger: Must carry decisions.
+        wait_seconds: For an answer; after that it is a no.
+    """
+
+    def __init__(self, ledger: Ledger, *, wait_seconds: float) -> None:
+        self._ledger = ledger
+        self._wait_seconds = wait_seconds
+        self._seal: Seal | None = None
+        self._waiting: dict[tuple[str, int, int], asyncio.Future[bytes]] = {}
+        self._following: asyncio.Task[None] | None = None
+
+    async def __call__(self, call: Call, spec: ToolSpec) -> Decision:
+        """Outside of an execution nobody can find the question."""
+        return Decision(approved=False, reason="it needs approval, and a direct call cannot wait for it")
+
+    def of(self, execution_id: str, epoch: int, standing: Callable[[], AbstractContextManager[None]]) -> Approve:
+        """The same for the calls of one execution, whose clock stands still meanwhile."""
+
+        async def approve(call: Call, _: ToolSpec) -> Decision:
+            with standing():
+                return await self._asked(execution_id, epoch, call)
+
+        return approve
+
+    async def _asked(self, execution_id: str, epoch: int, call: Call) -> Decision:
+        place = (execution_id, epoch, call.id)
+        seal = self._seal = self._seal or decision_seal(self._ledger)
+        answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._waiting[place] = answer
+        if self._following is None or self._following.done():
+            self._following = asyncio.create_task(self._follow())
+        try:
+            async with asyncio.timeout(self._wait_seconds):
+                return self._opened(await answer, seal, place, call)
+        except TimeoutError:
+            return Decision(approved=False, reason=f"nobody answered within {self._wait_seconds:g} s")
+        finally:
+            del self._waiting[place]
+            if not self._waiting and self._following is not None:
+                self._following.cancel()
+
+    def _opened(self, body: bytes, seal: Seal, place: tuple[str, int, int], call: Call) -> Decision:
+        try:
+            kept = _decode.decode(seal.open(body, _place(*place)))
+        except (SealBroken, msgspec.MsgspecError, ValueError):
+            return Decision(approved=False, reason="the decision was made with another key")
+        if kept.approved and kept.digest.decode() != arguments_digest(call.arguments):
+            return Decision(approved=False, reason="the decision was on other arguments")
+        return Decision(
+            approved=kept.approved, reason=kept.reason, arguments=kept.arguments, covers=kept.covers, by=kept.by
+        )
+
+    async def _follow(self) -> None:
+        ledger: Any = self._ledger
+        changes: AsyncGenerator[Change, None] = ledger.follow()
+        looking = asyncio.ensure_future(anext(changes))
+        try:
+            await self._look("")  # what came before we followed
+            while True:
+                done, _ = await asyncio.wait([looking], timeout=1.0)
+                # Now and then without a change: one may have come between the first look and the first change.
+                await self._look(looking.result().execution_id if done else "")
+                if done:
+                    looking = asyncio.ensure_future(anext(changes))
+        finally:
+            looking.cancel()
+            with suppress(BaseException):
+                await looking
+            await changes.aclose()
+
+    async def _look(self, execution_id: str) -> None:
+        ledger: Any = self._ledger
+        for place, answer in tuple(self._waiting.items()):
+            if execution_id in ("", place[0]) and not answer.done():
+                try:
+                    body = await ledger.decision(*place)
+                except ToolfoldError:
+                    continue  # asked again with the next change
+                if body is not None and not answer.done():
+                    answer.set_result(body)
+
+
+def _place(execution_id: str, epoch: int, call_id: int) -> str:
+    return f"{execution_id}/{epoch}/{call_id}/decision"
+
+
+def _sorted(value: Value) -> Value:
+    if isinstance(value, Mapping):
+        return {key: _sorted(value[key]) for key in sorted(value, key=str)}
+    return [_sorted(one) for one in value] if isinstance(value, list | tuple) else value
