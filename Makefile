@@ -54,7 +54,7 @@ test-claude: $(stamp) ## the real Claude Code CLI over two real servers, offline
 
 test-apis: $(stamp) ## public OpenAPI documents, and Prism validating what is sent; fetches them once
 	@if sh tests/clients/fetch.sh build/clients/apis @octokit/openapi@23.0.2 @stoplight/prism-cli@5.16.0 \
-	    @figma/rest-api-spec@0.43.0 @scalar/galaxy@0.2.20; then \
+	    @figma/rest-api-spec@0.43.0 @directus/specs@15.2.0 @readme/oas-examples@8.2.2; then \
 	  PYTHONPATH=src $(python) -m tests.apis build/clients/apis; \
 	fi
 

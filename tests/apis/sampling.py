@@ -1,7 +1,8 @@
 """Arguments made from a schema: the smallest value that fits it, as far as that can be told."""
 
-import re
 from typing import Any, TypeAlias
+
+import jsonschema_rs
 
 from toolfold.models import ToolSpec
 
@@ -21,17 +22,22 @@ GUESSES = [
     "ffffff",
     "v1",
     "ssh-rsa AAAA",
+    "refs/heads/main",
+    "https://example.com/x",
 ]
 DEEPEST = 6
+OWN = ("with_response", "next_query")
+"""Arguments that no document has."""
 
 # Any: a schema of somebody else's document.
 Schema: TypeAlias = dict[str, Any]
 
 
-def arguments_of(spec: ToolSpec) -> dict[str, Any]:
-    """Those that must be given."""
+def arguments_of(spec: ToolSpec, *, optional: bool = False) -> dict[str, Any]:
+    """Those that must be given, or all that the document has."""
     schema: Schema = dict(spec.input_schema)
-    return {name: sample(schema["properties"][name], schema) for name in spec.required}
+    names = [name for name in spec.parameters if name not in OWN] if optional else spec.required
+    return {name: sample(schema["properties"][name], schema) for name in names}
 
 
 def sample(schema: Any, root: Schema, depth: int = 0) -> Any:
@@ -77,7 +83,9 @@ def _of_type(kind: str, schema: Schema, root: Schema, depth: int) -> Any:
     if schema.get("format") in FORMATS:
         return FORMATS[schema["format"]]
     if "pattern" in schema:
-        return next((one for one in GUESSES if re.search(schema["pattern"], one)), "x")
+        # Not with `re`: a public document has a pattern that it would try for hours.
+        fits = jsonschema_rs.validator_for({"pattern": schema["pattern"]}).is_valid
+        return next(filter(fits, GUESSES), "x")
     return "x" * max(1, schema.get("minLength", 1))
 
 

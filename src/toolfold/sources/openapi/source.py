@@ -153,13 +153,14 @@ class Calls:
         """One operation as a tool."""
         operation = self._without_auth(operation)
         name = f"{domain}_{operation.name}"
+        identifier = python_name(name)
         output = operation.output_schema
         spec = ToolSpec(
             name=name,
-            python_name=python_name(name),
+            python_name=identifier,
             domain=domain,
             short_name=operation.name,
-            description=operation.description + _paged_note(operation, python_name(name)),
+            description=operation.description + _paged_note(operation, identifier),
             input_schema=LazySchema(lambda: self._input_schema(operation)),
             output_schema=LazySchema(lambda: self._output_schema(output)) if output else None,
             read_only=operation.method in _READ_ONLY,
@@ -172,11 +173,10 @@ class Calls:
 
     # Any: the body is whatever the API answers.
     def _call(self, operation: Operation, name: str) -> Callable[[Mapping[str, Any]], Awaitable[Any]]:
-        known = {one.name for one in operation.arguments}
-        query = {one.wire for one in operation.arguments if one.place == "query"}
-        server = self._server(operation)
+        server = self._server(operation) if operation.server else self._base_url
 
         async def call(arguments: Mapping[str, Any]) -> Any:
+            known = {one.name for one in operation.arguments}
             own = {key: arguments[key] for key in (WITH_RESPONSE, NEXT_QUERY) if key in arguments and key not in known}
             given = {key: value for key, value in arguments.items() if key not in own}
             following = own.get(NEXT_QUERY) or ""
@@ -186,6 +186,7 @@ class Calls:
             body = value_of(reply, self._client.echoes)
             if not own.get(WITH_RESPONSE):
                 return body
+            query = {one.wire for one in operation.arguments if one.place == "query"}
             after = next_query(reply.header("link"), body, query) if operation.method == "get" else None
             return {"status": reply.status, "headers": headers_of(reply), "body": body, "next": after}
 
@@ -193,7 +194,7 @@ class Calls:
 
     def _server(self, operation: Operation) -> str:
         """The operation's own server where that may be reached, else that of all."""
-        own = urljoin(f"{self._base_url}/", operation.server) if operation.server else self._base_url
+        own = urljoin(f"{self._base_url}/", operation.server)
         try:
             return own if self._client.hosts.permits(origin_of(own)) else self._base_url
         except ValueError:

@@ -22,7 +22,8 @@ Resolve: TypeAlias = Callable[[str, int], Awaitable[list[str]]]
 
 MOST_CONNECTIONS: Final = 16
 _IDLE_CONNECTIONS: Final = 8
-_IDLE_SECONDS: Final = 15.0
+_IDLE_SECONDS: Final = 4.0
+"""Less than the five after which many servers close: what is sent as they do is lost, and may not be sent twice."""
 
 
 class AddressRefused(httpcore2.ConnectError):
