@@ -172,7 +172,7 @@ def error_text(tool: str, error: BaseException) -> str:
     whole = message_of(error)
     text = masked(whole)
     if text != whole:
-        _log.warning("%r failed, and a secret was masked in what the program reads: %s", tool, whole)
+        _log.warning("%r failed, and a secret was masked in its words: %s", tool, text)
     # Half a surrogate pair has no UTF-8 form and would break the wire.
     text = text.encode("utf-8", "backslashreplace").decode()
     if not isinstance(error, SPEAKS_FOR_ITSELF):

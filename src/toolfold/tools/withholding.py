@@ -6,6 +6,7 @@ import logging
 from typing import Final
 
 from toolfold.models import Value
+from toolfold.tools.masking import masked
 from toolfold.tools.router import SPEAKS_FOR_ITSELF, Handler, Request, message_of
 from toolfold.tools.tool import Tool
 
@@ -13,7 +14,7 @@ _log: Final = logging.getLogger("toolfold.tools")
 
 
 def withholding(tool: Tool, rest: Handler) -> Handler:
-    """The step that lets only the type of a tool's error through; the log has all of it."""
+    """The step that lets only the type of a tool's error through; the log has all of it but secrets."""
     name = tool.spec.name
 
     async def withhold(request: Request) -> Value:
@@ -23,7 +24,7 @@ def withholding(tool: Tool, rest: Handler) -> Handler:
             raise
         # Also `SystemExit`, which the router takes for a failure of the tool.
         except (Exception, SystemExit) as error:  # noqa: BLE001
-            _log.warning("%r failed: %s: %s", name, type(error).__name__, message_of(error))
+            _log.warning("%r failed: %s: %s", name, type(error).__name__, masked(message_of(error)))
             raise Withheld(type(error).__name__) from None
 
     return withhold

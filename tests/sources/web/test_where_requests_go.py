@@ -70,7 +70,8 @@ def test_a_loopback_address_is_refused_however_it_is_spelt_and_would_have_answer
     "address",
     ["127.0.0.1", "127.8.9.1", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "0.0.0.0",
      "::1", "::", "fe80::1", "fe80::1%eth0", "fc00::1", "::ffff:10.0.0.1", "::ffff:169.254.169.254",
-     "64:ff9b::7f00:1", "2002:7f00:1::", "224.0.0.1", "255.255.255.255", "240.0.0.1", "not an address"],
+     "64:ff9b::7f00:1", "64:ff9b:1::7f00:1", "::127.0.0.1", "::ffff:0:127.0.0.1", "fec0::1", "5f00::1", "ff02::1",
+     "2002:7f00:1::", "2001:0:7f00:1::", "192.0.0.1", "198.18.0.1", "192.0.2.1", "224.0.0.1", "255.255.255.255", "240.0.0.1", "not an address"],
 )  # fmt: skip
 def test_private_addresses_are_not_permitted_and_public_ones_are(address):
     hosts = Hosts(["api.example.com"])

@@ -13,7 +13,10 @@ Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _LOOPBACK: Final = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128"))
-_NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
+_EMBEDDING: Final = tuple(map(ipaddress.ip_network, ("64:ff9b::/96", "64:ff9b:1::/48", "::/96", "::ffff:0:0:0/96")))
+"""IPv6 networks whose last 32 bits are an IPv4 address: NAT64, compatible and translated ones."""
+_NOT_PUBLIC: Final = (ipaddress.ip_network("fec0::/10"), ipaddress.ip_network("5f00::/16"))
+"""What the standard library takes for public: old site-local addresses, and segment routing."""
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 
@@ -60,7 +63,7 @@ class Hosts:
         address = _address(text)
         if address is None:
             return False
-        return all((one.is_global and not one.is_multicast) or self._names(one) for one in _meanings(address))
+        return all(_is_public(one) or self._names(one) for one in _meanings(address))
 
     def _names(self, address: Address) -> bool:
         return any(address in network for network in self._networks)
@@ -147,8 +150,12 @@ def _parents(host: str) -> list[str]:
     return [".".join(labels[at:]) for at in range(1, len(labels))]
 
 
+def _is_public(address: Address) -> bool:
+    return address.is_global and not address.is_multicast and not any(address in network for network in _NOT_PUBLIC)
+
+
 def _meanings(address: Address) -> list[Address]:
-    """The address, and the IPv4 address that an IPv6 one leads to: mapped, 6to4, Teredo or NAT64."""
+    """The address, and the IPv4 address that an IPv6 one leads to: mapped, 6to4, Teredo, NAT64 or compatible."""
     if isinstance(address, ipaddress.IPv4Address):
         return [address]
     if address.ipv4_mapped is not None:
@@ -158,6 +165,6 @@ def _meanings(address: Address) -> list[Address]:
         inner.append(address.sixtofour)
     if address.teredo is not None:
         inner.extend(address.teredo)
-    if address in _NAT64:
+    if not address.is_loopback and any(address in network for network in _EMBEDDING):
         inner.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
     return inner
