@@ -26,6 +26,7 @@ def test_the_public_names_are_these_and_every_one_is_there() -> None:
         "ToolfoldError",
         "UsageError",
         "anthropic_tool",
+        "from_config",
         "langchain_tool",
         "openai_tool",
         "openapi_tools",

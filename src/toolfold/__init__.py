@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from toolfold.doors.frameworks.anthropic import anthropic_tool
     from toolfold.doors.frameworks.langchain import langchain_tool
     from toolfold.doors.frameworks.openai import openai_tool
+    from toolfold.doors.library import from_config
     from toolfold.runtime import Runtime, run_sync
     from toolfold.sources.functions import tool
     from toolfold.sources.openapi.source import openapi_tools
@@ -41,6 +42,7 @@ __all__ = [
     "ToolfoldError",
     "UsageError",
     "anthropic_tool",
+    "from_config",
     "langchain_tool",
     "openai_tool",
     "openapi_tools",
@@ -52,6 +54,7 @@ _LAZY: Final = {
     "Runtime": "toolfold.runtime",
     "Tool": "toolfold.tools.tool",
     "anthropic_tool": "toolfold.doors.frameworks.anthropic",
+    "from_config": "toolfold.doors.library",
     "langchain_tool": "toolfold.doors.frameworks.langchain",
     "openai_tool": "toolfold.doors.frameworks.openai",
     "openapi_tools": "toolfold.sources.openapi.source",

@@ -3,6 +3,7 @@
 from toolfold.doors.pydantic_ai import (
     AllowedCallers,
     CodeModeToolset,
+    ConfigToolset,
     FunctionToolset,
     NestedApprovals,
     Signature,
@@ -17,6 +18,7 @@ from toolfold.doors.pydantic_ai import (
 __all__ = [
     "AllowedCallers",
     "CodeModeToolset",
+    "ConfigToolset",
     "FunctionToolset",
     "NestedApprovals",
     "Signature",

@@ -8,31 +8,27 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
-
-import msgspec
 
 from toolfold import forks
 from toolfold.checking import Checks
 from toolfold.engines.base import Called, Died, Ended, Engine, EngineSettings, Guests, Printed, Taped, Waiting
 from toolfold.engines.registry import chosen_engine, with_old_keywords
 from toolfold.errors import EngineCrashed, Fenced, LedgerFailed
-from toolfold.events import DirectCall, Listeners
+from toolfold.events import Listeners
 from toolfold.execution.beginning import Beginning
 from toolfold.execution.control import ExecutionControl
+from toolfold.execution.direct import serve_direct
 from toolfold.execution.live import LiveExecutions
 from toolfold.execution.offer import Offer
 from toolfold.execution.paused_memory import PausedLimits
 from toolfold.execution.plan import Services
-from toolfold.execution.recorded import direct_call, put_on_record
 from toolfold.execution.wish import StartOptions, Wish
 from toolfold.ledger import refusals
 from toolfold.ledger.memory import MemoryLedger
 from toolfold.ledger.observe import from_observer
 from toolfold.ledger.otel import usual_listeners
-from toolfold.ledger.record import Given, Made
 from toolfold.models import Call, Limits, Outcome, Paused, Reply
 from toolfold.sessions import SessionLimits, Sessions
 from toolfold.sources.functions import as_tool
@@ -53,7 +49,7 @@ if TYPE_CHECKING:
     from toolfold.models import CallRecord, File, LibrarySet, ToolSpec, Value
     from toolfold.sessions import Session
     from toolfold.sessions.stores import Store
-    from toolfold.tools.context import Approve, Decision
+    from toolfold.tools.context import Approve, Decision, Spent
     from toolfold.tools.learning import Snapshot
     from toolfold.tools.router import Router, Wrapper
     from toolfold.tools.search import Detail, Index
@@ -304,21 +300,16 @@ class Runtime(ExecutionControl):
         self._live.take_back(execution)
         return await self._guarded(execution)
 
-    async def call(self, name: str, arguments: Mapping[str, Value], *, idempotency_key: str | None = None) -> Reply:
-        """One direct call, through the same router as a program's; the same key twice calls once."""
+    async def call(
+        self, name: str, arguments: Mapping[str, Value], *, idempotency_key: str | None = None,
+        spent: Spent | None = None,
+    ) -> Reply:  # fmt: skip
+        """One direct call, through the same router as a program's; the same key twice calls once.
+
+        With `spent` it is the call of a program that runs elsewhere, and counts towards that program's budgets.
+        """
         call = Call(id=0, tool=name, arguments=arguments)
-        tell = self._beginning.services.listeners.tell
-        context = msgspec.structs.replace(self._beginning.services.context, idempotency_key=idempotency_key, tell=tell)
-        began = time.perf_counter()
-        reply = await self._beginning.services.router.serve(call, caller="direct", context=context)
-        seconds = time.perf_counter() - began
-        if tell is not None:
-            tell(DirectCall(call, reply, seconds))
-        services = self._beginning.services
-        if services.ledger.is_lasting:
-            begun, outcome = direct_call(call, reply, seconds=seconds, door=services.door)
-            await put_on_record(services.ledger, begun, outcome, Made(call), Given(reply, outcome.calls[0]))
-        return reply
+        return await serve_direct(self._beginning.services, call, idempotency_key=idempotency_key, spent=spent)
 
     # the flow
 

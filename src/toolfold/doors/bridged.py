@@ -120,6 +120,10 @@ class BridgedRuntime(Runtime):
             await self._bridge.settled(timeout_seconds=CONNECT_SECONDS)
         return await super().resume(execution_id, *args, **options)
 
+    async def settled(self, *, timeout_seconds: float) -> None:
+        """Wait until every server has connected or failed."""
+        await self._bridge.settled(timeout_seconds=timeout_seconds)
+
     def hidden_from(self, tenant: str) -> frozenset[str]:
         """Tools of servers and APIs that this tenant's programs do not know of."""
         if self._globs is None:

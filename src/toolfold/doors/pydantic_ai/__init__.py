@@ -7,6 +7,7 @@ except ModuleNotFoundError as error:
     raise ModuleNotFoundError("toolfold.pydantic_ai needs Pydantic AI; install toolfold[pydantic-ai]") from error
 
 from toolfold.doors.pydantic_ai.approvals import NestedApprovals, fold, unfold
+from toolfold.doors.pydantic_ai.configured import ConfigToolset
 from toolfold.doors.pydantic_ai.functions import FunctionToolset
 from toolfold.doors.pydantic_ai.search import ToolSearchToolset
 from toolfold.doors.pydantic_ai.signatures import Signature, signature_from_function, signature_from_schema
@@ -17,6 +18,7 @@ from toolfold.models import AllowedCallers
 __all__ = [
     "AllowedCallers",
     "CodeModeToolset",
+    "ConfigToolset",
     "FunctionToolset",
     "NestedApprovals",
     "Signature",

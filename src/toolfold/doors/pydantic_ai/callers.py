@@ -19,6 +19,8 @@ from toolfold.tools.names import python_name
 
 MARK: Final = "allowed_callers"
 """The key in a tool's metadata."""
+FROM_CONFIG: Final = "toolfold"
+"""The key in the metadata of a tool that `ConfigToolset` has: the module that programs may import it from."""
 
 _for_code: ContextVar[bool] = ContextVar("toolfold_for_code", default=False)
 _beside: ContextVar[bool] = ContextVar("toolfold_beside", default=False)
@@ -74,10 +76,13 @@ def is_listing_for_code() -> bool:
 
 def spec_of(definition: ToolDefinition) -> ToolSpec:
     """What a program may know of a tool."""
-    hints = _annotations(definition.metadata)
+    hints = _section(definition.metadata, "annotations")
+    module = _section(definition.metadata, FROM_CONFIG)
     return ToolSpec(
         name=definition.name,
         python_name=python_name(definition.name),
+        domain=module.get("domain", ""),
+        short_name=module.get("short_name", ""),
         description=definition.description or "",
         input_schema=definition.parameters_json_schema,
         output_schema=_returned(definition),
@@ -92,7 +97,8 @@ def spec_of(definition: ToolDefinition) -> ToolSpec:
 def _returned(definition: ToolDefinition) -> Mapping[str, Json] | None:
     """The schema of what a call gives; an MCP tool's sole `result` comes unwrapped, whatever its schema says."""
     schema = definition.return_schema
-    is_from_mcp = "annotations" in (definition.metadata or {})
+    metadata = definition.metadata or {}
+    is_from_mcp = "annotations" in metadata and FROM_CONFIG not in metadata
     if schema is None or not is_from_mcp or list(schema.get("properties", {})) != ["result"]:
         return schema
     inner = schema["properties"]["result"]
@@ -100,7 +106,7 @@ def _returned(definition: ToolDefinition) -> Mapping[str, Json] | None:
 
 
 # Any: metadata is whatever its author put there.
-def _annotations(metadata: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """An MCP server's own words on what its tool does."""
-    found = (metadata or {}).get("annotations")
+def _section(metadata: Mapping[str, Any] | None, key: str) -> Mapping[str, Any]:
+    """One part of it: an MCP server's own words on what its tool does, or ours."""
+    found = (metadata or {}).get(key)
     return found if isinstance(found, Mapping) else {}

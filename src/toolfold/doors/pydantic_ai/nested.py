@@ -31,11 +31,12 @@ from pydantic_ai.tool_manager import ToolManager
 
 from toolfold import errors
 from toolfold.doors.pydantic_ai.approvals import NestedAnswers, Waiting, nested_id
+from toolfold.doors.pydantic_ai.callers import FROM_CONFIG
 from toolfold.doors.pydantic_ai.values import to_program
 from toolfold.errors import ToolArgumentsInvalid, ToolRefused
 from toolfold.execution.driving import Answers
 from toolfold.models import Call, Paused, Value
-from toolfold.tools.context import Decision
+from toolfold.tools.context import Decision, Spent
 from toolfold.tools.outside import outside_check
 from toolfold.tools.router import Handler, Request
 from toolfold.tools.tool import Tool
@@ -55,6 +56,12 @@ def through_pydantic_ai(tool: Tool, rest: Handler) -> Handler:
         return await rest(request)
 
     return serve
+
+
+def spent_by_program() -> Spent | None:
+    """What the program that makes this call has spent of its budgets; `None` for a direct call."""
+    nested = _current.get(None)
+    return None if nested is None else nested.spent
 
 
 class _Turns:
@@ -104,6 +111,8 @@ class Nested:
     """Ends the agent's run, not only the call."""
     content: dict[int, list[UserContent]] = field(default_factory=dict)
     """What tools have for the model beside their value, by call."""
+    spent: Spent = field(default_factory=Spent)
+    """By calls that go to another router of ours."""
     _deferrals: dict[int, CallDeferred | ApprovalRequired] = field(default_factory=dict)
     _used: set[int] = field(default_factory=set)
     _pending: int = 0
@@ -150,6 +159,10 @@ class Nested:
     def _is_external(self, name: str) -> bool:
         found = (self.manager.tools or {}).get(name)
         return found is not None and found.tool_def.kind == "external"
+
+    def _is_from_config(self, name: str) -> bool:
+        found = (self.manager.tools or {}).get(name)
+        return found is not None and FROM_CONFIG in (found.tool_def.metadata or {})
 
     def limit_answers(self, asked: Iterable[Call]) -> None:
         """Only what was asked can be answered: no call is approved before somebody saw it."""
@@ -208,7 +221,9 @@ class Nested:
         except ValidationError as error:
             raise ToolArgumentsInvalid(f"bad arguments for {part.tool_name!r}: {_explained(error)}") from error
         except (ModelRetry, ToolFailed, ToolRetryError, ToolFailedError) as error:
-            raise errors.ToolFailed(str(error)) from error
+            # A router of ours has said all of it; of others, the text does not say which tool failed.
+            kind = ToolRefused if self._is_from_config(part.tool_name) else errors.ToolFailed
+            raise kind(str(error)) from error
         except (UsageLimitExceeded, UserError) as error:
             self.failure = error
             assert request.context is not None
