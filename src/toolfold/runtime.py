@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from toolfold.sessions import Session
     from toolfold.sessions.stores import Store
     from toolfold.tools.context import Approve, Decision, Spent
+    from toolfold.tools.embedding import Embedder
     from toolfold.tools.learning import Snapshot
     from toolfold.tools.router import Router, Wrapper
     from toolfold.tools.search import Detail, Index
@@ -83,6 +84,7 @@ class Runtime(ExecutionControl):
             by default where programs run on Monty. Needs `toolfold[monty]` on any engine.
         door: On record with each execution: the way in that this runtime serves.
         learn: Note what tools without an output schema return (keys and types, never values), to tell later programs.
+        embedder: Texts in, vectors out; `search_tools` then finds by meaning, too.
     """
 
     def __init__(
@@ -94,7 +96,7 @@ class Runtime(ExecutionControl):
         telemetry: bool = True, may_ask: bool = False, before_files: Callable[[str], Awaitable[None]] | None = None,
         type_check: bool | None = None, paused_limits: PausedLimits | None = None, isolation: str | None = None,
         warm: int | None = None, accept_no_isolation: bool | None = None, host_libraries: bool | None = None,
-        observer: Observer | None = None, learn: bool = True, door: str = "library",
+        observer: Observer | None = None, learn: bool = True, door: str = "library", embedder: Embedder | None = None,
     ) -> None:  # fmt: skip
         self._limits = limits or Limits()
         session_limits = session_limits or SessionLimits()
@@ -106,7 +108,7 @@ class Runtime(ExecutionControl):
         settings = EngineSettings(limits=self._limits, **kept)
         policy = policy or Policy()
         ledger = ledger if ledger is not None else MemoryLedger()
-        learning = Learning(ledger if isinstance(ledger, Lessons) else None, is_on=learn)
+        learning = Learning(ledger if isinstance(ledger, Lessons) else None, is_on=learn, embedder=embedder)
         steps = (*(wrappers(policy=policy) if steps is None else steps), learning.wrap)
         self._make_offer = partial(Offer, policy=policy, steps=steps)
         offer = self._make_offer(map(as_tool, tools))

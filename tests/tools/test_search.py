@@ -1,4 +1,3 @@
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -261,12 +260,3 @@ def test_keys_that_a_tool_was_seen_to_return_are_words_to_find_it_by() -> None:
     tools = [*MANY[:-1], replace(spec("lookup", "Look at a place."), output_schema=schema)]
 
     assert Index(tools).search("temperature")[0].spec.name == "lookup"
-
-
-def test_an_embedder_finds_what_shares_no_word_and_is_fused_with_the_words() -> None:
-    def embedder(texts: Sequence[str]) -> list[list[float]]:
-        return [[1.0, 0.0] if "weather" in text or "umbrella" in text else [0.0, 1.0] for text in texts]
-
-    hits = Index(MANY, embedder=embedder, with_floor=False).search("customer umbrella", 2)
-
-    assert {hit.spec.name for hit in hits} == {"get_customer", "current_weather"}

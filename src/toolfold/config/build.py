@@ -7,6 +7,7 @@ from dataclasses import replace
 from glob import escape
 from typing import TYPE_CHECKING, Any, Final
 
+from toolfold.config.embedder import embedder_of
 from toolfold.config.model import Config, ServerConfig
 from toolfold.engines.registry import process_options
 from toolfold.errors import UsageError
@@ -51,6 +52,7 @@ def runtime_options(config: Config) -> dict[str, Any]:
         "limits": config.program_limits,
         "policy": policy,
         "learn": config.tools.learn,
+        "embedder": embedder_of(config),
         "steps": wrappers(policy=policy, concurrency=concurrency, error_details=config.tools.error_details),
         "session_limits": SessionLimits(**{_SESSIONS.get(key, key): value for key, value in sessions.items()}),
         "paused_limits": PausedLimits(**config.paused.model_dump(exclude_none=True)),

@@ -175,6 +175,9 @@ class ToolsConfig(Section):
     """Programs read the text of a tool's error, without secrets; if not, only its type. The log has all of it."""
     learn: bool = True
     """Note what tools without an output schema return (keys and types, never values), and tell later programs."""
+    embedder: Text | None = None
+    """Have searches go by meaning, too: `fastembed`, `fastembed:MODEL`, or a function of texts to vectors as
+    `MODULE:FUNCTION` or `FILE.py:FUNCTION`."""
     modules: tuple[Text, ...] = ()
     """Python files, relative to this file's folder, or modules, with `@toolfold.tool` functions."""
     commands: tuple[CommandConfig, ...] = ()

@@ -2,51 +2,114 @@
 
 from __future__ import annotations
 
+import logging
 import math
+from array import array
+from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from operator import mul
-from typing import Final, Protocol
+from threading import Lock
+from typing import Final, NamedTuple, Protocol
 
-from toolfold.models import ToolSpec
+from toolfold.tools.search_documents import Document, meaning
 
-_RANK_OFFSET: Final = 60
+_RANK_OFFSET: Final = 5
 """Of reciprocal rank fusion: the larger, the less the first places count."""
-_LONGEST_TEXT: Final = 1000
+_LEAST_NEARNESS: Final = 0.42
+"""Of an answer, from 0, as near as other tools are, to 1, the same; that holds for embedders of any scale."""
+_MOST_TEXTS: Final = 20_000
+_MOST_ROWS: Final = 16
+_log: Final = logging.getLogger("toolfold.tools")
 
 
 class Embedder(Protocol):
     """Texts in, one vector each out, all of one length. Called with many tools once, then with one question at a time.
 
+    May be called in another thread. One that raises is logged, and the search goes by words alone.
     Of the package `fastembed`, for example: `lambda texts: list(TextEmbedding().embed(texts))`.
     """
 
     def __call__(self, texts: Sequence[str], /) -> Sequence[Sequence[float]]: ...
 
 
-class Vectors:
-    """The tools of one index, as an embedder sees them."""
+class Near(NamedTuple):
+    """The tools that are nearest to a question, by their places, nearest first."""
 
-    def __init__(self, embedder: Embedder, specs: Sequence[ToolSpec]) -> None:
+    order: list[int]
+    is_answer: bool
+    """The nearest one stands out far enough."""
+
+
+class Meanings:
+    """What texts of tools mean to one embedder, which is asked for each text once; shared by many indexes."""
+
+    def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
-        texts = [f"{spec.name.replace('_', ' ')}: {spec.description[:_LONGEST_TEXT]}" for spec in specs]
-        self._vectors = [_unit(vector) for vector in embedder(texts)] if texts else []
+        self._vectors: OrderedDict[str, array[float]] = OrderedDict()
+        self._rows: OrderedDict[int, tuple[Sequence[Document], list[array[float]]]] = OrderedDict()
+        """Of the last indexes, by the identity of their documents."""
+        self._lock = Lock()
 
-    def ranked(self, query: str, most: int) -> list[int]:
-        """Places of the tools that are nearest in meaning, nearest first."""
-        question = _unit(self._embedder([query])[0])
-        nearness = [sum(map(mul, question, vector)) for vector in self._vectors]
-        return sorted(range(len(nearness)), key=nearness.__getitem__, reverse=True)[:most]
+    def near(self, query: str, documents: Sequence[Document], most: int) -> Near | None:
+        """The tools that are nearest to a question; `None` where the embedder fails."""
+        try:
+            question = self._embedded([query])[0]
+            rows = self._of(documents)
+            nearness = [sum(map(mul, question, row)) for row in rows]
+        # Whatever a stranger's embedder raises: words find tools, too.
+        except Exception as error:  # noqa: BLE001
+            _log.warning("the embedder failed, tools are found by words alone: %s: %s", type(error).__name__, error)
+            return None
+        return _near(nearness, most)
+
+    def _of(self, documents: Sequence[Document]) -> list[array[float]]:
+        with self._lock:
+            known = self._rows.get(id(documents))
+            if known is None:
+                known = self._rows[id(documents)] = (documents, self._made([meaning(one.spec) for one in documents]))
+                if len(self._rows) > _MOST_ROWS:
+                    self._rows.popitem(last=False)
+            return known[1]
+
+    def _made(self, texts: Sequence[str]) -> list[array[float]]:
+        new = [text for text in dict.fromkeys(texts) if text not in self._vectors]
+        if new:
+            self._vectors.update(zip(new, self._embedded(new), strict=True))
+        rows = [self._vectors[text] for text in texts]
+        while len(self._vectors) > max(_MOST_TEXTS, 2 * len(texts)):
+            self._vectors.popitem(last=False)
+        return rows
+
+    def _embedded(self, texts: Sequence[str]) -> list[array[float]]:
+        vectors = [_unit(vector) for vector in self._embedder(texts)]
+        if len(vectors) != len(texts):
+            raise ValueError(f"it returned {len(vectors)} vectors for {len(texts)} texts")
+        return vectors
 
 
-def fused(rankings: Iterable[Sequence[int]]) -> dict[int, float]:
-    """One score from several orders, by reciprocal rank: what is near the top of any is near the top."""
+def fused(rankings: Iterable[tuple[Sequence[int], float]]) -> dict[int, float]:
+    """One score from several orders with their weights, by reciprocal rank: the top of any is near the top."""
     scores: dict[int, float] = {}
-    for ranking in rankings:
+    for ranking, weight in rankings:
         for rank, at in enumerate(ranking):
-            scores[at] = scores.get(at, 0.0) + 1.0 / (_RANK_OFFSET + rank)
+            scores[at] = scores.get(at, 0.0) + weight / (_RANK_OFFSET + rank)
     return scores
 
 
-def _unit(vector: Sequence[float]) -> list[float]:
+def _near(nearness: Sequence[float], most: int) -> Near:
+    order = sorted(range(len(nearness)), key=nearness.__getitem__, reverse=True)
+    if not order:
+        return Near([], is_answer=False)
+    usual = sum(nearness[at] for at in order[1:]) / max(1, len(order) - 1)
+
+    def share(at: int) -> float:
+        return (nearness[at] - usual) / max(1e-9, 1 - usual)
+
+    best = share(order[0])
+    # What is not half as near as the nearest one only fills the list.
+    return Near([at for at in order[:most] if share(at) >= best / 2], is_answer=best >= _LEAST_NEARNESS)
+
+
+def _unit(vector: Sequence[float]) -> array[float]:
     length = math.sqrt(sum(one * one for one in vector)) or 1.0
-    return [one / length for one in vector]
+    return array("f", (one / length for one in vector))

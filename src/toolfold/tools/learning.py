@@ -20,6 +20,7 @@ import msgspec
 from toolfold.errors import ToolfoldError
 from toolfold.models import Json, ToolSpec, Value
 from toolfold.tools import shapes
+from toolfold.tools.embedding import Embedder, Meanings
 from toolfold.tools.router import Handler, Request
 from toolfold.tools.search import Index
 from toolfold.tools.shapes import Seen
@@ -120,11 +121,13 @@ class Learning:
     Args:
         store: Where it is kept beyond this process; `None` keeps it here alone.
         is_on: Else nothing is learned, and nothing that was is told.
+        embedder: Of the indexes that it gives.
     """
 
-    def __init__(self, store: Lessons | None = None, *, is_on: bool = True) -> None:
+    def __init__(self, store: Lessons | None = None, *, is_on: bool = True, embedder: Embedder | None = None) -> None:
         self._store = store
         self._is_on = is_on
+        self._meanings = None if embedder is None else Meanings(embedder)
         self._tenants: OrderedDict[str, _Tenant] = OrderedDict()
         self._unseen: list[tuple[str, Lesson, Value]] = []
         """Replies to look at as soon as there is time, or somebody asks."""
@@ -251,8 +254,8 @@ class Learning:
         """The same without what has not been read yet."""
         known = self._tenants.get(tenant)
         if known is None or not self._is_on or not known.lessons:
-            return index
+            return index.with_embedder(self._meanings)
         if known.index is None or known.index[0] is not index or known.index[1] != known.changes:
             made = index.updated(self.told(index.specs, tenant), uses=self.snapshot(tenant).uses)
-            known.index = (index, known.changes, made)
+            known.index = (index, known.changes, made.with_embedder(self._meanings))
         return known.index[2]

@@ -7,9 +7,10 @@ worked out when the index is made, so that a search only adds up.
 
 from __future__ import annotations
 
+import asyncio
+import copy
 import math
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from functools import cached_property
 from heapq import nlargest
 from typing import Final, Literal, NamedTuple, TypeAlias
 
@@ -17,7 +18,7 @@ from toolfold.models import Json, ToolSpec, Value
 from toolfold.program.stub import first_line
 from toolfold.program.stubs import prompt_text
 from toolfold.tools.context import CallContext
-from toolfold.tools.embedding import Embedder, Vectors, fused
+from toolfold.tools.embedding import Embedder, Meanings, fused
 from toolfold.tools.search_documents import Document, document
 from toolfold.tools.search_synonyms import SYNONYMS
 from toolfold.tools.search_values import asked_with
@@ -49,6 +50,8 @@ _ENOUGH_SHARE: Final = 0.6
 _LEAST_SCORE: Final = 0.9
 """Of a short question's best tool, in words that no tool has."""
 _MOST_FUSED: Final = 50
+_WORDS_WEIGHT: Final = 2.0
+"""Of the order by words beside that of an embedder."""
 
 
 class Hit(NamedTuple):
@@ -70,18 +73,18 @@ class Index:
         specs: The tools.
         before: An index from which tools that are the same are taken over.
         uses: How often each tool was called, by name; decides between tools that fit about as well.
-        embedder: Ranks by meaning beside the words, if there is one.
+        embedder: Ranks by meaning beside the words, if there is one; `Meanings` share what it said among indexes.
         with_floor: A question that no tool answers finds nothing; else what comes nearest, however far that is.
     """
 
     def __init__(
         self, specs: Iterable[ToolSpec], *, before: Index | None = None, uses: Mapping[str, int] | None = None,
-        embedder: Embedder | None = None, with_floor: bool = True,
+        embedder: Embedder | Meanings | None = None, with_floor: bool = True,
     ) -> None:  # fmt: skip
         known = {} if before is None else {one.spec.name: one for one in before._documents}
         self._documents: list[Document] = [document(spec, known.get(spec.name)) for spec in specs]
         self._uses = uses or {}
-        self._embedder = embedder
+        self._meanings = _meanings(embedder)
         self._with_floor = with_floor
         self._by_name = {
             name.casefold(): at
@@ -101,7 +104,15 @@ class Index:
     def updated(self, specs: Iterable[ToolSpec], *, uses: Mapping[str, int] | None = None) -> Index:
         """An index of these tools; those that are in this one already are not read again."""
         uses = self._uses if uses is None else uses
-        return Index(specs, before=self, uses=uses, embedder=self._embedder, with_floor=self._with_floor)
+        return Index(specs, before=self, uses=uses, embedder=self._meanings, with_floor=self._with_floor)
+
+    def with_embedder(self, embedder: Embedder | Meanings | None) -> Index:
+        """The same tools, ranked by meaning, too; this one where there is no embedder."""
+        if embedder is None:
+            return self
+        index = copy.copy(self)
+        index._meanings = _meanings(embedder)
+        return index
 
     def search(self, query: str, limit: int = DEFAULT_LIMIT) -> list[Hit]:
         """The tools that fit best, best first, or none if nothing fits; for an empty query the first ones of all."""
@@ -109,12 +120,21 @@ class Index:
         if not query:
             return [Hit(one.spec, 0.0) for one in self._documents[:limit]]
         found = self._scores(query)
-        if not found.is_answer:
+        # Who asks for a name means it, whatever else is near.
+        is_name = query.casefold() in self._by_name
+        near = None if self._meanings is None or is_name else self._meanings.near(query, self._documents, _MOST_FUSED)
+        if not found.is_answer and not (near is not None and near.is_answer):
             return []
         scores = self._ranked(query, found.scores, limit)
-        if self._vectors is not None:
-            scores = self._fused(query, scores)
+        if near is not None:
+            scores = fused([(self._best(scores, _MOST_FUSED), _WORDS_WEIGHT), (near.order, 1.0)])
         return [Hit(self._documents[at].spec, scores[at]) for at in self._best(scores, limit)]
+
+    async def search_aside(self, query: str, limit: int = DEFAULT_LIMIT) -> list[Hit]:
+        """The same, in another thread where there is an embedder, which may take long."""
+        if self._meanings is None:
+            return self.search(query, limit)
+        return await asyncio.to_thread(self.search, query, limit)
 
     def domains_near(self, query: str, most: int = 3) -> list[str]:
         """Domains of the tools that come nearest, for a question that none of them answers."""
@@ -199,13 +219,9 @@ class Index:
         """How many words of a question a tool has; one that only means the same is half a word."""
         return sum(max((one.words for one in words if self._words.has(at, one.word)), default=0.0) for words in meant)
 
-    def _fused(self, query: str, scores: Mapping[int, float]) -> dict[int, float]:
-        assert self._vectors is not None
-        return fused([self._best(scores, _MOST_FUSED), self._vectors.ranked(query, _MOST_FUSED)])
 
-    @cached_property
-    def _vectors(self) -> Vectors | None:
-        return None if self._embedder is None else Vectors(self._embedder, self.specs)
+def _meanings(embedder: Embedder | Meanings | None) -> Meanings | None:
+    return embedder if embedder is None or isinstance(embedder, Meanings) else Meanings(embedder)
 
 
 def describe(spec: ToolSpec, detail: Detail = "signature") -> dict[str, Json]:
@@ -228,16 +244,16 @@ def search_tool(index_source: Callable[[], Index]) -> Tool:
     """The tool `search_tools`; `index_source` gives the index as it is at the time of a call."""
 
     async def call(arguments: Mapping[str, Value]) -> list[dict[str, Json]]:
-        return found(index_source(), arguments)
+        return await found(index_source(), arguments)
 
     async def call_within(arguments: Mapping[str, Value], context: CallContext) -> list[dict[str, Json]]:
         index = index_source()
         if context.learned is not None:
             index = await context.learned(index, context.tenant)
-        return found(index.updated([*index.specs, *context.outside]) if context.outside else index, arguments)
+        return await found(index.updated([*index.specs, *context.outside]) if context.outside else index, arguments)
 
-    def found(index: Index, arguments: Mapping[str, Value]) -> list[dict[str, Json]]:
-        hits = index.search(arguments["query"], arguments.get("limit", DEFAULT_LIMIT))
+    async def found(index: Index, arguments: Mapping[str, Value]) -> list[dict[str, Json]]:
+        hits = await index.search_aside(arguments["query"], arguments.get("limit", DEFAULT_LIMIT))
         return [describe(hit.spec, arguments.get("detail", "signature")) for hit in hits]
 
     return Tool(spec=SEARCH_SPEC, call=call, call_within=call_within)

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from toolfold.models import Json, ToolSpec
-from toolfold.tools.search_words import words_of
+from toolfold.tools.search_words import parts_of, words_of
 
 _LONGEST_TEXT: Final = 4000
 _DEEPEST_ARGUMENT: Final = 4
 _MOST_ARGUMENTS: Final = 200
+_LONGEST_MEANING: Final = 600
+_MOST_NAMED: Final = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,14 @@ def document(spec: ToolSpec, known: Document | None) -> Document:
     for argument in (*_argument_texts(spec.input_schema), *_argument_texts(spec.output_schema)):
         arguments.update(words_of(argument[:_LONGEST_TEXT]))
     return Document(spec, name, text, arguments)
+
+
+def meaning(spec: ToolSpec) -> str:
+    """A tool as one text for an embedder: it must not change with what the tool was seen to return."""
+    properties = spec.input_schema.get("properties")
+    names = list(properties)[:_MOST_NAMED] if isinstance(properties, Mapping) else []
+    arguments = ", ".join(parts_of(str(name)) for name in names)
+    return f"{parts_of(spec.name)}: {spec.description[:_LONGEST_MEANING]} {arguments}".rstrip()
 
 
 def _argument_texts(schema: Json, depth: int = 0) -> Iterator[str]:

@@ -72,6 +72,12 @@ def words_of(text: str) -> Iterator[str]:
     return chain.from_iterable(map(_words_in, _RUN.findall(text)))
 
 
+def parts_of(name: str) -> str:
+    """A name as plain words: `getUser_id` as `get user id`."""
+    name = name[:_LONGEST_WORD]
+    return " ".join(part.lower() for part in _PART.findall(name)) if name.isascii() else name
+
+
 def query_weights(query: str) -> dict[str, float]:
     """The search words of a question, and how much each says of what is wanted.
 

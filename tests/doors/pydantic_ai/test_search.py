@@ -52,6 +52,18 @@ SEARCH = calls(("search_tools", {"query": "unpaid invoices of a customer"}))
 SUM = program("sum(await list_open_invoices(customer='ann'))")
 
 
+async def test_an_embedder_finds_a_tool_that_shares_no_word_with_the_question(engine: Shared) -> None:
+    def embedder(texts: Sequence[str]) -> list[list[float]]:
+        return [[1.0, 0.0] if "invoices" in text or "debts" in text else [0.0, 1.0] for text in texts]
+
+    search = ToolSearchToolset(wrapped=many(50, "code"), embedder=embedder)
+    talk = Talk(calls(("search_tools", {"query": "who has debts"})), SUM, "done")
+
+    result = await Agent(talk.model, toolsets=[CodeModeToolset(search, engine=engine)]).run("go")
+
+    assert returns(result.all_messages())[1] == ("success", 43)
+
+
 @pytest.mark.parametrize("callers", ["code", "both"])
 @pytest.mark.parametrize("place", ["beside", "within"])
 async def test_one_of_500_tools_is_found_and_called_from_code_and_the_prefix_stays_as_it_was(

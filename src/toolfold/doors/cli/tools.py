@@ -15,6 +15,7 @@ from toolfold.models import Json, ToolSpec
 
 if TYPE_CHECKING:
     from toolfold.config import Config
+    from toolfold.tools.embedding import Embedder
     from toolfold.tools.tool import Tool
 
 tools_app = typer.Typer(
@@ -58,7 +59,7 @@ def _search(
     # Imported here for the same reason.
     from toolfold.tools.search import Index, describe  # noqa: PLC0415
 
-    hits = Index(_specs(tools, api, config)).search(query, limit)
+    hits = Index(_specs(tools, api, config), embedder=_embedder(tools, api, config)).search(query, limit)
     _print([describe(hit.spec, detail) for hit in hits], as_json=json)
     return 0 if hits else 1
 
@@ -105,17 +106,31 @@ def _learn(
 
 def _specs(sources: list[str] | None, apis: list[str] | None, config: Path | None) -> tuple[ToolSpec, ...]:
     # Imported here for the same reason.
-    from toolfold.doors.cli.configured import nearest_config  # noqa: PLC0415
     from toolfold.doors.cli.load import load_apis, load_tools  # noqa: PLC0415
     from toolfold.tools.catalog import Catalog  # noqa: PLC0415
 
-    found = nearest_config(config) if config is not None or not (sources or apis) else None
+    found = _found_config(sources, apis, config)
     if not sources and not apis and found is None:
         raise UsageError("no tools to look at; name a file with --tools, as in --tools tools.py, or a --config")
     # What the user's file prints while it is imported is no part of the answer.
     with redirect_stdout(sys.stderr):
         loaded = [*load_tools(sources or []), *load_apis(apis or [])]
         return Catalog(loaded).specs if found is None else _of_config(found, loaded)
+
+
+def _embedder(sources: list[str] | None, apis: list[str] | None, config: Path | None) -> "Embedder | None":
+    # Imported here for the same reason.
+    from toolfold.config.embedder import embedder_of  # noqa: PLC0415
+
+    found = _found_config(sources, apis, config)
+    return None if found is None else embedder_of(found)
+
+
+def _found_config(sources: list[str] | None, apis: list[str] | None, config: Path | None) -> "Config | None":
+    # Imported here for the same reason.
+    from toolfold.doors.cli.configured import nearest_config  # noqa: PLC0415
+
+    return nearest_config(config) if config is not None or not (sources or apis) else None
 
 
 def _of_config(config: "Config", loaded: "list[Tool]") -> tuple[ToolSpec, ...]:

@@ -123,7 +123,7 @@ class Offer:
         """Tools that fit, as text for a model; waits for servers that are connecting, for a while."""
         await self.wait_for(self._connecting(), SEARCH_WAIT_SECONDS)
         index = await self._runtime.learned_index(self._index)
-        hits, missing = index.search(query), self._missing()
+        hits, missing = await index.search_aside(query), self._missing()
         if not hits:
             return _nothing_yet(query, missing) if missing else self._nothing(query)
         shown = [_shown(hit.spec, detail) for hit in hits]

@@ -34,6 +34,7 @@ from toolfold.doors.pydantic_ai.home import settled
 from toolfold.doors.pydantic_ai.texts import DIRECTLY, IN_CODE, SEARCH, SEARCH_DESCRIPTION, SEARCH_SCHEMA
 from toolfold.models import AllowedCallers, ToolSpec
 from toolfold.program.stub import first_line
+from toolfold.tools.embedding import Embedder
 from toolfold.tools.search import DEFAULT_LIMIT, Index
 
 # Any: tools may be functions of any signature, with dependencies of any type.
@@ -72,7 +73,7 @@ class _Memory:
     given: FunctionToolset[Any] = field(default_factory=FunctionToolset)
     """Tools that the search function gave as themselves."""
     specs: tuple[ToolSpec, ...] = ()
-    index: Index = field(default_factory=lambda: Index([]))
+    index: Index | None = None
 
 
 @dataclass
@@ -87,11 +88,13 @@ class ToolSearchToolset(WrapperToolset[AgentDepsT]):
         search_fn: Takes the query, gives names or tools, best first; may be async. By default words in names,
             descriptions and arguments count.
         max_results: How many tools one search gives at most.
+        embedder: Texts in, vectors out: the usual search then goes by meaning, too.
     """
 
     wrapped: AbstractToolset[AgentDepsT] = field(default_factory=FunctionToolset)
     search_fn: SearchFunction | None = None
     max_results: int = DEFAULT_LIMIT
+    embedder: Embedder | None = None
     # A field, so that the copies that Pydantic AI makes for each run share it.
     _memory: _Memory = field(default_factory=_Memory, repr=False, compare=False)
 
@@ -147,7 +150,7 @@ class ToolSearchToolset(WrapperToolset[AgentDepsT]):
             return {**tools, **await self._memory.given.get_tools(ctx)}
 
     async def _answer(self, query: str, ctx: RunContext[AgentDepsT], search: _Search[AgentDepsT]) -> ToolReturn[str]:
-        names = await self._named(query, search.tools) if self.search_fn else self._hits(query, search.tools)
+        names = await self._named(query, search.tools) if self.search_fn else await self._hits(query, search.tools)
         tools = {**search.tools, **await self._given(ctx)}
         has_code_mode = search.unset == "code" or any(is_code_mode(one) for one in toolsets_of(ctx))
         ways: dict[str, list[ToolDefinition]] = {"code": [], "direct": []}
@@ -167,11 +170,14 @@ class ToolSearchToolset(WrapperToolset[AgentDepsT]):
         with listing_for_code():
             return await self._memory.given.get_tools(ctx)
 
-    def _hits(self, query: str, tools: dict[str, ToolsetTool[AgentDepsT]]) -> list[str]:
+    async def _hits(self, query: str, tools: dict[str, ToolsetTool[AgentDepsT]]) -> list[str]:
         specs = tuple(spec_of(tool.tool_def) for tool in tools.values())
-        if specs != self._memory.specs:
-            self._memory.specs, self._memory.index = specs, Index(specs)
-        return [hit.spec.name for hit in self._memory.index.search(query, self.max_results)]
+        memory = self._memory
+        if memory.index is None:
+            memory.index = Index((), embedder=self.embedder)
+        if specs != memory.specs:
+            memory.specs, memory.index = specs, memory.index.updated(specs)
+        return [hit.spec.name for hit in await memory.index.search_aside(query, self.max_results)]
 
     async def _named(self, query: str, known: Container[str]) -> list[str]:
         """Ask the search function; tools that it gives as themselves are kept from now on."""
