@@ -122,7 +122,9 @@ def _told(problem: Problem | None, status: str) -> str | None:
         return None
     if problem.kind == "exception":
         return str(problem)
-    return f"line {problem.line}: {problem.message}" if status == "rejected" else f"{problem.kind}: {problem.message}"
+    # What is installed differs from engine to engine, and from machine to machine.
+    message = problem.message.partition("; installed are ")[0]
+    return f"line {problem.line}: {message}" if status == "rejected" else f"{problem.kind}: {message}"
 
 
 # The tools that every program may call.

@@ -98,7 +98,7 @@ class Checks:
         return self._engine.capabilities.modules
 
     @cached_property
-    def _library_sets(self) -> tuple[InstalledSet, ...]:
+    def _library_sets(self) -> tuple[InstalledSet, ...] | None:
         return self._engine.capabilities.library_sets
 
     async def _type_problem(
@@ -119,7 +119,7 @@ class LargeChecks:
 
     async def check(
         self, text: str, tools: Sequence[ToolSpec], *, limits: Limits | None, known_names: Container[str],
-        library_sets: Sequence[InstalledSet] = (),
+        library_sets: Sequence[InstalledSet] | None = None,
     ) -> Program | Problem:  # fmt: skip
         """As `Checker.check`; the same verdict for the same text, however busy the host is."""
         if limits is not None and len(text) > limits.program_bytes:
@@ -173,7 +173,7 @@ def main() -> None:
 
 def _verdict(
     text: str, tools: Sequence[ToolSpec], limits: Limits | None, known_names: Container[str],
-    library_sets: Sequence[InstalledSet],
+    library_sets: Sequence[InstalledSet] | None,
 ) -> _Verdict:  # fmt: skip
     found = Checker(tools).check(text, limits=limits, known_names=known_names, library_sets=library_sets)
     return _Verdict(program=found) if isinstance(found, Program) else _Verdict(problem=found)

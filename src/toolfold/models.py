@@ -165,6 +165,8 @@ class InstalledSet:
     """Of the modules, those that the operator asked for."""
     preload: tuple[str, ...] = ()
     """Imported once, outside of the locked guests: the operator trusts them."""
+    code_bytes: int = 0
+    """Of its compiled code: what a guest maps of it is not the program's memory."""
 
     def replaces(self, name: LibrarySet) -> bool:
         """Whether it is the set of that name, maybe with another content than when a program began."""

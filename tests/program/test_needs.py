@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolfold.models import Limits, Problem, Program
+from toolfold.models import InstalledSet, Limits, Problem, Program
 from toolfold.program import Checker, check
 
 
@@ -41,7 +41,7 @@ def test_a_module_is_judged_only_when_the_installed_ones_are_known() -> None:
     assert check(text, installed={"numpy", "yaml"}) == Program(text=text, library_set="data")
     assert check(text, installed={"numpy"}) == Problem(
         kind="import",
-        message="'yaml' is not installed here; use the standard library",
+        message="'yaml' (package 'pyyaml') is not installed here; use the standard library; installed are numpy",
         line=1,
         column=15,
         source=text + "\n" + " " * 14 + "^",
@@ -85,3 +85,41 @@ def test_one_checker_serves_many_programs(checker: Checker) -> None:
 )
 def test_what_is_not_certain_is_left_to_the_run(text: str, checker: Checker) -> None:
     assert checker.check(text) == Program(text=text)
+
+
+def test_a_missing_module_is_told_with_its_package_what_is_there_and_what_to_add() -> None:
+    graphs = InstalledSet(name="main-1", folder="", modules=frozenset({"networkx", "six"}), offers=("networkx",))
+    installed = {"pandas", "numpy", "dateutil", "networkx", "six"}
+
+    problem = Checker(installed=installed).check("import cv2\nawait nothing()", library_sets=[graphs])
+
+    assert isinstance(problem, Problem)
+    assert problem.message == (
+        "'cv2' (package 'opencv-python') is not installed here; use the standard library; "
+        "installed are networkx, numpy, pandas; the operator can add 'opencv-python' to libraries.packages"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "library_set"),
+    [
+        ("import networkx", "main-1"),
+        ("import networkx, pandas", "main-1"),
+        ("import okapi, networkx", "other-1"),
+        ("import pandas as pd\npd.read_parquet('x')", "main-1"),
+        ("pd.DataFrame().to_parquet('x')", "main-1"),
+        ("import importlib\nimportlib.import_module('networkx')", "main-1"),
+        ("print('networkx')", "bare"),
+        ("import pandas", "data"),
+    ],
+)
+def test_an_installed_set_is_chosen_by_what_a_program_imports(text: str, library_set: str) -> None:
+    sets = [
+        InstalledSet(name="main-1", folder="", modules=frozenset({"networkx", "pyarrow"})),
+        InstalledSet(name="other-1", folder="", modules=frozenset({"networkx", "okapi"})),
+    ]
+
+    checked = Checker().check(text, library_sets=sets)
+
+    assert isinstance(checked, Program)
+    assert checked.library_set == library_set

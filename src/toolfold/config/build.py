@@ -46,9 +46,7 @@ def runtime_options(config: Config) -> dict[str, Any]:
     concurrency = Concurrency(sources=by_server, tools=in_flight)
     return {
         "engine": config.engine,
-        "engine_options": process_options(
-            config.engine, isolation=config.isolation, host_libraries=config.libraries.host
-        ),
+        "engine_options": process_options(config.engine, isolation=config.isolation, **library_options(config)),
         "limits": config.program_limits,
         "policy": policy,
         "learn": config.tools.learn,
@@ -57,6 +55,18 @@ def runtime_options(config: Config) -> dict[str, Any]:
         "session_limits": SessionLimits(**{_SESSIONS.get(key, key): value for key, value in sessions.items()}),
         "paused_limits": PausedLimits(**config.paused.model_dump(exclude_none=True)),
     }
+
+
+# Any: each option of an engine has its own type.
+def library_options(config: Config) -> dict[str, Any]:
+    """Options of the process engine: what programs can import."""
+    options: dict[str, Any] = {"host_libraries": config.libraries.host}
+    if config.libraries.packages or config.libraries.sets:
+        # Imported here: hardly any config needs it, and every start would wait for it.
+        from toolfold.config.libraries import library_sets  # noqa: PLC0415
+
+        options["library_sets"] = library_sets(config)
+    return options
 
 
 def module_sources(config: Config) -> list[str]:

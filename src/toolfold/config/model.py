@@ -20,6 +20,7 @@ from pydantic import (
 from toolfold.config.apis import ApiConfig, FetchConfig
 from toolfold.config.doors import HttpConfig, McpConfig
 from toolfold.config.engine import EngineName
+from toolfold.config.packages import LibrarySetConfig, SetName
 from toolfold.config.section import Globs, Section, Text, Url, wrong_key
 from toolfold.config.units import Count, Duration, Seconds, Size, must_be
 from toolfold.models import Json, Limits
@@ -243,9 +244,11 @@ class PolicyConfig(Section):
     """Calls of one tool at the same time; others wait for their turn."""
 
 
-class LibrariesConfig(Section):
-    """Which installed packages programs can import."""
+class LibrariesConfig(LibrarySetConfig):
+    """Which packages programs can import."""
 
+    sets: Mapping[SetName, LibrarySetConfig] = Field(default_factory=dict)
+    """Further sets beside this one, by name, each resolved on its own: a program gets the one that its imports fit."""
     host: bool = False
     """All that is installed beside toolfold, your own packages included, instead of only the data libraries."""
 
@@ -314,7 +317,7 @@ class Config(Section):
     limits: LimitsConfig = Field(default_factory=LimitsConfig)
     """All else that one program may use."""
     libraries: LibrariesConfig = Field(default_factory=LibrariesConfig)
-    """Which installed packages programs can import."""
+    """Which packages programs can import."""
     sessions: SessionsConfig = Field(default_factory=SessionsConfig)
     """What lives on between programs."""
     paused: PausedConfig = Field(default_factory=PausedConfig)

@@ -221,8 +221,8 @@ class Capabilities:
     """If set, runs are `Freezable`, and a snapshot loads wherever the version is the same; if empty, they replay."""
     modules: frozenset[str] | None = None
     """What programs can import beyond the standard library; `None` if the engine cannot tell."""
-    library_sets: tuple[InstalledSet, ...] = ()
-    """Packages that were installed for programs; a program gets the one that its imports ask for."""
+    library_sets: tuple[InstalledSet, ...] | None = None
+    """Packages that were installed for programs; a program gets the one that its imports ask for. `None`: not here."""
     checks_types: bool = False
     """Have each program type-checked before it runs, unless the caller says otherwise."""
     forewarned: Forewarned | None = None

@@ -72,12 +72,12 @@ class Checker:
 
     def check(
         self, text: str, *, limits: Limits | None = None, known_names: Container[str] = _NOTHING,
-        installed: Container[str] | None = None, library_sets: Sequence[InstalledSet] = (),
+        installed: Container[str] | None = None, library_sets: Sequence[InstalledSet] | None = None,
     ) -> Program | Problem:  # fmt: skip
         """The program, unless something is certainly wrong with it; then the first problem in its text.
 
         `known_names` are those that a session holds from earlier programs; `installed` is as for the class;
-        `library_sets` are what was installed for programs, of which it may need one.
+        `library_sets` are what was installed for programs, of which it may need one; `None` where nothing can be.
         """
         installed = self._installed if installed is None else installed
         if not text or text.isspace():
@@ -90,17 +90,17 @@ class Checker:
         late = late_error(text, tree, reader)
         if late is not None:
             return late
-        fault = min(self._faults(tree, reader, known_names, installed), key=_place, default=None)
+        fault = min(self._faults(tree, reader, known_names, installed, library_sets), key=_place, default=None)
         if fault is not None:
             return problem_at_byte(text, fault.kind, fault.message, *_place(fault))
         for package, line in packages:
-            reason = missing_package(package, self._index, installed)
+            reason = missing_package(package, self._index, installed, library_sets)
             if reason is not None:
                 return problem_at(sent, "import", reason, line, None)
         preset = self._preset_names(reader, known_names)
         return Program(
             text=text,
-            library_set=library_set(text, reader, preset, library_sets),
+            library_set=library_set(text, reader, preset, library_sets or ()),
             preset_names=preset,
             sent="" if sent == text else sent,
             notes=notes,
@@ -119,8 +119,9 @@ class Checker:
         return problem
 
     def _faults(
-        self, tree: ast.Module, reader: Reader, known_names: Container[str], installed: Container[str] | None
-    ) -> Iterator[Fault]:
+        self, tree: ast.Module, reader: Reader, known_names: Container[str], installed: Container[str] | None,
+        library_sets: Sequence[InstalledSet] | None,
+    ) -> Iterator[Fault]:  # fmt: skip
         """The first fault of each kind of rule."""
         if not reader.names.loads and not reader.imports:
             return  # every rule is about a name or an import
@@ -132,7 +133,7 @@ class Checker:
                 if reader.names.is_dynamic or "path" in reader.names.attributes or reader.names.mentions_files
                 else installed
             )
-            yield from _first(import_faults(tree, self._index, seen))
+            yield from _first(import_faults(tree, self._index, seen, library_sets))
             yield from _first(calls.import_faults())
         if reader.values.subtractions:
             yield from _first(calls.subtraction_faults())

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence
 from functools import cache
 from importlib.util import find_spec
 from typing import Final
 
+from toolfold.models import InstalledSet
 from toolfold.program.arguments import Fault
 from toolfold.program.index import ToolIndex
+from toolfold.program.package_names import named_installed, package_of
 from toolfold_guest.notebook import MODULES as NOTEBOOK_MODULES
 from toolfold_guest.offline import LIBRARIES, WORKERS, library_of
 
@@ -39,16 +41,18 @@ _MODULES_OF: Final = {
 _ALWAYS: Final = frozenset({"tools", "__main__"}) | NOTEBOOK_MODULES
 
 
-def import_faults(tree: ast.Module, index: ToolIndex, installed: Container[str] | None) -> Iterator[Fault]:
+def import_faults(
+    tree: ast.Module, index: ToolIndex, installed: Container[str] | None, sets: Sequence[InstalledSet] | None = None
+) -> Iterator[Fault]:
     """Unguarded imports at the top level that cannot work, in the order of the text."""
     for node in tree.body:
         if isinstance(node, ast.Import):
             for alias in node.names:
-                reason = _reason(alias.name, index, installed)
+                reason = _reason(alias.name, index, installed, sets)
                 if reason is not None:
                     yield Fault("import", reason, alias)
         elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
-            reason = _reason(node.module, index, installed)
+            reason = _reason(node.module, index, installed, sets)
             if reason is not None:
                 yield Fault("import", _of_tools(node, index) or reason, node)
 
@@ -61,14 +65,18 @@ def _of_tools(node: ast.ImportFrom, index: ToolIndex) -> str | None:
     return f"no module {node.module!r}; write 'from tools import {', '.join(names)}', or call them without an import"
 
 
-def missing_package(package: str, index: ToolIndex, installed: Container[str] | None) -> str | None:
+def missing_package(
+    package: str, index: ToolIndex, installed: Container[str] | None, sets: Sequence[InstalledSet] | None = None
+) -> str | None:
     """Why a package that the program wants to have installed is not there; `None` if it is, or nobody knows."""
     name = package.lower().replace("-", "_").replace(".", "_")
     module = _MODULES_OF.get(name, name)
-    return None if installed is None or package in installed else _reason(module, index, installed)
+    return None if installed is None or package in installed else _reason(module, index, installed, sets)
 
 
-def _reason(module: str, index: ToolIndex, installed: Container[str] | None) -> str | None:
+def _reason(
+    module: str, index: ToolIndex, installed: Container[str] | None, sets: Sequence[InstalledSet] | None
+) -> str | None:
     blocked = blocked_reason(module, index)
     first = module.split(".", 1)[0]
     if first in sys.stdlib_module_names and (first not in _NEED_TK or _has_tk()):
@@ -77,7 +85,19 @@ def _reason(module: str, index: ToolIndex, installed: Container[str] | None) -> 
         return None
     if blocked is not None or installed is None or first in _ALWAYS or first in installed:
         return blocked
-    return f"{first!r} is not installed here; use the standard library{_or_a_tool(index)}"
+    return _not_installed(first, index, installed, sets)
+
+
+def _not_installed(
+    module: str, index: ToolIndex, installed: Container[str], sets: Sequence[InstalledSet] | None
+) -> str:
+    """What to use instead, for the model; and what to add, for the operator who reads along."""
+    package, there = package_of(module), named_installed(installed, sets or ())
+    usual = "" if package == module else f" (package {package!r})"
+    use = f"use the standard library{_or_a_tool(index)}"
+    has = f"; installed are {there}" if there else ""
+    add = "" if sets is None else f"; the operator can add {package!r} to libraries.packages"
+    return f"{module!r}{usual} is not installed here; {use}{has}{add}"
 
 
 @cache

@@ -225,6 +225,6 @@ def test_a_package_that_is_missing_is_told_at_the_line_that_wants_it() -> None:
     assert isinstance(problem, Problem)
     assert (problem.kind, problem.message, problem.line) == (
         "import",
-        "'left_pad' is not installed here; use the standard library",
+        "'left_pad' (package 'left-pad') is not installed here; use the standard library; installed are numpy",
         2,
     )

@@ -14,6 +14,7 @@ import toolfold
 from toolfold.doors.cli.configured import ApiOption, EngineOption
 from toolfold.doors.cli.exits import Exit, exit_of_error
 from toolfold.doors.cli.ledger import ledger_app
+from toolfold.doors.cli.libraries import libraries_app
 from toolfold.doors.cli.runs import runs_app
 from toolfold.doors.cli.serve import serve_command
 from toolfold.doors.cli.tools import tools_app
@@ -29,6 +30,7 @@ app = typer.Typer(
 app.add_typer(tools_app, name="tools")
 app.add_typer(runs_app, name="runs")
 app.add_typer(ledger_app, name="ledger")
+app.add_typer(libraries_app, name="libraries")
 app.command("serve")(serve_command)
 
 

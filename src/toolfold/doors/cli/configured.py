@@ -83,7 +83,10 @@ def chosen_engine(
     written = {} if config is None else {key: getattr(config, key) for key in config.model_fields_set & set(_CHOSEN)}
     chosen = {**_CHOSEN, **written, **{key: value for key, value in said.items() if value is not None}}
     if config is not None:
-        options["host_libraries"] = config.libraries.host
+        # Imported here for the same reason.
+        from toolfold.config.build import library_options  # noqa: PLC0415
+
+        options |= library_options(config)
     return {
         "engine": chosen["engine"],
         "engine_options": process_options(chosen["engine"], isolation=chosen["isolation"], **options),

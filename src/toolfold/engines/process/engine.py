@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+from msgspec import structs
 
 from toolfold import forks
 from toolfold.engines.base import MOST_KEPT_BYTES, MOST_KEPT_GUESTS, Capabilities, Guests
@@ -19,11 +22,14 @@ from toolfold.engines.process.taken import TakenGuest
 from toolfold.engines.process.tiers import Tier, tier_named
 from toolfold.engines.process.zygote import Zygote
 from toolfold.errors import EngineUnavailable, UsageError
-from toolfold.models import OWN_SETS, InstalledSet, LibrarySet, Limits
+from toolfold.models import MIB, OWN_SETS, InstalledSet, LibrarySet, Limits
 from toolfold_guest.offline import MODULES as PLACEHOLDERS
 
 if TYPE_CHECKING:
     from toolfold.engines.base import EngineSettings, Order
+
+_ROOM_BYTES: Final = 128 * MIB
+"""For numpy and the like, which a program may import along with the packages of an installed set."""
 
 
 class ProcessEngine:
@@ -109,6 +115,8 @@ class ProcessEngine:
 
     def open(self, order: Order) -> ProcessRun:
         """Start a program. Leaving the context kills the guest and frees all it held."""
+        if order.program.library_set not in OWN_SETS:
+            order = self._with_room(order)
         return ProcessRun(order, TakenGuest(self._pool, self._kept, self._forewarning, order))
 
     def has_session(self, session: str) -> bool:
@@ -140,6 +148,14 @@ class ProcessEngine:
             pool = await self._new_pool(self._loaded_set(library_set))
         self._forewarning.pool = pool
         return pool
+
+    def _with_room(self, order: Order) -> Order:
+        """Libraries that a guest imports by itself cost the program nothing, as those of the zygote."""
+        found = next((one for one in self._sets if one.replaces(order.program.library_set)), None)
+        if found is None or found.preload:
+            return order
+        memory_bytes = order.limits.memory_bytes + found.code_bytes + _ROOM_BYTES
+        return structs.replace(order, limits=replace(order.limits, memory_bytes=memory_bytes))
 
     def _loaded_set(self, library_set: LibrarySet) -> LibrarySet:
         """The one whose zygote a program gets: packages of an installed set are imported in the locked guest."""

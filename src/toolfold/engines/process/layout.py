@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 import toolfold_guest
-from toolfold.engines.process.libraries import library_entries
+from toolfold.engines.process.libraries import library_entries, visible_versions
 from toolfold.models import InstalledSet
 
 Pair = tuple[str, str]
@@ -31,6 +31,7 @@ _SMALL_BYTES: Final = 1536 * 1024
 _SMALL_FILES: Final = 100
 _START: Final = "from toolfold_guest.zygote import main; main()"
 _ENVIRONMENT: Final = {
+    "ARROW_DEFAULT_MEMORY_POOL": "system",  # its own reserves a quarter of a guest's address space
     "HOME": "/tmp",
     "LC_ALL": "C.UTF-8",
     "LD_BIND_NOW": "1",  # else each guest finds the functions of the C library anew, and copies pages to note where
@@ -200,6 +201,12 @@ def library_modules() -> tuple[str, ...]:
     """Modules of the libraries that programs can import, as far as they are installed."""
     names = {os.path.dirname(name) or name.removesuffix(".py") for name in library_entries(tuple(_sites()))}
     return tuple(sorted(name for name in names if name.isidentifier()))
+
+
+@lru_cache(maxsize=1)
+def library_versions() -> Mapping[str, str]:
+    """The distributions of those libraries, by their normal names."""
+    return visible_versions(_sites())
 
 
 def builder_arguments() -> tuple[str, ...]:

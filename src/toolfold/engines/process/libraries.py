@@ -26,20 +26,31 @@ _OF_A_DISTRIBUTION: Final = (".dist-info", ".egg-info", ".libs", ".data")
 @lru_cache(maxsize=4)
 def library_entries(sites: tuple[str, ...]) -> Mapping[str, str]:
     """Files and folders by their name below a folder of packages: of the libraries, and of nothing else."""
-    records = _records(sites)
     entries: dict[str, str] = {}
-    waiting, seen = list(ROOTS), set[str]()
-    while waiting:
-        name = _normal(waiting.pop())
-        record = records.get(name)
-        if record is None or name in seen:
-            continue
-        seen.add(name)
-        waiting += _needed_by(record)
+    for record in _visible(sites).values():
         for entry in _entries_of(record):
             if (record.parent / entry).exists():
                 entries.setdefault(entry, str(record.parent / entry))
     return entries
+
+
+def visible_versions(sites: Sequence[str]) -> Mapping[str, str]:
+    """The distributions that programs see, by their normal names."""
+    return {name: record.stem.partition("-")[2] for name, record in _visible(sites).items()}
+
+
+def _visible(sites: Sequence[str]) -> dict[str, Path]:
+    """The libraries and what they need."""
+    records = _records(sites)
+    waiting, found = list(ROOTS), dict[str, Path]()
+    while waiting:
+        name = _normal(waiting.pop())
+        record = records.get(name)
+        if record is None or name in found:
+            continue
+        found[name] = record
+        waiting += _needed_by(record)
+    return found
 
 
 def _records(sites: Sequence[str]) -> dict[str, Path]:

@@ -1,0 +1,137 @@
+"""Sets that are installed: folders named by their content, and what an engine is told of them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from toolfold.engines.process.layout import library_versions
+from toolfold.libraries.lock import LockedSet, Wheel, normal_name
+from toolfold.libraries.unpack import compile_all, lock_away, unpack
+from toolfold.models import InstalledSet
+
+_MARK: Final = ".toolfold.json"
+_SPARE: Final = ("tests", "test", "docs", "examples", "benchmarks")
+
+
+class _Mark(msgspec.Struct):
+    """Written last: a folder without it is not complete."""
+
+    modules: dict[str, tuple[str, ...]]
+    """By the file name of the wheel."""
+    code_bytes: int
+    content: str
+    """A hash of all that was unpacked and compiled."""
+
+
+class Installed:
+    """The folders of all sets on this machine.
+
+    Args:
+        folder: Of the user's data, unless given.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        if folder is None:
+            # Imported here: most of what reads a config has no packages.
+            import platformdirs  # noqa: PLC0415
+
+            folder = platformdirs.user_data_path("toolfold", appauthor=False) / "libraries"
+        self._folder = folder
+
+    def folder_of(self, locked: LockedSet) -> Path:
+        """Where the set is, or would be."""
+        return self._folder / locked.digest
+
+    def has(self, locked: LockedSet) -> bool:
+        """Whether all of it is there."""
+        return (self.folder_of(locked) / _MARK).is_file()
+
+    def add(self, locked: LockedSet, wheels: Path) -> Path:
+        """Unpack the wheels of a folder, unless they are there already; all of them or nothing.
+
+        Raises:
+            UsageError: a wheel is broken.
+        """
+        final = self.folder_of(locked)
+        if self.has(locked):
+            return final
+        self._folder.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(dir=self._folder, prefix=".new-"))
+        try:
+            modules = unpack([wheels / wheel.file for wheel in locked.wheels], temporary)
+            compile_all(temporary)
+            mark = _Mark(dict(modules), _code_bytes(temporary), _content(temporary))
+            (temporary / _MARK).write_bytes(msgspec.json.encode(mark))
+            lock_away(temporary)
+            shutil.rmtree(final, ignore_errors=True)  # of an attempt that was cut short
+            os.rename(temporary, final)
+        except BaseException:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise
+        return final
+
+    def modules(self, locked: LockedSet) -> Mapping[Wheel, tuple[str, ...]]:
+        """What each wheel of an installed set can be imported as."""
+        mark = self._mark(locked)
+        return {wheel: mark.modules.get(wheel.file, ()) for wheel in locked.wheels}
+
+    def is_sound(self, locked: LockedSet) -> bool:
+        """Whether each file is as it was unpacked. Reads them all."""
+        return self._mark(locked).content == _content(self.folder_of(locked))
+
+    def bytes_of(self, locked: LockedSet) -> int:
+        """What an installed set takes on the disk."""
+        return sum(path.stat().st_size for path in self.folder_of(locked).rglob("*") if path.is_file())
+
+    def _mark(self, locked: LockedSet) -> _Mark:
+        return msgspec.json.decode((self.folder_of(locked) / _MARK).read_bytes(), type=_Mark)
+
+    def set_of(self, name: str, locked: LockedSet, preload: Sequence[str] = ()) -> InstalledSet:
+        """What an engine is told."""
+        there = library_versions()
+        asked = {requirement_name(text) for text in locked.packages}
+        by_wheel = self.modules(locked)
+        # What programs find beside toolfold in the same version is as good there, and maybe loaded already.
+        own = [modules for wheel, modules in by_wheel.items() if there.get(wheel.name) != wheel.version]
+        offers = [main_modules(modules) for wheel, modules in by_wheel.items() if wheel.name in asked]
+        return InstalledSet(
+            name=f"{name}-{locked.digest[:12]}",
+            folder=str(self.folder_of(locked)),
+            modules=frozenset(module for modules in own for module in modules),
+            offers=tuple(dict.fromkeys(module for modules in offers for module in modules)),
+            preload=tuple(preload),
+            code_bytes=self._mark(locked).code_bytes,
+        )
+
+
+def _code_bytes(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*.so*") if path.is_file())
+
+
+def _content(folder: Path) -> str:
+    whole = hashlib.sha256()
+    for path in sorted(path for path in folder.rglob("*") if path.is_file() and path.name != _MARK):
+        with path.open("rb") as file:
+            whole.update(f"{path.relative_to(folder)}\n{hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
+    return whole.hexdigest()
+
+
+def requirement_name(text: str) -> str:
+    """`networkx` of `NetworkX[all]==3.4.2`."""
+    for at, sign in enumerate(text):
+        if not (sign.isalnum() or sign in "._-"):
+            return normal_name(text[:at])
+    return normal_name(text)
+
+
+def main_modules(modules: Sequence[str]) -> list[str]:
+    """Those that people import."""
+    return [name for name in modules if not name.startswith("_") and name not in _SPARE] or list(modules)

@@ -1,0 +1,120 @@
+"""The lock file beside the config: which wheels make up each set, by version and hash. It names no registry."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from toolfold.errors import UsageError
+
+_VERSION: Final = 1
+_FORMAT: Final = 2
+"""Of the folders that wheels are unpacked into; part of their names."""
+_SEPARATORS: Final = re.compile(r"[-_.]+")
+
+
+class Wheel(msgspec.Struct, frozen=True, order=True):
+    """One file of the package index."""
+
+    name: str
+    version: str
+    file: str
+    sha256: str
+
+
+class LockedSet(msgspec.Struct, frozen=True):
+    """What was resolved for one set on one kind of machine."""
+
+    packages: tuple[str, ...]
+    """As they were asked for."""
+    wheels: tuple[Wheel, ...]
+
+    @property
+    def digest(self) -> str:
+        """Names the folder: the same wheels on the same Python are the same folder."""
+        said = [_FORMAT, target(), *((wheel.file, wheel.sha256) for wheel in sorted(self.wheels))]
+        return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:16]
+
+
+class _Lock(msgspec.Struct, forbid_unknown_fields=True):
+    version: int
+    sets: dict[str, dict[str, LockedSet]]
+
+
+def target() -> str:
+    """The kind of machine and Python that a wheel must fit."""
+    found: str | None = sysconfig.get_config_var("SOABI")
+    return found or f"{sys.implementation.cache_tag}-{sysconfig.get_platform()}"
+
+
+def normal_name(name: str) -> str:
+    """Package names are equal if these are."""
+    return _SEPARATORS.sub("-", name).lower()
+
+
+def lock_path(config: Path) -> Path:
+    """`toolfold.libraries.lock` for `toolfold.yaml`."""
+    return config.with_name(f"{config.stem}.libraries.lock")
+
+
+def read_lock(path: Path) -> Mapping[str, LockedSet]:
+    """The sets that are locked for this kind of machine, by name; none if there is no file.
+
+    Raises:
+        UsageError: it is no lock file.
+    """
+    return {name: by_target[target()] for name, by_target in _read(path).sets.items() if target() in by_target}
+
+
+def other_machines(path: Path, name: str) -> Mapping[str, LockedSet]:
+    """The same set as it was locked elsewhere: its versions are the ones to take here too."""
+    return {kind: one for kind, one in _read(path).sets.get(name, {}).items() if kind != target()}
+
+
+def write_lock(path: Path, sets: Mapping[str, LockedSet]) -> None:
+    """Replace what is locked for this kind of machine, at once or not at all; what others locked stays."""
+    before = _read(path)
+    merged = {
+        name: {**{kind: one for kind, one in before.sets.get(name, {}).items() if kind != target()}, target(): locked}
+        for name, locked in sets.items()
+    }
+    text = msgspec.json.format(msgspec.json.encode(_Lock(_VERSION, merged), order="sorted"), indent=2) + b"\n"
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with open(handle, "wb") as file:
+            file.write(text)
+        os.chmod(temporary, 0o644)  # beside the config, and meant to be committed with it
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+def _read(path: Path) -> _Lock:
+    try:
+        text = path.read_bytes()
+    except FileNotFoundError:
+        return _Lock(_VERSION, {})
+    except OSError as error:
+        raise UsageError(f"{path.name} cannot be read: {error.strerror}") from error
+    try:
+        lock = msgspec.json.decode(text, type=_Lock)
+    except msgspec.MsgspecError as error:
+        raise UsageError(
+            f"{path.name} is no lock file ({error}); remove it and run 'toolfold libraries sync'"
+        ) from None
+    if lock.version != _VERSION:
+        raise UsageError(f"{path.name} has version {lock.version}; this toolfold reads {_VERSION}")
+    return lock
