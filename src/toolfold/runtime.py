@@ -213,7 +213,7 @@ class Runtime(ExecutionControl):
     async def run(
         self, text: str, *, files: Sequence[File] = (), limits: Limits | None = None, rerun_of: str = "",
         session: str = "", keep_names: bool = False, on_call: Callable[[CallRecord], None] | None = None,
-        tenant: str = "", repeat: Collection[str] | None = None, hidden: Collection[str] = (),
+        tenant: str = "", repeat: Collection[str] | None = None, hidden: Collection[str] = (), execution_id: str = "",
     ) -> Outcome:  # fmt: skip
         """A program, to its end.
 
@@ -226,7 +226,7 @@ class Runtime(ExecutionControl):
         """
         wish = Wish(
             hidden=hidden, files=files, limits=limits or self._limits, on_call=on_call, rerun_of=rerun_of,
-            repeat=repeat, session=self._session(session, keep_names), tenant=tenant,
+            repeat=repeat, session=self._session(session, keep_names), tenant=tenant, execution_id=execution_id,
             is_strict=self._beginning.services.ledger.is_lasting,
         )  # fmt: skip
         step = await self._begin(text, wish)

@@ -36,6 +36,12 @@ def texts() -> dict[str, str]:
             _tool(mcp.ENTRY_NAME, f"{mcp.DESCRIPTION}\n\n{HEADER}", mcp.program_schema(120)),
             _tool(mcp.SEARCH_NAME, mcp.SEARCH_DESCRIPTION, mcp.SEARCH_SCHEMA),
         ),
+        "mcp_yielding": _joined(
+            mcp.INSTRUCTIONS,
+            _tool(mcp.ENTRY_NAME, f"{mcp.DESCRIPTION}\n\n{HEADER}", mcp.program_schema(120, yields=True)),
+            _tool(mcp.SEARCH_NAME, mcp.SEARCH_DESCRIPTION, mcp.SEARCH_SCHEMA),
+            _tool(mcp.WAIT_NAME, mcp.WAIT_DESCRIPTION, mcp.WAIT_SCHEMA),
+        ),
         "mcp_contract": _joined(
             mcp.INSTRUCTIONS,
             _tool(mcp.ENTRY_NAME, mcp.CONTRACT, mcp.program_schema(120, is_contract=True)),

@@ -4,7 +4,10 @@ import pytest
 
 from tests.doors.model_texts import FOLDER, texts
 
-LIMITS = {"mcp": 320, "mcp_contract": 298, "frameworks": 206, "pydantic_ai": 308, "callback": 530, "gem": 660}
+LIMITS = {
+    "mcp": 320, "mcp_yielding": 379, "mcp_contract": 298, "frameworks": 206, "pydantic_ai": 308, "callback": 530,
+    "gem": 660,
+}  # fmt: skip
 """Tokens of the fixed text of each door, as they were when somebody last decided on them."""
 ALLOWED_GROWTH = 1.05
 

@@ -101,3 +101,6 @@ class McpConfig(Section):
     """`dense` lists the tools in few words; `contract` has the specification's own description, and no tools."""
     max_characters: int | None = Field(default=None, ge=1_200)
     """How much of a description the client shows; left out, what is known of the client, or 4,096."""
+    yield_after: Duration | None = None
+    """A program that runs for longer answers with what it printed so far, and `wait_program` gets the rest. Set it
+    below the timeout of your client; left out, what is known of the client, or never."""

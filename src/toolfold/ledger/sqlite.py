@@ -82,6 +82,11 @@ class SqliteLedger:
     def is_sealed(self) -> bool:
         return isinstance(self._seal, Seal)
 
+    @property
+    def path(self) -> Path:
+        """Of its file."""
+        return self._path
+
     def disown(self) -> None:
         """In a forked child: what has gathered is the parent's to write, and SQLite forbids the rest."""
         self._writer.disown()

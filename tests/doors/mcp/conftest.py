@@ -17,6 +17,8 @@ from toolfold.doors.mcp.client import Clients
 from toolfold.doors.mcp.describing import Describing
 from toolfold.doors.mcp.door import Door
 from toolfold.doors.mcp.offer import Offer
+from toolfold.doors.mcp.yielding import Yielding
+from toolfold.ledger.record import Ledger
 from toolfold.models import Limits, ToolSpec
 from toolfold.runtime import Runtime
 from toolfold.sources.functions import as_tool
@@ -93,11 +95,12 @@ def open_door():
     @asynccontextmanager
     async def opened(
         *tools: Any, bridge: FakeBridge | None = None, policy: Policy | None = None, limits: Limits | None = None,
-        blocked: Sequence[str] = (), mode: str = "auto", describing: Describing | None = None, **client: Any,
+        blocked: Sequence[str] = (), mode: str = "auto", describing: Describing | None = None,
+        yielding: Yielding | None = None, ledger: Ledger | None = None, holds: Path | None = None, **client: Any,
     ):  # fmt: skip
         policy = policy or Policy()
         limits = limits or Limits(wall_seconds=100)
-        runtime = Runtime(policy=policy, entry_name="execute_program", limits=limits)
+        runtime = Runtime(policy=policy, entry_name="execute_program", limits=limits, ledger=ledger)
         local = [as_tool(tool) for tool in tools]
         offer = Offer(runtime, local=local, policy=policy, blocked=blocked, describing=describing)
 
@@ -106,7 +109,8 @@ def open_door():
             bridge.outer, bridge.on_change = outer, on_change
             return bridge
 
-        door = Door(runtime, offer, limits=limits, connect=connect if bridge else None)
+        connecting = connect if bridge else None
+        door = Door(runtime, offer, limits=limits, connect=connecting, yielding=yielding, holds=holds)
         async with door, Client(door.server, mode=mode, **client) as found:
             yield found
         assert door._clients.running == {}

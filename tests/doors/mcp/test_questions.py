@@ -41,6 +41,47 @@ async def test_after_ten_rounds_a_call_that_needs_a_yes_is_refused_with_the_reas
     assert texts(result) == [f"[Script executed successfully]\n{said}'pay' was denied: {NO_MORE}\n"]
 
 
+async def test_the_tenth_form_says_that_it_is_the_last_and_an_answer_for_the_tool_covers_the_rest(open_door) -> None:
+    forms: list[types.ElicitRequestFormParams] = []
+
+    async def answer(_: Any, params: types.ElicitRequestFormParams) -> types.ElicitResult:
+        forms.append(params)
+        covers = "tool" if "the last question" in params.message else "call"
+        return types.ElicitResult(action="accept", content={"approve": True, "covers": covers})
+
+    async with open_door(pay, policy=Policy(ask=["pay"]), elicitation_callback=answer) as client:
+        result = await run(client, "print(sum([await pay(n=n) for n in range(40)]))")
+
+    assert texts(result) == ["[Script executed successfully]\n780\n"]
+    assert [form.message for form in forms] == [
+        *(f'A program wants to call pay with {{"n": {n}}}' for n in range(9)),
+        'A program wants to call pay with {"n": 9}\n'
+        "This is the last question that your client takes from this program: what your answer is not for is refused.",
+    ]
+    schema = forms[-1].requested_schema
+    assert schema == forms[0].requested_schema
+    assert (schema["properties"]["approve"]["default"], schema["properties"]["covers"]["default"]) == (False, "call")
+
+
+async def test_a_gather_is_asked_in_one_round_and_an_answer_for_some_calls_asks_again_for_the_rest(open_door) -> None:
+    rounds: list[int] = []
+    code = {"code": "print(sum(await asyncio.gather(*(pay(n=n) for n in range(12)))))"}
+    async with open_door(pay, policy=Policy(ask=["pay"]), elicitation_callback=say_yes) as client:
+        asked = await client.session.call_tool("execute_program", code, allow_input_required=True)
+        while isinstance(asked, types.InputRequiredResult):
+            keys = list(asked.input_requests or {})
+            rounds.append(len(keys))
+            content = {"approve": True, "covers": "tool", "calls": 5}
+            answers = {keys[0]: types.ElicitResult(action="accept", content=content)}
+            asked = await client.session.call_tool(
+                "execute_program", code, input_responses=answers, request_state=asked.request_state,
+                allow_input_required=True,
+            )  # fmt: skip
+
+    assert isinstance(asked, types.CallToolResult)
+    assert (texts(asked), rounds) == (["[Script executed successfully]\n66\n"], [12, 7, 2])
+
+
 async def test_the_older_era_has_no_rounds_and_no_limit_of_them(open_door) -> None:
     async with open_door(pay, policy=Policy(ask=["pay"]), mode="legacy", elicitation_callback=say_yes) as client:
         result = await run(client, "print([await pay(n=n) for n in range(12)])")

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import mcp_types as types
 
-from toolfold.models import Call
+from toolfold.models import Call, Covers
 from toolfold.tools.context import Decision
 
 _SHOWN_ARGUMENTS_CHARACTERS: Final = 2_000
@@ -18,45 +17,54 @@ _FORM: Final[dict[str, Any]] = {
     "type": "object",
     "properties": {
         "approve": {"type": "boolean", "title": "Allow this call", "default": False},
-        "always": {
-            "type": "boolean",
-            "title": "The same answer for all further calls of this tool in this program",
-            "default": False,
+        "covers": {
+            "type": "string",
+            "title": "Your answer is for",
+            "enum": ["call", "arguments", "tool"],
+            "enumNames": ["this call", "calls with these arguments", "this tool for the rest of this program"],
+            "default": "call",
         },
+        "calls": {"type": "integer", "title": "For at most so many calls", "minimum": 1},
         "reason": {"type": "string", "title": "Why not (the program reads it)"},
     },
     "required": ["approve"],
 }
+_LAST: Final = (
+    "\nThis is the last question that your client takes from this program: what your answer is not for is refused."
+)
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What the person said of one call."""
+def approval_form(call: Call, *, is_last: bool = False) -> types.ElicitRequestFormParams:
+    """The form that asks whether a call may be made.
 
-    decision: Decision
-    is_for_all: bool = False
-    """It also counts for further calls of the same tool."""
-
-
-def approval_form(call: Call) -> types.ElicitRequestFormParams:
-    """The form that asks whether a call may be made."""
+    Args:
+        call: The call.
+        is_last: The client cannot be asked again.
+    """
     arguments = json.dumps(call.arguments, ensure_ascii=False, default=str)
     if len(arguments) > _SHOWN_ARGUMENTS_CHARACTERS:
         arguments = arguments[:_SHOWN_ARGUMENTS_CHARACTERS] + "…"
     return types.ElicitRequestFormParams(
-        message=f"A program wants to call {call.tool} with {arguments}", requested_schema=_FORM
+        message=f"A program wants to call {call.tool} with {arguments}{_LAST if is_last else ''}",
+        requested_schema=_FORM,
     )
 
 
-def answer_of(result: types.ElicitResult) -> Answer:
-    """Anything but a clear yes is a no."""
+def answer_of(result: types.ElicitResult, *, by: str = "") -> Decision:
+    """Anything but a clear yes is a no, and anything but a clear choice is for this call alone."""
     if result.action != "accept":
-        return Answer(Decision(approved=False, reason=f"the user answered {result.action!r}"))
+        return Decision(approved=False, reason=f"the user answered {result.action!r}", by=by)
     said: Mapping[str, Any] = result.content or {}
-    is_for_all = said.get("always") is True
+    # `always` is what the form asked in its earlier version.
+    covers: Covers = "tool" if said.get("always") is True or said.get("covers") == "tool" else "call"
+    covers = "arguments" if said.get("covers") == "arguments" else covers
+    calls = said.get("calls") if covers != "call" else None
+    calls = calls if type(calls) is int and calls > 0 else None
     if said.get("approve") is True:
-        return Answer(Decision(approved=True), is_for_all)
-    return Answer(Decision(approved=False, reason=str(said.get("reason") or "the user said no")), is_for_all)
+        return Decision(approved=True, covers=covers, calls=calls, by=by)
+    return Decision(
+        approved=False, reason=str(said.get("reason") or "the user said no"), covers=covers, calls=calls, by=by
+    )
 
 
 def can_elicit(capabilities: types.ClientCapabilities | None, mode: str = "form") -> bool:

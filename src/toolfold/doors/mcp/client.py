@@ -55,6 +55,23 @@ def client_of(context: ServerRequestContext[Any, Any]) -> str:
     return f"peer-{hashlib.sha256(told.encode()).hexdigest()[:32]}"
 
 
+# Any: as above.
+def owner_of(context: ServerRequestContext[Any, Any]) -> str:
+    """Whose programs those of a request are, for longer than a connection or this process lives."""
+    request = context.request
+    if request is None:
+        return STDIO
+    peer = request.client.host if request.client is not None else ""
+    return f"{request.headers.get('authorization', '')}\0{peer}"
+
+
+# Any: as above.
+def name_of(context: ServerRequestContext[Any, Any]) -> str:
+    """What the client calls itself, for the record."""
+    told = context.session.client_params
+    return "MCP client" if told is None else f"{told.client_info.name} {told.client_info.version}".strip()[:100]
+
+
 def is_legacy(context: ServerRequestContext[Any, Any]) -> bool:
     """The era with a handshake, in which a server may send requests of its own."""
     return context.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS

@@ -76,6 +76,6 @@ class Describing:
             self._last = (key, program_description(servers, specs, max_characters=room, known=known))
         return self._last[1]
 
-    def schema(self, max_seconds: float) -> dict[str, Json]:
+    def schema(self, max_seconds: float, *, yields: bool = False) -> dict[str, Json]:
         """Of the arguments."""
-        return program_schema(max_seconds, is_contract=self.is_contract)
+        return program_schema(max_seconds, is_contract=self.is_contract, yields=yields)

@@ -8,9 +8,9 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
-from typing import Any, Final, Self
+from pathlib import Path
+from typing import Any, Final, Self, TypeAlias
 
-import anyio
 import mcp_types as types
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import Server
@@ -21,32 +21,34 @@ from mcp.shared.exceptions import MCPError
 
 import toolfold
 from toolfold.doors.mcp.changes import CLIENT, Changes, DeclaringServer
-from toolfold.doors.mcp.client import Clients, ask, can_ask, client_of, is_legacy, kept_by
+from toolfold.doors.mcp.client import Clients, can_ask, client_of, is_legacy, kept_by, name_of, owner_of
 from toolfold.doors.mcp.offer import Offer, Servers
-from toolfold.doors.mcp.questions import CLIENT_ROUNDS, Question
 from toolfold.doors.mcp.render import failed, to_mcp, to_result
 from toolfold.doors.mcp.resources import Files, Kept
 from toolfold.doors.mcp.running import Running
+from toolfold.doors.mcp.serving import ANSWER_WAIT_SECONDS, Serving, Share
 from toolfold.doors.mcp.texts import (
     ENTRY_NAME,
     INSTRUCTIONS,
     SEARCH_DESCRIPTION,
     SEARCH_NAME,
     SEARCH_SCHEMA,
+    WAIT_DESCRIPTION,
+    WAIT_NAME,
+    WAIT_SCHEMA,
 )
+from toolfold.doors.mcp.yielding import Holds, Yielding, checked_id, new_id, unknown
 from toolfold.errors import ToolfoldError, UsageError
 from toolfold.models import Limits, Outcome
 from toolfold.runtime import Runtime
 
 Context = ServerRequestContext[Any, Any]
 """Any: nothing here reads what the lifespan yields or what the transport puts into a request."""
+Answered: TypeAlias = types.CallToolResult | types.InputRequiredResult
 
 NAME: Final = "toolfold"
 FIRST_LIST_WAIT_SECONDS: Final = 1.0
 """How long the first `tools/list` waits for servers of which nothing is known from last time."""
-ANSWER_WAIT_SECONDS: Final = 600.0
-"""How long a program stands still for a client that was told to come back with an answer."""
-_MOST_PARKED: Final = 100
 _SETTLE_SECONDS: Final = 0.05
 """Servers that come up together are told of together."""
 _META: Final = {"anthropic/alwaysLoad": True, "anthropic/maxResultSizeChars": 500_000}
@@ -63,11 +65,14 @@ class Door:
         limits: Of one program; a request may ask for less time.
         connect: Makes the bridge, once it is known what the client can do; `None` bridges nothing.
         clients: Shared with whoever makes the bridge.
+        yielding: When programs answer before they have ended.
+        holds: A folder in which processes that share the ledger tell each other which of those are theirs.
     """
 
     def __init__(
         self, runtime: Runtime, offer: Offer, *, limits: Limits | None = None, clients: Clients | None = None,
-        connect: Callable[[Clients, Callable[[], None]], Servers] | None = None,
+        connect: Callable[[Clients, Callable[[], None]], Servers] | None = None, yielding: Yielding | None = None,
+        holds: Path | None = None,
     ) -> None:  # fmt: skip
         self._runtime = runtime
         self._offer = offer
@@ -75,7 +80,7 @@ class Door:
         self._clients = clients or Clients(is_alone=True)
         self._connect = connect
         self._files = Files()
-        self._parked: dict[str, asyncio.TimerHandle] = {}
+        self._serving = Serving(self._clients, self._spawn, Holds(holds), yielding)
         self._leaving = asyncio.Event()
         self._ready: asyncio.Future[None] | None = None
         self._background: set[asyncio.Task[Any]] = set()
@@ -109,8 +114,7 @@ class Door:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        for timer in self._parked.values():
-            timer.cancel()
+        self._serving.close()
         await asyncio.gather(*(one.cancel() for one in tuple(self._clients.running.values())))
         self._leaving.set()
         if self._background:
@@ -158,7 +162,9 @@ class Door:
             types.Tool(
                 name=ENTRY_NAME,
                 description=description,
-                input_schema=self._offer.describing.schema(self._limits.wall_seconds),
+                input_schema=self._offer.describing.schema(
+                    self._limits.wall_seconds, yields=self._serving.yielding.is_on
+                ),
                 _meta=_META,
             )
         ]
@@ -173,22 +179,28 @@ class Door:
                     _meta=_META,
                 )
             )
+        if self._serving.yielding.is_on:
+            tools.append(
+                types.Tool(name=WAIT_NAME, description=WAIT_DESCRIPTION, input_schema=WAIT_SCHEMA, _meta=_META)
+            )
         return types.ListToolsResult(tools=[*tools, *self.listed])
 
-    async def _call_tool(
-        self, context: Context, params: types.CallToolRequestParams
-    ) -> types.CallToolResult | types.InputRequiredResult:
+    async def _call_tool(self, context: Context, params: types.CallToolRequestParams) -> Answered:
         arguments = params.arguments or {}
         try:
             if params.name == SEARCH_NAME:
                 return await self._search(arguments)
-            if params.name != ENTRY_NAME:
+            if params.name not in (ENTRY_NAME, WAIT_NAME):
                 raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {params.name}")
+            is_wait = params.name == WAIT_NAME
+            if params.request_state is None and is_wait:
+                return await self._wait(context, arguments)
+            seconds = self._serving.yielding.seconds_for(arguments.get("yield_after_seconds"))
             if params.request_state is not None:
-                running = self._come_back(params)
+                running = self._serving.come_back(params)
             else:
-                running = await self._start(context, arguments)
-            return await self._serve(context, running, str(arguments.get("code", "")))
+                running = await self._start(context, arguments, is_durable=seconds is not None)
+            return await self._serve(context, running, Share(yield_seconds=seconds, is_wait=is_wait))
         except ToolfoldError as error:
             return to_mcp(error)
 
@@ -202,79 +214,75 @@ class Door:
 
     # programs
 
-    async def _start(self, context: Context, arguments: Mapping[str, Any]) -> Running:
+    async def _start(self, context: Context, arguments: Mapping[str, Any], *, is_durable: bool) -> Running:
         text, session, seconds = _checked(arguments, self._limits.wall_seconds)
         assert self._ready is not None
         self._ready.result()  # raises where the sandbox cannot be had
         await self._offer.wait_for_mentioned(text)
         running = Running(
             self._runtime,
-            text,
+            new_id(owner_of(context)),
             limits=replace(self._limits, wall_seconds=seconds),
             session=f"{client_of(context)}/{session}" if session else "",
             can_ask=can_ask(context),
-            before=None if is_legacy(context) else self._clients.tell_roots,
+            asker=name_of(context),
         )
+        running.start(text, None if is_legacy(context) else self._clients.tell_roots, is_durable=is_durable)
         self._clients.running[running.id] = running
         return running
 
-    def _come_back(self, params: types.CallToolRequestParams) -> Running:
-        """The program that waits for the answers in this request."""
-        timer = self._parked.pop(params.request_state or "", None)
-        running = self._clients.running.get(params.request_state or "")
-        if timer is None or running is None:
-            raise UsageError("the program that asked is gone: it waited too long, or was answered; run it again")
-        timer.cancel()
-        running.unpark()
-        running.questions.answer(params.input_responses or {})
+    async def _wait(self, context: Context, arguments: Mapping[str, Any]) -> Answered:
+        """Go on waiting for a program that has yielded, or end it."""
+        owner = owner_of(context)
+        execution_id, is_cancel = checked_id(arguments.get("execution_id"), owner), arguments.get("cancel", False)
+        if not isinstance(is_cancel, bool):
+            raise UsageError(f"cancel must be true or false, got {is_cancel!r}; the program was left alone")
+        seconds = self._serving.yielding.seconds_for(arguments.get("yield_after_seconds"))
+        running = self._serving.find(execution_id) or await self._revive(context, execution_id)
+        if isinstance(running, Outcome):
+            return self._result(context, running)
+        if is_cancel:
+            return await self._ended(context, running, await self._serving.stop(running))
+        running.questions.rounds = 0  # the client counts them anew for each request
+        return await self._serve(context, running, Share(yield_seconds=seconds, is_wait=True))
+
+    async def _revive(self, context: Context, execution_id: str) -> Running | Outcome:
+        """A program whose process is gone: its outcome, or the program itself, which goes on here."""
+        recorded = await self._runtime.recorded(execution_id)
+        if recorded is None:
+            raise unknown(execution_id)
+        if recorded.outcome is not None:
+            return recorded.outcome
+        if recorded.begun.session:
+            raise UsageError(
+                f"program {execution_id!r} ended with the server that ran it: a session's variables are lost with it"
+            )
+        if not self._serving.may_revive(execution_id):
+            raise UsageError(f"program {execution_id!r} runs in another process of this server; wait for it there")
+        await self._offer.wait_for_mentioned(recorded.begun.program.text)
+        running = Running(
+            self._runtime, execution_id, limits=recorded.begun.limits, can_ask=can_ask(context), asker=name_of(context)
+        )
+        running.revive()
+        self._serving.add(running)
         return running
 
-    async def _serve(
-        self, context: Context, running: Running, text: str
-    ) -> types.CallToolResult | types.InputRequiredResult:
-        """This request's share of a program's life: to its end, or to a question for a client that comes back."""
-        is_over = True
-        asking: set[asyncio.Task[None]] = set()
-        try:
-            while not running.is_done:
-                await running.wait_for_news()
-                await _tell_progress(context, running)
-                if is_legacy(context):
-                    fresh = running.questions.take().items()
-                    asking |= {asyncio.create_task(_put(context, running, key, params)) for key, params in fresh}
-                elif await _has_questions(running):
-                    is_over = False
-                    return self._come_again(running, running.questions.all())
-            await _tell_progress(context, running)
-        finally:
-            for task in asking:
-                task.cancel()
-            if is_over:
-                # Also where the client cancelled: the program must be gone before the answer is.
-                with anyio.CancelScope(shield=True):
-                    await running.cancel()
-                self._clients.running.pop(running.id, None)
-        outcome = running.outcome()
+    async def _serve(self, context: Context, running: Running, share: Share) -> Answered:
+        served = await self._serving.serve(context, running, share)
+        return await self._ended(context, running, served) if isinstance(served, Outcome) else served
+
+    async def _ended(self, context: Context, running: Running, outcome: Outcome) -> types.CallToolResult:
+        """With what it printed since the last answer, where there was one."""
+        rest = await running.rest_of(outcome)
+        return self._result(context, rest, running, has_yielded=rest is not outcome)
+
+    def _result(
+        self, context: Context, outcome: Outcome, running: Running | None = None, *, has_yielded: bool = False
+    ) -> types.CallToolResult:
+        text, limits = ("", self._limits) if running is None else (running.text, running.limits)
         notes = self._offer.notes_on(text) if outcome.status in ("rejected", "failed") else ()
         kept = self._keep_files(client_of(context), outcome) if outcome.files else ()
-        return to_result(outcome, wall_seconds=running.limits.wall_seconds, files=kept, notes=notes)
-
-    def _come_again(self, running: Running, questions: Mapping[str, Question]) -> types.InputRequiredResult:
-        """The program stands still until the client asks again, with answers; for so long and no longer."""
-        running.park()
-        loop = asyncio.get_running_loop()
-        self._parked[running.id] = loop.call_later(ANSWER_WAIT_SECONDS, self._expire, running)
-        while len(self._parked) > _MOST_PARKED:
-            oldest = next(iter(self._parked))
-            self._parked[oldest].cancel()
-            self._expire(self._clients.running[oldest])
-        return types.InputRequiredResult(input_requests=dict(questions), request_state=running.id)
-
-    def _expire(self, running: Running) -> None:
-        """Nobody came back with an answer."""
-        self._parked.pop(running.id, None)
-        self._clients.running.pop(running.id, None)
-        self._spawn(running.cancel())
+        return to_result(outcome, wall_seconds=limits.wall_seconds, files=kept, notes=notes, has_yielded=has_yielded)
 
     # files
 
@@ -345,26 +353,6 @@ class Door:
         task = asyncio.get_running_loop().create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
-
-
-async def _tell_progress(context: Context, running: Running) -> None:
-    for progress in running.take_progress():
-        await context.session.report_progress(progress.step, None, progress.message)
-
-
-async def _has_questions(running: Running) -> bool:
-    """Whether there is something to ask the client of the newer era, which comes back so many times and no more."""
-    if running.questions.all() and running.rounds >= CLIENT_ROUNDS:
-        running.questions.refuse()
-    elif running.questions.all():
-        await running.questions.gather()
-    return bool(running.questions.all()) and not running.is_done
-
-
-async def _put(context: Context, running: Running, key: str, question: Question) -> None:
-    # In the older era folders are asked for without a program: see `Clients.roots`.
-    assert isinstance(question, types.ElicitRequest)
-    running.questions.answer({key: await ask(context, question.params)})
 
 
 def _checked(arguments: Mapping[str, Any], max_seconds: float) -> tuple[str, str, float]:

@@ -12,7 +12,6 @@ from toolfold.doors.bridged import as_programs_say, mentions, without
 from toolfold.doors.mcp.budget import SAFE_CHARACTERS
 from toolfold.doors.mcp.describing import Describing
 from toolfold.doors.mcp.description import Listed
-from toolfold.doors.mcp.running import CURRENT
 from toolfold.doors.mcp.texts import SEARCH_NAME
 from toolfold.errors import ToolError
 from toolfold.models import ToolSpec
@@ -97,7 +96,7 @@ class Offer:
     def refresh(self) -> bool:
         """Read anew what the servers have; whether anything changed that a client can see."""
         bridged = without(self._servers.tools() if self._servers is not None else (), self._local)
-        tools = list(self._prepare([*self._local, *(_noting(tool) for tool in as_programs_say(bridged))]))
+        tools = list(self._prepare([*self._local, *as_programs_say(bridged)]))
         if self._when_complete is not None and self._is_complete():
             self._when_complete([tool.spec for tool in tools])
         tools += _sentinels(self._blocked, [tool.spec for tool in tools])
@@ -192,22 +191,6 @@ def _shown(spec: ToolSpec, detail: Detail) -> str:
 
 
 # --- tools ----------------------------------------------------------------------------------
-
-
-def _noting(tool: Tool) -> Tool:
-    """Tells the running program its execution's id: a bridged server asks its questions under that."""
-    call_within = tool.call_within
-    if call_within is None:
-        return tool
-
-    # Any: arguments are what the tool takes, replies what it returns.
-    async def call(arguments: Mapping[str, Any], context: CallContext) -> Any:
-        running = CURRENT.get()
-        if running is not None:
-            running.execution_id = context.execution_id
-        return await call_within(arguments, context)
-
-    return replace(tool, call_within=call)
 
 
 def _telling(search: Tool, missing: Callable[[], str]) -> Tool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -43,6 +43,8 @@ class Questions:
         self._open: dict[str, _Open] = {}
         self._asked = 0
         self._taken: set[str] = set()
+        self.rounds = 0
+        """How often the client has been told to come back with answers to its present request."""
 
     # the program's side
 
@@ -69,6 +71,10 @@ class Questions:
         fresh = {key: one.request for key, one in self._open.items() if key not in self._taken}
         self._taken.update(fresh)
         return fresh
+
+    def give_back(self, keys: Iterable[str]) -> None:
+        """The request that took these ends: the next one asks those that are still open."""
+        self._taken.difference_update(keys)
 
     def all(self) -> dict[str, Question]:
         """All that wait for an answer."""

@@ -17,18 +17,20 @@ import mcp_types as types
 
 from toolfold import errors
 from toolfold.doors.mcp.resources import Kept
-from toolfold.doors.mcp.texts import ENTRY_NAME
+from toolfold.doors.mcp.texts import ENTRY_NAME, WAIT_NAME
 from toolfold.doors.media import described, images_in
 from toolfold.doors.teaching import lessons
 from toolfold.errors import EngineCrashed, ToolfoldError, entry_for
-from toolfold.models import Outcome
+from toolfold.models import Call, Outcome
 
+RUNNING: Final = "[Script still running]"
 SUCCESS: Final = "[Script executed successfully]"
 FAILURE: Final = "[Script execution failed]"
 TRUNCATED: Final = "\n... (truncated)"
 NOTHING_CALLED: Final = "The program was not started and no tool was called. Correct it and send it again."
 
 _SHOWN_VALUE_CHARACTERS: Final = 2_000
+_SHOWN_CALLS: Final = 5
 _REFUSED: Final = re.compile(rf"ToolError: '.*' is not available in {ENTRY_NAME}")
 
 OF_ERROR: Final[dict[type[ToolfoldError], str]] = {
@@ -47,8 +49,9 @@ OF_ERROR: Final[dict[type[ToolfoldError], str]] = {
 
 
 def to_result(
-    outcome: Outcome, *, wall_seconds: float, files: Sequence[Kept] = (), notes: Sequence[str] = ()
-) -> types.CallToolResult:
+    outcome: Outcome, *, wall_seconds: float, files: Sequence[Kept] = (), notes: Sequence[str] = (),
+    has_yielded: bool = False,
+) -> types.CallToolResult:  # fmt: skip
     """The documented text for the outcome, then what it cannot hold.
 
     Args:
@@ -56,9 +59,11 @@ def to_result(
         wall_seconds: The limit that a timeout names.
         files: What the program made, under the addresses where it can be read.
         notes: Lines for the model that are no part of that text.
+        has_yielded: Earlier output was in earlier answers, and is not in this one.
     """
     has_failed = outcome.status != "finished"
-    text = f"{FAILURE}\n{_failure(outcome, wall_seconds)}" if has_failed else f"{SUCCESS}\n{_output(outcome)}"
+    nothing = "(no further output)" if has_yielded else "(no output)"
+    text = f"{FAILURE}\n{_failure(outcome, wall_seconds)}" if has_failed else f"{SUCCESS}\n{_output(outcome, nothing)}"
     content: list[types.ContentBlock] = [types.TextContent(text=text)]
     content += [types.TextContent(text=line) for line in (*_extra(outcome), *lessons(outcome), *notes)]
     content += _images(outcome)
@@ -67,6 +72,27 @@ def to_result(
         for one in files
     ]
     return types.CallToolResult(content=content, is_error=has_failed)
+
+
+def still_running(execution_id: str, *, printed: str, calls: Sequence[Call], seconds: float) -> types.CallToolResult:
+    """A program that has not ended yet: what it printed since the last answer, and how to get the rest."""
+    names = list(dict.fromkeys(call.tool for call in calls))
+    waits = f"; it waits for {', '.join(names[:_SHOWN_CALLS])}" if names else ""
+    waits += f" and {len(names) - _SHOWN_CALLS} more" if len(names) > _SHOWN_CALLS else ""
+    how = f"Call {WAIT_NAME} with execution_id {execution_id!r}; do not run it again."
+    text = f"Running for {seconds:.0f} s{waits}. {how}"
+    return types.CallToolResult(
+        content=[
+            types.TextContent(text=f"{RUNNING}\n{printed if printed.strip() else '(no output yet)'}"),
+            types.TextContent(text=text),
+        ]
+    )
+
+
+def taken_over(execution_id: str) -> types.CallToolResult:
+    """To a wait that a later one has replaced."""
+    text = f"{RUNNING}\nA later {WAIT_NAME} waits for program {execution_id!r} and gets its output."
+    return types.CallToolResult(content=[types.TextContent(text=text)])
 
 
 def to_mcp(error: ToolfoldError) -> types.CallToolResult:
@@ -82,8 +108,8 @@ def failed(text: str) -> types.CallToolResult:
     return types.CallToolResult(content=[types.TextContent(text=text)], is_error=True)
 
 
-def _output(outcome: Outcome) -> str:
-    text = outcome.stdout if outcome.stdout.strip() else "(no output)"
+def _output(outcome: Outcome, nothing: str = "(no output)") -> str:
+    text = outcome.stdout if outcome.stdout.strip() else nothing
     return text + TRUNCATED if outcome.stdout_cut_bytes else text
 
 

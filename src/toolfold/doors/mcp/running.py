@@ -7,20 +7,24 @@ request carries its questions, and the next request brings the answers.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import math
 import secrets
+import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import count
-from typing import Final
+from typing import Any, Final
 
 import mcp_types as types
 
 from toolfold.doors.mcp.asking import answer_of, approval_form
-from toolfold.doors.mcp.questions import Questions
+from toolfold.doors.mcp.heard import Heard
+from toolfold.doors.mcp.questions import CLIENT_ROUNDS, Questions
 from toolfold.errors import ToolRefused, UsageError
-from toolfold.execution.driving import Answers, drive
+from toolfold.execution.driving import Answers, drive, refuse_approvals
 from toolfold.models import Call, CallRecord, Limits, Outcome, Paused
 from toolfold.runtime import Runtime
 from toolfold.tools.context import Decision
@@ -28,6 +32,8 @@ from toolfold.tools.context import Decision
 CURRENT: Final[ContextVar[Running | None]] = ContextVar("toolfold_running", default=None)
 """The program whose task, or one of whose calls, is running this code."""
 _MOST_NEWS: Final = 16
+_STOP_SECONDS: Final = 0.7
+"""For a program that is to end to say its last words; then it is cut off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,39 +45,75 @@ class Progress:
     message: str
 
 
+class ProgressMade:
+    """What the client has not been told yet; if calls outpace it, only the latest."""
+
+    def __init__(self) -> None:
+        self._untold: deque[Progress] = deque(maxlen=_MOST_NEWS)
+        self._steps = count(1)
+
+    def add(self, message: str) -> None:
+        self._untold.append(Progress(next(self._steps), message))
+
+    def take(self) -> Iterator[Progress]:
+        while self._untold:
+            yield self._untold.popleft()
+
+
 class Running:
-    """A program that has been started for one client.
+    """A program of one client, from its start to its end, or from where its record ends.
 
     Args:
         runtime: Runs the program.
-        text: The program.
+        execution_id: The same from its start on, in whichever process it runs.
         limits: The program's own.
         session: The full name of its session; empty for none.
         can_ask: Whether the client can ask a person. If not, calls that need approval are denied.
-        before: Awaited before the program starts; it may ask as well.
+        asker: What the client calls itself, for the record of what its user approves.
     """
 
+    _task: asyncio.Task[Outcome]
+
     def __init__(
-        self, runtime: Runtime, text: str, *, limits: Limits, session: str = "", can_ask: bool,
-        before: Callable[[Running], Awaitable[None]] | None = None,
+        self, runtime: Runtime, execution_id: str, *, limits: Limits, session: str = "", can_ask: bool, asker: str = "",
     ) -> None:  # fmt: skip
         self.id = secrets.token_urlsafe(16)
         self.limits = limits
-        self.execution_id = ""
-        """Known once the program paused, or called a bridged tool."""
+        self.execution_id = execution_id
         self.can_ask = can_ask
-        self.rounds = 0
-        """How often the client has been told to come back with answers."""
+        self.text = ""
         self._runtime = runtime
         self._session = session
-        self._before = before
-        self._always: dict[str, Decision] = {}
-        self._progress: deque[Progress] = deque(maxlen=_MOST_NEWS)
-        self._steps = count(1)
+        self._asker = asker
+        self._progress = ProgressMade()
         self._news = asyncio.Event()
         self.questions = Questions(self._news.set)
         """What the client is to ask, and its answers."""
-        self._task = asyncio.create_task(self._run(text, session))
+        self.heard = Heard(runtime, execution_id, self.note)
+        """What it printed."""
+        self._turn = 0
+        self._began = time.perf_counter()
+
+    def start(
+        self, text: str, before: Callable[[Running], Awaitable[None]] | None = None, *, is_durable: bool = False
+    ) -> None:
+        """Begin the program.
+
+        Args:
+            text: The program.
+            before: Awaited before it starts; it may ask as well.
+            is_durable: Other processes can go on with it, if it has no session.
+        """
+        self.text = text
+        self._go(self._run(text, before, is_durable=is_durable))
+
+    def revive(self) -> None:
+        """Go on with a program of which the record is left."""
+        self._go(self._driven(self._runtime.resume(self.execution_id)))
+
+    # Any: what a coroutine yields and is sent is asyncio's business.
+    def _go(self, work: Coroutine[Any, Any, Outcome]) -> None:
+        self._task = asyncio.create_task(work)
         self._task.add_done_callback(self._end)
 
     # what the program's side says
@@ -103,24 +145,63 @@ class Running:
 
     def note(self, message: str) -> None:
         """Report progress to the client."""
-        self._progress.append(Progress(next(self._steps), message))
+        self._progress.add(message)
         self._news.set()
 
     # what the client's side reads
 
-    async def wait_for_news(self) -> None:
-        """Wait for progress, a question, or the end."""
-        await self._news.wait()
-        self._news.clear()
+    async def news(self, seconds: float | None, listen_after: float) -> AsyncIterator[None]:
+        """Yields for progress, a question, or a turn that was taken, until the program has ended or the time is up."""
+        loop = asyncio.get_running_loop()
+        until = math.inf if seconds is None else loop.time() + seconds
+        # Before it yields in any case, so that there is something to answer.
+        listen_at = loop.time() + min(listen_after, (seconds or math.inf) / 2)
+        while not self.is_done and loop.time() < until:
+            wake = until if self.heard.is_listening else min(until, listen_at)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(None if wake == math.inf else wake):
+                    await self._news.wait()
+            self._news.clear()
+            if loop.time() >= listen_at:
+                self.heard.listen()
+                listen_at = loop.time() + listen_after  # in vain, if it waits for its session
+            yield
+
+    def take_turn(self) -> int:
+        """Of being told the news: whoever waits since earlier is told that a later request has it."""
+        self._turn += 1
+        self._news.set()
+        return self._turn
+
+    def has_turn(self, turn: int) -> bool:
+        """Whether no later request waits."""
+        return self._turn == turn
+
+    @property
+    def seconds(self) -> float:
+        """Since its start here."""
+        return time.perf_counter() - self._began
+
+    @property
+    def open_calls(self) -> tuple[Call, ...]:
+        """Those that have no reply yet."""
+        return self._runtime.open_calls(self.execution_id)
+
+    def printed(self) -> str:
+        """What it has printed since this was last asked for, cut in the middle if that is too much."""
+        return self.heard.take(self.limits.output_bytes)
+
+    async def rest_of(self, outcome: Outcome) -> Outcome:
+        """The outcome without the output that was in earlier answers."""
+        return await self.heard.rest_of(outcome)
 
     def take_progress(self) -> Iterator[Progress]:
         """Each item once; if calls outpace the client, only the latest items."""
-        while self._progress:
-            yield self._progress.popleft()
+        return self._progress.take()
 
     def park(self) -> None:
         """Give up the session's turn until the client comes back: others need not wait for a program that stands."""
-        self.rounds += 1
+        self.questions.rounds += 1
         if self._session:
             self._runtime.sessions.park(self._session, self.execution_id)
 
@@ -138,6 +219,16 @@ class Running:
         """How it ended; raises what the runtime raised."""
         return self._task.result()
 
+    async def stop(self) -> Outcome:
+        """End the program, with an outcome that has what it printed; the one that it had, if it has ended."""
+        ended = None if self.is_done else await self._runtime.cancel(self.execution_id)
+        if ended is None:  # it runs, and its task gets the outcome; or it has not begun
+            await asyncio.wait([self._task], timeout=_STOP_SECONDS)
+        if ended is None and self._task.done() and not self._task.cancelled():
+            return self._task.result()
+        await self.cancel()
+        return ended or Outcome(execution_id=self.execution_id, status="cancelled")
+
     async def cancel(self) -> None:
         """Stop the program and wait until its guest is gone; harmless once it is done."""
         if self._task.done():
@@ -152,14 +243,25 @@ class Running:
         self.questions.refuse("the program has ended")
         self._news.set()
 
-    async def _run(self, text: str, session: str) -> Outcome:
+    async def _run(
+        self, text: str, before: Callable[[Running], Awaitable[None]] | None, *, is_durable: bool
+    ) -> Outcome:
         CURRENT.set(self)
-        if self._before is not None:
-            await self._before(self)
+        if before is not None:
+            await before(self)
         # Without a session nothing is kept, whatever `keep_names` says.
-        go = self._runtime.start if self.can_ask else self._runtime.run
-        step = await go(text, limits=self.limits, on_call=self._count, session=session, keep_names=True)
-        step = await drive(self._runtime, step, self._decide)
+        options: dict[str, Any] = {
+            "limits": self.limits, "on_call": self._count, "session": self._session, "keep_names": True,
+            "execution_id": self.execution_id,
+        }  # fmt: skip
+        if not self.can_ask and not is_durable:
+            return await self._runtime.run(text, **options)
+        return await self._driven(self._runtime.start(text, durable=is_durable and not self._session, **options))
+
+    # Any: what a coroutine yields and is sent is asyncio's business.
+    async def _driven(self, begin: Coroutine[Any, Any, Paused | Outcome]) -> Outcome:
+        CURRENT.set(self)
+        step = await drive(self._runtime, await begin, self._decide)
         assert isinstance(step, Outcome), "`_decide` answers every pause, or raises"
         return step
 
@@ -168,19 +270,27 @@ class Running:
         self.note(f"{record.name}{ending} ({record.seconds * 1000:.0f} ms)")
 
     async def _decide(self, paused: Paused) -> Answers:
-        self.execution_id = paused.execution_id
         if not paused.approvals:
             raise UsageError("the program waits for calls that only another door can answer")
-        decisions = await asyncio.gather(*(self._decision(call) for call in paused.approvals))
-        return Answers(decisions=dict(zip((call.id for call in paused.approvals), decisions, strict=True)))
+        if not self.can_ask:
+            return await refuse_approvals(paused)
+        asking = {asyncio.create_task(self._decision(call)): call for call in paused.approvals}
+        decisions: dict[int, Decision] = {}
+        left = set(asking)
+        try:
+            # Until all are answered, or one of the answers is for more than its own call: what it covers need not be
+            # asked, and what it does not is asked again.
+            while left and all(one.covers == "call" for one in decisions.values()):
+                done, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
+                decisions |= {asking[task].id: task.result() for task in done}
+        finally:
+            for task in left:
+                task.cancel()
+        return Answers(decisions=decisions)
 
     async def _decision(self, call: Call) -> Decision:
-        if call.tool in self._always:
-            return self._always[call.tool]
+        is_last = self.questions.rounds >= CLIENT_ROUNDS - 1
         try:
-            answer = answer_of(await self.ask(approval_form(call)))
+            return answer_of(await self.ask(approval_form(call, is_last=is_last)), by=self._asker)
         except ToolRefused as error:
             return Decision(approved=False, reason=str(error))
-        if answer.is_for_all:
-            self._always[call.tool] = answer.decision
-        return answer.decision

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -21,6 +22,8 @@ from toolfold.doors.mcp.describing import Describing
 from toolfold.doors.mcp.door import Door
 from toolfold.doors.mcp.offer import Offer, Servers
 from toolfold.doors.mcp.texts import ENTRY_NAME
+from toolfold.doors.mcp.yielding import yielding_of
+from toolfold.ledger.sqlite import SqliteLedger
 from toolfold.runtime import Runtime
 from toolfold.sources.mcp import Bridge
 from toolfold.tools.tool import Tool
@@ -61,6 +64,11 @@ def open_door(config: Config, *, modules: Sequence[Tool] = (), is_alone: bool = 
         limits=config.program_limits,
         clients=Clients(is_alone=is_alone),
         connect=partial(_bridge, config) if config.servers else None,
+        # The environment is a client's only where the client started this process.
+        yielding=yielding_of(
+            config.mcp.yield_after, os.environ if is_alone else {}, config.program_limits.wall_seconds
+        ),
+        holds=ledger.path.with_name(f"{ledger.path.name}.running") if isinstance(ledger, SqliteLedger) else None,
     )
     if callback:
         _add_callback(door, runtime, config)

@@ -12,6 +12,7 @@ from toolfold.models import Json
 
 ENTRY_NAME: Final = "execute_program"
 SEARCH_NAME: Final = "search_tools"
+WAIT_NAME: Final = "wait_program"
 
 INSTRUCTIONS: Final = (
     f"For tasks with several tool calls, loops or large replies, use `{ENTRY_NAME}`: a Python program calls the tools "
@@ -38,6 +39,14 @@ SEARCH_SCHEMA: Final[dict[str, Any]] = {
     "required": ["query"],
 }
 
+WAIT_DESCRIPTION: Final = "Wait for a program that is still running, or cancel it."
+# Any: a JSON Schema.
+WAIT_SCHEMA: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {"execution_id": {"type": "string"}, "cancel": {"type": "boolean"}},
+    "required": ["execution_id"],
+}
+
 CONTRACT: Final = (
     "Execute a Python program with access to MCP tools as async functions. Tool calls within the script are "
     "dispatched to their respective MCP servers. Only stdout (from print statements) is returned — intermediate "
@@ -52,8 +61,8 @@ _CONTRACT_CODE: Final = (
 )
 
 
-def program_schema(max_seconds: float, *, is_contract: bool = False) -> dict[str, Json]:
-    """Of the arguments of `execute_program`."""
+def program_schema(max_seconds: float, *, is_contract: bool = False, yields: bool = False) -> dict[str, Json]:
+    """Of the arguments of `execute_program`; with `yields`, one more where programs may answer before their end."""
     seconds = int(max_seconds) if max_seconds == int(max_seconds) else max_seconds
     return {
         "type": "object",
@@ -61,6 +70,7 @@ def program_schema(max_seconds: float, *, is_contract: bool = False) -> dict[str
             "code": {"type": "string", "description": _CONTRACT_CODE if is_contract else _CODE},
             "session": {"type": "string", "description": _SESSION},
             "timeout_seconds": {"type": "number", "exclusiveMinimum": 0, "maximum": seconds},
+            **({"yield_after_seconds": {"type": "number"}} if yields else {}),
         },
         "required": ["code"],
     }
