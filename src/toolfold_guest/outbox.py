@@ -75,7 +75,8 @@ class Outbox:
     def _take_output(self) -> str:
         self._gather_stdout()
         self._gather_stderr()
-        return f"{_quote(self._stdout.take())},{_quote(self._stderr.take())}"
+        stdout, stderr = self._stdout.take(), self._stderr.take()
+        return f"{_quote(stdout)},{_quote(stderr)}" if stdout or stderr else '"",""'
 
     def _emit(self, text: str) -> None:
         # One write for header and body: two would wake the host for four bytes.

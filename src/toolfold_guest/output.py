@@ -9,6 +9,7 @@ from collections.abc import Callable
 from toolfold_guest.aliases import SEEK_END, seek
 
 SHIP_AT_BYTES = 64 * 1024
+_flush = io.TextIOWrapper.flush  # found once: both streams are gathered with every call
 KEEP_BYTES = 8 * 1024 * 1024  # what the ledger keeps; more is counted and dropped here
 
 
@@ -87,7 +88,7 @@ class Stream(io.TextIOWrapper):
     def gather(self) -> None:
         """Move what is buffered here to the outlet."""
         if not self.closed:
-            super().flush()
+            _flush(self)
 
     def reopen(self) -> None:
         """For the next program of a session, which finds its streams open as every program does."""

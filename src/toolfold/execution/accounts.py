@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -24,11 +23,14 @@ class Accounts:
     """The calls that were answered, and what may be said of them at the end.
 
     Args:
+        began: When the execution did, by `time.perf_counter`.
         tell: Tells whoever listens; `on_call` is the caller's own.
     """
 
-    def __init__(self, execution_id: str, tell: Tell | None, on_call: Callable[[CallRecord], None] | None) -> None:
-        self.began = time.perf_counter()
+    def __init__(
+        self, execution_id: str, began: float, tell: Tell | None, on_call: Callable[[CallRecord], None] | None
+    ) -> None:
+        self.began = began
         self.records: list[CallRecord] = []
         self.not_repeated: list[str] = []
         """Tools of calls that may have run before; whether they did is not on record."""

@@ -52,6 +52,7 @@ class Calls:
         self._tell = tell
         self.replies_sent = 0
         self._open: dict[int, tuple[Call, float]] = {}
+        self._context: CallContext | None = None
         self._recorded: dict[int, Reply] = {}
         """Replies of the execution that this one reruns, for calls that are on their way through the router."""
         self.dispatch = Dispatch(plan.begun.limits.calls_in_flight, self._serve)
@@ -68,9 +69,14 @@ class Calls:
             dispatch=self.dispatch, look_again=self._look_again, tell=self._tell,
         )  # fmt: skip
 
-    @cached_property
+    @property
     def context(self) -> CallContext:
         """Made with the first call: until then it is not needed, and the program need not wait for it."""
+        if self._context is None:
+            self._context = self._new_context()
+        return self._context
+
+    def _new_context(self) -> CallContext:
         begun, outside = self._plan.begun, self._plan.outside
         may_ask = self._plan.asked or self._plan.may_ask
         return msgspec.structs.replace(
@@ -183,7 +189,10 @@ class Calls:
                 return
         recorded = self._recorded.pop(call.id, None) if self._recorded else None
         reply = await self._services.router.serve(
-            call, max_reply_bytes=self._plan.begun.limits.reply_bytes, context=self.context, recorded=recorded
+            call,
+            max_reply_bytes=self._plan.begun.limits.reply_bytes,
+            context=self._context or self.context,
+            recorded=recorded,
         )
         self._answer(call, reply)
 

@@ -15,7 +15,7 @@ if sys.version_info >= (3, 12):
         return asyncio.Task(coroutine, loop=asyncio.get_running_loop(), eager_start=True)
 
 else:
-    from asyncio.tasks import _enter_task, _leave_task
+    from asyncio.tasks import _current_tasks, _enter_task, _leave_task
 
     def start(coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """A task that has begun, and may have ended.
@@ -33,7 +33,7 @@ else:
             task = asyncio.Task(coroutine, loop=loop)
         finally:
             del loop.call_soon  # the class's own again
-        around = asyncio.current_task()
+        around = _current_tasks.get(loop)  # what `current_task` looks up, and this is on the way of every call
         if around is not None:
             _leave_task(loop, around)
         try:

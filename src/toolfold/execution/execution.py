@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from toolfold.engines.base import Ended, Event, Run, Taped
+    from toolfold.events import Tell
     from toolfold.execution.plan import Plan, Services
     from toolfold.execution.watching import Watch
     from toolfold.models import Outcome, Paused, Reply
@@ -37,23 +39,40 @@ class Execution:
         on_frozen: Told how much memory the guest takes that stands still in a pause.
     """
 
+    clock: Clock
+    record: ExecutionRecord
+    calls: Calls
+    _tell: Tell | None
+    _output: Streams
+    _accounts: Accounts
+
     def __init__(self, plan: Plan, services: Services, on_frozen: Callable[[Execution, int], None]) -> None:
         self.plan = plan
         self._services = services
         self._on_frozen = on_frozen
-        self._tell = tell = services.listeners.tell
-        limits = plan.begun.limits
+        self._began = time.perf_counter()
         self.life = Life()
+        self._opened: AbstractAsyncContextManager[Run] | None = None
+        self._is_equipped = False
+        self._watch: Watch | None = None
+
+    # Not made with the object, because a guest that waits for its start would wait for them, too: they take a tenth
+    # of the time of a short program. Not cached properties: with the first, all attributes become slower to read.
+    def _equip(self) -> None:
+        """Make the other parts, unless they are there."""
+        if self._is_equipped:
+            return
+        self._is_equipped = True
+        plan, services, limits = self.plan, self._services, self.plan.begun.limits
+        self._tell = tell = services.listeners.tell
         self.clock = Clock(limits.wall_seconds, self.time_out)
         self.record = ExecutionRecord(services.ledger, plan)
         self._output = Streams(limits.output_bytes)
-        self._accounts = Accounts(plan.begun.execution_id, tell, plan.on_call)
+        self._accounts = Accounts(plan.begun.execution_id, self._began, tell, plan.on_call)
         self.calls = Calls(
             plan, services, life=self.life, record=self.record, accounts=self._accounts, clock=self.clock,
             look_again=self._look_again, tell=tell,
         )  # fmt: skip
-        self._opened: AbstractAsyncContextManager[Run] | None = None
-        self._watch: Watch | None = None
 
     @cached_property
     def _pauses(self) -> Pauses:
@@ -72,6 +91,7 @@ class Execution:
         """Give the program to the engine; one with a past also gets the replies it had."""
         opened = self._services.engine.open(self.plan.order(self._weighed))
         run = await opened.__aenter__()
+        self._equip()
         self._opened = opened
         if self._tell is not None:
             self._tell(ProgramBegan(self.id, self.plan.begun))
@@ -104,6 +124,7 @@ class Execution:
 
     def show(self, watch: Watch) -> None:
         """Somebody reads along."""
+        self._equip()
         self._watch = watch
         watch.begin(self._output, self.life)
 
@@ -113,6 +134,7 @@ class Execution:
 
     async def pause(self) -> Paused | None:
         """Stand still until the outside answers. `None`: it went on instead."""
+        self._equip()
         was_paused = self.life.is_paused
         paused = await self._pauses.pause()
         if paused is not None and not was_paused and self._tell is not None:
@@ -121,6 +143,7 @@ class Execution:
 
     async def accept(self, replies: Sequence[Reply], decisions: Mapping[int, Decision]) -> None:
         """Go on with what the outside says; all is checked and written down before any of it is used."""
+        self._equip()
         accepted = await self._pauses.accept(replies, decisions)
         self.record.tell("resumed")
         if self._tell is not None:
@@ -135,13 +158,15 @@ class Execution:
     async def close(self) -> None:
         """End the guest and every call that the program did not wait for."""
         self.life.move("close")
-        self.calls.dispatch.close()
+        if self._is_equipped:
+            self.calls.dispatch.close()
         opened, self._opened = self._opened, None
         if opened is not None:
             await opened.__aexit__(None, None, None)
 
     async def finish(self, ended: Ended, notes: tuple[str, ...] = (), deleted: tuple[str, ...] = ()) -> Outcome:
         """What became of it all; the ledger keeps more of the output than the caller sees."""
+        self._equip()
         if ended.status == "failed":
             notes += never_seen(self.plan.begun, self._services.learning)
         ended = replace(ended, notes=ended.notes + notes) if notes else ended

@@ -51,23 +51,21 @@ class Life:
 
     def __init__(self) -> None:
         self.state: State = "opening"
+        self.is_over = False
+        """Whether its guest is gone, so that no reply can reach the program any more."""
         self.failure: ToolfoldError | None = None
         """Why the execution could not go on although its program could."""
         self._stop: tuple[EarlyEnd, Problem | None] | None = None
 
     def move(self, change: Change) -> None:
         """To the next state; a change that the table does not have is a mistake of ours."""
-        self.state = TRANSITIONS[self.state, change]
+        self.state = state = TRANSITIONS[self.state, change]
+        self.is_over = state == "closed" or state == "ended"
 
     @property
     def is_paused(self) -> bool:
         """Whether it waits for the outside, and its record is safe."""
         return self.state == "paused"
-
-    @property
-    def is_over(self) -> bool:
-        """Whether its guest is gone, so that no reply can reach the program any more."""
-        return self.state == "closed" or self.state == "ended"
 
     @property
     def is_settled(self) -> bool:

@@ -24,7 +24,9 @@ def outcome_of(
     """The outcome that the caller sees; `output` keeps more than it shows."""
     stdout, stdout_cut_bytes = output.stdout.cut()
     stderr, stderr_cut_bytes = output.stderr.cut()
-    records = tuple(sorted((*accounts.records, *unanswered), key=lambda record: record.id))
+    records = (*accounts.records, *unanswered)
+    if records:
+        records = tuple(sorted(records, key=lambda record: record.id))
     return Outcome(
         execution_id=begun.execution_id,
         status=ended.status,
@@ -42,7 +44,7 @@ def outcome_of(
         context_saved=_saved(records, ended, begun.program.sent_text, stdout + stderr),
         hints=(*begun.program.notes, *engine.notes, *ended.notes, *_hints(ended, records, accounts.not_repeated)),
         stdout_tail=output.stdout.tail(),
-        shapes=accounts.lately.shapes(ended, stdout, begun.program.text, begun.tools),
+        shapes=accounts.lately.shapes(ended, stdout, begun.program.text, begun.tools) if accounts.records else (),
     )
 
 
@@ -57,5 +59,7 @@ def _hints(ended: Ended, records: Sequence[CallRecord], not_repeated: Sequence[s
 
 
 def _saved(records: Sequence[CallRecord], ended: Ended, text: str, shown: str) -> ContextSaved:
-    shown_bytes = len(shown.encode()) + (json_size(ended.value) if ended.value is not None else 0)
+    shown_bytes = len(shown) if shown.isascii() else len(shown.encode())
+    if ended.value is not None:
+        shown_bytes += json_size(ended.value)
     return context_saved(records, text=text, shown_bytes=shown_bytes, is_finished=ended.status == "finished")

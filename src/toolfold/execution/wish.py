@@ -76,11 +76,11 @@ def begun_of(
         execution_id=wish.execution_id or drawn[:8].hex(),
         program=program,
         tools=specs,
-        outside=tuple(spec.name for spec in wish.outside),
+        outside=tuple([spec.name for spec in wish.outside]) if wish.outside else (),
         limits=wish.limits,
         # By name: what the caller brings takes the place of what the session has.
         files=tuple({file.name: file for file in (*kept, *brought)}.values()) if kept or brought else (),
-        brought=tuple(file.name for file in brought),
+        brought=tuple([file.name for file in brought]) if brought else (),
         seed=int.from_bytes(drawn[8:]),
         engine=engine.name,
         isolation=engine.isolation,

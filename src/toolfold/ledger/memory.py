@@ -1,4 +1,7 @@
-"""A ledger that ends with its process: for tests, and for runtimes that need no record."""
+"""A ledger that ends with its process: for tests, and for runtimes that need no record.
+
+Outcomes are encoded when the loop has time, or when somebody asks: whoever ran the program need not wait for that.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +59,7 @@ class _Execution:
     snapshot: bytes | None = None
     bytes: int = 0
     is_full: bool = False
-    touched_at: float = field(default_factory=time.time)
+    touched_at: float = 0.0
 
 
 class MemoryLedger(Scanned):
@@ -75,10 +78,13 @@ class MemoryLedger(Scanned):
         self._lessons = MemoryLessons()
         self._changes = 0
         self._followers: set[asyncio.Queue[Change]] = set()
+        self._unsettled: list[tuple[_Execution, Outcome]] = []
+        """Outcomes that are to be encoded."""
 
     def begin(self, begun: Begun) -> None:
         if begun.execution_id in self._executions:
             raise refusals.twice(begun.execution_id)
+        self._settle()
         kept = self._executions[begun.execution_id] = _Execution(begun)
         self._tenants[begun.tenant] += 1
         size = len(begun.program.sent_text) + sum(file.size for file in begun.files)
@@ -92,6 +98,7 @@ class MemoryLedger(Scanned):
             self._make_room()
 
     def note(self, execution_id: str, *entries: Entry, epoch: int = 0) -> None:
+        self._settle()
         kept = self._held(execution_id, epoch)
         for entry in entries:
             body = codec.encode_entry(entry)
@@ -107,6 +114,7 @@ class MemoryLedger(Scanned):
             self._tell(kept)
 
     async def flush(self, execution_id: str) -> None:
+        self._settle()
         kept = self._executions.get(execution_id)
         if kept is None:
             raise refusals.unknown(execution_id)
@@ -123,6 +131,7 @@ class MemoryLedger(Scanned):
         self._tell(kept)
 
     async def accept(self, execution_id: str, entries: Sequence[Given], *, epoch: int = 0) -> None:
+        self._settle()
         kept = self._held(execution_id, epoch)
         bodies = [codec.encode_entry(entry) for entry in entries]
         if kept.is_full or kept.bytes + sum(map(len, bodies)) > self._max_bytes:
@@ -139,10 +148,19 @@ class MemoryLedger(Scanned):
 
     async def finish(self, execution_id: str, outcome: Outcome, *, epoch: int = 0, wait: bool = False) -> None:
         kept = self._held(execution_id, epoch)
+        kept.state, kept.status, kept.seconds = "ended", outcome.status, outcome.seconds
+        self._unsettled.append((kept, outcome))
+        # The caller may change what it is given.
+        if isinstance(outcome.value, (dict, list)):
+            self._settle()
+        elif len(self._unsettled) == 1:
+            asyncio.get_running_loop().call_soon(self._settle)
+
+    def _keep_outcome(self, kept: _Execution, outcome: Outcome) -> None:
         body = codec.encode_outcome(outcome, {} if kept.is_full else kept.noted)
         if len(body) > self._max_bytes:
             body = codec.encode_cut_down(outcome, self._max_bytes)
-        kept.state, kept.status, kept.seconds, kept.outcome = "ended", outcome.status, outcome.seconds, body
+        kept.outcome = body
         kept.noted.clear()
         self._keep_snapshot(kept, None)
         self._count(kept, len(body))
@@ -153,9 +171,11 @@ class MemoryLedger(Scanned):
 
     async def sweep(self, keep: Retention | None = None) -> int:
         """Forget now what `keep`, or the ledger's own retention, does not allow; how many executions went."""
+        self._settle()
         return self._sweep(keep or self._keep)
 
     async def load(self, execution_id: str) -> History | None:
+        self._settle()
         kept = self._executions.get(execution_id)
         if kept is None:
             return None
@@ -178,9 +198,11 @@ class MemoryLedger(Scanned):
         return seal_with_bytes(self._snapshot_key)
 
     async def find(self, prefix: str, *, limit: int = 2) -> list[str]:
+        self._settle()
         return sorted(key for key in self._executions if key.startswith(prefix))[:limit]
 
     async def list(self, *, limit: int = 50, before: float | None = None, tenant: str | None = None) -> list[Summary]:
+        self._settle()
         found = [
             kept
             for kept in reversed(self._executions.values())
@@ -190,6 +212,7 @@ class MemoryLedger(Scanned):
         return [_summary(kept) for kept in found[:limit]]
 
     async def story(self, execution_id: str, *, after: int = 0) -> Story | None:
+        self._settle()
         kept = self._executions.get(execution_id)
         if kept is None:
             return None
@@ -252,6 +275,11 @@ class MemoryLedger(Scanned):
 
     async def close(self) -> None:
         """Nothing to let go of: it can be read as long as it is held."""
+
+    def _settle(self) -> None:
+        """Encode and count what has waited for it."""
+        while self._unsettled:
+            self._keep_outcome(*self._unsettled.pop(0))
 
     def _held(self, execution_id: str, epoch: int | None) -> _Execution:
         kept = self._executions.get(execution_id)

@@ -6,6 +6,7 @@ application's SDK to say. Without one nothing is recorded, and a call costs a lo
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -44,9 +45,11 @@ class OtelObserver:
         except ImportError as error:
             raise UsageError("OpenTelemetry needs the package 'opentelemetry-api'; install it") from error
         self._trace = trace
-        self._find_tracers = trace.get_tracer_provider if tracers is None else lambda: tracers
-        self._find_meters = metrics.get_meter_provider if meters is None else lambda: meters
-        self._is_heard = True
+        self._find_tracers = (
+            _found(trace.get_tracer_provider, "_TRACER_PROVIDER") if tracers is None else lambda: tracers
+        )
+        self._find_meters = _found(metrics.get_meter_provider, "_METER_PROVIDER") if meters is None else lambda: meters
+        self._is_heard = False
         self._tracer = trace.get_tracer(_NAME, tracer_provider=tracers)
         meter = metrics.get_meter(_NAME, meter_provider=meters)
         self._programs = meter.create_counter("toolfold.programs", unit="{program}", description="Programs ended")
@@ -157,6 +160,16 @@ class OtelObserver:
     def _mark(self, span: Span, text: str) -> None:
         description = text if self._with_arguments else None
         span.set_status(self._trace.Status(self._trace.StatusCode.ERROR, description))
+
+
+def _found(get: Callable[[], object], name: str) -> Callable[[], object]:
+    """`get`, which is asked for every program, or a short cut while nothing is set.
+
+    Until a provider is set the API reads the environment each time, which takes longer than all else that is done for
+    a listener. Whether one is set is in a private name; where there is none, `get` is asked as before.
+    """
+    stands_in, names = get(), getattr(get, "__globals__", {})
+    return lambda: stands_in if names.get(name, stands_in) is None else get()
 
 
 def _records(provider: object) -> bool:

@@ -24,6 +24,20 @@ _TOO_DEEP: Final = "the program is nested too deeply; split the expression or st
 _TAME_BYTES: Final = 32 * 1024
 _TAME_CAPTURES: Final = 64
 _TAME_LOOPS: Final = 64
+_PLAIN_CHARACTERS: Final = 2000
+"""Fewer than can be nested too deeply for the compiler."""
+_PLAIN_LOOPS: Final = 16
+"""Of 20 blocks that may be nested."""
+_DELICATE: Final = ("__debug__", "__future__")
+_PLAIN: Final = frozenset(
+    {
+        ast.Assert, ast.Assign, ast.Attribute, ast.AugAssign, ast.Await, ast.BinOp, ast.BoolOp, ast.Call, ast.Compare,
+        ast.Constant, ast.Dict, ast.DictComp, ast.Expr, ast.For, ast.FormattedValue, ast.GeneratorExp, ast.If,
+        ast.IfExp, ast.Import, ast.ImportFrom, ast.JoinedStr, ast.List, ast.ListComp, ast.Name, ast.Pass, ast.Set,
+        ast.SetComp, ast.Slice, ast.Subscript, ast.Tuple, ast.UnaryOp, ast.alias, ast.comprehension, ast.keyword,
+    }
+)  # fmt: skip
+"""Kinds of nodes that the parser alone judges, at the top level of a program."""
 
 
 def parse(text: str, limits: Limits) -> ast.Module | Problem:
@@ -59,6 +73,8 @@ def late_error(text: str, tree: ast.Module, reader: Reader) -> Problem | None:
 
     Changes the tree, so it comes after the reader. A tree that is not tame is left to the guest.
     """
+    if _is_plain(text, reader):
+        return None
     if len(text) > _TAME_BYTES or reader.shape.captures > _TAME_CAPTURES or reader.shape.most_loops > _TAME_LOOPS:
         return None
     for tried in reader.shape.tries_with_finally:
@@ -75,6 +91,22 @@ def late_error(text: str, tree: ast.Module, reader: Reader) -> Problem | None:
     except (ValueError, OverflowError) as error:
         return Problem(kind="syntax", message=str(error))
     return None
+
+
+def _is_plain(text: str, reader: Reader) -> bool:
+    """Whether there is nothing in it that the compiler could object to; to compile takes a third of the check."""
+    return (
+        len(text) <= _PLAIN_CHARACTERS
+        and reader.shape.kinds <= _PLAIN
+        and not any(word in text for word in _DELICATE)
+        and text.count("for") <= _PLAIN_LOOPS
+        and not any(_repeats_keyword(use.node) for use in reader.calls)
+    )
+
+
+def _repeats_keyword(call: ast.Call) -> bool:
+    names = [keyword.arg for keyword in call.keywords if keyword.arg is not None]
+    return len(names) > 1 and len(set(names)) < len(names)
 
 
 def _unfit(text: str, limits: Limits) -> Problem | None:

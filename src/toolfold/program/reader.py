@@ -16,10 +16,12 @@ class Reader(Walk):
 
     def __init__(self, tree: ast.Module) -> None:
         super().__init__(tree)
-        stack, handlers = self.stack, _HANDLERS
+        stack, handlers, saw = self.stack, _HANDLERS, self.shape.kinds.add
         while stack:
             node, scope, guard = stack.pop()
-            handler = handlers.get(node.__class__)
+            kind = node.__class__
+            saw(kind)
+            handler = handlers.get(kind)
             if handler is not None:
                 handler(self, node, scope, guard)
             else:

@@ -144,7 +144,7 @@ def decode_frame(body: bytes | memoryview) -> Frame:
         raise Violation(f"a frame that cannot be read: {error}") from None
     # Only where there are enough brackets to be too deep: to walk over every frame costs more than to decode it.
     raw = bytes(body)
-    if len(raw) <= LARGE_BYTES and raw.count(b"[") + raw.count(b"{") > MAX_DEPTH:
+    if MAX_DEPTH < len(raw) <= LARGE_BYTES and raw.count(b"[") + raw.count(b"{") > MAX_DEPTH:
         check_depth(weigh(raw).depth)
     # Most frames hold no bytes and no media; looking for the mark is one search in C.
     if _MARK in raw:
@@ -259,7 +259,8 @@ def encode_reply(reply: Reply) -> bytes:
     if reply.error is not None:
         return framed((REPLY, reply.call_id, False, reply.error, False))
     try:
-        return framed((REPLY, reply.call_id, True, reply.value, False))
+        body = marshal.dumps((REPLY, reply.call_id, True, reply.value, False))
+        return HEADER.pack(len(body)) + body  # as `framed` does: there is one for each call
     except ValueError:
         return framed((REPLY, reply.call_id, True, _flatten_media(reply.value), True))
 

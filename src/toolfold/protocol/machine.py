@@ -183,6 +183,8 @@ class Conversation:
             raise LimitReached(Problem(kind="calls", message=f"the program made more than {limit} tool calls"))
 
     def _check_tape(self, frame: CallsFrame) -> None:
+        if frame.tape is None and frame.calls:
+            return
         if isinstance(frame.tape, tuple):
             self._tape_entries += len(frame.tape[0]) + len(frame.tape[1])
         # Such a frame wakes the host for nothing; an honest guest sends one after each reply at most.

@@ -49,8 +49,9 @@ def input_of(name: str, signature: inspect.Signature, words: Words) -> tuple[_Pr
             raise explained(name, error, arguments, adapter, known) from None
         if prepare_further is not None:
             values |= prepare_further({key: value for key, value in values.items() if key not in known})
-        for missing_name in fills.keys() - values.keys():
-            values[missing_name] = fills[missing_name].get_default(call_default_factory=True)
+        if fills:
+            for missing_name in fills.keys() - values.keys():
+                values[missing_name] = fills[missing_name].get_default(call_default_factory=True)
         return values
 
     return prepare, schema

@@ -144,7 +144,8 @@ class Learning:
         # Not async, as in `router.checked`: most calls need no more than this.
         def count(request: Request) -> Awaitable[Value]:
             tenant = request.context.tenant if request.context is not None else ""
-            counts = self._tenant(tenant).counts
+            known = self._tenants.get(tenant)
+            counts = (known or self._tenant(tenant)).counts
             uses = counts[key] = counts.get(key, 0) + 1
             if uses > _FIRST_REPLIES and uses & (uses - 1):
                 return rest(request)

@@ -75,7 +75,8 @@ class Connection:
         # Nearly always: the frames lie in the buffer, and nothing is copied.
         if not partial:
             position = self._hand_on(self._buffer, size, check_size, handle)
-            partial += self._buffer[position:size]
+            if position < size:
+                partial += self._buffer[position:size]
             return True
         partial += self._buffer[:size]
         with memoryview(partial) as view:

@@ -10,8 +10,6 @@ from toolfold.models import Call, Problem, ProblemKind, Status
 from toolfold.protocol.codec import CallsFrame, EndedFrame, Frame, UnpackedFrame
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from toolfold.engines.base import Order
 
 MESSAGE_CHARACTERS: Final = 10_000
@@ -27,47 +25,56 @@ _ENDS: Final[dict[str, tuple[Status, ProblemKind]]] = {
 }
 
 
-def printed_in(frame: Frame) -> Iterator[Printed]:
-    """The output that a frame carries: it comes before whatever else is in it."""
-    if isinstance(frame, UnpackedFrame):
-        return
-    cut = frame.cut_bytes if isinstance(frame, EndedFrame) else (0, 0)
-    if frame.stdout or cut[0]:
-        yield Printed(frame.stdout, "stdout", cut[0])
-    if frame.stderr or cut[1]:
-        yield Printed(frame.stderr, "stderr", cut[1])
-
-
-def events_in(frame: Frame, order: Order) -> Iterator[Event]:
-    """The rest of it, in the order in which it happened."""
+# Lists, not generators: there is a frame for each batch of calls, and most have one event.
+def events_in(frame: Frame, order: Order) -> list[Event]:
+    """All that a frame tells, in the order in which it happened."""
+    events: list[Event] = []
+    if frame.stdout or frame.stderr or isinstance(frame, EndedFrame):
+        events += printed_in(frame)
     if isinstance(frame, CallsFrame):
         if frame.tape is not None:
-            yield _taped(frame.tape)
+            events.append(_taped(frame.tape))
         if frame.calls:
             tools = order.tools
             # One event for all of them: an event each would cost a gather of quick tools a tenth of its time.
-            yield Called(
-                *[
-                    Call(id=one.id, tool=tools[one.tool].name, arguments=one.arguments, line=one.line)
-                    for one in frame.calls
-                ]
+            events.append(
+                Called(
+                    *[
+                        Call(id=one.id, tool=tools[one.tool].name, arguments=one.arguments, line=one.line)
+                        for one in frame.calls
+                    ]
+                )
             )
         if frame.replies_seen >= 0:
-            yield Waiting(frame.replies_seen)
+            events.append(Waiting(frame.replies_seen))
     elif isinstance(frame, EndedFrame):
-        yield from _end(frame, order)
+        events += _end(frame, order)
+    return events
 
 
-def _end(frame: EndedFrame, order: Order) -> Iterator[Event]:
+def printed_in(frame: Frame) -> list[Printed]:
+    """The output that a frame carries: it comes before whatever else is in it."""
+    if isinstance(frame, UnpackedFrame):
+        return []
+    cut = frame.cut_bytes if isinstance(frame, EndedFrame) else (0, 0)
+    printed = []
+    if frame.stdout or cut[0]:
+        printed.append(Printed(frame.stdout, "stdout", cut[0]))
+    if frame.stderr or cut[1]:
+        printed.append(Printed(frame.stderr, "stderr", cut[1]))
+    return printed
+
+
+def _end(frame: EndedFrame, order: Order) -> list[Event]:
     notes = tuple(map(_one_line, frame.hints[:MOST_HINTS])) if frame.hints else ()
     if frame.status == "finished":
-        yield Ended(status="finished", value=frame.value, notes=notes)
-        return
+        return [Ended(status="finished", value=frame.value, notes=notes)]
     status, kind = _ENDS[frame.status]
+    last = Ended(status=status, problem=_problem(frame, kind, order), notes=notes)
     # The traceback belongs to stderr, as under the interpreter alone; other ends have no text of their own.
     if frame.status in ("failed", "memory"):
-        yield Printed(frame.error + "\n", "stderr", is_report=True)
-    yield Ended(status=status, problem=_problem(frame, kind, order), notes=notes)
+        return [Printed(frame.error + "\n", "stderr", is_report=True), last]
+    return [last]
 
 
 def _one_line(hint: str) -> str:

@@ -36,6 +36,7 @@ LAST_WORDS_SECONDS: Final = 0.1
 """How long a program that is stopped has to hand over what it printed."""
 HANG_UP_SECONDS: Final = 0.5
 """How long a guest may take to end after its connection did."""
+_LAST: Final = (Ended, Died)
 _TRIES: Final = 3
 """How many zygotes may be gone before the program has begun."""
 
@@ -74,11 +75,11 @@ class ProcessRun:
         self._conversation.start(with_files=bool(order.files) and not taken.is_kept)
         most = UNREAD_REPLIES_BYTES + limits.reply_bytes + limits.data_bytes
         self._connection = Connection(sock, taken.pool.buffer, most)
-        self._ahead = LookAhead(sock, taken.pool, is_started=taken.is_told)
-        self._replies = Replies(self._reply, self._ahead.answered, limits.reply_bytes)
         self._hold = Hold(taken.guest, self._write, order.on_frozen)
         # At once: a guest that finds its program waiting when it is born loses no time with a rehearsal.
         self._send_first(self._first_frames())
+        self._ahead = LookAhead(sock, taken.pool, is_started=taken.is_told)
+        self._replies = Replies(self._reply, self._ahead.answered, limits.reply_bytes)
         try:
             await taken.until_ready()
         except BaseException:
@@ -128,7 +129,7 @@ class ProcessRun:
 
     async def __anext__(self) -> Event:
         while not self._events:
-            if self._is_over:
+            if self._connection.is_closed:
                 raise StopAsyncIteration
             if self._ahead.sees():
                 self._readable()
@@ -153,10 +154,13 @@ class ProcessRun:
 
     def _push(self, event: Event) -> None:
         self._events.append(event)
-        if isinstance(event, Ended | Died):
+        if isinstance(event, _LAST):
             # Rule 3 of `protocol.machine`: after an end nothing more is read, whatever is still in the socket.
             self._connection.close()
             self._hold.cancel()
+        self._wake_up()
+
+    def _wake_up(self) -> None:
         wake, self._wake = self._wake, None
         if wake is not None and not wake.done():
             wake.set_result(None)
@@ -176,13 +180,16 @@ class ProcessRun:
 
     def _handle(self, body: memoryview) -> None:
         frame = self._conversation.receive(body)
-        for printed in printed_in(frame):
-            self._push(printed)
-        if self._stopping is not None:  # these were its last words
+        if self._stopping is not None:  # these are its last words
+            for printed in printed_in(frame):
+                self._push(printed)
             self._finish_stop()
             return
         if isinstance(frame, CallsFrame):
             self._replies.expect(len(frame.calls))
+            self._events += events_in(frame, self._order)  # none of them is its last
+            self._wake_up()
+            return
         for event in events_in(frame, self._order):
             self._push(event)
 
@@ -195,7 +202,7 @@ class ProcessRun:
 
     def answer(self, reply: Reply) -> None:
         """Hand a reply to the program; ignored once the run is over."""
-        if not self._is_over:
+        if not self._connection.is_closed:
             self._replies.add(reply)
 
     def hold(self) -> None:
@@ -227,8 +234,6 @@ class ProcessRun:
             self._push(self._stopping)
 
     def _reply(self, message: bytes) -> None:
-        if self._is_over:
-            return
         if self._ahead.is_retry:
             with self._taken.guest.place.elsewhere():
                 self._write(message)

@@ -60,4 +60,4 @@ class Replies:
     def _flush(self) -> None:
         if self._batch:
             batch, self._batch = self._batch, []
-            self._write(b"".join(batch))
+            self._write(batch[0] if len(batch) == 1 else b"".join(batch))

@@ -70,6 +70,8 @@ class ValueFacts:
 class ShapeFacts:
     """What decides whether CPython can compile the tree at a price that is known."""
 
+    kinds: set[type[ast.AST]] = field(default_factory=set)
+    """Of all nodes that were looked at."""
     top_level_returns: list[ast.Return] = field(default_factory=list)
     tries_with_finally: list[ast.Try] = field(default_factory=list)
     captures: int = 0
