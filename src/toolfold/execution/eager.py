@@ -15,7 +15,7 @@ if sys.version_info >= (3, 12):
         return asyncio.Task(coroutine, loop=asyncio.get_running_loop(), eager_start=True)
 
 else:
-    from asyncio.tasks import _current_tasks, _enter_task, _leave_task
+    from asyncio.tasks import _current_tasks, _enter_task, _leave_task  # type: ignore[attr-defined]  # not in typeshed
 
     def start(coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """A task that has begun, and may have ended.
