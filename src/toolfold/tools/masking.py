@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import functools
+import html
 import json
 import os
 import re
@@ -23,6 +24,8 @@ _SECRET_NAME: Final = re.compile(
     re.IGNORECASE,
 )
 _ESCAPE: Final = re.compile(r"%[0-9A-F]{2}")
+_UNESCAPED: Final = ("", "/", "!'()*", ";/?:@&=+$,#!'()*")
+"""Signs that URLs are written with: as Python has them, and as `encodeURIComponent` and `encodeURI` have them."""
 _hidden: set[str] = set()
 
 
@@ -55,9 +58,10 @@ def forms_of(secrets: frozenset[str]) -> tuple[str, ...]:
 
 def _forms(secret: str) -> Iterator[str]:
     yield secret
-    for escaped in (quote(secret, safe=""), quote(secret), quote_plus(secret)):
+    for escaped in (*(quote(secret, safe=signs) for signs in _UNESCAPED), quote_plus(secret)):
         yield from (escaped, _ESCAPE.sub(lambda match: match[0].lower(), escaped))
     yield from (json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1], repr(secret)[1:-1])
+    yield from (html.escape(secret), html.escape(secret, quote=False))
     yield json.dumps(secret)[1:-1].replace("/", "\\/")  # as PHP and some others write JSON
     data = secret.encode("utf-8", "surrogateescape")
     for before in range(3):

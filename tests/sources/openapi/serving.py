@@ -35,6 +35,7 @@ class Serving:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True  # else a small body waits 40 ms for the ACK of its headers
 
             def _serve(self) -> None:
                 size = int(self.headers.get("content-length") or 0)

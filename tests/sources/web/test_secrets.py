@@ -1,6 +1,7 @@
-import asyncio
 import base64
 import contextlib
+import gzip
+import html
 import json
 import logging
 import random
@@ -15,10 +16,9 @@ from tests.sources.openapi.serving import Answer, Serving, called
 from toolfold.config import load_config
 from toolfold.config.build import declared_tools
 from toolfold.errors import ToolRefused
+from toolfold.ledger.sqlite import SqliteLedger
 from toolfold.sources.openapi.source import openapi_tools
 from toolfold.sources.web.credentials import Auth
-from toolfold.tools.catalog import Catalog
-from toolfold.tools.router import Router
 from toolfold.tools.wrappers import wrappers
 
 OK = {"200": {"description": "ok", "content": {"application/json": {}}}}
@@ -108,6 +108,8 @@ def encodings(secret):
         quote(secret, safe=""),
         quote(secret, safe="").lower() if secret.isupper() else quote(secret),
         quote_plus(secret),
+        quote(secret, safe="!'()*"),
+        quote(secret, safe=";/?:@&=+$,#"),
         json.dumps(secret)[1:-1],
         base64.b64encode(raw).decode(),
         base64.b64encode(b"x" + raw).decode(),
@@ -122,7 +124,7 @@ def placed(random_, secret):
     before, after = random_.choice(["", "before ", "é"]), random_.choice(["", " after", '"'])
     text = before + random_.choice(encodings(secret)) + after
     safe = text.encode("ascii", "ignore").decode().replace("\n", " ")
-    match random_.randrange(10):
+    match random_.randrange(14):
         case 0:
             return Answer(body=json.dumps({"a": [{"b": text}]}).encode())
         case 1:
@@ -144,8 +146,26 @@ def placed(random_, secret):
         case 7:
             return Answer(302, b"", {"Location": f"http://{quote(safe, safe='')}.example/{quote(safe)}"})
         case 8:
+            return Answer(200, gzip.compress(json.dumps([text]).encode()), {"Content-Encoding": "gzip"})
+        case 9:
+            return Answer(500, f"<p>{html.escape(text)}</p>".encode(), mime="text/html")
+        case 10:
+            return Answer(200, f"<a>{html.escape(text)}</a>".encode(), mime="application/xml")
+        case 11:
+            return Answer(307, b"", {"Location": f"gone/{quote(safe, safe='')}"})
+        case 12:
             return Answer(401, json.dumps([{"error": {"detail": text}}]).encode())
     return Answer(200, json.dumps(text).encode("utf-16"), mime="application/json")
+
+
+class NoWaiting:
+    """A clock for the router, which would wait before it tries again."""
+
+    def now(self):
+        return 0.0
+
+    async def sleep(self, seconds):
+        pass
 
 
 class Everything(logging.Handler):
@@ -179,32 +199,51 @@ def shown_parts(secret):
     return [secret, quote(secret, safe=""), json.dumps(secret)[1:-1], *(one for one in inner if len(one) > 11)]
 
 
+KINDS = ("bearer", "header", "query", "basic")
+CALLS = """
+for at in range(50):
+    try:
+        print(await {name}_op(with_response=at % 2 == 0))
+    except Exception as error:
+        print(error)
+"""
+
+
 @pytest.mark.long
-def test_a_thousand_random_echoes_show_the_secret_nowhere(tmp_path):
+async def test_a_thousand_random_echoes_show_the_secret_nowhere(tmp_path):
+    """Not to the program, nor in its outcome, the ledger, the events and the log of all libraries."""
     random_ = random.Random(20)
-    secrets = [secret_of(random_) for _ in range(20)]
-    current = [""]
-    seen = []
+    secrets = {f"api{n}": secret_of(random_) for n in range(20)}
+    ledger, events = SqliteLedger(tmp_path / "ledger.db"), []
 
-    async def serve(tools):
-        router = Router(Catalog(tools), wrappers=wrappers())
-        try:
-            for at in range(50):
-                call = toolfold.Call(id=at + 1, tool="api_op", arguments={"with_response": at % 2 == 0})
-                reply = await router.serve(call, caller="direct")
-                seen.append(repr((reply.value, reply.error, reply.meta)))
-        finally:
-            await router.catalog.close()
+    def answer(asked):
+        _, name, *rest = asked.path.split("/")
+        return Answer(404, f'"no {asked.path}"'.encode()) if rest[0] == "gone" else placed(random_, secrets[name])
 
-    with everything_logged() as lines, Serving(lambda _: placed(random_, current[0])) as server:
-        for secret, kind in zip(secrets, ["bearer", "header", "query", "basic"] * 5, strict=True):
-            current[0] = secret
-            asyncio.run(serve(api(tmp_path, server, Auth(kind=kind, secret=secret, name="X-Key", username="me"))))
-    text = "\n".join([*seen, *lines])
+    with everything_logged() as lines, Serving(answer) as server:
+        tools = [
+            tool for at, name in enumerate(secrets) for tool in echoing(tmp_path, server, name, secrets, KINDS[at % 4])
+        ]
+        steps = wrappers(clock=NoWaiting())
+        async with toolfold.Runtime(tools, ledger=ledger, steps=steps, listeners=[events.append]) as runtime:
+            outcomes = [await runtime.run(CALLS.format(name=name)) for name in secrets]
+    kept = [await ledger.load(one.execution_id) for one in outcomes]
+    await ledger.close()
+    files = [path.read_bytes().decode("latin-1") for path in tmp_path.glob("ledger.db*")]
+    shown = "\n".join([*map(repr, (*outcomes, *kept, *events)), *lines, *files])
 
-    assert len(seen) == 1000
-    assert sum("***" in one for one in seen) > 600
-    assert [part for secret in secrets for part in shown_parts(secret) if part in text] == []
+    assert [(one.status, len(one.calls)) for one in outcomes] == [("finished", 50)] * 20
+    assert sum("***" in line for one in outcomes for line in one.stdout.splitlines()) > 600
+    assert len(events) > 1000
+    assert len(lines) > 1000
+    assert [part for secret in secrets.values() for part in shown_parts(secret) if part in shown] == []
+
+
+def echoing(tmp_path, server, name, secrets, kind):
+    path = tmp_path / "api.json"
+    path.write_text(json.dumps({"openapi": "3.1.0", "paths": PATHS}))
+    auth = Auth(kind=kind, secret=secrets[name], name="X-Key", username="me")
+    return openapi_tools(path, name=name, base_url=f"{server.url}/{name}", auth=auth)
 
 
 def secret_of(random_):
