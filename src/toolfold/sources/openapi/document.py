@@ -17,6 +17,8 @@ MAX_BYTES: Final = 64 * MIB
 MAX_YAML_BYTES: Final = 16 * MIB
 MAX_VALUES: Final = 5_000_000
 """Once aliases are followed; more is an attack or a mistake."""
+MAX_MERGED: Final = 1_000_000
+"""Keys of mappings in YAML, those that are merged into others counted again."""
 MAX_DEPTH: Final = 200
 
 
@@ -57,6 +59,7 @@ def _from_yaml(data: bytes) -> Json:
     if len(data) > MAX_YAML_BYTES:
         raise UsageError(f"is YAML of more than {MAX_YAML_BYTES:,} bytes; convert it to JSON")
     try:
+        _check_depth(data)
         # A safe loader, with fewer types still.
         value = yaml.load(data, Loader=_Loader)  # noqa: S506
         _check_size(value)
@@ -74,6 +77,16 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
     """YAML 1.2's types: `on` and `no` are words, and a date is text."""
 
     yaml_implicit_resolvers: Final[dict[str, list[tuple[str, re.Pattern[str]]]]] = {}
+    merged = 0
+    """Pairs that came by `<<`, of all mappings."""
+
+    # Any: a node, of which there are no types.
+    def flatten_mapping(self, node: Any) -> None:
+        """Copies pairs from one mapping to another, so a few lines may double them again and again."""
+        super().flatten_mapping(node)
+        self.merged += len(node.value)
+        if self.merged > MAX_MERGED:
+            raise UsageError(f"has more than {MAX_MERGED:,} keys once its merges are followed")
 
 
 for _tag, _pattern, _first in (
@@ -84,6 +97,18 @@ for _tag, _pattern, _first in (
     ("merge", r"<<", "<"),
 ):  # fmt: skip
     _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(rf"^(?:{_pattern})$"), [*_first, ""])
+
+
+def _check_depth(data: bytes) -> None:
+    """Before anything is built of it: the parser's own recursion has no limit, and would end the process."""
+    depth = 0
+    for event in yaml.parse(data, Loader=_Loader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > MAX_DEPTH:
+                raise RecursionError
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
 
 
 # Any: whatever the YAML holds.

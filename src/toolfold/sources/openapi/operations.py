@@ -51,7 +51,7 @@ def read_operations(document: Mapping[str, Json]) -> Index:
         raise UsageError(f"has {len(found):,} operations; the most is {MAX_OPERATIONS:,}")
     operations = [one for given in _named(found, warnings) if (one := _read(given, references, warnings)) is not None]
     if not operations:
-        raise UsageError("has no operation that can be called")
+        raise UsageError(f"has no operation that can be called{f': {warnings[0]}' if warnings else ''}")
     if len(warnings) > _MOST_WARNINGS:
         warnings = [*warnings[:_MOST_WARNINGS], f"{len(warnings) - _MOST_WARNINGS} more things are not usable"]
     info = document.get("info")
