@@ -255,6 +255,47 @@ def test_a_document_is_fetched_from_its_url_and_says_where_its_server_is(tmp_pat
     assert (tools[0].spec.name, value) == ("openapi_a", {"path": "/v1/a"})
 
 
+def test_a_fetched_document_is_sent_again_only_if_it_has_changed_and_outlives_its_server(tmp_path, caplog):
+    store, name = Store(tmp_path / "cache"), ["first"]
+
+    def answer(asked):
+        tag = f'"{name[0]}"'
+        if asked.headers.get("if-none-match") == tag:
+            return Answer(304, b"")
+        paths = {"/a": {"get": operation(operationId=name[0])}}
+        return Answer(body=json.dumps(document(paths)).encode(), headers={"ETag": tag})
+
+    def names():
+        return [tool.spec.short_name for tool in api_tools(api, store=store)]
+
+    with Serving(answer) as server:
+        api = Api(spec=f"{server.url}/openapi.json?key=of-mine", base_url="https://shop.example")
+        seen = [names(), names()]
+        name[0] = "second"
+        seen += [names(), names()]
+    with caplog.at_level(logging.WARNING):
+        seen.append(names())
+
+    assert seen == [["first"], ["first"], ["second"], ["second"], ["second"]]
+    assert [one.headers.get("if-none-match") for one in server.asked] == [None, '"first"', '"first"', '"second"']
+    [line] = caplog.messages
+    assert line.startswith(f"the document {server.url}/openapi.json cannot be fetched, so the last copy is used: ")
+    for kept in (tmp_path / "cache").iterdir():
+        kept.unlink()
+    with pytest.raises(UsageError, match=r"the document cannot be fetched: '127\.0\.0\.1' cannot be reached"):
+        names()
+
+
+def test_a_document_that_its_server_refuses_is_not_taken_from_the_last_copy(tmp_path):
+    store, answers = Store(tmp_path), [Answer(body=json.dumps(document({"/a": {"get": operation()}})).encode())]
+
+    with Serving(lambda _: answers.pop() if answers else Answer(404, b"")) as server:
+        api = Api(spec=f"{server.url}/openapi.json", base_url="https://shop.example")
+        api_tools(api, store=store)
+        with pytest.raises(UsageError, match="the document cannot be fetched: 404 Not Found"):
+            api_tools(api, store=store)
+
+
 def test_a_document_cannot_choose_a_private_address_or_another_host_than_its_own(tmp_path):
     paths = {"/a": {"get": operation(operationId="a")}}
     private = document(paths, servers=[{"url": "http://127.0.0.1:9"}])

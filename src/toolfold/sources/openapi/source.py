@@ -105,7 +105,8 @@ def api_tools(api: Api, *, store: Store | None = None) -> list[Tool]:
     """
     shown = api.name or os.path.basename(os.fspath(api.spec))
     try:
-        index = _index(document_bytes(api), store or Store())
+        store = store or Store()
+        index = _index(document_bytes(api, store), store)
         domain = domain_name(api.name or _stem(os.fspath(api.spec)))
         base_url = _base_url(api, index)
         calls = Calls(api, base_url, look_into(index.schemas))

@@ -1,4 +1,4 @@
-"""Indexes of documents on disk, by the digest of what they were made from, so that a large one is read once.
+"""What is kept of documents on disk: their indexes, so that a large one is read once, and copies of fetched ones.
 
 A file that this version did not write, or that another user could have written, is ignored and made anew.
 """
@@ -11,7 +11,7 @@ import os
 import secrets
 import stat
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 import platformdirs
@@ -23,8 +23,23 @@ _SMALL_BYTES: Final = 64 * 1024
 """A document of this size is read in less time than its index."""
 
 
+class Copy(msgspec.Struct, frozen=True, kw_only=True):
+    """A document as it was fetched, and what its server knows that state by."""
+
+    url: str
+    content: bytes
+    etag: str = ""
+    modified: str = ""
+
+    @property
+    def conditions(self) -> tuple[tuple[str, str], ...]:
+        """Headers that ask for the document only if it is another."""
+        given = (("If-None-Match", self.etag), ("If-Modified-Since", self.modified))
+        return tuple(pair for pair in given if pair[1])
+
+
 class Store:
-    """One file for each document, in a folder for the user alone. Never fails: without the folder it forgets."""
+    """A few files for each document, in a folder for the user alone. Never fails: without the folder it forgets."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder or platformdirs.user_cache_path("toolfold", appauthor=False) / "openapi"
@@ -33,31 +48,49 @@ class Store:
         """The index of a document, if there is one that can be trusted."""
         if len(document) <= _SMALL_BYTES:
             return None
-        try:
-            index = msgspec.msgpack.decode(_read(self._path(document)), type=Index)
-        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
-            return None
-        return index if index.version == VERSION else None
+        index = _decoded(self._path(document, "index"), Index)
+        return index if index is not None and index.version == VERSION else None
 
     def put(self, document: bytes, index: Index) -> None:
         """Keep it, and let go of those that were made longest ago."""
-        if len(document) <= _SMALL_BYTES:
-            return
-        path = self._path(document)
+        if len(document) > _SMALL_BYTES:
+            self._write(self._path(document, "index"), index)
+
+    def copy_of(self, url: str) -> Copy | None:
+        """What was fetched from there the last time."""
+        copy = _decoded(self._path(url.encode(), "copy"), Copy)
+        return copy if copy is not None and copy.url == url else None
+
+    def keep(self, copy: Copy) -> None:
+        """Keep a document that was fetched."""
+        self._write(self._path(copy.url.encode(), "copy"), copy)
+
+    def _write(self, path: Path, value: Index | Copy) -> None:
         draft = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
         with contextlib.suppress(OSError):
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             try:
                 with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-                    file.write(msgspec.msgpack.encode(index))
+                    file.write(msgspec.msgpack.encode(value))
                 draft.replace(path)
             finally:
                 draft.unlink(missing_ok=True)
-            for old in sorted(self._folder.glob("*.index"), key=lambda one: one.lstat().st_mtime)[:-_MOST_FILES]:
+            alike = sorted(self._folder.glob(f"*{path.suffix}"), key=lambda one: one.lstat().st_mtime)
+            for old in alike[:-_MOST_FILES]:
                 old.unlink(missing_ok=True)
 
-    def _path(self, document: bytes) -> Path:
-        return self._folder / f"{hashlib.sha256(document).hexdigest()[:40]}.v{VERSION}.index"
+    def _path(self, source: bytes, kind: str) -> Path:
+        return self._folder / f"{hashlib.sha256(source).hexdigest()[:40]}.v{VERSION}.{kind}"
+
+
+_Kept = TypeVar("_Kept", Index, Copy)
+
+
+def _decoded(path: Path, kind: type[_Kept]) -> _Kept | None:
+    try:
+        return msgspec.msgpack.decode(_read(path), type=kind)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return None
 
 
 def _read(path: Path) -> bytes:
