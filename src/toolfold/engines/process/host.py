@@ -131,6 +131,9 @@ class ProcessRun:
         while not self._events:
             if self._connection.is_closed:
                 raise StopAsyncIteration
+            if self._ahead.is_turn_over():
+                await asyncio.sleep(0)  # a turn, not a sleep: to be woken would take longer than the turn
+                continue
             if self._ahead.sees():
                 self._readable()
                 continue

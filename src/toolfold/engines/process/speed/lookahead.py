@@ -3,7 +3,7 @@
 To sleep and be woken costs each side more than most programs and most tools take. So the host looks at the socket a
 little while before it sleeps: after the start of a program that is ready to run, and after it has answered all open
 calls. While it looks, nothing else in this loop gets its turn: so it looks only if no other guest is taken, and
-sleeps after every 16th frame.
+lets the others have a turn after every 16th frame.
 """
 
 from __future__ import annotations
@@ -48,6 +48,13 @@ class LookAhead:
         """The program has all its replies: it may be as quick with its next call."""
         self._looks = LOOKS
 
+    def is_turn_over(self) -> bool:
+        """Whether others have waited long enough; says so once."""
+        if self._in_a_row < FRAMES_IN_A_ROW:
+            return False
+        self._in_a_row = 0
+        return True
+
     def sees(self) -> bool:
         """Whether there is something to read, now or in a moment."""
         # Once only: whoever looks again without a new reason keeps the loop from everybody else.
@@ -55,5 +62,5 @@ class LookAhead:
         # With several guests the next frame is as likely another's, and the loop sees all of them.
         if not looks or self._pool.is_shared:
             return False
-        self._in_a_row = (self._in_a_row + 1) % FRAMES_IN_A_ROW
-        return self._in_a_row != 0 and self._patience.sees(looks)
+        self._in_a_row += 1
+        return self._patience.sees(looks)
