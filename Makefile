@@ -9,7 +9,7 @@ python := $(VENV)/bin/python
 stamp := $(VENV)/.setup-stamp
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check types hooks tests test-hold test-faults test-corpora test-newer test-gem test-claude test-apis test-conformance test-librechat bench bench-pairs bench-search bench-callback requirements clean bench-bridge test-servers bench-http bench-savings bench-catalog bench-report bench-start bench-peers bench-codemode peers-requirements
+.PHONY: help setup demo demo-console test check types hooks tests test-hold test-faults test-corpora test-newer test-gem test-claude test-apis test-conformance test-librechat bench bench-pairs bench-search bench-callback requirements clean bench-bridge test-servers bench-http bench-savings bench-catalog bench-report bench-start bench-peers bench-codemode peers-requirements
 
 help: ## show these lines
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
@@ -18,6 +18,9 @@ setup: $(stamp) ## make .venv with every extra, at the pinned versions
 
 demo: $(stamp) ## run a program that folds many tool calls into one
 	@$(python) -m examples.demo
+
+demo-console: $(stamp) ## a console with demo programs that run, wait for you and fail
+	@$(python) -m examples.console
 
 test: check types tests test-librechat test-servers ## everything that CI runs; the last two need npm and PyPI, or say NOT RUN
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from toolfold.execution.execution import Execution
     from toolfold.ledger.observe import Observer
     from toolfold.ledger.record import Ledger
-    from toolfold.models import CallRecord, File, LibrarySet, ToolSpec, Value
+    from toolfold.models import CallRecord, File, LibrarySet, Problem, ToolSpec, Value
     from toolfold.sessions import Session
     from toolfold.sessions.stores import Store
     from toolfold.tools.context import Approve, Decision, Spent
@@ -260,9 +260,8 @@ class Runtime(ExecutionControl):
         if background:
             execution_id = execution_id or secrets.token_hex(8)
             durable = durable or (self._ledger.is_lasting and not keep_names)
-        if (
-            self._live.get(execution_id) is not None
-        ):  # the ledger would refuse it too, but with the first one pushed out
+        # The ledger would refuse it too, but with the first one pushed out.
+        if self._live.get(execution_id) is not None:
             raise refusals.twice(execution_id)
         wish = Wish(
             outside=tools, hidden=hidden, files=files, limits=limits or self._limits, on_call=on_call,
@@ -301,6 +300,10 @@ class Runtime(ExecutionControl):
             raise
         self._live.take_back(execution)
         return await self._guarded(execution)
+
+    async def check(self, text: str) -> Problem | None:
+        """What the check says of a program, which is not run; `None` if it would begin."""
+        return await self._beginning.check(text, Wish(limits=self._limits))
 
     async def call(
         self, name: str, arguments: Mapping[str, Value], *, idempotency_key: str | None = None,

@@ -94,6 +94,15 @@ class HttpConfig(Section):
         return self
 
 
+class ConsoleConfig(Section):
+    """The console; see `docs/console.md`."""
+
+    port: int = Field(default=8420, ge=0, le=65535)
+    """The port of `toolfold console` on 127.0.0.1; 0 takes a free one."""
+    hide_arguments: bool = False
+    """Show neither arguments nor replies nor values."""
+
+
 class McpConfig(Section):
     """What MCP clients are told; see `docs/mcp.md`."""
 

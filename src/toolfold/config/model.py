@@ -18,7 +18,7 @@ from pydantic import (
 )
 
 from toolfold.config.apis import ApiConfig, FetchConfig
-from toolfold.config.doors import HttpConfig, McpConfig
+from toolfold.config.doors import ConsoleConfig, HttpConfig, McpConfig
 from toolfold.config.engine import EngineName
 from toolfold.config.packages import LibrarySetConfig, SetName
 from toolfold.config.section import Globs, Section, Text, Url, wrong_key
@@ -328,6 +328,8 @@ class Config(Section):
     """The HTTP door: `toolfold serve`."""
     mcp: McpConfig = Field(default_factory=McpConfig)
     """What MCP clients are told."""
+    console: ConsoleConfig = Field(default_factory=ConsoleConfig)
+    """The page that shows executions: `toolfold console`."""
     approvals: Literal["client", "console"] = "client"
     """Who is asked before calls that need a yes: the client that sent the program, or people at a console."""
     approvals_wait: Duration = 3600.0

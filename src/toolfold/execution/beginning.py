@@ -74,6 +74,11 @@ class Beginning:
             self._drop(wish)
             raise
 
+    async def check(self, text: str, wish: Wish) -> Problem | None:
+        """Why it would be rejected."""
+        checked = await self._check(text, self.offer.granted(wish.outside, wish.hidden), wish)
+        return checked if isinstance(checked, Problem) else None
+
     async def revival(self, execution_id: str) -> Plan:
         """The plan of an execution that another process paused: it is taken over, to be replayed."""
         history, past = await take_over(execution_id, self.services.engine, self.services.ledger)

@@ -89,12 +89,12 @@ async def put_on_record(ledger: Ledger, begun: Begun, outcome: Outcome, *entries
         _log.warning("%s is not on record: %s", begun.execution_id, error)
 
 
-def direct_call(call: Call, reply: Reply, *, seconds: float, door: str, tenant: str = "") -> tuple[Begun, Outcome]:
+def direct_call(call: Call, reply: Reply, *, seconds: float, door: str) -> tuple[Begun, Outcome]:
     """What goes on record of a call without a program."""
     execution_id = os.urandom(8).hex()
     record = record_of(call, reply, 0.0, seconds)
     begun = Begun(
-        execution_id=execution_id, program=Program(text=_as_program(call)), tools=(), limits=_LIMITS, tenant=tenant,
+        execution_id=execution_id, program=Program(text=_as_program(call)), tools=(), limits=_LIMITS,
         began_at=time.time() - seconds, door=door, is_direct=True, is_strict=True,
     )  # fmt: skip
     outcome = Outcome(

@@ -34,7 +34,7 @@ _COLUMNS: Final = (
     "e.id, e.state, e.status, e.began_at, e.seconds, e.calls, e.title, e.session, e.tenant, e.door, e.failed,"
     " e.saved_bytes, e.lanes"
 )
-_EQUAL: Final = ("state", "status", "door", "tenant", "session")
+_EQUAL: Final = ("id", "state", "status", "door", "tenant", "session")
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode_use: Final = msgspec.msgpack.Decoder(Use).decode
 _decode_lanes: Final = msgspec.msgpack.Decoder(tuple[tuple[int, int, int, int], ...]).decode

@@ -181,6 +181,7 @@ class Story:
 class Filter:
     """Which executions are wanted; what is `None` does not matter."""
 
+    id: str | None = None
     state: State | None = None
     status: str | None = None
     door: str | None = None

@@ -126,6 +126,7 @@ class Scanned:
 def is_wanted(summary: Summary, uses: Sequence[Use], wanted: Filter) -> bool:
     """Whether an execution is one of those."""
     same: list[tuple[Any, Any]] = [
+        (wanted.id, summary.execution_id),
         (wanted.state, summary.state),
         (wanted.status, summary.status),
         (wanted.door, summary.door),

@@ -192,6 +192,32 @@ def _mcp(
     return mcp_command(config, http, import_ or [], callback=callback)
 
 
+@app.command("console")
+def _console(
+    config: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The config; the nearest toolfold.yaml from here upwards unless given."),
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="The port; 8420 unless given, 0 takes a free one.")
+    ] = None,
+    ledger: Annotated[
+        str | None,
+        typer.Option(metavar="PATH|URL", help="What is shown; the config's, or in your state folder, unless given."),
+    ] = None,
+    tools: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FILE.py|MODULE", help="Tools for running programs again. Repeatable."),
+    ] = None,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Let people look, and do nothing.")] = False,
+) -> int:
+    """Open a page that shows every program live, takes decisions, and runs programs again."""
+    # Imported here for the same reason.
+    from toolfold.doors.cli.console import console_command  # noqa: PLC0415
+
+    return console_command(config, port=port, ledger=ledger, tools=tools or [], read_only=read_only)
+
+
 @app.command("init")
 def _init(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where toolfold.yaml is written.")] = Path(),

@@ -35,6 +35,7 @@ def serve_command(
         str | None,
         typer.Option(metavar="PATH|URL|memory", help="Where executions are kept; in your state folder unless given."),
     ] = None,
+    console: Annotated[bool, typer.Option("--console", help="Also serve the console, at /console.")] = False,
 ) -> int:
     """Serve programs over HTTP: a code backend that LibreChat can point at."""
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="toolfold: %(message)s")
@@ -58,10 +59,18 @@ def serve_command(
         print(f"toolfold: listening on http://{shown}:{port}{http.base_path}", file=sys.stderr, flush=True)
         if not http.keys and http.jwt is None:
             print("toolfold: no key is configured: only this machine is served", file=sys.stderr, flush=True)
+        if links:
+            print(f"toolfold: console at http://{shown}:{port}{http.base_path}{links[0]}", file=sys.stderr, flush=True)
+
+    links: list[str] = []
 
     async def run() -> None:
         # Made in here: what waits needs a running event loop.
         app, opened = open_app(found, modules=modules)
+        if console:
+            from toolfold.doors.console.setup import mount_console  # noqa: PLC0415 - only where it is wanted
+
+            links.append(mount_console(app, found, opened))
         try:
             await serve(app, found.http.host, found.http.port, on_listening=tell)
         finally:

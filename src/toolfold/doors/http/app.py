@@ -90,6 +90,8 @@ def create_app(
         redoc_url=None,
     )
     app.state.max_connections = door.settings.max_connections
+    app.state.runtime = runtime
+    app.state.auth = door.auth
     app.state.drain = door.executions.drain
     app.state.suspend = door.executions.suspend
     app.state.replicas = replicas
@@ -126,7 +128,7 @@ class _Door:
         self._has_ledger = True
         """At the last look; only a change is news for the log."""
         self._runtime = runtime
-        self._auth = Auth(settings)
+        self.auth = Auth(settings)
         self._gate = Gate(settings)
         self._metrics = Metrics()
         self.responses = Responses(settings.base_path, self._metrics)
@@ -167,7 +169,7 @@ class _Door:
             on_refusal = partial(self._metrics.add, "refusals", status=403)
             app.add_middleware(OnlyFromHere, text=text, on_refusal=on_refusal)
         else:
-            app.add_middleware(Paced, auth=self._auth, pace=Pace(self.settings.refusals_per_second))
+            app.add_middleware(Paced, auth=self.auth, pace=Pace(self.settings.refusals_per_second))
 
     # programs
 
@@ -238,8 +240,8 @@ class _Door:
             received = replace(received, tenant=vouched.tenant, is_from_replica=True)
         else:
             vouched = None
-            key = await self._key_in_body(request) if may_be_in_body and self._auth.needs_body(request.headers) else ""
-            received = replace(received, tenant=await self._auth.tenant(request.headers, key_in_body=key))
+            key = await self._key_in_body(request) if may_be_in_body and self.auth.needs_body(request.headers) else ""
+            received = replace(received, tenant=await self.auth.tenant(request.headers, key_in_body=key))
         admit(request, received.tenant)
         if is_start:
             self._gate.expect_start(received.tenant)
@@ -264,7 +266,7 @@ class _Door:
 
     async def _tenant(self, request: Request) -> str:
         """Whose request it is, from its headers; from here on its body is on the tenant's account."""
-        tenant = await self._auth.tenant(request.headers)
+        tenant = await self.auth.tenant(request.headers)
         admit(request, tenant)
         return tenant
 

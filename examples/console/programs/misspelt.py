@@ -1,0 +1,2 @@
+orders = await list_order(region="north")
+print(len(orders))

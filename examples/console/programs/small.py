@@ -1,0 +1,1 @@
+print(await convert(amount=12.5, currency="EUR"))

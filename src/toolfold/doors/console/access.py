@@ -1,0 +1,212 @@
+"""Who looks at a console, and what they may do: a one-time token that becomes a cookie, or an API key.
+
+Nothing is kept on the server: a cookie is signed, so that it outlives a restart of the process that gave it.
+"""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import secrets
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from toolfold.doors.http.auth import Auth
+from toolfold.doors.http.refusals import Refusal
+from toolfold.doors.loopback import is_from_here
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+COOKIE: Final = "toolfold_console"
+COOKIE_SECONDS: Final = 7 * 86_400
+_LONGEST: Final = 1024
+_SAFE: Final = frozenset({"GET", "HEAD"})
+_HEADERS: Final = (
+    (
+        b"content-security-policy",
+        b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; font-src 'self'; "
+        b"connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
+    ),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Viewer:
+    """Whoever sent a request."""
+
+    tenant: str | None = None
+    """`None` sees every tenant's."""
+    may_act: bool = False
+    """Decide, cancel, run again, try tools; without it, only look."""
+
+    @property
+    def name(self) -> str:
+        """For the record of what was decided."""
+        return "console" if self.tenant is None else f"console ({self.tenant})"
+
+
+class _Claims(msgspec.Struct, frozen=True, array_like=True):
+    tenant: str | None
+    may_act: bool
+    until: float
+
+
+_encode: Final = msgspec.json.Encoder().encode
+_decode: Final = msgspec.json.Decoder(_Claims).decode
+
+
+class Access:
+    """From requests to viewers.
+
+    Args:
+        key: Signs cookies.
+        auth: API keys of tenants, where a server has some; each sees its own.
+        may_act: Whether those who come with the one-time token may do more than look.
+    """
+
+    def __init__(self, key: bytes, *, auth: Auth | None = None, may_act: bool = True) -> None:
+        self._key = key
+        self._auth = auth
+        self._may_act = may_act
+        self._tokens: set[str] = set()
+
+    def new_token(self) -> str:
+        """Lets one browser in, once."""
+        token = secrets.token_urlsafe(24)
+        self._tokens.add(token)
+        return token
+
+    def admit(self, token: str) -> str:
+        """The cookie for a one-time token.
+
+        Raises:
+            Refusal: 403.
+        """
+        known = next((one for one in self._tokens if hmac.compare_digest(one.encode(), token.encode())), None)
+        if known is None:
+            raise Refusal(403, "this link was used already, or is of another console; start it again for a new one")
+        self._tokens.discard(known)
+        return self._cookie(Viewer(may_act=self._may_act))
+
+    async def admit_key(self, key: str) -> str:
+        """The cookie for an API key.
+
+        Raises:
+            Refusal: 401.
+        """
+        if self._auth is None:
+            raise Refusal(401, "this console knows no API keys; open the link that it printed")
+        tenant = await self._auth.tenant({"x-api-key": key})
+        return self._cookie(Viewer(tenant=tenant, may_act=True))
+
+    async def viewer(self, request: Request) -> Viewer:
+        """Who sent a request.
+
+        Raises:
+            Refusal: 401.
+        """
+        shown = request.cookies.get(COOKIE, "")
+        viewer = self._read(shown) if shown else None
+        if viewer is None and self._auth is not None and _has_key(request):
+            viewer = Viewer(tenant=await self._auth.tenant(request.headers), may_act=True)
+        if viewer is None:
+            raise Refusal(401, "not signed in; open the link that the console printed")
+        return viewer
+
+    async def actor(self, request: Request) -> Viewer:
+        """The same, of one who may do more than look.
+
+        Raises:
+            Refusal: 401 or 403.
+        """
+        viewer = await self.viewer(request)
+        if not viewer.may_act:
+            raise Refusal(403, "this console is read-only; start it without --read-only to decide and to run programs")
+        return viewer
+
+    def _cookie(self, viewer: Viewer) -> str:
+        payload = _text(_encode(_Claims(viewer.tenant, viewer.may_act, time.time() + COOKIE_SECONDS)))
+        return f"{payload}.{self._signature(payload)}"
+
+    def _read(self, cookie: str) -> Viewer | None:
+        payload, _, signature = cookie.partition(".")
+        if len(cookie) > _LONGEST or not hmac.compare_digest(signature.encode(), self._signature(payload).encode()):
+            return None
+        try:
+            claims = _decode(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+        except (ValueError, msgspec.MsgspecError):
+            return None
+        if claims.until < time.time():
+            return None
+        return Viewer(tenant=claims.tenant, may_act=claims.may_act and self._may_act)
+
+    def _signature(self, payload: str) -> str:
+        return _text(hmac.digest(self._key, b"console/" + payload.encode(), "sha256"))
+
+
+class Guard:
+    """Before every request: its host and its origin. Behind every answer: what a browser may do with it.
+
+    Args:
+        app: Where requests go.
+        only_here: Whether the host must be this machine.
+    """
+
+    def __init__(self, app: ASGIApp, *, only_here: bool) -> None:
+        self._app = app
+        self._only_here = only_here
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                kept = [pair for pair in message.get("headers", ()) if pair[0] not in dict(_HEADERS)]
+                message = {**message, "headers": [*kept, *_HEADERS]}
+            await send(message)
+
+        fault = _fault(scope, only_here=self._only_here)
+        if fault:
+            body = msgspec.json.encode({"error": fault})
+            headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+            await guarded({"type": "http.response.start", "status": 403, "headers": headers})
+            await guarded({"type": "http.response.body", "body": body})
+            return
+        await self._app(scope, receive, guarded)
+
+
+def _fault(scope: Scope, *, only_here: bool) -> str:
+    headers = scope["headers"]
+    if only_here and not is_from_here(headers):
+        return "only this machine is served: open the console as http://127.0.0.1"
+    if scope["method"] in _SAFE:
+        return ""
+    given = {
+        name: value.decode("latin-1") for name, value in headers if name in (b"host", b"origin", b"sec-fetch-site")
+    }
+    origin = given.get(b"origin")
+    if origin is not None and origin.partition("://")[2] != given.get(b"host"):
+        return "requests from pages of another origin are refused"
+    if given.get(b"sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        return "requests from pages of another origin are refused"
+    return ""
+
+
+def _has_key(request: Request) -> bool:
+    return "x-api-key" in request.headers or "authorization" in request.headers
+
+
+def _text(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")

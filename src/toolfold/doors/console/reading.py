@@ -1,0 +1,189 @@
+"""What the console's API gives to those who look: executions, calls, files, questions, tools, savings."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict, defaultdict
+from typing import Annotated, Any, Final, Literal, cast
+from urllib.parse import quote
+
+from fastapi import Query, Request, Response
+
+from toolfold.doors.console import shapes
+from toolfold.doors.console.access import Access, Viewer
+from toolfold.doors.console.watch import Watch
+from toolfold.doors.http.refusals import Refusal
+from toolfold.doors.http.responses import json_response
+from toolfold.ledger.record import Filter, History, Ledger
+from toolfold.ledger.scanning import Statistics
+from toolfold.ledger.summing import Use
+from toolfold.runtime import Runtime
+
+_HOUR: Final = 3600.0
+_DAY: Final = 86_400.0
+_CACHED: Final = 4
+_USES: Final = 3000
+_SHOWN_TYPES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp", "text/plain", "text/csv")
+
+
+class Reading:
+    """The routes that change nothing."""
+
+    def __init__(self, ledger: Ledger, watch: Watch, runtime: Runtime, access: Access, *, is_hidden: bool) -> None:
+        self._ledger = ledger
+        # Every ledger of ours has them; the contract of those of others need not.
+        self._statistics = cast("Statistics", ledger)
+        self._watch = watch
+        self._runtime = runtime
+        self._access = access
+        self._is_hidden = is_hidden
+        self._ended: OrderedDict[str, History] = OrderedDict()
+
+    async def executions(
+        self, request: Request, state: Literal["running", "paused", "ended"] | None = None, status: str | None = None,
+        door: str | None = None, tool: str | None = None, tenant: str | None = None, session: str | None = None,
+        since: float | None = None, until: float | None = None, text: str | None = None,
+        limit: Annotated[int, Query(ge=1, le=500)] = 100, before: str = "",
+    ) -> Response:  # fmt: skip
+        """List executions, newest first.
+
+        Every filter may be combined with the others; `before` is the id of the last one of the page before.
+        """
+        viewer = await self._access.viewer(request)
+        if viewer.tenant is not None:
+            tenant = viewer.tenant
+        wanted = Filter(
+            state=state, status=status, door=door, tool=tool, tenant=tenant, session=session, since=since, until=until,
+            text=text,
+        )  # fmt: skip
+        await self._watch.ready()
+        found = await self._ledger.search(wanted, limit=limit, before=before)
+        rows = []
+        for summary in found:
+            live = self._watch.live.get(summary.execution_id)
+            rows.append(live.row() if live is not None and summary.state != "ended" else shapes.of_summary(summary))
+        return json_response(200, {"executions": rows, "next": found[-1].execution_id if len(found) == limit else None})
+
+    async def execution(self, request: Request, execution_id: str) -> Response:
+        """One execution: its program, its events so far, its outcome; `place` is where its stream goes on."""
+        history = await self.history(await self._access.viewer(request), execution_id)
+        story = await self._ledger.story(execution_id)
+        shown = shapes.of_history(history, hidden=self._is_hidden)
+        assert story is not None
+        events = shapes.of_entries(story.entries)
+        known = {spec.name for spec in self._runtime.tools}
+        used = {event["tool"] for event in events if "tool" in event}
+        missing = sorted(str(name) for name in used - known)
+        return json_response(200, {**shown, "events": events, "place": story.place, "missing_tools": missing})
+
+    async def call(self, request: Request, execution_id: str, call_id: int) -> Response:
+        """One call with its arguments and its reply; of a large value the beginning and its size."""
+        history = await self.history(await self._access.viewer(request), execution_id)
+        found = shapes.of_call(history, call_id, hidden=self._is_hidden)
+        if found is None:
+            raise Refusal(404, f"execution {execution_id!r} has no call {call_id}")
+        return json_response(200, found)
+
+    async def file(self, request: Request, execution_id: str, name: str) -> Response:
+        """A file that the program began with or made, as a download."""
+        history = await self.history(await self._access.viewer(request), execution_id)
+        if self._is_hidden:
+            raise Refusal(403, "this console hides what programs work with")
+        files = (*(history.outcome.files if history.outcome is not None else ()), *history.begun.files)
+        found = next((file for file in files if file.name == name), None)
+        if found is None:
+            raise Refusal(404, "there is no such file")
+        # What could run in a browser goes there as bytes, to be saved.
+        media_type = found.mime if found.mime in _SHOWN_TYPES else "application/octet-stream"
+        kind = "inline" if found.mime in _SHOWN_TYPES else "attachment"
+        headers = {"Content-Disposition": f"{kind}; filename*=UTF-8''{quote(found.name.rsplit('/', 1)[-1])}"}
+        return Response(found.data, media_type=media_type, headers=headers)
+
+    async def approvals(self, request: Request) -> Response:
+        """Every call that waits for a person, the oldest first."""
+        viewer = await self._access.viewer(request)
+        await self._watch.ready()
+        return json_response(200, {"approvals": self.questions(viewer), "may_act": viewer.may_act})
+
+    def questions(self, viewer: Viewer) -> list[dict[str, Any]]:
+        """Those that a viewer may see."""
+        return [
+            {
+                **shapes.of_question(asked, hidden=self._is_hidden), "execution_id": live.begun.execution_id,
+                "epoch": live.epoch, "door": live.begun.door, "began_at": live.begun.began_at,
+                "program_line": _line(live.begun.program.sent_text, asked.facts.get("line", 0)),
+            }
+            for live, asked in self._watch.waiting(viewer.tenant)
+        ]  # fmt: skip
+
+    async def overview(self, request: Request) -> Response:
+        """How many run and wait, and how many failed in the last hour."""
+        viewer = await self._access.viewer(request)
+        await self._watch.ready()
+        counts = await self._statistics.counts(time.time() - _HOUR, viewer.tenant)
+        waiting = sum(1 for _ in self._watch.waiting(viewer.tenant))
+        live = [one for one in self._watch.live.values() if viewer.tenant in (None, one.begun.tenant)]
+        return json_response(200, {
+            "running": sum(one.state == "running" for one in live),
+            "paused": sum(one.state == "paused" for one in live),
+            "waiting": waiting, "failed": counts["failed"], "recent": counts["recent"], "may_act": viewer.may_act,
+            "is_sealed": self._ledger.is_sealed, "tenant": viewer.tenant,
+        })  # fmt: skip
+
+    async def savings(self, request: Request, days: Annotated[float, Query(gt=0, le=366)] = 7.0) -> Response:
+        """What stayed out of models' contexts and what was lost, over time, by door and by tool, in bytes."""
+        viewer = await self._access.viewer(request)
+        since = time.time() - days * _DAY
+        bucket = _HOUR if days <= 2 else _DAY
+        rows = await self._statistics.savings(since, bucket, viewer.tenant)
+        by_tool: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+        for at, use in await self._statistics.uses(_USES, viewer.tenant):
+            if at >= since:
+                by_tool[use.tool][0] += use.calls
+                by_tool[use.tool][1] += use.bytes_out
+        return json_response(200, {
+            "bucket_seconds": bucket,
+            "buckets": [
+                {"at": at, "door": door, "executions": count, "saved_bytes": gain, "lost_bytes": loss}
+                for at, door, count, gain, loss in rows
+            ],
+            "tools": [
+                {"tool": tool, "calls": calls, "reply_bytes": size}
+                for tool, (calls, size) in sorted(by_tool.items(), key=lambda item: -item[1][1])[:50]
+            ],
+        })  # fmt: skip
+
+    async def tools(self, request: Request, q: str = "") -> Response:
+        """The tools that programs have, with what was seen of them lately; `q` searches as programs do."""
+        viewer = await self._access.viewer(request)
+        by_tool: dict[str, list[tuple[float, Use]]] = defaultdict(list)
+        for at, use in await self._statistics.uses(_USES, viewer.tenant):
+            by_tool[use.tool].append((at, use))
+        specs = {spec.name: spec for spec in self._runtime.tools}
+        if q.strip():
+            hits = self._runtime.search(q[:400], limit=50, detail="name")
+            specs = {hit["name"]: specs[hit["name"]] for hit in hits if hit["name"] in specs}
+        shown = [shapes.of_tool(spec, by_tool.get(spec.name, ())) for spec in specs.values()]
+        return json_response(200, {"tools": shown, "may_act": viewer.may_act})
+
+    async def history(self, viewer: Viewer, execution_id: str) -> History:
+        """The record of an execution that the viewer may see.
+
+        Raises:
+            Refusal: 404, also where it is another tenant's: who may not see it learns nothing.
+        """
+        history = self._ended.get(execution_id)
+        if history is None:
+            history = await self._ledger.load(execution_id)
+            if history is not None and history.state == "ended":
+                self._ended[execution_id] = history
+                while len(self._ended) > _CACHED:
+                    self._ended.popitem(last=False)
+        if history is None or viewer.tenant not in (None, history.begun.tenant):
+            raise Refusal(404, f"no execution {execution_id[:80]!r}")
+        return history
+
+
+def _line(text: str, line: int) -> str:
+    lines = text.splitlines()
+    return lines[line - 1].strip()[:200] if 0 < line <= len(lines) else ""

@@ -1,0 +1,195 @@
+"""What is on record of an execution, as the JSON that the console's API gives. Pure.
+
+Text of programs and tools stays text: nothing here is markup, and whoever shows it must not make it that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from typing import Any, Final
+
+import msgspec
+
+from toolfold.doors.media import value_as_json
+from toolfold.ledger.decisions import arguments_digest
+from toolfold.ledger.record import Decided, Entry, Given, History, Made, Moment, Summary
+from toolfold.ledger.summing import Use
+from toolfold.models import Json, Outcome, ToolSpec, Value
+
+_ERROR_CHARACTERS: Final = 2000
+_FOLDED_BYTES: Final = 256 * 1024
+_HEAD_CHARACTERS: Final = 32 * 1024
+_TEXT_CHARACTERS: Final = 512 * 1024
+
+_encode: Final = msgspec.json.Encoder().encode
+
+
+def of_summary(summary: Summary) -> dict[str, Json]:
+    """One row of the list."""
+    return asdict(summary)
+
+
+def of_entries(entries: Iterable[Entry]) -> list[dict[str, Json]]:
+    """Events in their order; without arguments and replies, which are asked for one by one."""
+    return [event for event in map(_event, entries) if event is not None]
+
+
+def _event(entry: Entry) -> dict[str, Json] | None:
+    match entry:
+        case Made():
+            call = entry.call
+            return {"type": "called", "id": call.id, "tool": call.tool, "line": call.line, "at": round(entry.at, 6)}
+        case Given():
+            record = entry.record
+            return {
+                "type": "replied", "id": record.id, "tool": record.name, "line": record.line,
+                "at": round(record.started_seconds, 6), "seconds": round(record.seconds, 6),
+                "error": None if record.error is None else record.error[:_ERROR_CHARACTERS],
+                "bytes_in": record.bytes_in, "bytes_out": record.bytes_out, "attempts": record.attempts,
+                "cached": record.cached, "from_record": record.from_record,
+                "edited": record.used_arguments is not None,
+            }  # fmt: skip
+        case Decided():
+            return {
+                "type": "decided", "id": entry.call_id, "approved": entry.approved, "reason": entry.reason,
+                "by": entry.by, "under": entry.under,
+            }  # fmt: skip
+        case Moment(kind="printed"):
+            return {"type": "printed", "at": entry.at, "stream": entry.facts.get("stream"), "text": entry.text}
+        case Moment(kind="asked"):
+            facts = entry.facts
+            return {
+                "type": "asked", "id": entry.call_id, "at": entry.at, "tool": facts.get("tool"),
+                "line": facts.get("line", 0),
+            }  # fmt: skip
+        case Moment():
+            return {"type": entry.kind, "at": entry.at}
+    return None
+
+
+def of_history(history: History, *, hidden: bool) -> dict[str, Json]:
+    """An execution but for its events."""
+    begun = history.begun
+    return {
+        "execution_id": begun.execution_id,
+        "state": history.state,
+        "epoch": history.epoch,
+        "began_at": begun.began_at,
+        "door": begun.door,
+        "engine": begun.engine,
+        "isolation": begun.isolation,
+        "session": begun.session,
+        "tenant": begun.tenant,
+        "rerun_of": begun.rerun_of,
+        "is_direct": begun.is_direct,
+        "is_whole": history.is_whole,
+        "program": begun.program.sent_text,
+        "tools": [spec.name for spec in begun.tools],
+        "files": [{"name": file.name, "mime": file.mime, "size": file.size} for file in begun.files],
+        "limits": {
+            "wall_seconds": begun.limits.wall_seconds, "calls": begun.limits.calls,
+            "memory_bytes": begun.limits.memory_bytes, "output_bytes": begun.limits.output_bytes,
+        },
+        "outcome": None if history.outcome is None else of_outcome(history.outcome, hidden=hidden),
+    }  # fmt: skip
+
+
+def of_outcome(outcome: Outcome, *, hidden: bool) -> dict[str, Json]:
+    """How an execution ended, with its output; its calls are events."""
+    problem = outcome.problem
+    return {
+        "status": outcome.status,
+        "seconds": outcome.seconds,
+        "value": None if hidden or outcome.value is None else folded(outcome.value),
+        "stdout": outcome.stdout[:_TEXT_CHARACTERS],
+        "stderr": outcome.stderr[:_TEXT_CHARACTERS],
+        "problem": None
+        if problem is None
+        else {"kind": problem.kind, "message": problem.message, "line": problem.line, "column": problem.column},
+        "files": [{"name": file.name, "mime": file.mime, "size": file.size} for file in outcome.files],
+        "context_saved": asdict(outcome.context_saved),
+        "hints": list(outcome.hints),
+    }
+
+
+def of_call(history: History, call_id: int, *, hidden: bool) -> dict[str, Json] | None:
+    """One call with its arguments and its reply; `None` if there is none."""
+    made = next((one.call for one in history.entries if isinstance(one, Made) and one.call.id == call_id), None)
+    given = next((one for one in history.entries if isinstance(one, Given) and one.record.id == call_id), None)
+    if given is not None:
+        event = _event(given)
+        arguments: Mapping[str, Value] = given.record.arguments
+        assert event is not None
+        found = {**event, "reply": None if given.reply.error is not None else given.reply.value}
+    elif made is not None:
+        arguments = made.arguments
+        found = {"type": "called", "id": made.id, "tool": made.tool, "line": made.line}
+    else:
+        asked = next((one for one in history.entries if _is_question(one, call_id)), None)
+        if not isinstance(asked, Moment):
+            return None
+        arguments = asked.facts.get("arguments", {})
+        found = _event(asked) or {}
+    if hidden:
+        return {**found, "reply": None, "arguments": None, "hidden": True}
+    used = given.record.used_arguments if given is not None else None
+    return {
+        **found,
+        "arguments": folded(dict(arguments)),
+        "used_arguments": None if used is None else folded(dict(used)),
+        "reply": folded(found["reply"]) if "reply" in found else None,
+    }
+
+
+def of_question(asked: Moment, *, hidden: bool) -> dict[str, Json]:
+    """A call that waits for a person."""
+    arguments = asked.facts.get("arguments", {})
+    return {
+        "call_id": asked.call_id,
+        "tool": asked.facts.get("tool", ""),
+        "line": asked.facts.get("line", 0),
+        "at": asked.at,
+        "arguments": None if hidden else folded(arguments),
+        "digest": arguments_digest(arguments),
+    }
+
+
+def folded(value: Value) -> dict[str, Json]:
+    """A value as JSON; of a large one the beginning as text, and its size."""
+    shown = value_as_json(value)
+    body = _encode(shown)
+    if len(body) <= _FOLDED_BYTES:
+        return {"json": shown, "bytes": len(body)}
+    return {"head": body[: _HEAD_CHARACTERS * 2].decode(errors="ignore")[:_HEAD_CHARACTERS], "bytes": len(body)}
+
+
+def of_tool(spec: ToolSpec, uses: Iterable[tuple[float, Use]]) -> dict[str, Json]:
+    """A tool and what was seen of it lately."""
+    calls = failed = 0
+    seconds: list[float] = []
+    errors: list[dict[str, Json]] = []
+    last_at = 0.0
+    for at, use in uses:
+        calls += use.calls
+        failed += use.failed
+        seconds.extend(use.seconds)
+        last_at = max(last_at, at)
+        if use.error and len(errors) < 3:
+            errors.append({"at": at, "error": use.error})
+    seconds.sort()
+    return {
+        "name": spec.name, "python_name": spec.python_name, "domain": spec.domain, "description": spec.description,
+        "source": spec.source, "read_only": spec.read_only, "destructive": spec.destructive,
+        "input_schema": dict(spec.input_schema), "calls": calls, "failed": failed, "last_at": last_at,
+        "p50": _quantile(seconds, 0.5), "p95": _quantile(seconds, 0.95), "errors": errors,
+    }  # fmt: skip
+
+
+# Any: figures.
+def _quantile(ordered: list[float], share: float) -> Any:
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))] if ordered else None
+
+
+def _is_question(entry: Entry, call_id: int) -> bool:
+    return isinstance(entry, Moment) and entry.kind == "asked" and entry.call_id == call_id

@@ -1,0 +1,102 @@
+// The frame around every view: the address, the badge, the connection, light and dark.
+import { everything, get, listen, Refused, signIn } from "./api.js";
+import { fill, h, toast } from "./dom.js";
+import { inbox } from "./inbox.js";
+import { run } from "./run.js";
+import { rerun } from "./rerun.js";
+import { compare } from "./compare.js";
+import { runs } from "./runs.js";
+import { savings } from "./savings.js";
+import { tools } from "./tools.js";
+
+const main = document.getElementById("main");
+let leave = () => {};
+let turn = 0;
+
+function address() {
+  const [path, query = ""] = (location.hash.slice(1) || "/runs").split("?");
+  return { parts: path.split("/").filter(Boolean).map(decodeURIComponent), query: new URLSearchParams(query) };
+}
+
+async function show() {
+  const { parts, query } = address();
+  const [view = "runs", id, more] = parts;
+  leave();
+  leave = () => {};
+  turn += 1;
+  const own = turn;
+  for (const link of document.querySelectorAll("nav a")) {
+    if (link.dataset.view === view) link.setAttribute("aria-current", "page"); else link.removeAttribute("aria-current");
+  }
+  const views = { inbox, tools, savings, runs: id ? { rerun, compare }[more] ?? run : runs };
+  document.title = `${{ inbox: "Inbox", tools: "Tools", savings: "Savings" }[view] ?? (id ? id.slice(0, 8) : "Runs")} · toolfold`;
+  try {
+    const left = await (views[view] ?? runs)(main, { id, query });
+    if (own === turn) leave = left ?? (() => {}); else left?.();
+  } catch (error) {
+    if (own === turn) failed(error);
+  }
+}
+
+function failed(error) {
+  if (error instanceof Refused && error.status === 401) { showSignIn(error.message); return; }
+  fill(main, h("div", { class: "panel empty" }, h("b", {}, error instanceof Refused ? error.message : "This did not work"),
+    error instanceof Refused ? h("a", { href: "#/runs" }, "Back to all runs") : String(error.message)));
+}
+
+function showSignIn(text) {
+  const key = h("input", { type: "password", "aria-label": "API key", placeholder: "API key", autocomplete: "off" });
+  const send = async (event) => {
+    event.preventDefault();
+    try { await signIn(key.value); begin(); } catch (error) { toast(error.message); }
+  };
+  fill(main, h("form", { class: "panel signin", onsubmit: send }, h("header", {}, h("h1", {}, "Sign in")), h("div", { class: "body" },
+    h("div", { class: "muted" }, `${text}. Where the server has API keys, yours works, too.`), key, h("button", { class: "main" }, "Sign in"))));
+}
+
+const badge = document.getElementById("badge");
+const live = document.getElementById("live");
+let waiting = 0;
+
+everything.addEventListener("news", ({ detail }) => {
+  live.textContent = "live";
+  live.className = "live on";
+  if (detail.waiting === undefined) return;
+  if (detail.waiting > waiting && document.hidden && window.Notification?.permission === "granted") {
+    new Notification("toolfold", { body: `${detail.waiting} calls wait for a decision`, tag: "toolfold-inbox" });
+  }
+  waiting = detail.waiting;
+  badge.hidden = !waiting;
+  badge.textContent = waiting;
+  badge.setAttribute("aria-label", `${waiting} waiting`);
+});
+everything.addEventListener("state", ({ detail }) => {
+  live.textContent = detail === "on" ? "live" : "reconnecting";
+  live.className = `live ${detail}`;
+});
+
+const notify = document.getElementById("notify");
+if (window.Notification?.permission === "default") {
+  notify.hidden = false;
+  notify.addEventListener("click", async () => { await Notification.requestPermission(); notify.hidden = true; });
+}
+
+const root = document.documentElement;
+const dark = matchMedia("(prefers-color-scheme: dark)");
+const paint = () => { root.dataset.theme = localStorage.getItem("theme") ?? (dark.matches ? "dark" : "light"); };
+dark.addEventListener("change", paint);
+document.getElementById("theme").addEventListener("click", () => {
+  localStorage.setItem("theme", root.dataset.theme === "dark" ? "light" : "dark");
+  paint();
+  window.dispatchEvent(new Event("repaint"));
+});
+
+async function begin() {
+  paint();
+  try { await get("overview"); } catch (error) { failed(error); return; }
+  listen();
+  show();
+}
+
+window.addEventListener("hashchange", show);
+begin();

@@ -1,0 +1,125 @@
+// Every call that waits for a person, grouped by tool; what differs in the arguments is what is shown first.
+import { everything, get, post } from "./api.js";
+import { ago, fill, h, plural, toast } from "./dom.js";
+import { value } from "./values.js";
+
+const shown = (one) => (one === undefined ? "" : typeof one === "string" ? one : JSON.stringify(one));
+
+export async function inbox(main) {
+  let asked = [];
+  let mayAct = true;
+  let selected = "";
+  let stopped = false;
+  let isBusy = false;
+  const key = (one) => `${one.execution_id}/${one.epoch}/${one.call_id}`;
+  const place = h("div", { id: "inbox" });
+  const word = (text, means) => h("span", {}, h("kbd", {}, text), ` ${means}`);
+  fill(main, h("h1", { class: "crumbs" }, "Inbox"),
+    h("div", { class: "keys" }, word("j", "down"), word("k", "up"), word("a", "approve"), word("d", "deny"), word("e", "edit"), word("t", "approve this tool for the rest of its program"), word("Shift A", "approve the group")), place);
+
+  const load = async () => {
+    const found = await get("approvals");
+    if (stopped) return;
+    asked = found.approvals;
+    mayAct = found.may_act;
+    draw();
+  };
+
+  async function decide(which, how) {
+    if (!which.length || isBusy) return;
+    isBusy = true;
+    const at = order().findIndex((one) => key(one) === selected);
+    try {
+      const decisions = which.map(({ execution_id, epoch, call_id, digest }) => ({ execution_id, epoch, call_id, digest, ...how }));
+      const { results } = await post("approvals", { decisions });
+      const lost = results.filter((one) => !one.counts);
+      toast(lost.length ? `${lost.length} not decided: ${lost[0].why}` : `${plural(results.length, "call")} ${how.approved ? "approved" : "denied"}`);
+      const gone = new Set(which.map(key));
+      asked = asked.filter((one) => !gone.has(key(one)));
+      selected = key(order()[Math.min(Math.max(at, 0), order().length - 1)] ?? { execution_id: "" });
+      draw();
+    } catch (error) { toast(error.message); }
+    isBusy = false;
+  }
+
+  function ask(title, label, start, isCode, then) {
+    const field = isCode ? h("textarea", { class: "code", rows: "8", "aria-label": label, value: start, spellcheck: "false" }) : h("input", { "aria-label": label, placeholder: label, value: start });
+    const box = h("dialog", { "aria-label": title });
+    const done = () => { if (then(field.value) !== false) box.close(); };
+    const form = h("form", { method: "dialog", onsubmit: (event) => { event.preventDefault(); done(); } }, h("h2", {}, title), field,
+      h("div", { class: "row" }, h("button", { type: "button", onclick: () => box.close() }, "Cancel"), h("button", { class: "main", type: "submit" }, "Send")));
+    field.addEventListener("keydown", (event) => { if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); done(); } });
+    box.append(form);
+    box.addEventListener("close", () => box.remove());
+    document.body.append(box);
+    box.showModal();
+    field.focus();
+  }
+
+  const deny = (which) => ask(which.length > 1 ? `Deny ${which.length} calls` : `Deny ${which[0].tool}`, "Why not (the program reads it)", "", false, (reason) => { decide(which, { approved: false, reason }); });
+  const edit = (one) => ask(`Edit the arguments of ${one.tool}`, "Arguments as JSON", JSON.stringify(one.arguments?.json ?? {}, null, 2), true, (text) => {
+    try {
+      const changed = JSON.parse(text);
+      if (!changed || typeof changed !== "object" || Array.isArray(changed)) throw new Error("give a JSON object");
+      decide([one], { approved: true, arguments: changed });
+      return true;
+    } catch (error) { toast(`Not sent: ${error.message}`); return false; }
+  });
+
+  function groups() {
+    const by = new Map();
+    for (const one of asked) { if (!by.has(one.tool)) by.set(one.tool, []); by.get(one.tool).push(one); }
+    return [...by.entries()];
+  }
+  const order = () => groups().flatMap(([, ones]) => ones);
+
+  function draw() {
+    if (!asked.length) {
+      fill(place, h("div", { class: "panel empty" }, h("b", {}, "Nothing waits for you"), "Calls of tools that need a yes show up here at once, from every door, where the config says approvals: console."));
+      return;
+    }
+    if (!order().some((one) => key(one) === selected)) selected = key(order()[0]);
+    fill(place, groups().map(([tool, ones]) => {
+      const all = ones.map((one) => one.arguments?.json ?? {});
+      const names = [...new Set(all.flatMap(Object.keys))];
+      const same = names.filter((name) => ones.length > 1 && all.every((one) => shown(one[name]) === shown(all[0][name])));
+      const differing = names.filter((name) => !same.includes(name)).slice(0, 6);
+      return h("section", { class: "panel group", "data-tool": tool }, h("header", {}, h("h2", { class: "mono" }, tool), h("span", { class: "pill waiting" }, `${ones.length} waiting`),
+        same.slice(0, 4).map((name) => h("span", { class: "tag" }, `${name} = ${shown(all[0][name]).slice(0, 40)}`)), h("span", { class: "grow" }),
+        h("button", { class: "good small", type: "button", disabled: !mayAct, onclick: () => decide(ones, { approved: true }) }, `Approve all ${ones.length}`),
+        h("button", { class: "bad small", type: "button", disabled: !mayAct, onclick: () => deny(ones) }, "Deny all")),
+      h("div", { class: "wide" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, "Run"), h("th", {}, "Line"), differing.map((name) => h("th", {}, name)), h("th", {}, h("span", { class: "muted" }, "")))),
+        h("tbody", {}, ones.map((one) => row(one, differing))))));
+    }));
+    place.querySelector('[aria-selected="true"]')?.scrollIntoView({ block: "nearest" });
+  }
+
+  function row(one, differing) {
+    const args = one.arguments?.json ?? {};
+    const button = (text, kind, act) => h("button", { class: `small ${kind}`, type: "button", disabled: !mayAct, onclick: act }, text);
+    return h("tr", { class: "ask-row", "data-key": key(one), "aria-selected": String(key(one) === selected), onclick: () => { if (selected !== key(one)) { selected = key(one); draw(); } } },
+      h("td", {}, h("a", { class: "mono", href: `#/runs/${encodeURIComponent(one.execution_id)}` }, one.execution_id.slice(0, 8)), h("div", { class: "muted" }, `${one.door || "–"} · ${ago(one.began_at + one.at)}`)),
+      h("td", {}, h("span", { class: "muted num" }, one.line ? `${one.line} ` : ""), h("span", { class: "mono" }, one.program_line)),
+      one.arguments?.head !== undefined ? h("td", {}, value(one.arguments)) : differing.map((name) => h("td", { class: "mono" }, shown(args[name]).slice(0, 200))),
+      h("td", { class: "act" }, button("Approve", "good", () => decide([one], { approved: true })), " ", button("Edit", "", () => edit(one)), " ", button("Deny", "bad", () => deny([one]))));
+  }
+
+  const press = (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName) || document.querySelector("dialog[open]")) return;
+    const all = order();
+    const at = all.findIndex((one) => key(one) === selected);
+    const one = all[at];
+    const go = (to) => { selected = key(all[Math.min(all.length - 1, Math.max(0, to))]); draw(); };
+    const acts = {
+      j: () => go(at + 1), ArrowDown: () => go(at + 1), k: () => go(at - 1), ArrowUp: () => go(at - 1), a: () => decide([one], { approved: true }), d: () => deny([one]), e: () => edit(one),
+      t: () => decide([one], { approved: true, covers: "tool" }), A: () => decide(all.filter((other) => other.tool === one.tool), { approved: true }),
+    };
+    if (one && acts[event.key] && (mayAct || "jk".includes(event.key))) { event.preventDefault(); acts[event.key](); }
+  };
+  let timer = 0;
+  const news = () => { if (!timer) timer = setTimeout(() => { timer = 0; if (!isBusy) load(); }, 120); };
+  document.addEventListener("keydown", press);
+  everything.addEventListener("news", news);
+  await load();
+  return () => { stopped = true; document.removeEventListener("keydown", press); everything.removeEventListener("news", news); clearTimeout(timer); };
+}

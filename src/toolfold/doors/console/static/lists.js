@@ -1,0 +1,49 @@
+// A list of any length: only the rows that can be seen are there.
+import { h } from "./dom.js";
+
+export class LongList {
+  constructor({ height, className, draw, onEnd = null, label }) {
+    this.height = height;
+    this.draw = draw;
+    this.onEnd = onEnd;
+    this.items = [];
+    this.space = h("div", { class: "space" });
+    this.element = h("div", { class: className, tabindex: "-1", role: "list", "aria-label": label }, this.space);
+    this.element.addEventListener("scroll", () => this.schedule(), { passive: true });
+    this.watcher = new ResizeObserver(() => this.schedule());
+    this.watcher.observe(this.element);
+    this.waiting = 0;
+  }
+
+  show(items) {
+    this.items = items;
+    this.schedule();
+  }
+
+  schedule() {
+    if (!this.waiting) this.waiting = requestAnimationFrame(() => { this.waiting = 0; this.render(); });
+  }
+
+  reveal(index) {
+    const top = index * this.height;
+    const { scrollTop, clientHeight } = this.element;
+    if (top < scrollTop || top + this.height > scrollTop + clientHeight) this.element.scrollTop = top - clientHeight / 2;
+  }
+
+  render() {
+    const { scrollTop, clientHeight } = this.element;
+    const first = Math.max(0, Math.floor(scrollTop / this.height) - 4);
+    const last = Math.min(this.items.length, Math.ceil((scrollTop + clientHeight) / this.height) + 4);
+    this.space.style.height = `${this.items.length * this.height}px`;
+    const focused = this.space.contains(document.activeElement) ? document.activeElement.dataset.key : null;
+    const rows = [];
+    for (let index = first; index < last; index += 1) {
+      const row = this.draw(this.items[index], index);
+      row.style.top = `${index * this.height}px`;
+      rows.push(row);
+    }
+    this.space.replaceChildren(...rows);
+    if (focused) this.space.querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
+    if (this.onEnd && last >= this.items.length - 10) this.onEnd();
+  }
+}

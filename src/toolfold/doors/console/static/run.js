@@ -1,0 +1,219 @@
+// One run: the program's own lines with the calls each made, the waterfall, the selected call, the output.
+import { follow, get, post } from "./api.js";
+import { bytes, fill, h, moment, pill, plural, seconds, toast } from "./dom.js";
+import { lines } from "./highlight.js";
+import { LongList } from "./lists.js";
+import { value } from "./values.js";
+import { Waterfall } from "./waterfall.js";
+
+// What the events of a run add up to.
+export class Story {
+  constructor(execution) {
+    this.calls = [];
+    this.byId = new Map();
+    this.printed = [];
+    this.marks = [];
+    this.end = 0;
+    this.take(execution.events);
+  }
+
+  call(event) {
+    let call = this.byId.get(event.id);
+    if (!call) {
+      call = { id: event.id, tool: event.tool, line: event.line, at: event.at || this.end, seconds: null, error: null };
+      this.byId.set(event.id, call);
+      if (this.calls.length && this.calls[this.calls.length - 1].id > call.id) {
+        this.calls.push(call);
+        this.calls.sort((one, other) => one.id - other.id);
+      } else this.calls.push(call);
+    }
+    return call;
+  }
+
+  take(events) {
+    for (const event of events) {
+      if (event.type === "called") { const call = this.call(event); if (event.at) call.at = call.asking === undefined ? event.at : call.at; }
+      else if (event.type === "replied") Object.assign(this.call(event), event, { asking: false });
+      else if (event.type === "asked") this.call(event).asking = true;
+      else if (event.type === "decided") { const call = this.byId.get(event.id); if (call) { call.asking = false; call.decided = event; } }
+      else if (event.type === "printed") this.printed.push(event);
+      else if (event.type === "paused") this.marks.push([event.at, null]);
+      else if (event.type === "resumed") { const last = this.marks[this.marks.length - 1]; if (last) last[1] = event.at; }
+      const until = (event.at ?? 0) + (event.seconds ?? 0);
+      if (until > this.end) this.end = until;
+    }
+  }
+}
+
+export async function run(main, { id }) {
+  const execution = await get(`executions/${encodeURIComponent(id)}`);
+  const story = new Story(execution);
+  let selected = 0;
+  let stopped = false;
+
+  const crumbs = h("div", { class: "crumbs" });
+  const facts = h("div", { class: "facts" });
+  const problem = h("div", {});
+  const output = h("pre", { class: "out body", tabindex: "0", role: "region", "aria-label": "Output" });
+  const detail = h("div", { class: "panel", id: "call", "aria-live": "polite" });
+  const saved = h("div", { class: "stack" });
+  const fall = new Waterfall((call) => select(call));
+  const list = new LongList({ height: 28, className: "calls-list", draw: drawCall, label: "Calls" });
+  list.element.setAttribute("role", "listbox");
+  const count = h("span", { class: "muted small num", id: "count" });
+  const sources = lines(execution.program.replace(/\n$/, ""), [...execution.tools, ...execution.missing_tools]);
+  const rows = sources.map((parts, at) => h("div", { class: "ln", id: `line-${at + 1}` }, h("span", { class: "no" }, String(at + 1)), h("span", { class: "src" }, parts), h("span", {})));
+  const legend = h("span", { class: "legend" }, [["--accent", "call"], ["--run", "in flight"], ["--bad", "failed"], ["--warn", "waits for you"], ["--faint", "from the record"]]
+    .map(([color, text]) => h("span", {}, h("i", { style: { background: `var(${color})` } }), text)));
+
+  fill(main, crumbs, facts, problem,
+    h("div", { class: "panel" }, h("header", {}, h("h2", {}, "Calls over time"), count, h("span", { class: "grow" }), legend), fall.element),
+    h("div", { class: "split" },
+      h("div", { class: "stack" },
+        h("div", { class: "panel" }, h("header", {}, h("h2", {}, "Program"), h("span", { class: "muted small" }, plural(rows.length, "line"))), h("div", { class: "code-view", tabindex: "0", role: "region", "aria-label": "Program" }, rows)),
+        h("div", { class: "panel" }, h("header", {}, h("h2", {}, "Output")), output)),
+      h("div", { class: "stack" }, detail,
+        h("div", { class: "panel" }, h("header", {}, h("h2", {}, "All calls")), list.element), saved)));
+
+  async function cancel() {
+    try { await post(`executions/${encodeURIComponent(id)}/cancel`, {}); toast("Cancelled"); } catch (error) { toast(error.message); }
+  }
+
+  function head() {
+    const status = execution.outcome?.status ?? "";
+    const missing = execution.missing_tools.length;
+    const why = missing ? `This console does not have ${execution.missing_tools.slice(0, 3).join(", ")}: start it with the program's own config` : "Edit the program and run it; calls that it made already are not made again";
+    const asking = story.calls.filter((call) => call.asking).length;
+    fill(crumbs, h("a", { href: "#/runs" }, "Runs"), h("span", { class: "muted" }, "/"), h("h1", { class: "mono" }, id), pill({ ...execution, status, waiting: asking && !status ? asking : 0 }),
+      h("span", { class: "grow" }),
+      asking && !status ? h("a", { href: "#/inbox" }, `${plural(asking, "call")} in the inbox`) : null,
+      execution.state !== "ended" ? h("button", { class: "bad", type: "button", onclick: cancel }, "Cancel") : null,
+      h("button", { class: "main", type: "button", id: "rerun", disabled: missing || execution.state !== "ended", title: why, onclick: () => { location.hash = `#/runs/${encodeURIComponent(id)}/rerun`; } }, "Rerun with a fix"));
+    const fact = (name, text) => (text ? h("span", {}, `${name} `, h("b", {}, text)) : null);
+    const spent = execution.outcome?.seconds ?? Date.now() / 1000 - execution.began_at;
+    fill(facts, fact("began", moment(execution.began_at)), fact("took", seconds(spent)), fact("door", execution.door), fact("engine", execution.engine && `${execution.engine} (${execution.isolation})`),
+      fact("session", execution.session), fact("tenant", execution.tenant), execution.is_direct ? fact("", "a direct call, shown as a program") : null,
+      execution.rerun_of ? h("span", {}, "rerun of ", h("a", { class: "mono", href: `#/runs/${encodeURIComponent(execution.rerun_of)}` }, execution.rerun_of.slice(0, 12)), " · ", h("a", { href: `#/runs/${encodeURIComponent(id)}/compare` }, "compare")) : null,
+      missing ? h("span", {}, `cannot be rerun here: no ${execution.missing_tools.slice(0, 3).join(", ")}`) : null);
+    const fault = execution.outcome?.problem;
+    fill(problem, fault ? h("div", { class: "problem" }, fault.line ? h("a", { href: `#line-${fault.line}`, onclick: (event) => { event.preventDefault(); rows[fault.line - 1]?.scrollIntoView({ block: "center" }); } }, `line ${fault.line}`) : null, fault.line ? ": " : null, fault.message) : null,
+      (execution.outcome?.hints ?? []).map((hint) => h("div", { class: "note small" }, hint)));
+  }
+
+  function program() {
+    const byLine = new Map();
+    for (const call of story.calls) { if (!byLine.has(call.line)) byLine.set(call.line, []); byLine.get(call.line).push(call); }
+    const fault = execution.outcome?.problem?.line;
+    rows.forEach((row, at) => {
+      const own = byLine.get(at + 1);
+      row.classList.toggle("bad", fault === at + 1);
+      if (!own) return;
+      const failed = own.filter((call) => call.error).length;
+      const open = own.filter((call) => call.seconds === null).length;
+      const asking = own.filter((call) => call.asking).length;
+      const took = own.reduce((sum, call) => sum + (call.seconds ?? 0), 0);
+      const text = [plural(own.length, "call"), seconds(took), failed && `${failed} failed`, asking ? `${asking} waiting` : open && execution.state !== "ended" && `${open} in flight`].filter(Boolean).join(" · ");
+      const kind = failed ? "f" : asking ? "w" : open && execution.state !== "ended" ? "o" : "";
+      if (row.lastChild.textContent === text) return;
+      row.lastChild.replaceWith(h("button", { class: `calls ${kind}`, type: "button", onclick: () => select(own.find((call) => call.error)?.id ?? own[0].id) }, text));
+    });
+  }
+
+  function drawOutput() {
+    const outcome = execution.outcome;
+    const parts = outcome ? [["stdout", outcome.stdout], ["stderr", outcome.stderr]] : story.printed.map((part) => [part.stream, part.text]);
+    const shown = parts.filter(([, text]) => text).map(([stream, text]) => h("span", { class: stream === "stderr" ? "err" : "" }, text));
+    const atEnd = output.scrollHeight - output.scrollTop - output.clientHeight < 30;
+    fill(output, shown.length ? shown : h("span", { class: "muted" }, "Nothing printed yet"));
+    if (atEnd && !outcome) output.scrollTop = output.scrollHeight;
+  }
+
+  function drawSaved() {
+    const outcome = execution.outcome;
+    if (!outcome) return;
+    const { context_saved: kept } = outcome;
+    // As `toolfold.execution.savings` counts: a program that did not finish has replaced nothing.
+    const sent = outcome.status !== "finished" ? 0 : story.calls.reduce((sum, call) => sum + call.tool.length + (call.bytes_in ?? 0) + (call.bytes_out ?? 0), 0);
+    const size = new TextEncoder().encode(JSON.stringify({ code: execution.program })).length + "execute_program".length;
+    const printed = sent - size - kept.bytes;
+    const pair = (name, text) => [h("dt", {}, name), h("dd", {}, text)];
+    const files = outcome.files.map((file) => h("li", {}, h("a", { href: `api/executions/${encodeURIComponent(id)}/files/${file.name.split("/").map(encodeURIComponent).join("/")}`, target: "_blank", rel: "noopener" }, file.name), h("span", { class: "muted" }, ` ${bytes(file.size)}`),
+      file.mime.startsWith("image/") && file.size < 3e6 ? h("div", {}, h("img", { alt: file.name, style: { maxWidth: "100%" }, src: `api/executions/${encodeURIComponent(id)}/files/${file.name.split("/").map(encodeURIComponent).join("/")}` })) : null));
+    fill(saved,
+      outcome.value ? h("div", { class: "panel" }, h("header", {}, h("h2", {}, "Value")), h("div", { class: "body" }, value(outcome.value))) : null,
+      files.length ? h("div", { class: "panel" }, h("header", {}, h("h2", {}, "Files")), h("ul", { class: "body" }, files)) : null,
+      h("div", { class: "panel" }, h("header", {}, h("h2", {}, kept.bytes < 0 ? "Lost" : "Kept out of the context"), h("span", { class: "grow" }), h("b", { class: "num" }, `${bytes(kept.bytes)} ≈ ${Math.round(kept.tokens).toLocaleString()} tokens`)),
+        h("div", { class: "body" }, h("dl", { class: "kv" }, pair(outcome.status === "finished" ? "calls and replies" : "calls and replies (not finished: none replaced)", bytes(sent)), pair("less the program", bytes(-size)), pair("less what the model was shown", bytes(-printed)), pair("limits", `${plural(story.calls.length, "call")} of ${execution.limits.calls.toLocaleString()}, ${seconds(outcome.seconds)} of ${seconds(execution.limits.wall_seconds)}`)))));
+  }
+
+  function drawCall(call) {
+    const key = (event) => {
+      const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+      if (!step) return;
+      event.preventDefault();
+      const to = story.calls[story.calls.indexOf(call) + step];
+      if (to) { select(to.id); requestAnimationFrame(() => list.space.querySelector(`[data-key="${to.id}"]`)?.focus()); }
+    };
+    return h("button", { class: `call ${call.error ? "f" : ""} ${call.from_record ? "r" : ""}`, type: "button", role: "option", "aria-selected": String(call.id === selected), "data-key": call.id, onclick: () => select(call.id), onkeydown: key },
+      h("span", { class: "muted num" }, `#${call.id}`), h("span", { class: "name" }, call.tool, call.from_record ? h("span", { class: "muted" }, "  from the record") : null),
+      h("span", { class: "muted num" }, call.line ? `line ${call.line}` : ""), h("span", { class: "num" }, call.asking ? "waits" : call.seconds === null ? (execution.state === "ended" ? "no reply" : "…") : seconds(call.seconds)), h("span", { class: "muted num" }, call.bytes_out !== undefined ? bytes(call.bytes_out) : ""));
+  }
+
+  async function select(call) {
+    selected = call;
+    fall.selected = call;
+    const known = story.byId.get(call);
+    rows.forEach((row, at) => row.classList.toggle("hit", at + 1 === known?.line));
+    list.reveal(story.calls.indexOf(known));
+    list.schedule();
+    fall.schedule();
+    const found = await get(`executions/${encodeURIComponent(id)}/calls/${call}`);
+    if (selected !== call || stopped) return;
+    detail.dataset.call = call;
+    const notes = [found.from_record && "from the record", found.cached && "cached", found.attempts > 1 && `${found.attempts} attempts`, found.edited && "arguments were edited",
+      known?.decided && `${known.decided.approved ? "approved" : "denied"}${known.decided.by ? ` by ${known.decided.by}` : ""}`].filter(Boolean);
+    fill(detail, h("header", {}, h("span", { class: "muted num" }, `#${found.id}`), h("h2", { class: "mono" }, found.tool), h("span", { class: "grow" }),
+      notes.map((note) => h("span", { class: "tag" }, note)), h("span", { class: "num small" }, found.seconds === undefined ? "no reply yet" : seconds(found.seconds))),
+    h("div", { class: "body stack" }, found.hidden ? h("div", { class: "muted" }, "Arguments and replies are hidden by the config.") : null,
+      h("div", {}, h("div", { class: "muted small" }, "Arguments"), value(found.used_arguments ?? found.arguments)),
+      found.used_arguments ? h("div", {}, h("div", { class: "muted small" }, "As the program wrote them"), value(found.arguments)) : null,
+      found.error ? h("div", {}, h("div", { class: "muted small" }, "Error"), h("pre", { class: "problem" }, found.error)) : found.seconds !== undefined ? h("div", {}, h("div", { class: "muted small" }, `Reply, ${bytes(found.bytes_out)}`), value(found.reply)) : null));
+  }
+
+  let frame = 0;
+  function draw() {
+    frame = 0;
+    if (stopped) return;
+    const isOver = execution.state === "ended";
+    const now = isOver ? Math.max(story.end, execution.outcome?.seconds ?? 0) : Math.max(story.end, Date.now() / 1000 - execution.began_at);
+    const open = story.calls.filter((call) => call.seconds === null).length;
+    count.textContent = `${plural(story.calls.length, "call")}${open && !isOver ? `, ${open} in flight` : ""}`;
+    fall.isOver = isOver;
+    fall.show(story.calls, now, story.marks);
+    count.textContent += story.calls.length ? ` · ${plural(fall.lanes, "lane")}` : "";
+    list.show(story.calls);
+    program();
+    drawOutput();
+    head();
+  }
+  const schedule = () => { if (!frame) frame = requestAnimationFrame(draw); };
+
+  draw();
+  drawSaved();
+  if (story.calls.length) select((story.calls.find((call) => call.error) ?? story.calls[0]).id);
+  else fill(detail, h("div", { class: "empty" }, "No call yet"));
+  let leaveStream = () => {};
+  let ticking = 0;
+  if (execution.state !== "ended") {
+    leaveStream = follow(id, execution.place, (message) => {
+      story.take(message.events);
+      execution.state = message.state;
+      if (message.outcome) { execution.outcome = message.outcome; drawSaved(); clearInterval(ticking); }
+      if (!selected && story.calls.length) select(story.calls[0].id);
+      else if (message.events.some((event) => event.id === selected)) select(selected);
+      schedule();
+    });
+    ticking = setInterval(schedule, 250);
+  }
+  return () => { stopped = true; leaveStream(); clearInterval(ticking); fall.close(); };
+}

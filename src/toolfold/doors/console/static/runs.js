@@ -1,0 +1,149 @@
+// All executions, newest first; those that run move by themselves.
+import { everything, get } from "./api.js";
+import { ago, bytes, fill, h, pill, plural, seconds } from "./dom.js";
+import { LongList } from "./lists.js";
+
+const FIELDS = ["text", "status", "door", "tool", "session", "since"];
+const SINCE = { hour: 3600, day: 86400, week: 604800 };
+
+export function lanes(row) {
+  const svg = h("svg", { class: "mini", viewBox: "0 0 1000 30", preserveAspectRatio: "none", "aria-hidden": "true" });
+  const bar = (x, width, lane, kind) => svg.append(h("rect", { x, width: Math.max(6, width), y: lane * 6, height: 4.6, rx: 1, class: kind }));
+  if (row.lanes?.length) { for (const [start, width, lane, failed] of row.lanes) bar(start, width, lane, failed ? "f" : ""); return svg; }
+  if (!row.bars) return svg;
+  const now = Math.max(row.seconds, 0.001);
+  const free = [];
+  const place = (start, length, kind) => {
+    let lane = free.findIndex((until) => until <= start);
+    if (lane < 0) { lane = Math.min(free.length, 4); }
+    free[lane] = start + length;
+    bar((start / now) * 1000, (length / now) * 1000, lane, kind);
+  };
+  for (const [start, length, failed] of row.bars) place(start, length, failed ? "f" : "");
+  for (const start of row.open.slice(-24)) place(start, now - start, "o");
+  return svg;
+}
+
+export async function runs(main, { query }) {
+  const wanted = Object.fromEntries(FIELDS.map((name) => [name, query.get(name) ?? ""]));
+  const stats = h("div", { class: "stats" });
+  const filters = h("form", { class: "filters", role: "search", onsubmit: (event) => event.preventDefault() });
+  const list = new LongList({ height: 54, className: "list", draw: drawRow, onEnd: more, label: "Executions" });
+  const heads = ["Status", "Program", "Calls over time", "Calls", "Duration", "Kept out"].map((text) => h("span", {}, text));
+  const body = h("div", { class: "panel", id: "runs" }, h("div", { class: "head" }, heads), list.element);
+  fill(main, h("h1", { class: "crumbs" }, "Runs"), stats, filters, body);
+  let rows = [];
+  let next = "";
+  let isLoading = false;
+  let stopped = false;
+
+  const apply = (name, value) => {
+    const given = Object.entries({ ...wanted, [name]: value }).filter(([, one]) => one);
+    const text = new URLSearchParams(given).toString();
+    history.replaceState(null, "", `#/runs${text ? `?${text}` : ""}`);
+    wanted[name] = value;
+    load();
+  };
+  let typing = 0;
+  const field = (name, placeholder, type = "text") => h("input", {
+    type, placeholder, "aria-label": placeholder, value: wanted[name], name,
+    oninput: (event) => { clearTimeout(typing); typing = setTimeout(() => apply(name, event.target.value.trim()), 180); },
+  });
+  const choice = (name, label, options) => {
+    const select = h("select", { "aria-label": label, name, onchange: (event) => apply(name, event.target.value) },
+      options.map(([value, text]) => h("option", { value, selected: wanted[name] === value }, text)));
+    return select;
+  };
+  fill(filters, field("text", "Search first lines", "search"),
+    choice("status", "Status", [["", "Any status"], ["running", "Running"], ["paused", "Paused"], ["finished", "Finished"], ["failed", "Failed"],
+      ["rejected", "Rejected"], ["timeout", "Timeout"], ["limit", "Limit"], ["cancelled", "Cancelled"]]),
+    choice("door", "Door", [["", "Any door"], ["cli", "cli"], ["mcp", "mcp"], ["http", "http"], ["library", "library"], ["pydantic_ai", "pydantic_ai"], ["console", "console"]]),
+    choice("since", "Time", [["", "Any time"], ["hour", "Last hour"], ["day", "Last day"], ["week", "Last week"]]),
+    field("tool", "Tool"), field("session", "Session"));
+
+  function asked() {
+    const { status, since, ...rest } = wanted;
+    const isState = status === "running" || status === "paused";
+    return { ...rest, state: isState ? status : "", status: isState ? "" : status, since: since ? Date.now() / 1000 - SINCE[since] : "" };
+  }
+
+  async function load() {
+    isLoading = true;
+    const found = await get("executions", { ...asked(), limit: 100 });
+    if (stopped) return;
+    rows = found.executions;
+    next = found.next ?? "";
+    isLoading = false;
+    list.element.scrollTop = 0;
+    draw();
+  }
+
+  async function more() {
+    if (isLoading || !next) return;
+    isLoading = true;
+    const found = await get("executions", { ...asked(), limit: 200, before: next });
+    rows = rows.concat(found.executions);
+    next = found.next ?? "";
+    isLoading = false;
+    draw();
+  }
+
+  function draw() {
+    body.dataset.count = rows.length;
+    list.element.style.setProperty("--rows", `${Math.max(4, rows.length) * 54}px`);
+    if (rows.length) { if (!list.element.isConnected) fill(body, h("div", { class: "head" }, heads), list.element); list.show(rows); return; }
+    const any = Object.values(wanted).some(Boolean);
+    fill(body, h("div", { class: "empty" }, h("b", {}, any ? "Nothing matches" : "No runs yet"),
+      any ? "Take away a filter." : "Run a program with toolfold run, or through any door that shares this ledger: it shows up here at once."));
+  }
+
+  const figures = async () => {
+    const counts = await get("overview");
+    if (stopped) return;
+    const card = (value, text, href, kind = "") => h("a", { class: `panel stat ${kind}`, href }, h("b", {}, value.toLocaleString()), h("span", {}, text));
+    fill(stats, card(counts.running, "running now", "#/runs?status=running"),
+      card(counts.waiting, counts.waiting === 1 ? "call waits for you" : "calls wait for you", "#/inbox", counts.waiting ? "ask" : ""),
+      card(counts.failed, "failed in the last hour", "#/runs?status=failed&since=hour", counts.failed ? "alert" : ""),
+      card(counts.recent, "programs in the last hour", "#/runs?since=hour"));
+  };
+
+  function matches(row) {
+    const { state, status, door, session, text } = asked();
+    return (!state || row.state === state) && (!status || row.status === status) && (!door || row.door === door)
+      && (!session || row.session === session) && !wanted.tool
+      && (!text || row.first_line.toLowerCase().includes(text.toLowerCase()));
+  }
+
+  let refresh = 0;
+  const news = ({ detail }) => {
+    if (detail.all) { load(); figures(); return; }
+    for (const row of detail.rows ?? []) {
+      const at = rows.findIndex((one) => one.execution_id === row.execution_id);
+      if (at >= 0) rows[at] = row;
+      else if (matches(row)) rows.unshift(row);
+    }
+    rows.sort((one, other) => other.began_at - one.began_at);
+    draw();
+    if (!refresh) refresh = setTimeout(() => { refresh = 0; if (!stopped) figures(); }, 700);
+  };
+  everything.addEventListener("news", news);
+  const ticking = setInterval(() => {
+    let moved = false;
+    for (const row of rows) if (row.state === "running") { row.seconds = Date.now() / 1000 - row.began_at; moved = true; }
+    if (moved) list.schedule();
+  }, 500);
+  await Promise.all([load(), figures()]);
+  return () => { stopped = true; everything.removeEventListener("news", news); clearInterval(ticking); clearTimeout(refresh); };
+}
+
+function drawRow(row) {
+  const saved = row.state !== "ended" || !row.saved_bytes ? h("span", { class: "muted" }, "–")
+    : h("span", { class: row.saved_bytes > 0 ? "gain" : "loss" }, bytes(row.saved_bytes));
+  const sub = [row.door || "–", ago(row.began_at), row.session && `session ${row.session}`, row.tenant && `tenant ${row.tenant}`];
+  return h("a", { class: "run", role: "listitem", href: `#/runs/${encodeURIComponent(row.execution_id)}`, "data-key": row.execution_id },
+    pill(row),
+    h("div", { class: "line" }, h("div", { class: "mono line" }, row.first_line || "(empty)"), h("div", { class: "sub" }, sub.filter(Boolean).join(" · "))),
+    lanes(row),
+    h("span", { class: "num" }, row.calls.toLocaleString(), row.failed ? h("span", { class: "loss", title: plural(row.failed, "failed call") }, ` ${row.failed}✕`) : null),
+    h("span", { class: "num" }, seconds(row.seconds)), h("span", { class: "num" }, saved));
+}

@@ -1,0 +1,200 @@
+"""What happens now, in every process that shares the ledger: one follower for all who look.
+
+It knows the executions that have not ended, and what waits for a person; the ledger knows the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from toolfold.errors import ToolfoldError
+from toolfold.ledger.record import Begun, Decided, Filter, Given, Ledger, Made, Moment, Story, first_line
+
+_log: Final = logging.getLogger(__name__)
+_MOST_OPEN: Final = 2000
+_MOST_BARS: Final = 48
+_GATHER_SECONDS: Final = 0.03
+_AGAIN_SECONDS: Final = 1.0
+_CUT_OFF_SECONDS: Final = 3600.0
+"""An execution without a word for so long, and without a question, runs in no process any more."""
+
+
+@dataclass(slots=True)
+class Live:
+    """An execution that has not ended."""
+
+    begun: Begun
+    state: str = "running"
+    epoch: int = 0
+    place: int = 0
+    calls: int = 0
+    failed: int = 0
+    open: dict[int, float] = field(default_factory=dict)
+    """Calls without a reply, and when they were made."""
+    bars: list[tuple[float, float, int]] = field(default_factory=list)
+    """Start, seconds, and 1 for a failure, of the last calls."""
+    asked: dict[int, Moment] = field(default_factory=dict)
+    seen_at: float = field(default_factory=time.time)
+
+    def take(self, story: Story) -> None:
+        """What was written since the last one."""
+        self.state, self.epoch, self.place = story.state, story.epoch, story.place
+        self.seen_at = time.time()
+        for entry in story.entries:
+            match entry:
+                case Made():
+                    self.calls = max(self.calls, entry.call.id)
+                    self.open[entry.call.id] = entry.at
+                case Given():
+                    record = entry.record
+                    self.open.pop(record.id, None)
+                    self.asked.pop(record.id, None)
+                    self.failed += record.error is not None
+                    self.bars.append((record.started_seconds, record.seconds, int(record.error is not None)))
+                case Decided():
+                    self.asked.pop(entry.call_id, None)
+                case Moment(kind="asked"):
+                    self.calls = max(self.calls, entry.call_id)
+                    self.asked[entry.call_id] = entry
+        del self.bars[:-_MOST_BARS]
+
+    def row(self) -> dict[str, Any]:
+        """As a row of the list, with what only a live one has."""
+        begun = self.begun
+        return {
+            "execution_id": begun.execution_id, "state": self.state, "status": "", "began_at": begun.began_at,
+            "seconds": time.time() - begun.began_at, "calls": self.calls,
+            "first_line": first_line(begun.program.sent_text),
+            "session": begun.session, "tenant": begun.tenant, "door": begun.door, "failed": self.failed,
+            "saved_bytes": 0, "lanes": [], "bars": self.bars, "open": sorted(self.open.values()),
+            "waiting": len(self.asked),
+        }  # fmt: skip
+
+
+class Watch:
+    """Follows a ledger while somebody looks, and tells them what changed."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self.live: dict[str, Live] = {}
+        self._readers: set[asyncio.Queue[str]] = set()
+        self._task: asyncio.Task[None] | None = None
+        self._is_ready = asyncio.Event()
+
+    async def close(self) -> None:
+        """Follow no more."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+
+    async def ready(self) -> None:
+        """What is open now is known."""
+        if self._task is None:
+            self._task = asyncio.create_task(self._work())
+        await self._is_ready.wait()
+
+    @asynccontextmanager
+    async def changes(self) -> AsyncIterator[asyncio.Queue[str]]:
+        """Ids of executions about which something was written; empty: read all anew."""
+        await self.ready()
+        queue: asyncio.Queue[str] = asyncio.Queue()
+        self._readers.add(queue)
+        try:
+            yield queue
+        finally:
+            self._readers.discard(queue)
+
+    def waiting(self, tenant: str | None) -> Iterator[tuple[Live, Moment]]:
+        """Calls that wait for a person, the oldest first."""
+        found = [
+            (live, asked)
+            for live in self.live.values()
+            if tenant is None or live.begun.tenant == tenant
+            for asked in live.asked.values()
+        ]
+        return iter(sorted(found, key=lambda pair: pair[0].begun.began_at + pair[1].at))
+
+    async def _work(self) -> None:
+        cursor: str | None = None
+        while True:
+            try:
+                async for seen in self._follow(cursor):
+                    cursor = seen
+                return
+            except ToolfoldError as error:
+                _log.warning("the console waits for its ledger: %s", error)
+                await asyncio.sleep(_AGAIN_SECONDS)
+
+    async def _follow(self, cursor: str | None) -> AsyncIterator[str]:
+        # Any: an async generator, which the contract calls an iterator.
+        changes: Any = self._ledger.follow(cursor)
+        coming = asyncio.ensure_future(anext(changes))
+        try:
+            if cursor is None:
+                await asyncio.sleep(_GATHER_SECONDS)  # so that it follows before it reads
+                await self._read_all()
+            while True:
+                fresh = {(await coming).execution_id}
+                cursor = coming.result().cursor
+                coming = asyncio.ensure_future(anext(changes))
+                deadline = time.monotonic() + _GATHER_SECONDS
+                while (left := deadline - time.monotonic()) > 0:
+                    done, _ = await asyncio.wait([coming], timeout=left)
+                    if not done:
+                        break
+                    change = coming.result()
+                    fresh.add(change.execution_id)
+                    cursor = change.cursor
+                    coming = asyncio.ensure_future(anext(changes))
+                for execution_id in fresh:
+                    await (self._read(execution_id) if execution_id else self._read_all())
+                yield cursor
+        except StopAsyncIteration:
+            return  # the ledger was closed
+        finally:
+            coming.cancel()
+            with contextlib.suppress(BaseException):
+                await coming
+            await changes.aclose()
+
+    async def _read_all(self) -> None:
+        self.live.clear()
+        for state in ("running", "paused"):
+            for summary in await self._ledger.search(Filter(state=state), limit=_MOST_OPEN):
+                await self._read(summary.execution_id, is_news=False)
+        for execution_id, live in tuple(self.live.items()):
+            # One whose process was killed stays open on record; it is not shown as if it ran.
+            if not live.asked and time.time() - live.begun.began_at > _CUT_OFF_SECONDS + live.begun.limits.wall_seconds:
+                del self.live[execution_id]
+        self._is_ready.set()
+        self._tell("")
+
+    async def _read(self, execution_id: str, *, is_news: bool = True) -> None:
+        live = self.live.get(execution_id)
+        if live is None:
+            history = await self._ledger.load(execution_id)
+            if history is None:
+                return
+            live = Live(history.begun)
+            if history.state != "ended":
+                self.live[execution_id] = live
+        story = await self._ledger.story(execution_id, after=live.place)
+        if story is None or story.state == "ended":
+            self.live.pop(execution_id, None)
+        else:
+            live.take(story)
+        if is_news:
+            self._tell(execution_id)
+
+    def _tell(self, execution_id: str) -> None:
+        for queue in self._readers:
+            if queue.qsize() < _MOST_OPEN:
+                queue.put_nowait(execution_id)

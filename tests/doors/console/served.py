@@ -1,0 +1,60 @@
+"""A console on a real port, for tests that speak HTTP to it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx2
+from fastapi import FastAPI
+
+from toolfold.doors.connections import Patience
+from toolfold.doors.console.access import COOKIE, Access
+from toolfold.doors.console.app import create_console
+from toolfold.doors.listening import Server, listen
+from toolfold.ledger.record import Ledger
+from toolfold.runtime import Runtime
+
+KEY = b"k" * 32
+
+
+@dataclass
+class Console:
+    client: httpx2.AsyncClient
+    access: Access
+    url: str
+
+    async def get(self, path: str, **query: Any) -> Any:
+        answer = await self.client.get(f"/api/{path}", params=query)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    async def post(self, path: str, body: Any) -> httpx2.Response:
+        return await self.client.post(f"/api/{path}", json=body)
+
+
+@asynccontextmanager
+async def served(runtime: Runtime, ledger: Ledger, *, signs_in: bool = True, **options: Any) -> AsyncIterator[Console]:
+    access = Access(KEY, auth=options.pop("auth", None), may_act=options.pop("may_act", True))
+    async with (
+        listening(create_console(runtime, ledger, access, **options)) as url,
+        httpx2.AsyncClient(base_url=url, timeout=30) as client,
+    ):
+        if signs_in:
+            answer = await client.get("/login", params={"token": access.new_token()})
+            client.cookies.set(COOKIE, answer.cookies[COOKIE], domain="127.0.0.1")
+        yield Console(client, access, url)
+
+
+@asynccontextmanager
+async def listening(app: FastAPI) -> AsyncIterator[str]:
+    with listen("127.0.0.1", 0) as sock:
+        server = Server(app, Patience(), access_log=False, lifespan="off", timeout_graceful_shutdown=1)
+        async with app.router.lifespan_context(app):
+            task = asyncio.create_task(server.serve(sockets=[sock]))
+            try:
+                yield f"http://127.0.0.1:{sock.getsockname()[1]}"
+            finally:
+                server.should_exit = True
+                await task
