@@ -39,7 +39,8 @@ result = {
         "pid": 1,
         "host": "sandbox",
         "environment": [
-            "HOME", "LC_ALL", "MKL_NUM_THREADS", "MPLBACKEND", "MPLCONFIGDIR", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TZ",
+            "ARROW_DEFAULT_MEMORY_POOL", "HOME", "LC_ALL", "MKL_NUM_THREADS", "MPLBACKEND", "MPLCONFIGDIR",
+            "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TZ",
         ],
         "exit": True,
         "argv": [""],
