@@ -9,7 +9,7 @@ python := $(VENV)/bin/python
 stamp := $(VENV)/.setup-stamp
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-console test check types hooks tests test-hold test-faults test-corpora test-newer test-gem test-claude test-apis test-conformance test-librechat bench bench-pairs bench-search bench-callback requirements clean bench-bridge test-servers bench-http bench-savings bench-catalog bench-report bench-start bench-peers bench-codemode peers-requirements
+.PHONY: help setup demo demo-console test check types hooks tests test-hold test-faults test-corpora test-newer test-gem test-claude test-claude-long test-apis test-conformance test-librechat bench bench-pairs bench-search bench-callback requirements clean bench-bridge test-servers bench-http bench-savings bench-catalog bench-report bench-start bench-peers bench-codemode peers-requirements
 
 help: ## show these lines
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
@@ -53,6 +53,12 @@ test-claude: $(stamp) ## the real Claude Code CLI over two real servers, offline
 	@if sh tests/clients/fetch.sh build/clients/claude-code @anthropic-ai/claude-code@2.1.325 \
 	    @modelcontextprotocol/server-filesystem@2026.8.31 @modelcontextprotocol/server-memory@2026.8.31; then \
 	  PYTHONPATH=src $(python) -m tests.clients.claude_code build/clients/claude-code; \
+	fi
+
+test-claude-long: $(stamp) ## five minutes in the real Claude Code under a timeout of one; needs what test-claude fetches
+	@if sh tests/clients/fetch.sh build/clients/claude-code @anthropic-ai/claude-code@2.1.325 \
+	    @modelcontextprotocol/server-filesystem@2026.8.31 @modelcontextprotocol/server-memory@2026.8.31; then \
+	  PYTHONPATH=src $(python) -m tests.clients.claude_code.long build/clients/claude-code; \
 	fi
 
 test-apis: $(stamp) ## public OpenAPI documents, and Prism validating what is sent; fetches them once

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.clients.claude_code.cli import ROOT, SEARCH, Case, Seen, program_of, run, text
+from tests.clients.claude_code.cli import ROOT, SEARCH, STOP, WAIT, Case, Seen, program_of, run, text
 from toolfold.doors.mcp.questions import CLIENT_ROUNDS, NO_MORE_QUESTIONS
 
 KEPT_CHARACTERS = 4_096
@@ -62,6 +62,25 @@ def late_server(work: Path, packages: Path) -> dict[str, Any]:
     return {"servers": [{"name": "late", "command": sys.executable, "args": [str(script), "--start-seconds", "5"]}]}
 
 
+def naps(count: int, seconds: float) -> str:
+    """A program of so many calls, with a line for each."""
+    return f"for n in range({count}):\n    await nap(seconds={seconds})\n    print('nap', n)"
+
+
+def napping(work: Path, packages: Path) -> dict[str, Any]:
+    """A tool that takes its time, and a ledger that outlives the server."""
+    (work / "naps.py").write_text(
+        "import asyncio\nfrom toolfold import tool\n\n@tool(read_only=True)\n"
+        "async def nap(seconds: float) -> None:\n    'Take a nap.'\n    await asyncio.sleep(seconds)\n"
+    )
+    return {
+        "servers": [],
+        "tools": {"modules": ["naps.py"]},
+        "ledger": {"where": "ledger.sqlite"},
+        "limits": {"wall_seconds": 400},
+    }
+
+
 def two_servers(seen: Seen) -> object:
     said = "[Script executed successfully]\n['grace']\n"
     assert [(failed, text(content)) for failed, content in seen.shown] == [(False, said)], seen.shown
@@ -96,12 +115,32 @@ def image(seen: Seen) -> object:
     return f"{len(pictures)} image block"
 
 
-def killed(seen: Seen) -> object:
-    assert seen.shown[0][0], seen.shown
-    assert seen.shown[1] == (False, [{"type": "text", "text": "[Script executed successfully]\nafter\n"}]), seen.shown
+def stopped(seen: Seen) -> object:
+    texts = [_all(content) for _, content in seen.shown]
+    assert texts[0].startswith("[Script still running]\nbusy\n"), seen.shown
+    assert texts[1:] == [
+        "[Script execution failed]\nCancelled: the program was stopped",
+        "[Script executed successfully]\nafter\n",
+    ], seen.shown
     assert seen.spun, "no process ran the endless program"
-    assert not seen.spun & seen.alive[1], f"still there after the client's timeout: {seen.spun & seen.alive[1]}"
-    return str(text(seen.shown[0][1]))[:60]
+    assert not seen.spun & seen.alive[2], f"still there after the cancel: {seen.spun & seen.alive[2]}"
+    return "its process is gone within a second"
+
+
+def outlives(seen: Seen) -> object:
+    """Each answer has what was printed since the one before, and the last one the end."""
+    texts = [_all(content) for _, content in seen.shown]
+    assert not any(failed for failed, _ in seen.shown), seen.shown
+    assert all(one.startswith("[Script still running]\n") for one in texts[:-1]), texts
+    assert texts[-1].startswith("[Script executed successfully]\n"), texts
+    printed = [line for one in texts for line in one.splitlines() if line.startswith("nap ")]
+    assert printed == [f"nap {n}" for n in range(len(printed))], texts
+    return f"{len(texts)} requests, {len(printed)} lines, each once"
+
+
+# Any: what a client shows of a result.
+def _all(content: Any) -> str:
+    return "\n".join(one["text"] for one in content) if isinstance(content, list) else str(content)
 
 
 def late(seen: Seen) -> object:
@@ -151,10 +190,17 @@ CASES = [
         image,
     ),
     Case(
-        "killed by the client's timeout",
-        ["while True: pass", "print('after')"],
-        killed,
+        "an endless program, cancelled",
+        ["print('busy')\nwhile True: pass", STOP, "print('after')"],
+        stopped,
         (("MCP_TOOL_TIMEOUT", "3000"),),
+    ),
+    Case(
+        "longer than the client's timeout",
+        [naps(4, 1.5), WAIT, WAIT],
+        outlives,
+        (("MCP_TOOL_TIMEOUT", "3000"),),
+        config=napping,
     ),
     Case(
         "a server that takes 5 s to start",

@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.clients.claude_code.model import Model
+from tests.clients.claude_code.model import LAST_ID, Model
 
 ROOT = Path(__file__).parents[3]
 TOOL = "mcp__toolfold__execute_program"
 SEARCH = "mcp__toolfold__search_tools"
+WAIT: dict[str, Any] = {"name": "mcp__toolfold__wait_program", "input": {"execution_id": LAST_ID}}
+STOP: dict[str, Any] = {"name": "mcp__toolfold__wait_program", "input": {"execution_id": LAST_ID, "cancel": True}}
 YES = {"hookSpecificOutput": {"hookEventName": "Elicitation", "action": "accept", "content": {"approve": True}}}
 """What a hook answers in a person's place."""
 Turn = str | dict[str, Any] | list[Any]
@@ -35,6 +37,10 @@ class Case:
     """What `toolfold.yaml` says; given the work folder and that of the npm packages."""
     direct: Callable[[Path], dict[str, Any]] | None = None
     """The MCP servers of the CLI itself, given the work folder, in place of toolfold."""
+    seconds: float = 90
+    """For the whole of it."""
+    on_turn: Callable[[int, set[int]], None] | None = None
+    """Told of each turn, from 0, and of the processes below the CLI."""
     before: tuple[Turn, ...] = ()
     """What the model plays in a run of the CLI before this one, in the same home folder."""
 
@@ -93,6 +99,8 @@ def _live(turns: list[Turn], case: Case, work: Path, packages: Path) -> Seen:
         if turn:
             time.sleep(1)  # the client goes on as soon as it has sent its cancel, not once it was heard
         alive.append(_below(process[0].pid))
+        if case.on_turn is not None:
+            case.on_turn(turn, alive[-1])
 
     model = Model([_use(turn, work) for turn in turns], sample, "mcp__" if case.direct is None else "Bash")
     with model.serving() as address:
@@ -122,7 +130,7 @@ def _live(turns: list[Turn], case: Case, work: Path, packages: Path) -> Seen:
         )
         ticks: dict[int, int] = {}
         early: dict[int, int] = {}
-        until = time.monotonic() + 90
+        until = time.monotonic() + case.seconds
         while process[0].poll() is None and time.monotonic() < until:
             ticks |= {pid: _ticks(pid) or ticks.get(pid, 0) for pid in _below(process[0].pid)}
             # What is used up to here is the servers' start.
@@ -154,7 +162,7 @@ def _write_inputs(work: Path, config: dict[str, Any], direct: Callable[[Path], d
     (work / "home" / ".claude" / "settings.json").write_text(json.dumps(settings))
     (work / "ada.txt").write_text("wrote the first program")
     (work / "grace.txt").write_text("wrote the first compiler")
-    (work / "toolfold.yaml").write_text(json.dumps({**config, "ledger": {"where": "memory"}}))
+    (work / "toolfold.yaml").write_text(json.dumps({"ledger": {"where": "memory"}, **config}))
     arguments = ["-m", "toolfold", "mcp", "--config", str(work / "toolfold.yaml")]
     entry = {"command": sys.executable, "args": arguments, "env": {"PYTHONPATH": str(ROOT / "src")}}
     servers = {"toolfold": entry} if direct is None else direct(work)

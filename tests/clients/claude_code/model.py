@@ -1,6 +1,7 @@
 """A stand-in for `POST /v1/messages`: plays tool uses from a script and keeps what it was shown."""
 
 import json
+import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,6 +10,8 @@ from itertools import count
 from typing import Any
 
 Json = Any
+LAST_ID = "LAST-ID"
+"""In a script: the id in the last answer of a program that still runs."""
 
 
 class Model:
@@ -42,7 +45,8 @@ class Model:
         self._on_turn(turn)
         if turn >= len(self.script):
             return [{"type": "text", "text": "done"}], "end_turn"
-        uses = self.script[turn] if isinstance(self.script[turn], list) else [self.script[turn]]
+        script = json.loads(json.dumps(self.script[turn]).replace(LAST_ID, self._last_id()))
+        uses = script if isinstance(script, list) else [script]
         return [{"type": "tool_use", "id": f"toolu_{next(self._ids):04d}", **one} for one in uses], "tool_use"
 
     def shown(self) -> list[tuple[bool, Json]]:
@@ -52,6 +56,11 @@ class Model:
         blocks = [block for message in self.requests[-1]["messages"] for block in _blocks(message)]
         results = [block for block in blocks if block.get("type") == "tool_result"]
         return [(bool(block.get("is_error")), block.get("content")) for block in results]
+
+    def _last_id(self) -> str:
+        """Of the program that has yielded last."""
+        found = re.findall(r"execution_id '([0-9a-f]{24})'", json.dumps(self.shown()))
+        return found[-1] if found else ""
 
     def tools(self) -> dict[str, str]:
         """The description of each tool in the last request, by its name."""
