@@ -34,6 +34,11 @@ checks.negative_data_rejection.enabled = false
 include-path-regex = "^/(download|files)|objects"
 parameters = {{ session = "{session}", file = "{file}" }}
 include-method = "GET"
+
+[[operations]]
+include-path-regex = "^/executions"
+parameters = {{ execution_id = "{execution}" }}
+include-method = "GET"
 """
 
 
@@ -46,12 +51,14 @@ async def test_whatever_fits_the_document_gets_what_the_document_says(
         [file] = (await client.post("/upload", files={"file": ("a.txt", b"1")}, data={"session_id": "s"})).json()[
             "files"
         ]
+        started = await client.post("/exec", json={"code": "print(1)"}, headers={"Prefer": "respond-async"})
         config = CONFIG.format(
             examples=20 if agent == "schemathesis" else 6,
             key=KEYS["one"],
             agent=agent,
             is_told=str(agent == "schemathesis").lower(),
             session="s",
+            execution=started.json()["execution_id"],
             file=file["fileId"],
         )
         (tmp_path / "schemathesis.toml").write_text(config, "utf-8")
@@ -62,4 +69,4 @@ async def test_whatever_fits_the_document_gets_what_the_document_says(
         said = (await process.communicate())[0].decode()
 
     assert process.returncode == 0, said[-6000:]
-    assert ("Tested: 12" in said, "Authentication failed" in said) == (True, False), said[-2000:]
+    assert ("Tested: 15" in said, "Authentication failed" in said) == (True, False), said[-2000:]

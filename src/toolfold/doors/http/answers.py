@@ -52,6 +52,11 @@ def tool_calls(calls: Sequence[Call], *, session: str, token: str) -> Answer:
     )
 
 
+def accepted(execution_id: str, *, session: str) -> Answer:
+    """Not yet: it runs, and can be waited for."""
+    return Answer(status=202, body={"status": "running", "session_id": session, "execution_id": execution_id})
+
+
 def call_name(call_id: int) -> str:
     """`call_001`."""
     return f"call_{call_id:03d}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -33,6 +34,7 @@ from toolfold.doors.http.refusals import Refusal
 from toolfold.doors.http.responses import Responses, json_response
 from toolfold.doors.http.results import specs_of
 from toolfold.doors.http.settings import Settings
+from toolfold.doors.http.waits import Waits, preferred_wait
 from toolfold.doors.loopback import OnlyFromHere
 from toolfold.errors import ToolfoldError
 from toolfold.ledger.open import is_shared
@@ -77,6 +79,7 @@ def create_app(
                 yield
             finally:
                 door.is_ready = False
+                await door.waits.close()
                 await door.executions.close()
                 if replicas is not None:
                     await replicas.close()
@@ -139,6 +142,9 @@ class _Door:
             runtime, settings, limits=limits, gate=self._gate, metrics=self._metrics, clock=clock, peers=replicas
         )  # fmt: skip
         self._once = Once(self.executions, settings)
+        self.waits = Waits(
+            runtime, self.executions, self.responses, most_seconds=settings.max_timeout_seconds, tenant=self._tenant
+        )
 
     def add_routes(self, app: FastAPI) -> None:
         """Every path, with what OpenAPI is to say of it."""
@@ -151,6 +157,9 @@ class _Door:
         add("POST", "/exec/programmatic", self.programmatic)
         add("POST", "/exec/programmatic/cancel", self.cancel)
         add("POST", "/exec", self.execute)
+        add("GET", "/executions/{execution_id}", self.waits.get)
+        add("GET", "/executions/{execution_id}/output", self.waits.output)
+        add("DELETE", "/executions/{execution_id}", self.waits.delete)
         add("POST", "/upload", self._files.upload)
         add("POST", "/upload/batch", self._files.upload_batch)
         add("GET", "/files/{session}", self._files.list_files)
@@ -178,10 +187,15 @@ class _Door:
         received = await self._received(request)
         asked = await self._read(request, received, wire.ProgrammaticRequest)
         if asked.continuation_token is not None:
-            answer = await self.executions.go_on(
+            execution_id = self.executions.id_of(asked.continuation_token, received.tenant)
+            work = self.executions.go_on(
                 asked.continuation_token, asked.tool_results or [], tenant=received.tenant,
                 session=asked.session_id, body_bytes=len(received.body), request=received,
             )  # fmt: skip
+            wait = preferred_wait(request)
+            if wait is None:
+                return self.responses.respond(request, await work)
+            answer = await self.waits.run(execution_id, received.tenant, asked.session_id or "", work, wait)
             return self.responses.respond(request, answer)
         if asked.code is None:
             raise Refusal(400, "code is missing; send 'code' and 'tools', or 'continuation_token' and 'tool_results'")
@@ -216,7 +230,13 @@ class _Door:
         # As its prompt tells the model: a timeout caps one run of the sandbox, not the time that tools take elsewhere.
         is_librechat = answers.is_librechat(request.headers.get("user-agent", ""))
         start = replace(start, counts_pauses=not is_librechat, gone=partial(_gone, request))
-        return await self._once.start(start, request.headers.get("idempotency-key"), received)
+        key, wait = request.headers.get("idempotency-key"), preferred_wait(request)
+        if wait is None:
+            return await self._once.start(start, key, received)
+        key = key or secrets.token_hex(16)
+        start = self._once.named(start, key, received)
+        work = self._once.start(start, key, received)
+        return await self.waits.run(start.execution_id, start.tenant, start.session, work, wait)
 
     async def cancel(self, request: Request) -> Response:
         """End an execution: by the id that its request had, or by its token."""

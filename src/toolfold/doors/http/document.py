@@ -57,6 +57,14 @@ class Completed(Shape):
     """Names of files that were given and that the program removed; not there where it removed none."""
 
 
+class StillRunning(Shape):
+    """The request preferred not to wait any longer: `GET /executions/{execution_id}?wait=` does."""
+
+    status: Literal["running"]
+    session_id: str
+    execution_id: str
+
+
 class Failed(Shape):
     """The program raised or was stopped, or the request went no further."""
 
@@ -177,6 +185,9 @@ _ANSWERS: Final[dict[tuple[str, str], tuple[tuple[type[Shape], ...], tuple[int, 
     ("POST", "/exec/programmatic"): ((ToolCallRequired, Completed, Failed), _PROGRAM),
     ("POST", "/exec"): ((Ran, Failed), _PROGRAM),
     ("POST", "/exec/programmatic/cancel"): ((CancellationRequested,), (400, *_DOOR, 408, 413, 415, 429, 500, 503)),
+    ("GET", "/executions/{execution_id}"): ((ToolCallRequired, Completed, Failed), (*_PROGRAM,)),
+    ("GET", "/executions/{execution_id}/output"): ((), (400, *_DOOR, 404, 429, 500, 503)),
+    ("DELETE", "/executions/{execution_id}"): ((CancellationRequested,), (400, *_DOOR, 404, 429, 500, 503)),
     ("POST", "/upload"): ((Uploaded,), (400, *_DOOR, 408, 413, 415, 429)),
     ("POST", "/upload/batch"): ((UploadedBatch,), (400, *_DOOR, 408, 413, 415, 429)),
     ("GET", "/files/{session}"): ((FileFacts,), (400, *_DOOR, 429)),
@@ -187,18 +198,25 @@ _ANSWERS: Final[dict[tuple[str, str], tuple[tuple[type[Shape], ...], tuple[int, 
     ("GET", "/ready"): ((State,), (503,)),
     ("GET", "/metrics"): ((), (*_DOOR, 429)),
 }
-_SUCCESS: Final = {("POST", "/exec/programmatic/cancel"): 202}
+_SUCCESS: Final = {("POST", "/exec/programmatic/cancel"): 202, ("DELETE", "/executions/{execution_id}"): 202}
+_MAY_RUN: Final = (("POST", "/exec"), ("POST", "/exec/programmatic"), ("GET", "/executions/{execution_id}"))
+"""Where an answer may be that the program still runs."""
 _OPEN: Final = ("/health", "/ready")
 _PLAIN: Final = {
     ("GET", "/download/{session}/{file}"): "*/*",
     ("GET", "/metrics"): "text/plain",
+    ("GET", "/executions/{execution_id}/output"): "text/event-stream",
 }
 _REQUESTS: Final[dict[str, type[wire.Request]]] = {
     "/exec/programmatic": wire.ProgrammaticRequest,
     "/exec/programmatic/cancel": wire.CancelRequest,
     "/exec": wire.ExecuteRequest,
 }
-_SHAPES: Final = {one for shapes, _ in (*_ANSWERS.values(), *((s, ()) for _, s in _WORDS.values())) for one in shapes}
+_SHAPES: Final[set[type[Shape]]] = {
+    StillRunning,
+    *(one for shapes, _ in _ANSWERS.values() for one in shapes),
+    *(one for _, shapes in _WORDS.values() for one in shapes),
+}
 _REFERENCE: Final = "#/components/schemas/{model}"
 _TEXT: Final = {"type": "string"}
 _FORM: Final = {
@@ -214,8 +232,13 @@ _START_HEADERS: Final = [
     for name, schema, words in (
         ("Idempotency-Key", {**_TEXT, "pattern": "^[!-~]{1,255}$"}, "The same key and body get the same answer."),
         ("X-LibreChat-Code-Request-ID", _TEXT, "What a cancel names."),
+        ("Prefer", _TEXT, "`respond-async, wait=10`: 202 if it still runs after 10 seconds."),
     )
 ]
+_WAIT: Final = {
+    "name": "wait", "in": "query", "required": False, "schema": {"type": "number", "minimum": 0},
+    "description": "For how many seconds to wait before 202 is answered.",
+}  # fmt: skip
 
 
 def completed(found: dict[str, Any]) -> dict[str, Any]:
@@ -249,7 +272,9 @@ def described(method: str, path: str) -> dict[str, Any]:
     responses: dict[int, dict[str, Any]] = {
         success: {"description": "Done.", "content": _content(method, path, shapes)}
     }
-    if path.startswith("/exec") and success != 200:
+    if (method, path) in _MAY_RUN:
+        responses[202] = {"description": "It still runs.", "content": _json(StillRunning)}
+    if path.startswith("/exec/") and success != 200:
         responses[200] = {"description": "An error, for LibreChat.", "content": _json(Failed)}
     responses |= {
         status: {"description": _WORDS[status][0], "content": _json(*_WORDS[status][1])} for status in refusals
@@ -263,6 +288,8 @@ def described(method: str, path: str) -> dict[str, Any]:
         extra["requestBody"] = {"required": True, "content": {"multipart/form-data": {"schema": _FORM}}}
     if path in ("/exec", "/exec/programmatic"):
         extra["parameters"] = _START_HEADERS
+    if (method, path) == ("GET", "/executions/{execution_id}"):
+        extra["parameters"] = [_WAIT]
     return {"responses": responses, "openapi_extra": extra, "status_code": success}
 
 

@@ -165,11 +165,15 @@ class Executions:
 
     # cancels
 
+    def id_of(self, token: str, tenant: str) -> str:
+        """Of the execution that a token of this tenant continues."""
+        return self._rounds.read(token, tenant).execution_id
+
     async def cancel(
-        self, tenant: str, *, request_id: str = "", token: str = "", request: ForwardedRequest | None = None
-    ) -> None:
+        self, tenant: str, *, request_id: str = "", token: str = "", execution_id: str = "",
+        request: ForwardedRequest | None = None,
+    ) -> None:  # fmt: skip
         """End what a request started; unknown ids are ignored, so that a cancel can race the end."""
-        execution_id = ""
         if token:
             of_token = self._rounds.read(token, tenant)
             if of_token.expires_at < self._clock():
@@ -177,6 +181,9 @@ class Executions:
             execution_id = of_token.execution_id
         for _ in range(_TRIES):
             held = self._holding.requests.find(tenant, request_id) or self._holding.get(execution_id)
+            if held is None and execution_id in self._runtime.executions:
+                await self._runtime.cancel(execution_id)  # in its first step: whoever waits for that is told
+                return
             if held is None or not (held.is_known or held.task):
                 await self._cancel_elsewhere(held.execution_id if held is not None else execution_id, request)
                 return

@@ -55,17 +55,25 @@ class Once:
         """
         if key is None:
             return await self._executions.start(start)
-        if not _KEY.fullmatch(key):
-            raise Refusal(400, "Idempotency-Key must be 1 to 255 visible ASCII characters; send such a key, or none")
-        # Signed, so that no tenant can name the execution of another.
-        whole = msgspec.json.encode([start.tenant, key, request.path, hashlib.sha256(request.body).hexdigest()])
-        start = replace(start, execution_id=hmac.digest(self._secret, whole, "sha256")[:_ID_BYTES].hex())
+        start = self.named(start, key, request)
         sent = self._sent.get((start.tenant, key))
         if sent is None:
             return await self._first(start, key, request)
         if not hmac.compare_digest(sent.execution_id, start.execution_id):
             raise Refusal(422, f"Idempotency-Key {key[:80]!r} was sent with another request; take a new key")
         return await asyncio.shield(sent.answer)
+
+    def named(self, start: Start, key: str, request: ForwardedRequest) -> Start:
+        """The same start with the id that the execution of this key has, whoever takes it.
+
+        Raises:
+            Refusal: 400 for a key that is none.
+        """
+        if not _KEY.fullmatch(key):
+            raise Refusal(400, "Idempotency-Key must be 1 to 255 visible ASCII characters; send such a key, or none")
+        # Signed, so that no tenant can name the execution of another.
+        whole = msgspec.json.encode([start.tenant, key, request.path, hashlib.sha256(request.body).hexdigest()])
+        return replace(start, execution_id=hmac.digest(self._secret, whole, "sha256")[:_ID_BYTES].hex())
 
     async def _first(self, start: Start, key: str, request: ForwardedRequest) -> Answer | Passed:
         sent = _Sent(start.execution_id, asyncio.get_running_loop().create_future())

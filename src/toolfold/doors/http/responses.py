@@ -42,12 +42,15 @@ class Responses:
         """An answer in the form that this client knows; another replica's as it came."""
         if isinstance(answer, Passed):
             return Response(answer.body, status_code=answer.status, headers=dict(answer.headers))
-        is_plain = self.path(request) == "/exec"
+        is_plain = self.path(request) == "/exec" and answer.status != 202
         answer = answers.plain(answer) if is_plain else answer
         status, body = answers.for_client(answer, request.headers.get("user-agent", ""))
         body = answers.plain(Answer(status=status, body=body)).body if is_plain else body
         retry = body.get("retry_after_seconds")
-        return json_response(status, body, {**(headers or {}), **({"Retry-After": str(retry)} if retry else {})})
+        more = {"Retry-After": str(retry)} if retry else {}
+        if status == 202:
+            more = {"Location": f"{self._base_path}/executions/{body['execution_id']}"}
+        return json_response(status, body, {**(headers or {}), **more})
 
     async def refuse(self, request: Request, error: Exception) -> Response:
         """Every exception that a route may raise on purpose."""
