@@ -9,7 +9,7 @@ python := $(VENV)/bin/python
 stamp := $(VENV)/.setup-stamp
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-console test check types hooks tests test-hold test-faults test-corpora test-newer test-gem test-claude test-claude-long test-apis test-conformance test-librechat bench bench-pairs bench-search bench-callback requirements clean bench-bridge test-servers bench-http bench-savings bench-catalog bench-report bench-start bench-peers bench-codemode peers-requirements
+.PHONY: help setup demo demo-console test check types hooks tests test-hold test-faults test-corpora test-newer test-gem test-console console-shots bench-console test-claude test-claude-long test-apis test-conformance test-librechat bench bench-pairs bench-search bench-callback requirements clean bench-bridge test-servers bench-http bench-savings bench-catalog bench-report bench-start bench-peers bench-codemode peers-requirements
 
 help: ## show these lines
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
@@ -22,7 +22,7 @@ demo: $(stamp) ## run a program that folds many tool calls into one
 demo-console: $(stamp) ## a console with demo programs that run, wait for you and fail
 	@$(python) -m examples.console
 
-test: check types tests test-librechat test-servers ## everything that CI runs; the last two need npm and PyPI, or say NOT RUN
+test: check types tests test-librechat test-servers test-console ## everything that CI runs; the last three need npm, PyPI and Chromium, or say NOT RUN
 
 check: $(stamp) ## format, lint, types, import direction, sizes
 	@$(python) -m ruff format --check --quiet . || { echo "make: wrong format; run '$(python) -m ruff format .'" >&2; exit 1; }
@@ -85,6 +85,15 @@ bench-bridge: $(stamp) ## what a bridged MCP call costs beside the SDK's own cli
 
 test-servers: $(stamp) ## real MCP servers from npm and PyPI, all bridged at once
 	@$(python) -m tests.servers
+
+test-console: $(stamp) ## the console's page in a real Chromium; installs that and Playwright once, or says NOT RUN
+	@PYTHONPATH=src $(python) -m tests.console $(ARGS)
+
+console-shots: $(stamp) ## pictures of every view of the console, in build/console-shots
+	@PYTHONPATH=src $(python) -m tests.console shots.py
+
+bench-console: $(stamp) ## how quickly 100,000 executions are listed, and how live the console is
+	@$(python) -m bench.console $(ARGS)
 
 bench-search: $(stamp) ## measure how well and how fast tools are found; fetches its questions once
 	@$(python) -m bench.search $(ARGS)

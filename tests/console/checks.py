@@ -1,0 +1,187 @@
+"""The console in a real browser. Run by `make test-console`; each test waits for what it says, never for a time."""
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from tests.console.rig import Rig, rig
+
+pytestmark = pytest.mark.timeout(120)
+
+SIXTY = """# Fetch sixty numbers
+total = 0
+for start in range(0, 60, 12):
+    rows = await asyncio.gather(*(fetch(number=n) for n in range(start, start + 12)))
+    total += sum(row["square"] for row in rows)
+    print("so far", total)
+"""
+BROKEN = """texts = ["1.5", "2", "x3"]
+first = await convert(text=texts[0])
+second = await convert(text=texts[1])
+print(first + second)
+print(await convert(text=texts[2]))
+"""
+PAYMENTS = """# {name}
+said = await asyncio.gather(*(pay(amount=n, to="{name}") for n in range({count})), return_exceptions=True)
+for one in said:
+    print(one)
+"""
+NASTY = "<img src=x onerror=alert(1)><script>alert(2)</script>\x1b[31m"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as driver:
+        opened = driver.chromium.launch(executable_path=os.environ["CHROMIUM"], args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[Rig]:
+    with rig(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def page(browser: Browser, own: Rig) -> Iterator[Page]:
+    context = browser.new_context(viewport={"width": 1280, "height": 860}, reduced_motion="reduce")
+    opened = context.new_page()
+    opened.set_default_timeout(30_000)
+    faults: list[str] = []
+    opened.on("pageerror", lambda error: faults.append(str(error)))
+    opened.on("dialog", lambda dialog: faults.append(dialog.message))
+    opened.goto(own.open())
+    opened.evaluate("window.loadedOnce = true")
+    yield opened
+    assert faults == []
+    context.close()
+
+
+def test_lanes_of_a_program_grow_in_the_open_page_and_a_call_can_be_opened(page: Page, own: Rig) -> None:
+    own.run(SIXTY, "sixty.py")
+
+    page.locator(".run", has_text="Fetch sixty numbers").click()
+    fall = page.locator(".fall")
+    expect(fall).to_have_attribute("data-calls", re.compile("^(12|24|36|48)$"))
+    is_running = page.locator(".pill.running").count()
+    expect(fall).to_have_attribute("data-calls", "60")
+    expect(page.locator(".pill.finished")).to_be_visible()
+    expect(fall).to_have_attribute("data-lanes", "12")
+    expect(page.locator("#line-4 .calls")).to_contain_text("60 calls")
+    page.locator('.call[data-key="3"]').click()
+    expect(page.locator("#call")).to_have_attribute("data-call", "3")
+    expect(page.locator("#call")).to_contain_text("square")
+
+    assert (is_running, page.evaluate("window.loadedOnce")) == (1, True)
+    expect(page.locator(".out")).to_contain_text("so far")
+
+
+def test_the_list_is_filtered_in_the_address_and_moves_by_itself(page: Page, own: Rig) -> None:
+    expect(page.locator(".empty")).to_contain_text("No runs yet")
+    assert own.run("print(1)", "one.py").wait() == 0
+    assert own.run("print(prise())", "two.py").wait() == 2
+    expect(page.locator(".run")).to_have_count(2)
+
+    page.get_by_label("Status").select_option("rejected")
+    expect(page.locator(".run")).to_have_count(1)
+    page.get_by_label("Status").select_option("")
+    page.get_by_label("Search first lines").fill("print(1")
+    expect(page.locator(".run")).to_have_count(1)
+
+    assert page.url.endswith("#/runs?text=print%281")
+    page.reload()
+    expect(page.locator(".run")).to_have_count(1)
+
+
+def test_a_rerun_with_a_fix_makes_no_recorded_call_again(page: Page, own: Rig) -> None:
+    assert own.run(BROKEN, "broken.py").wait() == 1
+    page.locator(".run").click()
+    expect(page.locator(".ln.bad")).to_have_attribute("id", "line-5")
+
+    page.locator("#rerun").click()
+    editor = page.get_by_label("Program")
+    editor.fill(BROKEN.replace("convert(text=texts[2])", "convrt(text=texts[2])"))
+    expect(page.locator("#check")).to_contain_text("no tool 'convrt'; did you mean 'convert'?")
+    expect(page.locator(".gutter .bad")).to_have_text("5")
+    editor.fill(BROKEN.replace("x3", "3"))
+    expect(page.locator("#check")).to_contain_text("finds nothing")
+    editor.press("Control+Enter")
+    expect(page.locator(".pill.finished")).to_be_visible()
+    expect(page.locator(".call.r")).to_have_count(2)
+    page.get_by_role("link", name="compare").click()
+    expect(page.locator(".note")).to_contain_text("2 of 3 calls came from the record; 1 were made anew")
+
+    assert own.made == ["convert 1.5", "convert 2", "convert x3", "convert 3"]
+    expect(page.locator(".diff .add").first).to_contain_text('"3"]')
+
+
+def test_twenty_calls_of_three_programs_are_decided_with_the_keyboard_alone(page: Page, own: Rig) -> None:
+    running = [
+        own.run(PAYMENTS.format(name=name, count=count), f"{name}.py") for name, count in (("a", 8), ("b", 7), ("c", 5))
+    ]
+    page.evaluate("location.hash = '#/inbox'")
+    expect(page.locator(".ask-row")).to_have_count(20)
+    expect(page.locator("#badge")).to_have_text("20")
+
+    own.kill()
+    expect(page.locator("#live")).to_have_text("reconnecting")
+    own.open()
+    expect(page.locator("#live")).to_have_text("live")
+    page.keyboard.press("d")
+    page.keyboard.type("not today")
+    page.keyboard.press("Enter")
+    expect(page.locator(".ask-row")).to_have_count(19)
+    page.keyboard.press("j")
+    page.keyboard.press("e")
+    page.keyboard.press("Control+a")
+    page.keyboard.type('{"amount": 77, "to": "edited"}')
+    page.keyboard.press("Control+Enter")
+    expect(page.locator(".ask-row")).to_have_count(18)
+    page.keyboard.press("a")
+    expect(page.locator(".ask-row")).to_have_count(17)
+    page.keyboard.press("Shift+A")
+    expect(page.locator(".empty")).to_contain_text("Nothing waits for you")
+    said = "".join(process.communicate()[0] for process in running)
+
+    assert [process.returncode for process in running] == [0, 0, 0]
+    assert said.count("paid ") == 19
+    assert said.count("'pay' was denied: not today") == 1
+    assert own.made.count("pay 77 edited") == 1
+    assert len(own.made) == 19
+
+
+def test_what_programs_and_tools_write_is_text_and_never_runs(page: Page, own: Rig) -> None:
+    text = f"# {NASTY}\nsaid = await echo(text={NASTY!r})\nprint(said)\nraise ValueError(said)\n"
+    assert own.run(text, "nasty.py").wait() == 1
+
+    expect(page.locator(".run")).to_contain_text("<script>alert(2)</script>")
+    page.locator(".run").click()
+    expect(page.locator("#call")).to_contain_text("onerror=alert(1)")
+    expect(page.locator(".problem").first).to_contain_text("<script>alert(2)</script>")
+    expect(page.locator(".out")).to_contain_text("onerror")
+
+    assert page.locator("main script, main img, main iframe").count() == 0
+
+
+@pytest.mark.parametrize("view", ["runs", "inbox", "tools", "savings"])
+def test_every_view_has_names_for_its_controls_and_no_sideways_scroll_on_a_phone(
+    page: Page, own: Rig, view: str
+) -> None:
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.evaluate(f"location.hash = '#/{view}'")
+    expect(page.locator("main h1")).to_be_visible()
+
+    nameless = page.evaluate(
+        """() => [...document.querySelectorAll('button, input, select, a, textarea')]
+          .filter((one) => one.offsetParent && !(one.innerText || one.getAttribute('aria-label') || one.closest('label')?.innerText
+            || one.querySelector('img')))
+          .map((one) => one.outerHTML)"""
+    )
+    width = page.evaluate("document.documentElement.scrollWidth")
+
+    assert (nameless, width) == ([], 390)

@@ -1,0 +1,67 @@
+"""`make console-shots`: every view in light and dark, at 1280 and at 390 pixels, for people to look at."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect, sync_playwright
+
+from tests.console.rig import Rig, rig
+
+EXAMPLE = Path("examples/console")
+SHOTS = Path("build/console-shots")
+SIZES = {"1280": (1280, 860), "390": (390, 844)}
+
+
+@pytest.mark.timeout(280)
+def test_pictures_are_made(tmp_path: Path) -> None:
+    SHOTS.mkdir(parents=True, exist_ok=True)
+    with rig(tmp_path) as own, sync_playwright() as driver:
+        shutil.copy(EXAMPLE / "shop.py", tmp_path / "shop.py")
+        config = (EXAMPLE / "toolfold.yaml").read_text().replace("../../build/console-demo.sqlite", "ledger.sqlite")
+        (tmp_path / "toolfold.yaml").write_text(config)
+        _programs(own)
+        browser = driver.chromium.launch(executable_path=os.environ["CHROMIUM"], args=["--no-sandbox"])
+        context = browser.new_context()
+        page = context.new_page()
+        page.goto(own.open())
+        expect(page.locator(".run")).to_have_count(6)
+        for theme in ("light", "dark"):
+            page.emulate_media(color_scheme=theme)
+            for size, (width, height) in SIZES.items():
+                page.set_viewport_size({"width": width, "height": height})
+                _views(page, f"{theme}-{size}")
+        browser.close()
+
+    assert len(list(SHOTS.glob("*.png"))) >= 28
+
+
+def _programs(own: Rig) -> None:
+    for name in ("small", "broken", "misspelt", "report"):
+        own.run((EXAMPLE / "programs" / f"{name}.py").read_text(), f"{name}.py").wait()
+    for name in ("refunds", "refunds"):
+        process = own.run((EXAMPLE / "programs" / f"{name}.py").read_text(), f"{name}.py")
+        with pytest.raises(subprocess.TimeoutExpired):  # it waits for a person
+            process.wait(3)
+
+
+def _views(page: Page, name: str) -> None:
+    base = page.url.partition("#")[0]
+    page.goto(f"{base}#/runs")
+    expect(page.locator(".run")).to_have_count(6)
+    page.screenshot(path=SHOTS / f"runs-{name}.png")
+    runs = page.eval_on_selector_all(".run", "all => all.map((one) => [one.innerText, one.getAttribute('href')])")
+    found = {word: next(link for text, link in runs if word in text) for word in ("Revenue", "Convert the", "Pay back")}
+    for view, link in (("run", found["Revenue"]), ("failed", found["Convert the"]), ("waiting", found["Pay back"])):
+        page.goto(f"{base}{link}")
+        expect(page.locator("#call h2")).to_be_visible()
+        page.screenshot(path=SHOTS / f"{view}-{name}.png", full_page=True)
+    page.goto(f"{base}{found['Convert the']}/rerun")
+    expect(page.locator("#check")).to_contain_text("finds nothing")
+    page.screenshot(path=SHOTS / f"rerun-{name}.png")
+    for view, shown in (("inbox", ".ask-row"), ("tools", ".tool"), ("savings", ".chart")):
+        page.goto(f"{base}#/{view}")
+        expect(page.locator(shown).first).to_be_visible()
+        page.screenshot(path=SHOTS / f"{view}-{name}.png")
