@@ -97,9 +97,10 @@ class LiveExecutions:
         """End its guest, and let the next program of its session have its turn; harmless if it has left already."""
         if execution.life.is_over:
             return
-        if self._by_id.get(execution.id) is execution:  # else another was started with its id, which the ledger refuses
-            del self._by_id[execution.id]
-            self._paused_memory.remove(execution.id)
+        execution_id = execution.id
+        if self._by_id.get(execution_id) is execution:  # else another was started with its id, which the ledger refuses
+            del self._by_id[execution_id]
+            self._paused_memory.remove(execution_id)
         await execution.close()
         if self._watches:
             self.unwatch(execution.id)

@@ -25,7 +25,7 @@ def outcome_of(
     stdout, stdout_cut_bytes = output.stdout.cut()
     stderr, stderr_cut_bytes = output.stderr.cut()
     records = (*accounts.records, *unanswered)
-    if records:
+    if len(records) > 1:
         records = tuple(sorted(records, key=lambda record: record.id))
     return Outcome(
         execution_id=begun.execution_id,

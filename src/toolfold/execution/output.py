@@ -56,6 +56,8 @@ class Output:
 
     def cut(self) -> tuple[str, int]:
         """What the outcome shows, which ends with a line, and how many bytes it leaves out."""
+        if not self._parts and not self._report:
+            return "", self._dropped_bytes
         text = self.whole()
         if len(text) * 4 <= self._cap_bytes:
             return text, self._dropped_bytes
@@ -67,7 +69,7 @@ class Output:
 
     def tail(self) -> str:
         """The last lines of what was printed, where `cut` leaves something out; without the report."""
-        if sum(map(len, self._parts)) * 4 <= self._cap_bytes:
+        if not self._parts or sum(map(len, self._parts)) * 4 <= self._cap_bytes:
             return ""
         data = "".join(self._parts).encode()
         left = len(data) - self._cap_bytes

@@ -87,7 +87,7 @@ class MemoryLedger(Scanned):
         self._settle()
         kept = self._executions[begun.execution_id] = _Execution(begun)
         self._tenants[begun.tenant] += 1
-        size = len(begun.program.sent_text) + sum(file.size for file in begun.files)
+        size = len(begun.program.sent_text) + (sum([file.size for file in begun.files]) if begun.files else 0)
         if size > self._max_bytes:
             kept.begun, kept.is_full, size = replace(begun, files=()), True, len(begun.program.sent_text)
             kept.entries.append(_SPOILT)

@@ -28,7 +28,6 @@ _PLAIN_CHARACTERS: Final = 2000
 """Fewer than can be nested too deeply for the compiler."""
 _PLAIN_LOOPS: Final = 16
 """Of 20 blocks that may be nested."""
-_DELICATE: Final = ("__debug__", "__future__")
 _PLAIN: Final = frozenset(
     {
         ast.Assert, ast.Assign, ast.Attribute, ast.AugAssign, ast.Await, ast.BinOp, ast.BoolOp, ast.Call, ast.Compare,
@@ -98,9 +97,10 @@ def _is_plain(text: str, reader: Reader) -> bool:
     return (
         len(text) <= _PLAIN_CHARACTERS
         and reader.shape.kinds <= _PLAIN
-        and not any(word in text for word in _DELICATE)
+        and "__debug__" not in text
+        and "__future__" not in text
         and text.count("for") <= _PLAIN_LOOPS
-        and not any(_repeats_keyword(use.node) for use in reader.calls)
+        and not (reader.calls and any(_repeats_keyword(use.node) for use in reader.calls))
     )
 
 

@@ -199,5 +199,6 @@ def _check_end(frame: EndedFrame) -> None:
     # The status chooses what the host does next, so only those that it knows can be said.
     if frame.status not in _END_STATUSES:
         raise Violation(f"an end of kind {frame.status[:40]!r}")
-    if not all(0 <= cut <= MAX_CUT_BYTES for cut in frame.cut_bytes):
+    stdout_cut, stderr_cut = frame.cut_bytes
+    if not (0 <= stdout_cut <= MAX_CUT_BYTES and 0 <= stderr_cut <= MAX_CUT_BYTES):
         raise Violation("an impossible size of cut output")

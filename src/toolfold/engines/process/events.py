@@ -29,7 +29,7 @@ _ENDS: Final[dict[str, tuple[Status, ProblemKind]]] = {
 def events_in(frame: Frame, order: Order) -> list[Event]:
     """All that a frame tells, in the order in which it happened."""
     events: list[Event] = []
-    if frame.stdout or frame.stderr or isinstance(frame, EndedFrame):
+    if frame.stdout or frame.stderr or (isinstance(frame, EndedFrame) and frame.cut_bytes != (0, 0)):
         events += printed_in(frame)
     if isinstance(frame, CallsFrame):
         if frame.tape is not None:

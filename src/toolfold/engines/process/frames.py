@@ -28,7 +28,7 @@ def start_frame(order: Order, *, has_files: bool) -> bytes:
         "report_waiting": order.report_waiting,
         "max_argument_bytes": order.limits.value_bytes,
         "max_value_bytes": order.limits.value_bytes,
-        "files": [] if has_files else [(file.name, file.data) for file in order.files],
+        "files": [(file.name, file.data) for file in order.files] if order.files and not has_files else [],
         "session": bool(order.session),
     }
     if order.program.library_set not in OWN_SETS:
