@@ -16,6 +16,8 @@ def chromium() -> str | None:
     found = shutil.which("chromium") or shutil.which("chromium-browser")
     if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
         print("installing chromium (once)", flush=True)
+        # A fresh machine has no lists yet.
+        subprocess.run(["apt-get", "update", "-qq"], stdout=subprocess.DEVNULL, check=False)
         subprocess.run(["apt-get", "install", "-y", "-qq", "chromium"], stdout=subprocess.DEVNULL, check=False)
         found = shutil.which("chromium")
     return found

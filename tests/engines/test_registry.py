@@ -78,8 +78,8 @@ def test_an_unknown_name_is_one_line_with_the_known_ones(played: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "option", "message"),
     [
-        ("process", "tier", "engine 'process' has no option 'tier'; it has isolation, warm, accept_no_isolation, host_libraries"),
-        ("auto", "tier", "engine 'process' has no option 'tier'; it has isolation, warm, accept_no_isolation, host_libraries"),
+        ("process", "tier", "engine 'process' has no option 'tier'; it has isolation, warm, accept_no_isolation, host_libraries, library_sets"),
+        ("auto", "tier", "engine 'process' has no option 'tier'; it has isolation, warm, accept_no_isolation, host_libraries, library_sets"),
         ("monty", "isolation", "engine 'monty' has no option 'isolation'; it has max_programs"),
         ("played", "speed", "engine 'played' has no option 'speed'; it has value"),
     ],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from toolfold.tools.context import Decision
 
 
-class ExecutionControl(ABC):
+class ExecutionControl:
     """The part of a runtime that acts on executions by their ids. Unknown ids are ignored."""
 
     def __init__(self, live: LiveExecutions, ledger: Ledger) -> None:
@@ -33,11 +32,12 @@ class ExecutionControl(ABC):
         self._background: dict[str, BackgroundExecution] = {}
         """Those that run or are paused, by id."""
 
-    @abstractmethod
+    # Not an abstract class: in a forked child a runtime becomes an `Inherited`, which must have the same layout.
     async def resume(
         self, execution_id: str, replies: Sequence[Reply] = (), *, decisions: Mapping[int, Decision] | None = None
     ) -> Paused | Outcome:
-        """Go on with some or all of the open calls answered or decided."""
+        """Go on with some or all of the open calls answered or decided; a runtime says how."""
+        raise NotImplementedError
 
     # The ways to end an execution. Two things differ: whether an outcome is written, and what those who wait are told.
 
