@@ -1,6 +1,7 @@
 """A server on loopback that answers as a test says, and keeps what it was asked."""
 
 import asyncio
+import socket
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -29,7 +30,7 @@ class Answer:
 class Serving:
     """Enter it to listen; `asked` has the requests in order."""
 
-    def __init__(self, answer: Callable[[Asked], Answer]) -> None:
+    def __init__(self, answer: Callable[[Asked], Answer], host: str = "127.0.0.1") -> None:
         self.asked: list[Asked] = []
         serving = self
 
@@ -60,7 +61,10 @@ class Serving:
             def log_message(self, *_: object) -> None:
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        class Server(ThreadingHTTPServer):
+            address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+
+        self._server = Server((host, 0), Handler)
         self._server.daemon_threads = True
 
     @property
