@@ -115,6 +115,46 @@ async def test_20_calls_are_one_request_that_is_answered_in_another_process_and_
     assert sorted((tmp_path / "done.txt").read_text().split()) == [*(f"f{at:02}" for at in range(15)), "list"]
 
 
+LOOP = """
+said = []
+for n in range(50):
+    try:
+        said.append(await delete(name=f"f{n}"))
+    except ToolError as error:
+        said.append(str(error))
+[len(said), said[-1]]
+"""
+
+
+@pytest.mark.parametrize(
+    ("answer", "note", "expected", "asks_again"),
+    [
+        (ToolApproved(), {"covers": "tool", "by": "ann"}, [50, "f49 deleted"], False),
+        (ToolDenied("keep them"), {"covers": "tool"}, [50, "'delete' was denied: keep them"], False),
+        (ToolApproved(), {"covers": "tool", "calls": 7}, "f7", True),
+        (ToolApproved(), {"covers": "arguments"}, "f1", True),
+    ],
+)
+async def test_one_answer_may_stand_for_a_loop(
+    engine: Shared, files: Any, answer: Any, note: Any, expected: Any, asks_again: bool
+) -> None:
+    toolset, _ = files
+    desk = Desk(engine, toolset, LOOP)
+
+    requests = await desk.ask()
+    (request,) = requests.approvals
+    found = await desk.answer(
+        requests.build_results(
+            approvals={request.tool_call_id: answer}, metadata={request.tool_call_id: {"toolfold": note}}
+        )
+    )
+
+    if asks_again:
+        assert shown(found.approvals) == [("delete", {"name": expected})]
+    else:
+        assert found == ("success", expected)
+
+
 async def test_arguments_may_be_changed_by_whoever_approves(engine: Shared, files: Any) -> None:
     toolset, done = files
     desk = Desk(engine, toolset, "await delete(name='a')")

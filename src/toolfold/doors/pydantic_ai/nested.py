@@ -6,7 +6,7 @@ Each call goes through a `ToolManager`, as a direct call would; a program can do
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -30,7 +30,7 @@ from pydantic_ai.messages import ToolCallPart, UserContent
 from pydantic_ai.tool_manager import ToolManager
 
 from toolfold import errors
-from toolfold.doors.pydantic_ai.approvals import NestedAnswers, Waiting, nested_id
+from toolfold.doors.pydantic_ai.approvals import NOTE, NestedAnswers, Waiting, nested_id
 from toolfold.doors.pydantic_ai.callers import FROM_CONFIG
 from toolfold.doors.pydantic_ai.values import to_program
 from toolfold.errors import ToolArgumentsInvalid, ToolRefused
@@ -149,9 +149,9 @@ class Nested:
             except _DEFERRED as deferral:
                 self._deferrals[call.id] = deferral
         while context.approve is not None:
-            await context.approve(call, tool.spec)  # the program pauses here, maybe for days
+            decision = await context.approve(call, tool.spec)  # the program pauses here, maybe for days
             try:
-                return self._kept(part, call.id, await self._answered(part, request))
+                return self._kept(part, call.id, await self._answered(part, request, decision))
             except _DEFERRED as deferral:
                 self._deferrals[call.id] = deferral
         raise ToolRefused(f"{call.tool!r} waits for an answer that nobody can give here")
@@ -172,8 +172,27 @@ class Nested:
 
     async def answer(self, paused: Paused) -> Answers:
         """Let go on what the outside has answered; `_answered` reads what it said."""
-        ready = [call.id for call in paused.approvals if self._answer_to(call.id) is not _NO_ANSWER]
-        return Answers(decisions=dict.fromkeys(ready, Decision(approved=True)))
+        answers = {call.id: self._answer_to(call.id) for call in paused.approvals}
+        ready = {call_id: answer for call_id, answer in answers.items() if answer is not _NO_ANSWER}
+        return Answers(decisions={call_id: self._decision(call_id, answer) for call_id, answer in ready.items()})
+
+    # Any: as below.
+    def _decision(self, call_id: int, answer: Any) -> Decision:
+        """For the record, and for what else the answer stands for: a yes or no may, the result of a call may not."""
+        metadata = self.answers.metadata.get(call_id)
+        note = metadata.get(NOTE) if isinstance(metadata, Mapping) else None
+        said: Mapping[str, Any] = note if isinstance(note, Mapping) else {}
+        is_standing = isinstance(answer, ToolApproved | ToolDenied) and not (
+            isinstance(self._deferrals.get(call_id), CallDeferred)
+            or (isinstance(answer, ToolApproved) and answer.override_args is not None)
+        )
+        return Decision(
+            approved=not isinstance(answer, ToolDenied),
+            reason=answer.message if isinstance(answer, ToolDenied) else "",
+            covers=said.get("covers", "call") if is_standing else "call",
+            calls=said.get("calls") if is_standing else None,
+            by=str(said.get("by", "")),
+        )
 
     def waiting_for(self, call: Call) -> Waiting:
         """An open call, as the outside is asked for it."""
@@ -194,10 +213,16 @@ class Nested:
             return ToolApproved()
         return self.answers.results.get(call_id, _NO_ANSWER)
 
-    async def _answered(self, part: ToolCallPart, request: Request) -> Any:
-        """Do what the outside decided."""
+    async def _answered(self, part: ToolCallPart, request: Request, decision: Decision) -> Any:
+        """Do what the outside decided, of this call or of an earlier one for which its answer stands."""
         call_id = request.call.id
         answer = self._answer_to(call_id)
+        if answer is _NO_ANSWER:
+            if call_id in self._used:
+                raise ToolRefused(
+                    f"{part.tool_name!r} asked again after it was approved, and no answer stands for that"
+                )
+            answer = ToolApproved() if decision.approved else ToolDenied(message=decision.reason)
         self._used.add(call_id)
         match answer:
             case ToolApproved():
