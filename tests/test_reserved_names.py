@@ -34,7 +34,7 @@ def asked(name: str, **more: Any) -> ToolSpec:
 def test_the_table_has_every_builtin_and_what_the_guest_adds() -> None:
     own = {name for name in dir(builtins) if not name.startswith("_")} - {"copyright", "credits", "license"}
 
-    assert own | {"ToolError", "asyncio", "exit", "help", "json", "quit", "tools"} == RESERVED
+    assert own | {"ToolError", "asyncio", "describe_files", "exit", "help", "json", "quit", "tools"} == RESERVED
 
 
 def test_a_tool_gets_a_suffix_instead_of_a_builtins_name() -> None:

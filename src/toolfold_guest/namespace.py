@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from toolfold_guest import pending
 from toolfold_guest.channel import Channel, ToolError
 from toolfold_guest.lines import line_of
-from toolfold_guest.notebook import LenientDatetime
+from toolfold_guest.notebook import LenientDatetime, describe_files
 from toolfold_guest.pages import NEXT_PAGE, Pages
 from toolfold_guest.pending import Maker, PendingCall, value_of
 from toolfold_guest.reserved import ANY_TOOL, RESERVED
@@ -205,6 +205,8 @@ class ToolsModule(types.ModuleType):
             made = self.__dict__[name[6:]]  # `from tools import hr`: a domain, not a tool
         elif name in ("ToolError", "async_ToolError"):
             made = ToolError
+        elif name in ("describe_files", "async_describe_files"):
+            made = describe_files
         elif ANY_TOOL in members and not name.startswith("__"):
             made = namespace.by_any_name(name)
         else:

@@ -3,7 +3,7 @@
 import builtins
 from typing import Final
 
-GUEST_NAMES: Final = frozenset({"ToolError", "search_tools", "tools"})
+GUEST_NAMES: Final = frozenset({"ToolError", "describe_files", "search_tools", "tools"})
 """What the guest adds to every program."""
 ANY_TOOL: Final = "__any__"
 """The tool behind every attribute of `tools` that has none of its own, where the caller alone knows its tools."""
