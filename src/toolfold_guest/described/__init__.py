@@ -30,8 +30,8 @@ class Descriptions(list[dict[str, Any]]):
     """A list that can be awaited too: programs do not know which of their helpers are coroutines."""
 
     def __await__(self) -> Generator[None, None, "Descriptions"]:
+        yield from ()
         return self
-        yield
 
     def __str__(self) -> str:
         return "\n".join(map(line_of, self))
