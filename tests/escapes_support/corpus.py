@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Sequence
+from dataclasses import replace
+
+from msgspec import structs
 
 from tests.escapes_support.attack import HOST_SIDE, LINEAGE, Attack
 from tests.escapes_support.bait import Bait
@@ -11,15 +15,21 @@ from tests.escapes_support.naive_host import NaiveHosts
 from tests.escapes_support.real_host import run_on_engine
 from tests.escapes_support.seen import Seen, order_for
 from tests.escapes_support.shared_process import run_in_shared_process
+from toolfold.engines.base import Order
 from toolfold.engines.process import ProcessEngine
 from toolfold.engines.process.tiers import Tier
-from toolfold.models import Limits
+from toolfold.models import InstalledSet, Limits
 
 
 class Corpus:
-    """An async context manager; all engines end with it."""
+    """An async context manager; all engines end with it.
 
-    def __init__(self) -> None:
+    Args:
+        library_sets: The attacks run in guests that have the first of them loaded.
+    """
+
+    def __init__(self, library_sets: Sequence[InstalledSet] = ()) -> None:
+        self._sets = library_sets
         self.bait = Bait()
         self._engines: dict[Tier, ProcessEngine] = {}
         self._naive_hosts = NaiveHosts()
@@ -40,8 +50,10 @@ class Corpus:
         engine = await self._engine(tier)
         before = Seen()
         if attack.before:
-            before = await run_on_engine(engine, order_for(attack, self.bait, is_control=False, text=attack.before))
-        seen = await run_on_engine(engine, order_for(attack, self.bait, is_control=tier == attack.weakened))
+            first = order_for(attack, self.bait, is_control=False, text=attack.before)
+            before = await run_on_engine(engine, self._equipped(first))
+        order = order_for(attack, self.bait, is_control=tier == attack.weakened)
+        seen = await run_on_engine(engine, self._equipped(order))
         seen.bait, seen.printed_before = self.bait, before.printed
         return seen
 
@@ -68,10 +80,20 @@ class Corpus:
 
     async def _engine(self, tier: Tier) -> ProcessEngine:
         if tier not in self._engines:
-            engine = ProcessEngine(isolation=tier, limits=Limits(), warm=0, accept_no_isolation=True)
+            engine = ProcessEngine(
+                isolation=tier, limits=Limits(), warm=0, accept_no_isolation=True, library_sets=self._sets
+            )
             await engine.__aenter__()
+            # Now: a zygote that starts in the middle of an attack would be taken for a process that the attack left.
+            for one in self._sets:
+                await engine.preload(one.name)
             self._engines[tier] = engine
         return self._engines[tier]
+
+    def _equipped(self, order: Order) -> Order:
+        if not self._sets:
+            return order
+        return structs.replace(order, program=replace(order.program, library_set=self._sets[0].name))
 
     def _share_a_process(self, attack: Attack) -> Seen:
         prelude = self.bait.prelude(is_control=True)

@@ -44,6 +44,7 @@ def _type_of_text(text: str) -> str:
 def merged(kinds: Iterable[str]) -> str:
     """The type of a column with values of these types; `?` marks that some are missing."""
     seen = set(kinds)
+    # A gap changes what a program has to do with a column, so it is part of the type.
     gap = "?" if "" in seen else ""
     seen.discard("")
     if seen == {"int", "float"}:
@@ -74,6 +75,7 @@ def sqlite_file(path: str) -> dict[str, Any]:
         steps[0] += 100_000
         return steps[0] > _MOST_STEPS
 
+    # Read-only and without a journal: the file is left as it was, and no other appears beside it.
     try:
         # A view may be a loop without end.
         connection.set_progress_handler(count, 100_000)

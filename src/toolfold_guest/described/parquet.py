@@ -37,6 +37,7 @@ def parquet_file(path: str) -> dict[str, Any]:
         length = int.from_bytes(tail[:4], "little")
         if tail[4:] != _MAGIC or length > min(size, _MOST_BYTES):
             raise ValueError("not a Parquet file, or one with a sealed footer")
+        # All that is read of the file: the data before it may be of any size.
         file.seek(size - 8 - length)
         footer = _Reader(file.read(length)).struct(0)
     return {"rows": footer.get(3, 0), "columns": _columns(footer.get(2, []))}
@@ -55,6 +56,7 @@ def _columns(elements: list[dict[int, Any]]) -> dict[str, str]:
 
 def _width(elements: list[dict[int, Any]], at: int) -> int:
     """How many elements one and all below it are."""
+    # Not by recursion: the depth of the tree is the file's to choose.
     left, width = 1, 0
     while left and at + width < len(elements):
         left += elements[at + width].get(5, 0) - 1
@@ -132,6 +134,7 @@ class _Reader:
             shift += 7
             if byte < 128:
                 return value
+            # Else a number of a megabyte would take minutes to add up.
             if shift > 70:
                 raise ValueError("the footer has a number that is too large")
 

@@ -21,6 +21,7 @@ def csv_file(path: str) -> dict[str, Any]:
         header = next(reader, [])
         rows = list(itertools.islice(reader, MOST_ROWS))
         counted = len(rows) + sum(1 for _ in itertools.islice(reader, MOST_COUNTED))
+    # A file without names: the first row would be lost as data.
     if header and all(type_of(cell) in ("int", "float") for cell in header):
         rows, counted = [header, *rows], counted + 1
         header = [f"column {at + 1}" for at in range(len(header))]
@@ -45,6 +46,7 @@ def json_file(path: str) -> dict[str, Any]:
         text = file.read(_MOST_BYTES + 1)
     if len(text) > _MOST_BYTES:
         return {"type": "json", "error": f"larger than {_MOST_BYTES} characters"}
+    # Not `json.loads`, which is lenient for replies.
     value = json.JSONDecoder().decode(text.strip() or "null")
     if isinstance(value, list):
         return _records(value)

@@ -53,6 +53,7 @@ def _sheet(archive: zipfile.ZipFile, part: str, strings: list[str], dates: set[i
 def _row(row: ElementTree.Element, strings: list[str], dates: set[int]) -> list[Any]:
     cells: list[Any] = []
     for cell in row:
+        # Empty cells are left out of a row, so each says where it is.
         at = _column(cell.get("r", "")) if cell.get("r") else len(cells)
         if at >= MOST_COLUMNS:
             break
@@ -115,6 +116,7 @@ def _all(archive: zipfile.ZipFile, part: str, name: str) -> Iterator[ElementTree
         info = archive.getinfo(part)
     except KeyError:
         return
+    # The size that the archive claims; `zipfile` stops reading there.
     if info.file_size > _MOST_BYTES:
         raise ValueError(f"{part} unpacks to {info.file_size} bytes")
     with archive.open(info) as file:
@@ -122,4 +124,5 @@ def _all(archive: zipfile.ZipFile, part: str, name: str) -> Iterator[ElementTree
         for _, element in ElementTree.iterparse(file):  # noqa: S314
             if element.tag.rpartition("}")[2] == name:
                 yield element
+                # A sheet of a million rows must not be in memory at once.
                 element.clear()

@@ -82,6 +82,11 @@ except ImportError:
 
 
 @both_tiers
+async def test_openpyxl_can_be_imported_in_each(tier: Tier, site: Path) -> None:
+    assert await look(tier, site, "import openpyxl\nresult = openpyxl.__name__") == "openpyxl"
+
+
+@both_tiers
 async def test_packages_beside_the_standard_library_cannot_be_read(tier: Tier, site: Path) -> None:
     text = """
 import glob, os

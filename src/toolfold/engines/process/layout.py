@@ -27,6 +27,8 @@ _VERSION: Final = f"python{sys.version_info.major}.{sys.version_info.minor}"
 _SYSTEM_PREFIXES: Final = ("/usr", "/usr/local", "/")
 _SYSTEM_FOLDERS: Final = ("/usr/lib", "/usr/lib64", "/usr/lib32", "/lib", "/lib64", "/lib32", "/usr/share/zoneinfo")
 _PACKAGE_FOLDERS: Final = ("site-packages", "dist-packages")
+_PUBLIC_FILES: Final = ("/etc/ld.so.cache", "/etc/mime.types")
+"""Of the host, for the loader and for `mimetypes`, which openpyxl asks when it is imported."""
 _SMALL_BYTES: Final = 1536 * 1024
 _SMALL_FILES: Final = 100
 _START: Final = "from toolfold_guest.zygote import main; main()"
@@ -153,7 +155,7 @@ def in_place(folder: str, *, host_libraries: bool = False, sets: Sequence[Instal
         sys_path=tuple(sites),
         links=tuple(links),
         readable_folders=tuple(dict.fromkeys([*folders, _guest()])),
-        readable_files=tuple(_existing(["/etc/ld.so.cache", *_libraries(), *files])),
+        readable_files=tuple(_existing([*_PUBLIC_FILES, *_libraries(), *files])),
         listed_folders=tuple(listed),
         set_paths=set_paths,
     )
