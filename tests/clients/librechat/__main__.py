@@ -30,9 +30,33 @@ def main(packages: Path) -> int:
     ):
         book = Path(folder) / "sales.xlsx"
         pd.DataFrame({"item": ["a", "b"], "price": [1, 2]}).to_excel(book, index=False)
-        given = {"BASE_URL": base, "NARROW_URL": narrow, "WORKBOOK": str(book)}
-        tables = {name: drive(packages / client, cjs, given) for name, (client, cjs) in CLIENTS.items()}
+        table = Path(folder) / "stock.csv"
+        table.write_text("name,price,since\nzoé,2.5,2024-01-02\nada,1.25,2024-02-03\nbo,4.0,2024-03-04\n", "utf-8")
+        given = {"BASE_URL": base, "NARROW_URL": narrow, "WORKBOOK": str(book), "TABLE": str(table)}
+        tables = {}
+        for name, (client, cjs) in CLIENTS.items():
+            downloads = Path(folder) / "downloads" / name
+            downloads.mkdir(parents=True)
+            tables[name] = drive(packages / client, cjs, {**given, "DOWNLOADS": str(downloads)})
+            tables[name]["tables_equal"] = compare(book, table, downloads)
     return show(tables)
+
+
+def compare(book: Path, table: Path, downloads: Path) -> dict[str, object]:
+    """What the client downloaded beside what pandas makes of the same files here."""
+    began = time.perf_counter()
+    try:
+        wanted = pd.read_excel(book)
+        wanted["price"] *= 61
+        pd.testing.assert_frame_equal(pd.read_excel(downloads / "changed.xlsx"), wanted)
+        stock = pd.read_csv(table)
+        stock["price"] *= 61
+        expected = stock.sort_values("name").to_csv(index=False)
+        found = (downloads / "changed.csv").read_text("utf-8")
+        is_equal, said = found == expected, found
+    except (AssertionError, OSError) as error:
+        is_equal, said = False, str(error)
+    return {"name": "tables_equal", "ok": is_equal, "ms": round((time.perf_counter() - began) * 1000), "said": said}
 
 
 @contextlib.contextmanager

@@ -1,12 +1,13 @@
 // Drives the real npm package @librechat/agents against a real server, with real programs.
-//   BASE_URL=... NARROW_URL=... CLIENT_DIR=<package folder> WORKBOOK=<an .xlsx file> [CJS=1] node drive.mjs
+//   BASE_URL=... NARROW_URL=... CLIENT_DIR=<package folder> WORKBOOK=<an .xlsx file> TABLE=<a .csv file>
+//   DOWNLOADS=<folder> [CJS=1] node drive.mjs
 // One line of JSON for each scenario on stdout: {"name", "ok", "ms", "calls", "said"}.
-import { readFile } from 'node:fs/promises';
+import { readFile, writeFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
 
-const { BASE_URL: BASE, NARROW_URL: NARROW, CLIENT_DIR, CJS, WORKBOOK } = process.env;
+const { BASE_URL: BASE, NARROW_URL: NARROW, CLIENT_DIR, CJS, WORKBOOK, TABLE, DOWNLOADS } = process.env;
 const KEY = 'test-key';
 process.env.LIBRECHAT_CODE_BASEURL = BASE; // 3.0.x reads it while it is imported
 const require = createRequire(path.join(CLIENT_DIR, 'package.json'));
@@ -122,6 +123,25 @@ const scenarios = {
     const read = 'await get_weather(city="SF")\nprint(pd.read_excel("/mnt/data/again.xlsx").to_dict("list"))';
     const seen = text(await programmatic(read, withUpload(again)));
     return [`${text(message)} ${seen}`, /sum 183[^]*\{'item': \['a', 'b'\], 'price': \[61, 122\]\}/];
+  },
+  // Described, read, changed, written and downloaded: what arrives is compared with what pandas makes of the same here.
+  tables: async () => {
+    const book = await upload('sales.xlsx', await readFile(WORKBOOK));
+    const inBook = await programmatic(`print(describe_files())
+frame = pd.read_excel("/mnt/data/sales.xlsx")
+frame["price"] *= (await get_weather(city="SF"))["temp"]
+frame.to_excel("/mnt/data/changed.xlsx", index=False)`, withUpload(book));
+    const table = await upload('stock.csv', await readFile(TABLE));
+    const inTable = await programmatic(`print(describe_files())
+frame = pd.read_csv("/mnt/data/stock.csv")
+frame["price"] *= (await get_weather(city="SF"))["temp"]
+frame.sort_values("name").to_csv("/mnt/data/changed.csv", index=False)`, withUpload(table));
+    for (const message of [inBook, inTable]) {
+      const file = message.artifact.files.find((one) => one.name.startsWith('changed.'));
+      await writeFile(path.join(DOWNLOADS, file.name), Buffer.from(await (await fetched(file)).arrayBuffer()));
+    }
+    return [`${text(inBook)} ${text(inTable)}`,
+      /sales.xlsx \(\d+ bytes\): sheet Sheet1: 2 rows of item str, price int[^]*stock.csv \(\d+ bytes\): 3 rows of name str, price float, since date/];
   },
   deleted_file: async () => {
     const stored = await upload('gone.txt', 'old');
