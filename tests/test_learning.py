@@ -160,5 +160,5 @@ async def test_a_reply_is_looked_at_rarely_after_the_first_ones() -> None:
         await runtime.run("for number in range(100):\n    await get_user(id=number)")
         learned = (await runtime.learned()).schemas(runtime.tools)
 
-    # 8 at first, then the 16th, the 32nd and the 64th.
-    assert learned["get_user"]["description"] == "as seen in 11 replies"
+    # 4 at first, then the 8th, the 16th, the 32nd and the 64th.
+    assert learned["get_user"]["description"] == "as seen in 8 replies"
