@@ -96,7 +96,8 @@ class Runtime(ExecutionControl):
         telemetry: bool = True, may_ask: bool = False, before_files: Callable[[str], Awaitable[None]] | None = None,
         type_check: bool | None = None, paused_limits: PausedLimits | None = None, isolation: str | None = None,
         warm: int | None = None, accept_no_isolation: bool | None = None, host_libraries: bool | None = None,
-        observer: Observer | None = None, learn: bool = True, door: str = "library", embedder: Embedder | None = None,
+        observer: Observer | None = None, learn: bool | Learning = True, door: str = "library",
+        embedder: Embedder | None = None,
     ) -> None:  # fmt: skip
         self._limits = limits or Limits()
         session_limits = session_limits or SessionLimits()
@@ -108,7 +109,8 @@ class Runtime(ExecutionControl):
         settings = EngineSettings(limits=self._limits, **kept)
         policy = policy or Policy()
         ledger = ledger if ledger is not None else MemoryLedger()
-        learning = Learning(ledger if isinstance(ledger, Lessons) else None, is_on=learn, embedder=embedder)
+        store = ledger if isinstance(ledger, Lessons) else None
+        learning = learn if isinstance(learn, Learning) else Learning(store, is_on=learn, embedder=embedder)
         steps = (*(wrappers(policy=policy) if steps is None else steps), learning.wrap)
         self._make_offer = partial(Offer, policy=policy, steps=steps)
         offer = self._make_offer(map(as_tool, tools))
@@ -129,6 +131,7 @@ class Runtime(ExecutionControl):
         super().__init__(live, ledger)
 
     async def __aenter__(self) -> Runtime:
+        self._learning.begin()
         await self._engine.__aenter__()
         forks.watch(self)
         return self
@@ -201,6 +204,10 @@ class Runtime(ExecutionControl):
     async def learned(self, *, tenant: str = "") -> Snapshot:
         """What calls have shown of the tools so far, here and in earlier processes: shapes of replies, and uses."""
         await self._learning.read(tenant)
+        return self._learning.snapshot(tenant)
+
+    def learned_now(self, *, tenant: str = "") -> Snapshot:
+        """The same, as far as it has been read."""
         return self._learning.snapshot(tenant)
 
     @property

@@ -12,7 +12,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final, Protocol, runtime_checkable
 
 import msgspec
@@ -70,11 +70,11 @@ def version_of(spec: ToolSpec) -> str:
     return hashlib.blake2b(msgspec.json.encode(said, enc_hook=dict), digest_size=8).hexdigest()
 
 
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """What was known of a tenant's tools at one moment."""
 
-    def __init__(self, lessons: Mapping[str, Lesson]) -> None:
-        self._lessons = lessons
+    _lessons: Mapping[str, Lesson]
 
     def schemas(self, specs: Iterable[ToolSpec], *, is_closed: bool = False) -> dict[str, Mapping[str, Json]]:
         """What tools that do not say it were seen to return, as JSON Schemas by the tool's name."""
@@ -123,11 +123,16 @@ class Learning:
         store: Where it is kept beyond this process; `None` keeps it here alone.
         is_on: Else nothing is learned, and nothing that was is told.
         embedder: Of the indexes that it gives.
+        is_shared: All tenants are one, where a door has other uses for their names.
     """
 
-    def __init__(self, store: Lessons | None = None, *, is_on: bool = True, embedder: Embedder | None = None) -> None:
+    def __init__(
+        self, store: Lessons | None = None, *, is_on: bool = True, embedder: Embedder | None = None,
+        is_shared: bool = False,
+    ) -> None:  # fmt: skip
         self._store = store
         self._is_on = is_on
+        self._is_shared = is_shared
         self._meanings = None if embedder is None else Meanings(embedder)
         self._tenants: OrderedDict[str, _Tenant] = OrderedDict()
         self._unseen: list[tuple[str, Lesson, Value]] = []
@@ -142,12 +147,12 @@ class Learning:
         name, version, is_told = tool.spec.name, version_of(tool.spec), tool.spec.output_schema is not None
         key = f"{name} {version}"
         first = 1 if is_told else _FIRST_REPLIES
-        tenants = self._tenants
+        tenants, is_shared = self._tenants, self._is_shared
 
         # Not async, as in `router.checked`: most calls need no more than this, a quarter of a microsecond.
         def count(request: Request) -> Awaitable[Value]:
             context = request.context
-            tenant = "" if context is None else context.tenant
+            tenant = "" if context is None or is_shared else context.tenant
             known = tenants.get(tenant) or self._tenant(tenant)
             uses = known.counts[key] = known.counts.get(key, 0) + 1
             if uses > first and uses & (uses - 1):
@@ -194,11 +199,21 @@ class Learning:
                 self._tenants.popitem(last=False)
         return known
 
+    def _owner(self, tenant: str) -> str:
+        return "" if self._is_shared else tenant
+
     # what the store says
+
+    def begin(self) -> None:
+        """Read what is there of the usual tenant, in the background."""
+        known = self._tenant("")
+        if self._is_on and not known.is_read:
+            self._begin_to_read("", known)
 
     async def read(self, tenant: str) -> None:
         """Until what other processes and earlier ones have learned is here."""
         self._look()
+        tenant = self._owner(tenant)
         known = self._tenant(tenant)
         if self._is_on and not known.is_read:
             await asyncio.shield(self._begin_to_read(tenant, known))
@@ -234,7 +249,7 @@ class Learning:
     def snapshot(self, tenant: str = "") -> Snapshot:
         """What is known now; it does not change when more is learned."""
         self._look()
-        known = self._tenants.get(tenant)
+        known = self._tenants.get(self._owner(tenant))
         return Snapshot(dict(known.lessons) if known is not None and self._is_on else {})
 
     def told(self, specs: Sequence[ToolSpec], tenant: str = "", *, is_closed: bool = False) -> Sequence[ToolSpec]:
@@ -256,7 +271,7 @@ class Learning:
 
     def index_now(self, index: Index, tenant: str = "") -> Index:
         """The same without what has not been read yet."""
-        known = self._tenants.get(tenant)
+        known = self._tenants.get(self._owner(tenant))
         if known is None or not self._is_on or not known.lessons:
             return index.with_embedder(self._meanings)
         if known.index is None or known.index[0] is not index or known.index[1] != known.changes:

@@ -84,8 +84,7 @@ def napping(work: Path, packages: Path) -> dict[str, Any]:
 def two_servers(seen: Seen) -> object:
     said = "[Script executed successfully]\n['grace']\n"
     assert [(failed, text(content)) for failed, content in seen.shown] == [(False, said)], seen.shown
-    # On a busy machine its tools may come later than the first list.
-    assert "files" in seen.description, seen.description
+    assert "\nmcp__files__read_text_file(" in seen.description, seen.description
     return said.splitlines()[1]
 
 

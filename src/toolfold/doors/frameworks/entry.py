@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from toolfold.doors.frameworks.render import Shown, shown_crash, shown_outcome, shown_reply
@@ -15,6 +15,7 @@ from toolfold.doors.prompts import tools_text
 from toolfold.errors import EngineCrashed, UsageError
 from toolfold.models import Json, Limits, Outcome, ToolSpec
 from toolfold.runtime import Runtime
+from toolfold.tools.learning import Snapshot
 
 SIGNATURE_BUDGET_CHARACTERS: Final = 6_000
 _LONGEST_NAME: Final = 64
@@ -41,6 +42,8 @@ class Entry:
     limits: Limits | None = None
     with_both: bool = False
     outside: Sequence[ToolSpec] = ()
+    _known: list[Snapshot] = field(default_factory=list, repr=False, compare=False)
+    """What was learned when the first description was written: they stay the same, so that prompt caches hold."""
 
     def __post_init__(self) -> None:
         if _NAME.fullmatch(self.name) is None:
@@ -52,7 +55,9 @@ class Entry:
         """For the model, with the signatures of what programs may call."""
         specs = [spec for spec in (*self.runtime.tools, *self.outside) if spec.source != "toolfold"]
         has_both = any(spec.allowed_callers == "both" for spec in (*self.direct_tools().values(), *self.outside))
-        text = tools_text(specs, budget_characters=SIGNATURE_BUDGET_CHARACTERS)
+        if not self._known:
+            self._known.append(self.runtime.learned_now())
+        text = tools_text(specs, budget_characters=SIGNATURE_BUDGET_CHARACTERS, known=self._known[0])
         return "\n\n".join(part for part in (rules(keeps_names=bool(self.session), has_both=has_both), text) if part)
 
     def schema(self) -> dict[str, Json]:

@@ -96,7 +96,8 @@ def spec_of(definition: ToolDefinition) -> ToolSpec:
 
 def _returned(definition: ToolDefinition) -> Mapping[str, Json] | None:
     """The schema of what a call gives; an MCP tool's sole `result` comes unwrapped, whatever its schema says."""
-    schema = definition.return_schema
+    # `{}` is what a function without an annotation has: it says nothing.
+    schema = definition.return_schema or None
     metadata = definition.metadata or {}
     is_from_mcp = "annotations" in metadata and FROM_CONFIG not in metadata
     if schema is None or not is_from_mcp or list(schema.get("properties", {})) != ["result"]:

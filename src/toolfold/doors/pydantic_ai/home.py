@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import logging
 import os
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from os import PathLike
@@ -18,13 +20,14 @@ from toolfold.doors.prompts import Form
 from toolfold.doors.pydantic_ai.texts import run_code_description
 from toolfold.engines.base import Engine, EngineSettings, EngineWrapper
 from toolfold.engines.registry import chosen_engine
-from toolfold.errors import UsageError
+from toolfold.errors import ToolfoldError, UsageError
 from toolfold.ledger.memory import MemoryLedger
 from toolfold.ledger.open import open_ledger
 from toolfold.ledger.record import Ledger
 from toolfold.models import Limits, Outcome, ToolSpec
 from toolfold.runtime import Runtime
 from toolfold.tools.catalog import Catalog
+from toolfold.tools.learning import Learning, Lessons, Snapshot
 from toolfold.tools.router import Wrapper, from_record
 from toolfold.tools.tool import Tool
 
@@ -34,6 +37,8 @@ _Specs: TypeAlias = tuple[ToolSpec, ...]
 _MOST_LISTS: Final = 16
 """For as many different lists of tools the description, the check and the router are kept ready."""
 _MOST_FAILED: Final = 1000
+_MOST_CONVERSATIONS: Final = 1000
+_log: Final = logging.getLogger(__name__)
 
 
 class _Recent(Generic[_K, _T]):
@@ -66,6 +71,7 @@ class Home:
         engine_options: Of an engine that is given by name.
         limits: Of each program.
         ledger: A path, `memory`, the address of a server, or a ledger; `None` keeps executions in this object.
+        learn: Note what tools that do not declare it return, and tell later conversations.
     """
 
     def __init__(
@@ -75,6 +81,7 @@ class Home:
         engine_options: Mapping[str, Any] | None,
         limits: Limits | None,
         ledger: str | PathLike[str] | Ledger | None,
+        learn: bool = True,
     ) -> None:
         self._engine = engine
         self._engine_options = engine_options
@@ -84,16 +91,42 @@ class Home:
             ledger = os.fspath(ledger)
         self._ledger: str | Ledger = MemoryLedger() if ledger is None or ledger == "memory" else ledger
         self._open: dict[asyncio.AbstractEventLoop, _Open] = {}
-        self._descriptions: _Recent[tuple[_Specs, int | None, Form], str] = _Recent()
+        self._is_learning = learn
+        self._descriptions: _Recent[tuple[_Specs, int | None, Form, Snapshot | None], str] = _Recent()
+        self._known: OrderedDict[str, Snapshot] = OrderedDict()
+        """What was learned before each conversation began."""
         self._failed: dict[str, str] = {}
         """The last execution of each run, where it failed."""
 
-    def description(self, specs: tuple[ToolSpec, ...], budget_characters: int | None, form: Form) -> str:
+    def description(
+        self, specs: tuple[ToolSpec, ...], budget_characters: int | None, form: Form, known: Snapshot | None = None
+    ) -> str:
         """Of `run_code`; the same object as long as the tools are the same, because each step asks for it."""
         return self._descriptions.get(
-            (specs, budget_characters, form),
-            lambda key: run_code_description(key[0], budget_characters=key[1], form=key[2]),
+            (specs, budget_characters, form, known),
+            lambda key: run_code_description(key[0], budget_characters=key[1], form=key[2], known=key[3]),
         )
+
+    async def known(self, conversation: str) -> Snapshot | None:
+        """What earlier programs have shown of the tools; it stays the same for a conversation, whose prompt is cached.
+
+        `None` where nothing is known, or the ledger cannot be read.
+        """
+        opened = self._open.get(asyncio.get_running_loop())
+        if not self._is_learning or opened is None:
+            return None
+        if conversation not in self._known:
+            try:
+                async with opened.lock:
+                    learning = self._learning(opened)
+                await learning.read("")
+            except (ToolfoldError, OSError) as error:
+                _log.warning("earlier programs could not be read: %s", error)
+                return None
+            self._known[conversation] = learning.snapshot()
+            if len(self._known) > _MOST_CONVERSATIONS:
+                self._known.popitem(last=False)
+        return self._known[conversation]
 
     def note_end(self, run_id: str, outcome: Outcome) -> None:
         """Remember what failed, so that a corrected program need not do all of it again."""
@@ -139,7 +172,7 @@ class Home:
         if opened is None:
             raise UsageError("the toolset is not entered; run it in an agent, or use `async with toolset:`")
         async with opened.lock:
-            if opened.ledger is None:
+            if opened.engine is None:
                 await self._unlock(opened)
         return opened
 
@@ -147,8 +180,18 @@ class Home:
         engine = self._chosen_engine()
         await engine.__aenter__()
         opened.engine = engine
-        opened.owns_ledger = isinstance(self._ledger, str)
-        opened.ledger = open_ledger(self._ledger) if isinstance(self._ledger, str) else self._ledger
+        self._learning(opened)
+
+    def _learning(self, opened: _Open) -> Learning:
+        """Of all runtimes here; opens the ledger."""
+        if opened.ledger is None:
+            opened.owns_ledger = isinstance(self._ledger, str)
+            opened.ledger = open_ledger(self._ledger) if isinstance(self._ledger, str) else self._ledger
+        if opened.learning is None:
+            store = opened.ledger if isinstance(opened.ledger, Lessons) else None
+            # Shared: what is called a tenant here is one program of a conversation.
+            opened.learning = Learning(store, is_on=self._is_learning, is_shared=True)
+        return opened.learning
 
     def _chosen_engine(self) -> Engine:
         return chosen_engine(self._engine, self._engine_options, EngineSettings(limits=self._limits))
@@ -160,6 +203,7 @@ class Home:
             engine=_Lent(opened.engine),
             limits=self._limits,
             ledger=opened.ledger,
+            learn=self._learning(opened),
             steps=(from_record, step),
             entry_name="run_code",
             door="pydantic_ai",
@@ -175,6 +219,7 @@ class _Open:
     engine: Engine | None = None
     ledger: Ledger | None = None
     owns_ledger: bool = False
+    learning: Learning | None = None
     runtimes: _Recent[_Specs, Runtime] = field(default_factory=_Recent)
 
     async def close(self) -> None:

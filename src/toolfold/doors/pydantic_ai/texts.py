@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from toolfold.doors.prompts import Form, tools_text
 from toolfold.models import ToolSpec
+from toolfold.tools.learning import Snapshot
 
 RUN_CODE: Final = "run_code"
 SEARCH: Final = "search_tools"
@@ -45,7 +46,9 @@ DIRECTLY: Final = "call these directly"
 
 
 def run_code_description(
-    specs: Sequence[ToolSpec], *, budget_characters: int | None = None, form: Form = "dense"
-) -> str:
+    specs: Sequence[ToolSpec], *, budget_characters: int | None = None, form: Form = "dense",
+    known: Snapshot | None = None,
+) -> str:  # fmt: skip
     """The description of `run_code`: how to write a program, and the signatures of what it may call."""
-    return f"{_HEAD}\n\n{tools_text(specs, budget_characters=budget_characters, form=form) or _NO_TOOLS}"
+    tools = tools_text(specs, budget_characters=budget_characters, form=form, known=known)
+    return f"{_HEAD}\n\n{tools or _NO_TOOLS}"

@@ -81,6 +81,8 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
         reuse_replies: Whether a program that corrects a failed one gets the replies that the failed one got,
             for the same tools with the same arguments, so that nothing is done twice.
         on_outcome: Told of every program that ended, with its files and hints.
+        learn: Note what tools that do not declare it return (keys and types, never values); descriptions of later
+            conversations show it.
     """
 
     engine: str | Engine = "auto"
@@ -93,13 +95,16 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
     on_outcome: Callable[[Outcome], None] | None = None
     engine_options: Mapping[str, Any] | None = None
     signatures: Form = "dense"
+    learn: bool = True
     # A field, so that the copies that Pydantic AI makes for each run share it.
     _home: Home | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self._home is None:
             options = with_old_keywords(self.engine, self.engine_options, isolation=self.isolation)
-            self._home = Home(engine=self.engine, engine_options=options, limits=self.limits, ledger=self.ledger)
+            self._home = Home(
+                engine=self.engine, engine_options=options, limits=self.limits, ledger=self.ledger, learn=self.learn
+            )
 
     @property
     def runs_programs(self) -> bool:
@@ -150,11 +155,12 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
         if RUN_CODE in tools:
             raise UserError(f"a tool is named {RUN_CODE!r}, which is the name of code mode's own; rename yours")
         specs = settled(spec_of(tool.tool_def) for tool in in_code.values())
+        known = await self.home.known(ctx.conversation_id or ctx.run_id or "")
         offered[RUN_CODE] = _RunCode(
             toolset=self,
             tool_def=ToolDefinition(
                 name=RUN_CODE,
-                description=self.home.description(specs, self.budget_characters, self.signatures),
+                description=self.home.description(specs, self.budget_characters, self.signatures, known),
                 parameters_json_schema=RUN_CODE_SCHEMA,
                 metadata={"code_arg_name": "code", "code_arg_language": "python"},
             ),
