@@ -33,7 +33,7 @@ from toolfold.models import Call, Limits, Outcome, Paused, Reply
 from toolfold.sessions import SessionLimits, Sessions
 from toolfold.sources.functions import as_tool
 from toolfold.tools.context import CallContext
-from toolfold.tools.learning import Learning, Lessons
+from toolfold.tools.learning import Learning, made
 from toolfold.tools.policy import Policy
 from toolfold.tools.search import describe
 from toolfold.tools.wrappers import wrappers
@@ -78,8 +78,7 @@ class Runtime(ExecutionControl):
         telemetry: Whether OpenTelemetry is told, where its API is installed.
         before_files: Asked before an execution's files are kept for its session; raises `Fenced` where another process
             may have the execution. The ledger fences its own records, a folder cannot.
-        paused_limits: How much memory the guests of paused executions may hold, per tenant and in all; beyond it the
-            oldest end, and are replayed when they go on.
+        paused_limits: How much memory guests of paused executions may hold; beyond it the oldest end, to be replayed.
         type_check: Have Monty's type checker look at each program before it runs, which takes some milliseconds;
             by default where programs run on Monty. Needs `toolfold[monty]` on any engine.
         door: On record with each execution: the way in that this runtime serves.
@@ -89,7 +88,7 @@ class Runtime(ExecutionControl):
 
     def __init__(
         self, tools: Iterable[Tool | Callable[..., Any]] = (), *, engine: str | Engine = "auto",
-        engine_options: Mapping[str, Any] | None = None, limits: Limits | None = None,
+        engine_options: Mapping[str, Any] | None = None, limits: Limits | None = None, embedder: Embedder | None = None,
         ledger: Ledger | None = None, policy: Policy | None = None, approve: Approve | None = None,
         steps: Sequence[Wrapper] | None = None, session_files: Store | None = None,
         session_limits: SessionLimits | None = None, entry_name: str = "", listeners: Sequence[Listener] = (),
@@ -97,7 +96,6 @@ class Runtime(ExecutionControl):
         type_check: bool | None = None, paused_limits: PausedLimits | None = None, isolation: str | None = None,
         warm: int | None = None, accept_no_isolation: bool | None = None, host_libraries: bool | None = None,
         observer: Observer | None = None, learn: bool | Learning = True, door: str = "library",
-        embedder: Embedder | None = None,
     ) -> None:  # fmt: skip
         self._limits = limits or Limits()
         session_limits = session_limits or SessionLimits()
@@ -109,8 +107,7 @@ class Runtime(ExecutionControl):
         settings = EngineSettings(limits=self._limits, **kept)
         policy = policy or Policy()
         ledger = ledger if ledger is not None else MemoryLedger()
-        store = ledger if isinstance(ledger, Lessons) else None
-        learning = learn if isinstance(learn, Learning) else Learning(store, is_on=learn, embedder=embedder)
+        learning = made(learn, ledger, embedder)
         steps = (*(wrappers(policy=policy) if steps is None else steps), learning.wrap)
         self._make_offer = partial(Offer, policy=policy, steps=steps)
         offer = self._make_offer(map(as_tool, tools))

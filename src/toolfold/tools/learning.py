@@ -278,3 +278,10 @@ class Learning:
             made = index.updated(self.told(index.specs, tenant), uses=self.snapshot(tenant).uses)
             known.index = (index, known.changes, made.with_embedder(self._meanings))
         return known.index[2]
+
+
+def made(learn: bool | Learning, store: object, embedder: Embedder | None) -> Learning:
+    """Of one runtime: the one that it shares with others, or one that keeps its lessons in the store, if it can."""
+    if isinstance(learn, Learning):
+        return learn
+    return Learning(store if isinstance(store, Lessons) else None, is_on=learn, embedder=embedder)
