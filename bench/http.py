@@ -207,7 +207,7 @@ async def measure(port: int, server: int, replicas: dict[str, dict[str, float]] 
         table.add_row(name, figure, target, "met" if is_met else "MISSED")
     console = Console(width=100)
     console.print(table)
-    console.print(_replicas_table(replicas) if replicas else "NOT RUN: replicas, because no redis-server can be had")
+    console.print(_replicas_table(replicas) if replicas else "NOT RUN: replicas, because no redis-server was found")
     return 0 if all(row[3] for row in rows) else 1
 
 

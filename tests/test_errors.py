@@ -48,10 +48,3 @@ def test_a_subclass_of_somebody_else_takes_the_entry_of_its_nearest_parent() -> 
     assert [entry_for(kind("x"), table) for kind in (Own, errors.ToolNotFound, errors.SealBroken, errors.Fenced)] == [
         "no", "tool", "usage", "root",
     ]  # fmt: skip
-
-
-def test_the_former_name_of_an_error_warns_and_is_the_same_class() -> None:
-    with pytest.warns(DeprecationWarning, match="^'ToolSaidNo' is now 'ToolFailed'$"):
-        former = errors.ToolSaidNo
-
-    assert former is errors.ToolFailed

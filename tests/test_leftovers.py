@@ -206,7 +206,7 @@ async def test_a_host_that_is_killed_leaves_nothing(
     isolation: str, number: signal.Signals, unproven: list[str]
 ) -> None:
     async with running(isolation, unproven):
-        pass  # skips where this tier cannot be had
+        pass  # skips where this tier is not available
     before = Traces.now()
     source = os.pathsep.join(sys.path)
     host = subprocess.Popen(

@@ -16,7 +16,7 @@ Reasons = dict[str, str]
 
 @dataclass(slots=True)
 class Found:
-    """What each peer did, and who could not be had."""
+    """What each peer did, and which could not be installed."""
 
     peers: dict[str, Reasons] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)

@@ -13,7 +13,7 @@ FOLDER = ROOT / "build" / "peers"
 
 
 class NotInstalled(Exception):
-    """A peer that cannot be had here; the text says why."""
+    """A peer that cannot be installed here; the text says why."""
 
 
 def python_of(peer: str, say: Callable[[str], None]) -> Path:

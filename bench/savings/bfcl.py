@@ -31,7 +31,7 @@ def fetch() -> None:
     """Install what is needed, once, and make it importable.
 
     Raises:
-        SystemExit: The benchmark cannot be had. Without a tokenizer there is an estimate instead.
+        SystemExit: The benchmark is not available. Without a tokenizer there is an estimate instead.
     """
     if not _installed("requirements.txt", "the tasks"):
         raise SystemExit("NOT RUN: bfcl-eval could not be installed with pip; the lines above say why")

@@ -37,7 +37,7 @@ def _arguments(call: GoldCall, need: Needs, group: Sequence[int]) -> str:
     written = []
     for name, value in call.arguments.items():
         source = need.as_is.get(name)
-        # A reply to an earlier program is no name here; the model has read it and writes the value.
+        # A reply to an earlier program has no name here; the model has read it and writes the value.
         text = _path(*source) if source is not None and source[0] in group else repr(value)
         written.append(f"{name}={text}")
     return ", ".join(written)

@@ -25,9 +25,8 @@ Each door says in one table what becomes of each class, and looks it up with `en
 class is added here and missing there, or written anywhere else.
 """
 
-import warnings
 from collections.abc import Mapping
-from typing import Any, ClassVar, TypeVar
+from typing import ClassVar, TypeVar
 
 _Entry = TypeVar("_Entry")
 
@@ -123,7 +122,7 @@ class EngineError(ToolfoldError):
 
 
 class EngineUnavailable(EngineError):
-    """The engine or its isolation cannot be had here. Nothing ran; a retry is safe."""
+    """The engine or its isolation is not available here. Nothing ran; a retry is safe."""
 
     code = "engine_unavailable"
 
@@ -160,14 +159,6 @@ class LedgerFailed(ToolfoldError):
     """The store could not be written or read: disk full, folder gone. What was not acknowledged may be lost."""
 
     code = "ledger_failed"
-
-
-# Any: a module may have anything.
-def __getattr__(name: str) -> Any:
-    if name == "ToolSaidNo":
-        warnings.warn("'ToolSaidNo' is now 'ToolFailed'", DeprecationWarning, stacklevel=2)
-        return ToolFailed
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def entry_for(error: ToolfoldError, table: Mapping[type[ToolfoldError], _Entry]) -> _Entry:

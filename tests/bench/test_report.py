@@ -11,7 +11,8 @@ from inline_snapshot import snapshot
 
 from bench import record
 from bench.report_figures import bars, ratios
-from bench.report_page import COMMANDS, refreshed, write
+from bench.report_page import COMMANDS, LARGE, SMALL, refreshed, write
+from bench.report_savings import PARALLEL, PROGRAM
 from bench.report_tables import clean, plain
 
 ROOT = Path(__file__).parents[2]
@@ -137,34 +138,52 @@ def test_a_block_without_an_end_is_refused_before_it_swallows_the_page() -> None
         refreshed(text, {}, set())
 
 
-def test_the_readme_gets_three_figures_at_most_each_with_its_command(tmp_path: Path) -> None:
+def test_the_readme_gets_four_figures_at_most_each_with_its_command(tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     (tmp_path / "README.md").write_text(page("figures"))
-    (tmp_path / "docs/benchmarks.md").write_text(page("peers"))
-    peers = {
+    (tmp_path / "docs/benchmarks.md").write_text(page("codemode"))
+    codemode = {
         **ENGINES,
-        "cases": {"sequential": record.case("a call", "µs", {"toolfold": 80, "harness": 1000})},
+        "cases": {"call": record.case("a call", "µs", {"toolfold": 80, "harness": 1000})},
         "targets": [],
     }
 
-    write(tmp_path, {"engines": ENGINES, "peers": peers})
+    write(tmp_path, {"engines": ENGINES, "codemode": codemode})
 
     assert (tmp_path / "README.md").read_text() == snapshot("""\
 # Title
 
 Written by hand.
 <!-- bench-report: figures -->
-- **0.50 ms** for an empty program in the full jail, start to outcome: `make bench`
-- **0.08 ×** the time of a tool call in pydantic-ai-harness CodeMode: `make bench-peers`
+- **0.50 ms** to run an empty program in the full jail, from text to outcome: `make bench`
+- **0.08 ×** the time of one tool call in pydantic-ai-harness CodeMode, under the same agent: `make bench-codemode`
 
-All figures, with those we lose: [docs/benchmarks.md](docs/benchmarks.md).
+All figures, including those where peers are ahead: [docs/benchmarks.md](docs/benchmarks.md).
 <!-- /bench-report -->
 The end.
 """)
-    assert sorted(path.name for path in (tmp_path / "docs/figures").iterdir()) == [
-        "engines-empty.svg",
-        "peers-call.svg",
-    ]
+    assert [path.name for path in (tmp_path / "docs/figures").iterdir()] == ["engines-empty.svg"]
+
+
+def test_the_readme_tells_what_is_lost_beside_what_is_saved() -> None:
+    ways = {PROGRAM: 7379, PARALLEL: 307736}, {PROGRAM: 586, PARALLEL: 106}
+    savings = {
+        "cases": {
+            f"{name}: input tokens": record.case(name, "", figures)
+            for name, figures in zip((LARGE, SMALL), ways, strict=True)
+        }
+    }
+
+    block = refreshed(page("figures"), {"savings": savings}, set())
+
+    assert block.split("\n<!-- ")[1] == snapshot("""\
+bench-report: figures -->
+- **Saved: 0.024 ×** the input tokens of parallel direct calls where 50 replies have 20 KB each (7,379 instead of
+  307,736): `make bench-savings`
+- **Lost: 5.53 ×** the input tokens of a direct call for one small reply (586 instead of 106): `make bench-savings`
+
+All figures, including those where peers are ahead: [docs/benchmarks.md](docs/benchmarks.md).\
+""")
 
 
 def test_a_chart_is_xml_with_a_bar_for_each_row() -> None:

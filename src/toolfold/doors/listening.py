@@ -20,7 +20,7 @@ def listen(host: str, port: int) -> socket.socket:
     """Open the address; who connects from now on waits for the server instead of being refused.
 
     Raises:
-        UsageError: it cannot be had.
+        UsageError: the address cannot be used.
     """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]

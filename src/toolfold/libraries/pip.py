@@ -44,7 +44,7 @@ def download_locked(locked: LockedSet, folder: Path) -> None:
     """Exactly the wheels of a lock.
 
     Raises:
-        UsageError: one of them is not to be had, or is another file.
+        UsageError: one of them is not available, or is another file.
     """
     lines = [f"{wheel.name}=={wheel.version} --hash=sha256:{wheel.sha256}" for wheel in locked.wheels]
     _run(folder, "--no-deps", "--require-hashes", "--requirement", _written(folder.parent / "locked.txt", lines))

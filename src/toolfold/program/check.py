@@ -115,7 +115,7 @@ class Checker:
         if problem.kind == "syntax":
             for name, tool in self._index.hyphenated.items():
                 if name in problem.source:
-                    return replace(problem, message=f"{name!r} is no name in Python; write {tool.python_name!r}")
+                    return replace(problem, message=f"{name!r} is not a valid Python name; write {tool.python_name!r}")
         return problem
 
     def _faults(

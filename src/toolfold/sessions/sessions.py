@@ -206,7 +206,7 @@ class Sessions:
         """Add files from outside; one of the same name is replaced.
 
         Raises:
-            UsageError: it is no name for a session, or together they are too large; nothing is kept then.
+            UsageError: the session name is invalid, or together they are too large; nothing is kept then.
         """
         named(session)
         self._sweep_if_due()
@@ -287,7 +287,7 @@ def _refuse_own_pause(session: Session) -> None:
 def named(session: str) -> str:
     """The name of a session, if it can be one."""
     if not session or len(session) > 200 or not session.isprintable():
-        raise UsageError(f"session {session[:80]!r} is no name; give 1 to 200 printable characters")
+        raise UsageError(f"invalid session name {session[:80]!r}; give 1 to 200 printable characters")
     return session
 
 

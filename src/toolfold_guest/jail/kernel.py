@@ -47,7 +47,7 @@ _MADV_COLLAPSE: Final = 25
 
 
 class JailError(Exception):
-    """A layer cannot be had. The text is one line for people: which, why, what to do."""
+    """A layer is not available. The text is one line for people: which, why, what to do."""
 
 
 MACHINE: Final = MACHINES.get(os.uname().machine)

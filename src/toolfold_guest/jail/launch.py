@@ -4,7 +4,7 @@ Rules:
 1. It stays as the zygote's parent, so that the host sees the end of all by waiting for one process.
 2. Root makes the tree with root's eyes, becomes an unprivileged user, and only then opens the
    namespaces, as that user would. Anyone else opens them first.
-3. A layer that cannot be had ends it with one line to the host. Nothing falls back in silence.
+3. A layer that is not available ends it with one line to the host. Nothing falls back silently.
 """
 
 import contextlib

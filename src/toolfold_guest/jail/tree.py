@@ -49,7 +49,7 @@ def build(order: Mapping[str, Any]) -> None:
     _hide(hidden)
     make_links(order["links"], _BASE)
     _write_etc()
-    # From here on there is no name for anything of the host's.
+    # From here on, no path leads to anything of the host's.
     os.chdir(_BASE)
     kernel.pivot_here()
     kernel.make_read_only("/")

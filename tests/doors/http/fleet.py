@@ -212,7 +212,7 @@ def is_there(process: tuple[int, str]) -> bool:
 
 
 def quiet_port() -> int:
-    """A free port that no connection gets by itself, so that it can be had twice."""
+    """A free port that no connection gets by itself, so that it can be used twice."""
     for port in random.sample(range(20_000, 32_000), 100):
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))

@@ -1,4 +1,4 @@
-"""Fail closed: a layer that cannot be had is one clear line, and nothing ran. And: no root is needed."""
+"""Fail closed: a layer that is not available is one clear line, and nothing ran. And: no root is needed."""
 
 import os
 import shutil

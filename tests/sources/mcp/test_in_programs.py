@@ -78,11 +78,11 @@ async def test_every_odd_name_has_a_way_to_be_called(eras: Path) -> None:
     [
         (
             "await mcp__my-server__echo(text='hi')",
-            "'mcp__my-server__echo' is no name in Python; write 'mcp__my_server__echo'",
+            "'mcp__my-server__echo' is not a valid Python name; write 'mcp__my_server__echo'",
         ),
         (
             "print((await mcp__my-server__echo(text='hi'))['rows'])",
-            "'mcp__my-server__echo' is no name in Python; write 'mcp__my_server__echo'",
+            "'mcp__my-server__echo' is not a valid Python name; write 'mcp__my_server__echo'",
         ),
         (
             "await mcp__my_server__ecko(text='hi')",

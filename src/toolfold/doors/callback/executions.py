@@ -120,7 +120,7 @@ class Executions:
         """Hand over replies: the next calls, or the end. Without replies, wait for the end."""
         program = self._programs.get(execution_id)
         if program is None:
-            raise UsageError(f"no execution {execution_id!r} waits for its parent; it has ended, or never was")
+            raise UsageError(f"no execution {execution_id!r} waits for its parent; it has ended or never existed")
         if program.is_running:
             raise UsageError(f"execution {execution_id!r} is running; wait for the result of the last resume")
         fitting = (

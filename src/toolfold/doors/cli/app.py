@@ -127,7 +127,7 @@ def _run(
     """Run one program. Its stdout is this command's stdout.
 
     Exit codes: 0 finished, 1 the program failed, 2 rejected by the check or wrong usage,
-    3 isolation cannot be had, 4 timeout or limit, 130 interrupted.
+    3 isolation not available, 4 timeout or limit, 130 interrupted.
     """
     # Imported here: `--help`, `--version` and `doctor` start without the runtime.
     from toolfold.doors.cli.run import RunOptions, run_program  # noqa: PLC0415
@@ -156,7 +156,7 @@ def _doctor(
         Literal["namespace", "landlock", "none"], typer.Option(help="The tier that this machine must be able to give.")
     ] = "namespace",
 ) -> int:
-    """Try every isolation layer and a set of attacks on this machine; exit 3 when the tier cannot be had."""
+    """Try every isolation layer and a set of attacks on this machine; exit 3 when the tier is not available."""
     # Imported here for the same reason: a diagnosis needs the engine, a run's help does not.
     from toolfold.doors.cli.doctor import diagnose  # noqa: PLC0415
 

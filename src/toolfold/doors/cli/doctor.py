@@ -15,7 +15,7 @@ from toolfold.models import Isolation
 
 
 def diagnose(*, as_json: bool, required: Isolation) -> int:
-    """Examine, print, and say through the exit code whether the required tier can be had."""
+    """Examine, print, and say through the exit code whether the required tier is available."""
     path = find_config()
     host_libraries = load_config(path).libraries.host if path is not None else False
     diagnosis = asyncio.run(examine(required, host_libraries=host_libraries))

@@ -176,7 +176,7 @@ _WORDS: Final[dict[int, tuple[str, tuple[type[Shape], ...]]]] = {
     422: ("The Idempotency-Key was sent with another request.", (Failed,)),
     429: ("Too much for now.", (RateLimited,)),
     500: ("The sandbox broke.", (Failed, Refused)),
-    503: ("No sandbox, or no ledger, to be had.", (Refused, State)),
+    503: ("No sandbox or no ledger is available.", (Refused, State)),
 }
 _DOOR: Final = (401, 403)
 _PROGRAM: Final = (400, *_DOOR, 404, 408, 409, 413, 415, 422, 429, 500, 503)

@@ -52,7 +52,7 @@ async def serve(
         on_listening(listening.getsockname()[1])
     if app.state.replicas is not None:
         app.state.replicas.listens_at(_address(host, listening.getsockname()[1]))
-    # Opened here and not by uvicorn: an engine that cannot be had must reach the caller, who says it in one line.
+    # Opened here and not by uvicorn: an engine that is not available must reach the caller, who says it in one line.
     with listening, on_signal(stop):
         async with app.router.lifespan_context(app):
             await server.serve(sockets=[listening])

@@ -60,7 +60,7 @@ class Settings:
     remembered_bytes: int = 64 * MIB
     """Answers to starts with an `Idempotency-Key` that are held, of all tenants; the ledger has the older ones."""
     preload_data: bool = False
-    """Have guests with numpy, pandas and matplotlib wait from the start; the first such program waits for none then."""
+    """Have guests with numpy, pandas and matplotlib wait from the start, so the first such program need not wait."""
 
     @property
     def is_open(self) -> bool:

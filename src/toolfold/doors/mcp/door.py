@@ -217,7 +217,7 @@ class Door:
     async def _start(self, context: Context, arguments: Mapping[str, Any], *, is_durable: bool) -> Running:
         text, session, seconds = _checked(arguments, self._limits.wall_seconds)
         assert self._ready is not None
-        self._ready.result()  # raises where the sandbox cannot be had
+        self._ready.result()  # raises where the sandbox is not available
         await self._offer.wait_for_mentioned(text)
         running = Running(
             self._runtime,

@@ -61,7 +61,7 @@ def _end(runner: asyncio.Runner, holds: object) -> None:
         threading.Thread(target=_end, args=(runner, holds)).start()
         return
     loop = runner.get_loop()
-    # When the interpreter ends there are no more threads to be had, and `Runner.close` wants one.
+    # When the interpreter ends no more threads can be started, and `Runner.close` wants one.
     loop.set_default_executor(_Inline())
     loop.run_until_complete(loop.shutdown_asyncgens())
     loop.close()

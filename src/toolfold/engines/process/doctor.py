@@ -58,7 +58,7 @@ class Finding:
     name: str
     ok: bool
     detail: str
-    """How the attack failed, or why the layer cannot be had."""
+    """How the attack failed, or why the layer is not available."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

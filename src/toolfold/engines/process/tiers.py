@@ -18,7 +18,7 @@ NAMESPACES: Final[frozenset[Layer]] = frozenset({"user", "mount", "pid", "net", 
 
 @dataclass(frozen=True, slots=True)
 class Tier:
-    """A name that goes into every outcome, and the layers that must all be had."""
+    """A name that goes into every outcome, and the layers that it requires, all of them."""
 
     name: TierName
     layers: frozenset[Layer]

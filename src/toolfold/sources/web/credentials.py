@@ -75,7 +75,7 @@ class Credentials:
 
     @property
     def can_renew(self) -> bool:
-        """Whether another secret may be had when this one is refused."""
+        """Whether another secret can be obtained when this one is refused."""
         return self._auth.kind == "oauth2" or bool(self._auth.command)
 
     def forget(self) -> None:

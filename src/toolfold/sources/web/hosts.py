@@ -107,7 +107,7 @@ def plain_host(host: str) -> str:
     try:
         return host if host.isascii() else host.encode("idna").decode()
     except UnicodeError as error:
-        raise ValueError("has a host that is no name") from error
+        raise ValueError("has an invalid host name") from error
 
 
 def is_public_name(host: str) -> bool:
