@@ -208,7 +208,7 @@ async def test_files_that_are_too_much_are_not_kept_and_it_is_said() -> None:
 
 @pytest.mark.parametrize("name", ["a" * 201, "a\nb", "\0"])
 async def test_a_name_that_is_none_is_refused(runtime: Runtime, name: str) -> None:
-    with pytest.raises(UsageError, match="invalid session name .*; give 1 to 200 printable characters"):
+    with pytest.raises(UsageError, match=r"invalid session name .*; give 1 to 200 printable characters"):
         await runtime.run("1", session=name)
 
 
