@@ -186,7 +186,8 @@ async def test_the_openapi_document_has_every_path_and_status(client: httpx.Asyn
     document = (await client.get("/openapi.json")).json()
 
     assert sorted(document["paths"]) == [
-        "/download/{session}/{file}", "/exec", "/exec/programmatic", "/exec/programmatic/cancel", "/files/{session}",
+        "/download/{session}/{file}", "/exec", "/exec/programmatic", "/exec/programmatic/cancel",
+        "/executions/{execution_id}", "/executions/{execution_id}/output", "/files/{session}",
         "/health", "/metrics", "/ready", "/sessions/{session}/objects/{file}", "/upload", "/upload/batch",
     ]  # fmt: skip
     operation = document["paths"]["/exec/programmatic"]["post"]
