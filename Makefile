@@ -22,7 +22,7 @@ demo: $(stamp) ## run a program that folds many tool calls into one
 demo-console: $(stamp) ## a console with demo programs that run, wait for you and fail
 	@$(python) -m examples.console
 
-test: check types tests test-librechat test-servers test-console ## everything that CI runs; the last three need npm, PyPI and Chromium, or say NOT RUN
+test: check types tests test-librechat test-servers ## everything that CI runs; the last two need npm and PyPI, or say NOT RUN
 
 check: $(stamp) ## format, lint, types, import direction, sizes
 	@$(python) -m ruff format --check --quiet . || { echo "make: wrong format; run '$(python) -m ruff format .'" >&2; exit 1; }

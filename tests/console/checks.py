@@ -104,7 +104,7 @@ def test_a_rerun_with_a_fix_makes_no_recorded_call_again(page: Page, own: Rig) -
     expect(page.locator(".ln.bad")).to_have_attribute("id", "line-5")
 
     page.locator("#rerun").click()
-    editor = page.get_by_label("Program")
+    editor = page.get_by_role("textbox", name="Program")
     editor.fill(BROKEN.replace("convert(text=texts[2])", "convrt(text=texts[2])"))
     expect(page.locator("#check")).to_contain_text("no tool 'convrt'; did you mean 'convert'?")
     expect(page.locator(".gutter .bad")).to_have_text("5")
