@@ -10,34 +10,11 @@ import pytest
 
 from tests.doors.http.conftest import KEYS, serve
 from tests.doors.http.talk import go_on, result, start
-from toolfold import tool
+from tests.gate import Gate
 from toolfold.doors.http import Settings
 from toolfold.ledger.sqlite import SqliteLedger
 
 ASYNC = {"Prefer": "respond-async"}
-
-
-class Gate:
-    """A tool that returns when the test says so."""
-
-    def __init__(self) -> None:
-        self.entered = asyncio.Event()
-        self.opened = asyncio.Event()
-        self.left = 0
-
-    def tool(self) -> Any:
-        @tool(read_only=True)
-        async def gate() -> str:
-            """Wait."""
-            self.entered.set()
-            try:
-                await self.opened.wait()
-            except asyncio.CancelledError:
-                self.left += 1
-                raise
-            return "open"
-
-        return gate
 
 
 def events(text: str) -> list[tuple[str, Any]]:
