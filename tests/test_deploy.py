@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tempfile
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -292,7 +293,8 @@ def doctor_under(tmp_path: Path, rules: dict[str, Any], unproven: list[str]) -> 
     """What the doctor finds as an ordinary user without rights, under these rules."""
     file = tmp_path / "profile.json"
     file.write_text(json.dumps(rules))
-    for folder in (tmp_path, *tmp_path.parents[:2]):
+    made = [folder for folder in (tmp_path, *tmp_path.parents) if Path(tempfile.gettempdir()) in folder.parents]
+    for folder in made:
         folder.chmod(0o755)
     file.chmod(0o644)
     arguments = ["tests/deploy_support/confine.py", str(file), "tests/deploy_support/doctor.py"]
@@ -330,3 +332,23 @@ def test_without_the_jails_part_of_the_profile_the_doctor_refuses(tmp_path: Path
     found = doctor_under(tmp_path, rules, unproven)
 
     assert (found["tier"], found["ok"]) == ("landlock", False)
+
+
+# Ray
+
+
+def test_the_ray_cluster_runs_programs_under_the_profile_and_none_beside_its_head() -> None:
+    documents = yaml.safe_load_all((DEPLOY / "kuberay" / "raycluster.yaml").read_text(encoding="utf-8"))
+    cluster, policy = documents
+    head, (workers,) = cluster["spec"]["headGroupSpec"], cluster["spec"]["workerGroupSpecs"]
+    pods = {"head": head["template"]["spec"], "workers": workers["template"]["spec"]}
+    containers = {name: pod["containers"][0] for name, pod in pods.items()}
+    installed = re.search(r"^ray==(\S+)", (ROOT / "requirements" / "ray.txt").read_text(), re.MULTILINE)
+
+    assert installed is not None
+    assert cluster["spec"]["rayVersion"] == installed[1].split(";")[0].strip()
+    assert head["rayStartParams"]["num-cpus"] == "0"
+    assert containers["workers"]["securityContext"]["seccompProfile"]["localhostProfile"] == "toolfold.json"
+    assert [pod["securityContext"]["runAsNonRoot"] for pod in pods.values()] == [True, True]
+    assert [one["securityContext"]["capabilities"] for one in containers.values()] == [{"drop": ["ALL"]}] * 2
+    assert policy["spec"]["podSelector"] == {"matchLabels": head["template"]["metadata"]["labels"]}

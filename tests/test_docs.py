@@ -1,10 +1,11 @@
 """Every example in the README and in docs/ runs, and prints what the page says.
 
 A `python` block is a file; a `text` block after it is what it prints. `python program` is a
-program for the runtime, with the tools of `docs/programs.md`. `file=NAME` also writes the block
+program for the runtime, with the tools of `docs/programs.md`; `python notebook` is a cell. `file=NAME` also writes the block
 for the `console` blocks of its page, whose `$` lines are commands. `text rejected` is a problem.
 """
 
+import ast
 import contextlib
 import io
 import os
@@ -67,6 +68,20 @@ def test_a_file_in_the_docs_prints_what_the_page_says(example: Example) -> None:
     assert printed.getvalue() == (example.expected or "")
 
 
+async def test_cells_in_the_docs_print_what_the_page_says() -> None:
+    printed, expected, names = io.StringIO(), "", {"__name__": "__main__"}
+
+    with contextlib.redirect_stdout(printed):
+        for example in EXAMPLES:
+            if example.kind == "python notebook":
+                cell = compile(example.text, example.page, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+                if (awaited := eval(cell, names)) is not None:
+                    await awaited
+                expected += example.expected or ""
+
+    assert printed.getvalue() == expected == "45\n"
+
+
 @toolfold.tool(domain="hr")
 async def get_users(team: str) -> list[str]:
     """Ids of the people in one team."""
@@ -117,7 +132,13 @@ def shell(command: str, folder: Path) -> str:
     done = subprocess.run(
         ["sh", "-c", function + command],
         cwd=folder,
-        env={"PATH": os.environ["PATH"], "PYTHONPATH": source, "COLUMNS": "80", "LANG": "C.UTF-8"},
+        # As in an activated environment: a page may start servers of its own with `python3`.
+        env={
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "PYTHONPATH": source,
+            "COLUMNS": "80",
+            "LANG": "C.UTF-8",
+        },
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

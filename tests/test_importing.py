@@ -185,4 +185,8 @@ def test_init_overwrites_nothing_and_without_servers_writes_a_start(tmp_path, mo
 
     assert load_config("toolfold.yaml").servers == ()
     assert (tmp_path / "toolfold.yaml").read_text() == before
-    assert str(error.value) == "'toolfold.yaml' is there already; remove it, or edit it"
+    assert str(error.value) == "'toolfold.yaml' is there already; edit it, or replace it with --force"
+    init_command(Path(), force=True)
+    assert (tmp_path / "toolfold.yaml.bak").read_text() == before
+    schema = before.splitlines()[0].removeprefix("# yaml-language-server: $schema=file://")
+    assert json.loads(Path(schema).read_text())["$schema"].startswith("https://json-schema.org/")

@@ -112,17 +112,6 @@ async def test_some_replies_may_come_before_others(runtime: Runtime) -> None:
     assert end.stdout == "re: b\nre: a\n"
 
 
-async def test_timers_of_a_paused_program_stand_still(runtime: Runtime) -> None:
-    step = await runtime.start("print(await asyncio.wait_for(ask_user('a'), 1))", tools=[ASK])
-    assert isinstance(step, Paused)
-    await asyncio.sleep(1.2)  # longer than the timer
-
-    end = await runtime.resume(step.execution_id, answers(step))
-
-    assert isinstance(end, Outcome)
-    assert (end.status, end.stdout) == ("finished", "re: a\n")
-
-
 async def test_a_pause_does_not_count_against_the_wall_clock(runtime: Runtime) -> None:
     step = await runtime.start("print(ask := await ask_user('a'))", tools=[ASK], limits=Limits(wall_seconds=1))
     assert isinstance(step, Paused)

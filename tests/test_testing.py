@@ -1,6 +1,9 @@
 """The fakes that users get."""
 
-from toolfold.models import Call, Program, Reply
+import pytest
+
+from toolfold.errors import UsageError
+from toolfold.models import Call, Problem, Program, Reply
 from toolfold.testing import Called, Ended, scripted
 
 
@@ -27,3 +30,19 @@ async def test_a_misspelt_tool_is_an_error_that_names_the_right_one() -> None:
     await runtime.run("1")
 
     assert engine.answers == [Reply(call_id=1, error="no tool 'prise'; did you mean 'price'?")]
+
+
+async def test_a_scripted_failure_is_the_outcome_with_its_problem() -> None:
+    problem = Problem(kind="exception", message="ValueError: boom", line=1)
+    runtime, _ = scripted(Ended(status="failed", problem=problem))
+
+    outcome = await runtime.run("1")
+
+    assert (outcome.status, outcome.problem) == ("failed", problem)
+
+
+def test_a_text_for_a_problem_is_refused_where_it_is_written() -> None:
+    with pytest.raises(UsageError) as told:
+        scripted(Ended(status="failed", problem="boom"))  # type: ignore[arg-type]
+
+    assert str(told.value) == ("problem='boom' of Ended is not a Problem; write Problem(kind='exception', message=...)")

@@ -13,13 +13,20 @@ import toolfold
 from examples.demo.tools import get_budget, get_expenses, list_people
 
 _PROGRAM = Path(__file__).with_name("program.py")
-_BAR_CELLS = 48
+_BAR_CELLS = 36
+_WIDTH = 80
+_NEXT = """\
+.venv/bin/toolfold run --tools examples/demo/tools.py examples/demo/program.py
+.venv/bin/toolfold runs           your runs; 'runs show ID' has each call of one
+.venv/bin/toolfold doctor         what the sandbox can promise on this machine
+README.md                         your own tools, MCP servers, HTTP, Python
+make demo-console                 programs live in a page, http://127.0.0.1:8420"""
 
 
 def main() -> int:
     """Print the page; the exit code says whether the program finished."""
     text = _PROGRAM.read_text(encoding="utf-8")
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 110)
+    console = Console(highlight=False, width=_WIDTH)
     try:
         outcome = asyncio.run(_run(text))
     except toolfold.EngineUnavailable as error:
@@ -33,10 +40,12 @@ def main() -> int:
     if outcome.problem is not None:
         console.print(str(outcome.problem), markup=False)
         return 1
-    _title(console, f"its {len(outcome.calls)} tool calls")
+    _title(console, f"its {len(outcome.calls)} tool calls, from the first to the last")
     console.print(_timeline(outcome))
-    _title(console, "the sum")
+    _title(console, "what that saves")
     _sum(console, outcome)
+    _title(console, "next")
+    console.print(_NEXT, markup=False)
     return 0
 
 
@@ -46,20 +55,21 @@ async def _run(text: str) -> toolfold.Outcome:
 
 
 def _title(console: Console, text: str) -> None:
-    console.print()
     console.rule(f"[bold]{text}[/bold]", align="left")
 
 
 def _timeline(outcome: toolfold.Outcome) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for title in ("call", "arguments", "ms", "bytes", "from the first call to the last"):
-        table.add_column(title, justify="right" if title in ("ms", "bytes") else "left")
+    """One line for each tool: when its calls ran, all of them together."""
+    table = Table(box=None, pad_edge=False, show_header=False)
     first = min(call.started_seconds for call in outcome.calls)
     last = max(call.started_seconds + call.seconds for call in outcome.calls)
-    for call in outcome.calls:
-        arguments = ", ".join(f"{value}" for value in call.arguments.values())
-        bar = _bar(call.started_seconds - first, call.seconds, max(last - first, 1e-9))
-        table.add_row(call.name, Text(arguments), f"{call.seconds * 1000:.0f}", f"{call.bytes_out:,}", bar)
+    for name in dict.fromkeys(call.name for call in outcome.calls):
+        calls = [call for call in outcome.calls if call.name == name]
+        start = min(call.started_seconds for call in calls)
+        end = max(call.started_seconds + call.seconds for call in calls)
+        bar = _bar(start - first, end - start, max(last - first, 1e-9))
+        size = sum(call.bytes_out for call in calls)
+        table.add_row(name, f"{len(calls):>2} calls", f"{size:>9,} bytes", bar)
     return table
 
 
@@ -74,15 +84,13 @@ def _sum(console: Console, outcome: toolfold.Outcome) -> None:
     one_by_one = sum(call.seconds for call in outcome.calls)
     back = len(outcome.stdout.encode())
     saved = outcome.context_saved
-    console.print(f"{len(outcome.calls)} tool calls in one program, {outcome.seconds * 1000:.0f} ms")
-    console.print(f"one after another the tools alone take {one_by_one * 1000:.0f} ms, and each call is a model turn")
-    console.print(f"{fetched:,} bytes of replies; {back:,} bytes went back to the model")
     console.print(
-        f"{saved.bytes:,} bytes of calls and replies stayed out of the model's context (~{saved.tokens:,} tokens)"
+        f"time     {outcome.seconds * 1000:,.0f} ms; one call after another would take {one_by_one * 1000:,.0f} ms"
     )
-    console.print(f"engine {outcome.engine}, isolation {outcome.isolation}")
+    console.print(f"context  {back:,} bytes went to the model instead of {fetched:,} (~{saved.tokens:,} tokens saved)")
+    console.print(f"sandbox  engine {outcome.engine}, isolation {outcome.isolation}")
     for hint in outcome.hints:
-        console.print(f"note: {hint}", markup=False)
+        console.print(f"note     {hint}", markup=False)
 
 
 if __name__ == "__main__":

@@ -11,11 +11,12 @@ from toolfold.errors import EngineCrashed, EngineError, EngineUnavailable, ToolE
 from toolfold.models import Call, CallRecord, File, Limits, Media, Outcome, Paused, Problem, Reply, ToolSpec
 
 if TYPE_CHECKING:
+    from toolfold.doors.blocking import run_sync
     from toolfold.doors.frameworks.anthropic import anthropic_tool
     from toolfold.doors.frameworks.langchain import langchain_tool
     from toolfold.doors.frameworks.openai import openai_tool
     from toolfold.doors.library import from_config
-    from toolfold.runtime import Runtime, run_sync
+    from toolfold.runtime import Runtime
     from toolfold.sources.functions import tool
     from toolfold.sources.openapi.source import openapi_tools
     from toolfold.tools.tool import Tool
@@ -58,7 +59,7 @@ _LAZY: Final = {
     "langchain_tool": "toolfold.doors.frameworks.langchain",
     "openai_tool": "toolfold.doors.frameworks.openai",
     "openapi_tools": "toolfold.sources.openapi.source",
-    "run_sync": "toolfold.runtime",
+    "run_sync": "toolfold.doors.blocking",
     "tool": "toolfold.sources.functions",
 }
 

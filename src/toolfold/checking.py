@@ -57,19 +57,34 @@ class Checks:
         self._types: TypeChecker | None = None
         self._large = LargeChecks()
 
+    def check_at_once(
+        self, text: str, checker: Checker, limits: Limits, known_names: frozenset[str]
+    ) -> Program | Problem | None:
+        """The verdict on a text that needs nothing but the static rules, as most; `None` leaves it to `check`.
+
+        A program waits for every step before its start, and one that is awaited costs more than one that is not.
+        """
+        if self._is_typed or len(text) >= LARGE_TEXT_CHARACTERS:
+            return None
+        checked = checker.check(
+            text, limits=limits, known_names=known_names, library_sets=self._library_sets, installed=self._modules
+        )
+        return None if checked.__class__ is Problem and checked.kind == "import" else checked
+
     async def check(
-        self, text: str, specs: tuple[ToolSpec, ...], *, checker_for: Callable[[tuple[ToolSpec, ...]], Checker],
-        limits: Limits, known_names: frozenset[str], file_names: Callable[[], Iterable[str]],
+        self, text: str, specs: tuple[ToolSpec, ...], *, checker: Checker, limits: Limits,
+        known_names: frozenset[str], file_names: Callable[[], Iterable[str]], has_stdin: bool = False,
     ) -> Program | Problem:  # fmt: skip
         """The program, or why it will not run. Among the files that it is given there may be modules."""
         if len(text) >= LARGE_TEXT_CHARACTERS:
             checked = await self._large.check(
-                text, specs, limits=limits, known_names=known_names, library_sets=self._library_sets
-            )
+                text, specs, limits=limits, known_names=known_names, library_sets=self._library_sets,
+                has_stdin=has_stdin,
+            )  # fmt: skip
         else:
-            checked = self._check_here(text, checker_for(specs), limits, known_names, file_names)
-        is_typed = self._engine.capabilities.checks_types if self._with_types is None else self._with_types
-        if isinstance(checked, Problem) or not is_typed:
+            check = partial(checker.check, text, limits=limits, known_names=known_names, has_stdin=has_stdin)
+            checked = self._check_here(partial(check, library_sets=self._library_sets), file_names)
+        if isinstance(checked, Problem) or not self._is_typed:
             return checked
         return await self._type_problem(checked, specs, known_names) or checked
 
@@ -79,11 +94,9 @@ class Checks:
             await self._types.close()
 
     def _check_here(
-        self, text: str, checker: Checker, limits: Limits, known_names: frozenset[str],
-        file_names: Callable[[], Iterable[str]],
-    ) -> Program | Problem:  # fmt: skip
+        self, check: Callable[..., Program | Problem], file_names: Callable[[], Iterable[str]]
+    ) -> Program | Problem:
         modules = self._modules
-        check = partial(checker.check, text, limits=limits, known_names=known_names, library_sets=self._library_sets)
         checked = check(installed=modules)
         if not isinstance(checked, Problem) or checked.kind != "import" or modules is None:
             return checked
@@ -92,6 +105,10 @@ class Checks:
         if not own:
             return checked
         return check(installed=modules | own)
+
+    @cached_property
+    def _is_typed(self) -> bool:
+        return self._engine.capabilities.checks_types if self._with_types is None else self._with_types
 
     @cached_property
     def _modules(self) -> frozenset[str] | None:
@@ -119,12 +136,12 @@ class LargeChecks:
 
     async def check(
         self, text: str, tools: Sequence[ToolSpec], *, limits: Limits | None, known_names: Container[str],
-        library_sets: Sequence[InstalledSet] | None = None,
+        library_sets: Sequence[InstalledSet] | None = None, has_stdin: bool = False,
     ) -> Program | Problem:  # fmt: skip
         """As `Checker.check`; the same verdict for the same text, however busy the host is."""
         if limits is not None and len(text) > limits.program_bytes:
             return Checker().check(text, limits=limits)  # says so without looking at it
-        answer = await self.ask(_verdict, text, list(tools), limits, known_names, library_sets)
+        answer = await self.ask(_verdict, text, list(tools), limits, known_names, library_sets, has_stdin)
         try:
             verdict = msgspec.json.decode(answer, type=_Verdict)
         except msgspec.MsgspecError:
@@ -173,7 +190,9 @@ def main() -> None:
 
 def _verdict(
     text: str, tools: Sequence[ToolSpec], limits: Limits | None, known_names: Container[str],
-    library_sets: Sequence[InstalledSet] | None,
+    library_sets: Sequence[InstalledSet] | None, has_stdin: bool,
 ) -> _Verdict:  # fmt: skip
-    found = Checker(tools).check(text, limits=limits, known_names=known_names, library_sets=library_sets)
+    found = Checker(tools).check(
+        text, limits=limits, known_names=known_names, library_sets=library_sets, has_stdin=has_stdin
+    )
     return _Verdict(program=found) if isinstance(found, Program) else _Verdict(problem=found)

@@ -43,6 +43,8 @@ class UsageError(ToolfoldError):
     """The host called us wrongly. Nothing ran."""
 
     code = "usage"
+    mistakes: tuple[str, ...] = ()
+    """One line each, where several were found at once; the message has them all."""
 
 
 class SealBroken(UsageError):
@@ -159,6 +161,11 @@ class LedgerFailed(ToolfoldError):
     """The store could not be written or read: disk full, folder gone. What was not acknowledged may be lost."""
 
     code = "ledger_failed"
+
+
+def install_extra(name: str) -> str:
+    """What to do about a package that is missing; the words hold for a clone and for an index."""
+    return f"install the extra {name!r} of toolfold, in a clone with: pip install '.[{name}]'"
 
 
 def entry_for(error: ToolfoldError, table: Mapping[type[ToolfoldError], _Entry]) -> _Entry:

@@ -11,6 +11,8 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
+from toolfold.outcome_views import OutcomeViews
+
 # Any: a JSON value is recursive, and recursive aliases make every signature unreadable in mypy.
 Json: TypeAlias = Any
 Value: TypeAlias = Any
@@ -43,6 +45,9 @@ class Media:
     data: bytes = b""
     uri: str = ""
     name: str = ""
+
+    def __repr__(self) -> str:
+        return f"Media({', '.join(filter(None, (self.name, self.mime, self.uri or _in_words(len(self.data)))))})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +130,8 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     size_bytes: int | None = None
     """Of the value as JSON, where it was measured on the way."""
     meta: ReplyMeta | None = None
+    traceback: str = ""
+    """Where the tool failed; for people, never for a program or a model."""
 
     def __eq__(self, other: object) -> bool:
         """The same answer to the same call, however it came about."""
@@ -185,6 +192,10 @@ class Program:
     """The text as it was sent, where another runs: without its fence, its margin or the like; empty if the same."""
     notes: tuple[str, ...] = ()
     """What was left out of it or read otherwise; they become hints of the outcome."""
+    stdin: str | None = None
+    """What it can read from standard input; `None` gives it none, and the check refuses `input()`."""
+    clock: float | None = None
+    """What its clocks say at its start; then they advance with readings and sleeps only. `None`: the real time."""
 
     @property
     def sent_text(self) -> str:
@@ -198,8 +209,11 @@ class File:
 
     name: str
     """Relative to the data folder, with forward slashes."""
-    data: bytes = field(repr=False)
+    data: bytes
     mime: str = "application/octet-stream"
+
+    def __repr__(self) -> str:
+        return f"File({self.name}, {self.mime}, {_in_words(self.size)})"
 
     @property
     def size(self) -> int:
@@ -285,6 +299,8 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
     """These five as in `ReplyMeta`."""
     line: int = 0
     """As in `Call`."""
+    traceback: str = ""
+    """As in `Reply`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,7 +313,7 @@ class ContextSaved:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(OutcomeViews):
     """How an execution ended."""
 
     execution_id: str
@@ -339,3 +355,11 @@ class Paused:
     """Calls that wait for a yes or no; whoever says yes has the tool called here."""
     seconds_left: float = field(default=0.0, compare=False)
     """Of the program's wall clock, which stands still until it goes on; asked for again, it may differ by a hair."""
+
+
+def _in_words(size: int) -> str:
+    for unit in ("bytes", "KB", "MB"):
+        if size < 1000 or unit == "MB":
+            break
+        size = round(size / 1000)
+    return f"{size} {unit}"

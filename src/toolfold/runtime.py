@@ -9,16 +9,18 @@ from __future__ import annotations
 import asyncio
 import secrets
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 
 from toolfold import forks
 from toolfold.checking import Checks
-from toolfold.engines.base import Called, Died, Ended, Engine, EngineSettings, Guests, Printed, Taped, Waiting
+from toolfold.engines.base import Called, Died, Ended, Engine, EngineSettings, Guests, Printed, Served, Taped, Waiting
 from toolfold.engines.registry import chosen_engine, with_old_keywords
 from toolfold.errors import EngineCrashed, Fenced, LedgerFailed
 from toolfold.events import Listeners
+from toolfold.execution.arguments import HandedOver, check_types, known_keywords, opened_ledger
 from toolfold.execution.beginning import Beginning
 from toolfold.execution.control import ExecutionControl
+from toolfold.execution.describing import DescribedFiles, described
 from toolfold.execution.direct import serve_direct
 from toolfold.execution.live import LiveExecutions
 from toolfold.execution.offer import Offer
@@ -26,7 +28,6 @@ from toolfold.execution.paused_memory import PausedLimits
 from toolfold.execution.plan import Services
 from toolfold.execution.wish import StartOptions, Wish
 from toolfold.ledger import refusals
-from toolfold.ledger.memory import MemoryLedger
 from toolfold.ledger.observe import from_observer
 from toolfold.ledger.otel import usual_listeners
 from toolfold.models import Call, Limits, Outcome, Paused, Reply
@@ -40,7 +41,9 @@ from toolfold.tools.wrappers import wrappers
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+    from pathlib import Path
 
+    from toolfold.engines.base import OwnTools
     from toolfold.events import Listener
     from toolfold.execution.background import BackgroundExecution
     from toolfold.execution.execution import Execution
@@ -62,11 +65,11 @@ class Runtime(ExecutionControl):
 
     Args:
         tools: What programs may call: functions, or `Tool` objects of any source.
-        engine: `auto`, `process`, `monty`, the name of an engine that another distribution registers, or an `Engine`.
+        engine: `auto`, `process`, `monty`, `ray`, the name of an engine that others register, or an `Engine`.
         engine_options: Options of an engine that is given by name; those of the process engine are `isolation`, `warm`,
             `host_libraries` and `accept_no_isolation`.
         limits: For programs that are given none of their own.
-        ledger: Where executions are kept; by default in memory, so that they end with this object.
+        ledger: Where executions are kept, or its path; by default in memory, so that they end with this object.
         policy: Which tools may be called, and which only after asking.
         approve: Answers for tools that the policy asks for; without it `start` pauses for them.
         steps: The router's wrappers instead of the usual ones, which are made from the policy.
@@ -86,17 +89,19 @@ class Runtime(ExecutionControl):
         embedder: Texts in, vectors out; `search_tools` then finds by meaning, too.
     """
 
+    @known_keywords
     def __init__(
         self, tools: Iterable[Tool | Callable[..., Any]] = (), *, engine: str | Engine = "auto",
         engine_options: Mapping[str, Any] | None = None, limits: Limits | None = None, embedder: Embedder | None = None,
-        ledger: Ledger | None = None, policy: Policy | None = None, approve: Approve | None = None,
-        steps: Sequence[Wrapper] | None = None, session_files: Store | None = None,
+        ledger: Ledger | HandedOver | str | Path | None = None, policy: Policy | None = None,
+        approve: Approve | None = None, steps: Sequence[Wrapper] | None = None, session_files: Store | None = None,
         session_limits: SessionLimits | None = None, entry_name: str = "", listeners: Sequence[Listener] = (),
         telemetry: bool = True, may_ask: bool = False, before_files: Callable[[str], Awaitable[None]] | None = None,
         type_check: bool | None = None, paused_limits: PausedLimits | None = None, isolation: str | None = None,
         warm: int | None = None, accept_no_isolation: bool | None = None, host_libraries: bool | None = None,
         observer: Observer | None = None, learn: bool | Learning = True, door: str = "library",
     ) -> None:  # fmt: skip
+        check_types(tools=tools, engine=engine, limits=limits, policy=policy, approve=approve, listeners=listeners)
         self._limits = limits or Limits()
         session_limits = session_limits or SessionLimits()
         engine_options = with_old_keywords(
@@ -104,9 +109,9 @@ class Runtime(ExecutionControl):
             host_libraries=host_libraries,
         )  # fmt: skip
         kept = {"max_kept_guests": session_limits.max_guests, "max_kept_bytes": session_limits.max_guest_bytes}
-        settings = EngineSettings(limits=self._limits, **kept)
+        settings = EngineSettings(limits=self._limits, own_tools=self._own_tools, **kept)
         policy = policy or Policy()
-        ledger = ledger if ledger is not None else MemoryLedger()
+        ledger, self._has_own_ledger = opened_ledger(ledger)
         learning = made(learn, ledger, embedder)
         steps = (*(wrappers(policy=policy) if steps is None else steps), learning.wrap)
         self._make_offer = partial(Offer, policy=policy, steps=steps)
@@ -127,9 +132,9 @@ class Runtime(ExecutionControl):
         live = LiveExecutions(self._engine, self.sessions, paused_limits or PausedLimits(), before_files)
         super().__init__(live, ledger)
 
-    async def __aenter__(self) -> Runtime:
-        self._learning.begin()
+    async def __aenter__(self) -> Self:
         await self._engine.__aenter__()
+        self._learning.begin()
         forks.watch(self)
         return self
 
@@ -143,6 +148,8 @@ class Runtime(ExecutionControl):
         await self._learning.close()
         await self.router.catalog.close()
         await self._engine.__aexit__(*exc)
+        if self._has_own_ledger:
+            await self._ledger.close()
 
     def disown(self) -> None:
         """In a forked child: guests, ledger and connections of tools are the parent's."""
@@ -154,11 +161,6 @@ class Runtime(ExecutionControl):
         return self._beginning.offer.specs
 
     @property
-    def executions(self) -> tuple[str, ...]:
-        """Ids of those that run or are paused here."""
-        return self._live.ids
-
-    @property
     def direct_tools(self) -> tuple[ToolSpec, ...]:
         """What may be called one by one, with `call`."""
         return self._beginning.offer.direct
@@ -168,6 +170,10 @@ class Runtime(ExecutionControl):
         stocked = self._engine.capabilities.stocked
         if stocked is not None:
             await stocked.preload(library_set)
+
+    async def describe_files(self, files: Iterable[File]) -> DescribedFiles:
+        """These files, with a line on each that says what is in it, for a prompt; a guest reads them."""
+        return await described(self._engine, files, self._limits)
 
     async def guests(self) -> Guests:
         """How many there are now, and what they hold; none where the engine cannot tell."""
@@ -218,6 +224,7 @@ class Runtime(ExecutionControl):
         self, text: str, *, files: Sequence[File] = (), limits: Limits | None = None, rerun_of: str = "",
         session: str = "", keep_names: bool = False, on_call: Callable[[CallRecord], None] | None = None,
         tenant: str = "", repeat: Collection[str] | None = None, hidden: Collection[str] = (), execution_id: str = "",
+        seed: int | None = None, stdin: str | None = None, clock: float | None = None,
     ) -> Outcome:  # fmt: skip
         """A program, to its end.
 
@@ -225,13 +232,13 @@ class Runtime(ExecutionControl):
         without a reply fails, unless its tool is safe to call twice or named in `repeat`.
         The files of `session` are in the data folder, and what the program leaves there is kept;
         with `keep_names` its names are kept, too, for the next program of the session.
-        `tenant` is on record with the execution, and tools are told of it.
-        `hidden` names tools that this program does not know of.
+        `tenant` is on record, and tools are told of it. `hidden` names tools that this program does not know of.
+        `stdin` is its standard input; its clocks begin at `clock`, and advance with its readings and sleeps only.
         """
         wish = Wish(
             hidden=hidden, files=files, limits=limits or self._limits, on_call=on_call, rerun_of=rerun_of,
-            repeat=repeat, session=self._session(session, keep_names), tenant=tenant, execution_id=execution_id,
-            is_strict=self._beginning.services.ledger.is_lasting,
+            repeat=repeat, session=self._session(session, keep_names) if session else None, tenant=tenant,
+            execution_id=execution_id, is_strict=self._ledger.is_lasting, seed=seed, stdin=stdin, clock=clock,
         )  # fmt: skip
         step = await self._begin(text, wish)
         assert isinstance(step, Outcome), "only `start` pauses"
@@ -249,8 +256,8 @@ class Runtime(ExecutionControl):
         self, text: str, *, background: bool = False, tools: Sequence[ToolSpec] = (), files: Sequence[File] = (),
         limits: Limits | None = None, session: str = "", keep_names: bool = False,
         on_call: Callable[[CallRecord], None] | None = None, tenant: str = "", execution_id: str = "",
-        rerun_of: str = "", repeat: Collection[str] | None = None,
-        durable: bool = False, expires_at: float = 0.0, hidden: Collection[str] = (),
+        rerun_of: str = "", repeat: Collection[str] | None = None, seed: int | None = None, clock: float | None = None,
+        durable: bool = False, expires_at: float = 0.0, hidden: Collection[str] = (), stdin: str | None = None,
     ) -> Paused | Outcome | BackgroundExecution:  # fmt: skip
         """A program that may also call `tools`, which only the caller can answer, with `resume`.
 
@@ -271,7 +278,7 @@ class Runtime(ExecutionControl):
             outside=tools, hidden=hidden, files=files, limits=limits or self._limits, on_call=on_call,
             session=self._session(session, keep_names), can_pause=bool(tools) or self._beginning.asks_outside,
             tenant=tenant, execution_id=execution_id, rerun_of=rerun_of, repeat=repeat, expires_at=expires_at,
-            is_durable=durable,
+            is_durable=durable, stdin=stdin, seed=seed, clock=clock,
         )  # fmt: skip
         return (
             self._in_background(execution_id, self._begin(text, wish)) if background else await self._begin(text, wish)
@@ -305,9 +312,9 @@ class Runtime(ExecutionControl):
         self._live.take_back(execution)
         return await self._guarded(execution)
 
-    async def check(self, text: str) -> Problem | None:
+    async def check(self, text: str, *, hidden: Collection[str] = ()) -> Problem | None:
         """What the check says of a program, which is not run; `None` if it would begin."""
-        return await self._beginning.check(text, Wish(limits=self._limits))
+        return await self._beginning.check(text, Wish(limits=self._limits, hidden=hidden))
 
     async def call(
         self, name: str, arguments: Mapping[str, Value], *, idempotency_key: str | None = None,
@@ -338,7 +345,7 @@ class Runtime(ExecutionControl):
                     case Called():  # tool call -> router -> reply -> program
                         for call in event.calls:
                             execution.calls.serve(call)
-                    case Printed() | Taped():
+                    case Printed() | Taped() | Served():
                         execution.keep(event)
                     case Waiting():
                         if execution.is_pause_due(event.replies_seen):
@@ -357,6 +364,9 @@ class Runtime(ExecutionControl):
             await self._live.close(execution)
             raise EngineCrashed(last.detail, started=execution.calls.started)
         return await self._live.finish(execution, last)
+
+    def _own_tools(self, names: Sequence[str]) -> OwnTools:
+        return self._beginning.offer.own_tools(names)
 
     def _session(self, name: str, keep_names: bool) -> Session | None:
         return self.sessions.open(name, keep_names=keep_names) if name else None
@@ -388,13 +398,3 @@ class Runtime(ExecutionControl):
         except BaseException:
             await self._live.close(execution)
             raise
-
-
-def run_sync(text: str, *, tools: Iterable[Tool | Callable[..., Any]] = (), **options: Any) -> Outcome:
-    """Run one program from code that is not async; `options` are those of `Runtime`."""
-
-    async def once() -> Outcome:
-        async with Runtime(tools, **options) as runtime:
-            return await runtime.run(text)
-
-    return asyncio.run(once())

@@ -14,8 +14,6 @@ import gc
 import itertools
 import marshal
 import os
-import random
-import resource
 import select
 import sys
 import threading
@@ -24,18 +22,12 @@ import types
 enable_gc = gc.enable
 freeze_gc = gc.freeze
 
-change_folder = os.chdir
-close = os.close
 duplicate = os.dup2
 exit_now = os._exit
 getcwd = os.getcwd
-open_file = os.open
 seek = os.lseek
-unlink = os.unlink
 write = os.write
-O_WRONLY = os.O_WRONLY
 SEEK_END = os.SEEK_END
-set_resource_limit = resource.setrlimit
 
 Socket = _socket.socket
 AF_UNIX = _socket.AF_UNIX
@@ -43,9 +35,7 @@ SOCK_STREAM = _socket.SOCK_STREAM
 new_poll = select.poll
 POLLIN = select.POLLIN
 
-set_mask = _signal.pthread_sigmask
 set_handler = _signal.signal
-SIG_SETMASK = int(_signal.SIG_SETMASK)
 SIGTERM = int(_signal.SIGTERM)
 SIGURG = int(_signal.SIGURG)
 
@@ -58,6 +48,5 @@ c_ulong = ctypes.c_ulong
 
 count_from = itertools.count
 load = marshal.loads
-seed_random = random.seed
 thread_count = _thread._count
 thread_ident = threading.get_ident

@@ -43,6 +43,10 @@ class Habits:
         self.has_pending = False
         """It may have calls that nothing has asked for yet."""
 
+    def has_any(self) -> bool:
+        """Whether there may be something to say."""
+        return bool(self.in_place) or self.has_pending
+
 
 class Channel:
     """Shared by the event loop, blocking calls and threads."""

@@ -37,8 +37,13 @@ def _unregister(func: Callable[..., Any]) -> None:
 
 
 def leaves_something(text: str) -> bool:
-    """Whether there may be anything to end; false for most programs, at the cost of one look at their text."""
-    return bool(_handlers) or _LEAVES_SOMETHING.search(text) is not None
+    """Whether a program may leave anything to end; false for most, at the cost of one look at their text."""
+    return _LEAVES_SOMETHING.search(text) is not None
+
+
+def has_handlers() -> bool:
+    """Whether some program, of this session or this one, registered what is to be called at the end."""
+    return bool(_handlers)
 
 
 def end(names: dict[str, Any], *, is_session: bool) -> None:

@@ -55,6 +55,8 @@ class GuestSelector(selectors.PollSelector):
         if timeout is not None and timeout <= 0 and not self._is_busy_for_long():
             self.loop.after_select(slept=False)
             return []
+        if timeout is None or timeout > 0:
+            self.busy_turns = 0  # timers that ran out in a pause have their turns before the next look
         self._before_sleep(timeout)
         ready: list[tuple[selectors.SelectorKey, int]] = []
         if not tape.is_replaying:

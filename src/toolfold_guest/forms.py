@@ -28,22 +28,22 @@ Note = Callable[[str], None]
 """Told what a form leaves out, where it does."""
 
 TABLE: Final = (
-    ("`None`, `bool`, `int`, `float`, `str`, `bytes`", "itself; `nan` is null"),
+    ("`None`, `bool`, `int`, `float`, `str`, `bytes`", "unchanged; `nan` becomes null"),
     ("tuple, named tuple, deque, range, dict view", "list"),
-    ("set, frozenset", "list, sorted where its members can be compared, else by their text"),
+    ("set, frozenset", "list, sorted if the members are comparable, otherwise by their text"),
     ("dict, other mapping, dataclass, pydantic model, attrs class, msgspec struct", "object"),
-    ("a key that is no text", "text, as JSON spells it; a date in ISO 8601, a tuple as Python prints it"),
+    ("a key that is not a string", "a string, as in JSON; a date in ISO 8601, a tuple as Python prints it"),
     ("datetime, date, time", "ISO 8601 text"),
     ("timedelta", "seconds"),
     ("enum", "its value"),
     ("UUID, path, IP address, URL", "text"),
-    ("`Decimal`, mpmath `mpf`, sympy number", "number if no digit is lost, else exact text"),
-    ("`Fraction`, sympy rational", "integer if it is one, else text as `1/3`"),
-    ("`complex`, mpmath `mpc`", "text as `1+2j`"),
+    ("`Decimal`, mpmath `mpf`, sympy number", "number if no digit is lost, otherwise exact text"),
+    ("`Fraction`, sympy rational", "integer if it is one, otherwise text such as `1/3`"),
+    ("`complex`, mpmath `mpc`", "text such as `1+2j`"),
     ("sympy expression; matrix", "text; list of rows"),
     ("numpy scalar; array; structured array", "number or text; list; list of objects"),
-    ("DataFrame", "list of objects, one per row; an index that is not row numbers comes first, as columns"),
-    ("Series", "list; an object by its labels if they are not row numbers"),
+    ("DataFrame", "list of objects, one per row; an index other than row numbers comes first, as columns"),
+    ("Series", "list; an object keyed by its labels if they are not row numbers"),
     ("pandas Index, array; `Timestamp`, `NaT`, `NA`; `Period`, `Interval`", "list; ISO 8601 text, null; text"),
 )
 """Of the types in the first column comes what the second says, in arguments, values and replies."""

@@ -59,7 +59,7 @@ class Inbox:
         else:
             # At least one: the caller knows that something is there, or wants to wait for it.
             batch = [self._receive()]
-            while self._rest and self.has_whole_message():
+            while self._rest and batch[-1] is not None and self.has_whole_message():
                 batch.append(self._receive())
             batch = [reply for reply in batch if reply is not None]
             if tape is not None:
@@ -96,9 +96,16 @@ class Inbox:
         while message[0] != REPLY:
             if message[0] == HOLD:
                 held_at = _monotonic()
-                while self._next_message()[0] != RELEASE:
-                    pass
+                message = self._next_message()
+                while message[0] != RELEASE:
+                    message = self._next_message()
                 self._loop.held_seconds += _monotonic() - held_at
+                # A timer that has just run out is among those that are ready.
+                has_timers = self._loop._scheduled or self._loop._ready
+                if message[1] and has_timers and self.tape is not None:
+                    # The caller took its time: timers run out before its reply is seen, which the tape has on record.
+                    self._loop.held_seconds -= message[1]
+                    return None
                 if not self.has_whole_message():
                     # The reply takes its time; the program's timers must not wait for it.
                     return None

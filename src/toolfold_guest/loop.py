@@ -11,7 +11,6 @@ import asyncio
 import gc
 import json
 import marshal
-import os
 import random
 import select
 import socket
@@ -36,11 +35,11 @@ from toolfold_guest.aliases import (
     getcwd,
     modules,
     search_path,
-    seed_random,
     set_handler,
     thread_count,
 )
 from toolfold_guest.channel import Channel
+from toolfold_guest.given import give, place, take_back
 from toolfold_guest.hints import hints_of
 from toolfold_guest.inbox import Inbox
 from toolfold_guest.namespace import Namespace, ToolFacts, lenient_loads, preset
@@ -50,7 +49,7 @@ from toolfold_guest.output import Outlet, Stream, add_low_level_output
 from toolfold_guest.rewrite import RETURN_NAME, compile_in_parts, compile_program
 from toolfold_guest.sets import use as use_set
 from toolfold_guest.styles import style_of
-from toolfold_guest.tape import Tape, install
+from toolfold_guest.tape import Tape, install, seed_random
 from toolfold_guest.values import encode_value
 from toolfold_guest.wire import HEADER, PLAIN, PROGRAM, REPLY, START, text_bytes
 
@@ -60,7 +59,7 @@ _Codes = tuple[types.CodeType, types.CodeType | None]
 """The body of a program, and its last expression."""
 
 CO_COROUTINE = 0x80
-_HOST = (3,)  # where the zygote puts the guest's socket
+_HOST = 3  # where the zygote puts the guest's socket
 LOOKS_UP_NAMES = frozenset(
     {"__globals__", "__main__", "dir", "eval", "exec", "f_globals", "globals", "locals", "modules", "vars"}
 )
@@ -93,6 +92,7 @@ class _Made:
     start: bytes
     codes: _Codes
     """A start and a program that do nothing, to warm the caches with."""
+    look_for_program: Callable[[int], Any]  # with the time to wait for it
 
 
 _made = _Made()  # not the class: a type that is changed must be looked up anew
@@ -119,6 +119,8 @@ def prepare(library_set: str) -> None:
     interpreter.count_own_frames()
     _made.file = "program.py"
     _made.session = ModuleType("__main__")
+    _made.look_for_program = (poll := select.poll()).poll
+    poll.register(_HOST, select.POLLIN)
     _made.start = marshal.dumps((START, {"seed": 1}), PLAIN)
     _made.codes = compile_program("len('')")
     # Later passes specialise the bytecode.
@@ -135,7 +137,7 @@ def prepare(library_set: str) -> None:
 
 def rehearse() -> None:
     """Touch the pages that a program will need, unless one waits already: then it is as fast to run it."""
-    if not select.select(_HOST, (), (), 0)[0]:
+    if not _made.look_for_program(0):
         compile_in_parts("pass")  # what ends in a statement
         _rehearse(REHEARSALS[0])
         if "pandas" in sys.modules:
@@ -214,6 +216,8 @@ def _serve(sock: Any, meanwhile: Callable[[], None] | None = None) -> bool:
     sys.stdout, sys.stderr = _made.streams
     text, tools = channel.inbox.receive_program()
     codes = _make_ready(channel, text, tools)
+    # While the host checks the text, not while it waits for the end.
+    leaves_something = ending.leaves_something(text)
     if meanwhile is not None:
         meanwhile()
     options = channel.inbox.receive_start()
@@ -224,25 +228,28 @@ def _serve(sock: Any, meanwhile: Callable[[], None] | None = None) -> bool:
         install(channel.inbox.tape, options["seed"])
     else:
         _seed(options["seed"])
+    if "clock" in options or "stdin" in options:
+        give(_made.loop, options)
     if "library_set" in options:
         use_set(options["library_set"])
     # Before the program and after its start: a program that is refused must leave no files in a session.
     if options.get("files"):
         for name, data in options["files"]:
-            _place(name, data)
+            place(name, data)
         channel.outbox.send_unpacked()
     status, value, error, message = _run(codes, text, options)
     is_session = bool(options.get("session"))
     # A session's threads may live on until its next program; any other program ends with its threads.
     if thread_count() and not is_session:
         threading._shutdown()  # type: ignore[attr-defined]  # waits for the program's threads, as an exit does
-    hints = hints_of(channel.habits, _made.notes)
-    if ending.leaves_something(text):
+    hints = hints_of(channel.habits, _made.notes) if _made.notes or channel.habits.has_any() else []
+    if leaves_something or ending.has_handlers():
         ending.end(_made.session.__dict__, is_session=is_session)
     add_low_level_output(_made.streams, text)
     channel.outbox.send_end(status, value, error, message, hints)
     if is_session:
         _restore_streams()
+        take_back(_made.loop)
     return is_session
 
 
@@ -378,13 +385,6 @@ def _mentioned(codes: tuple[types.CodeType | None, ...]) -> set[str] | None:
         names.update(code.co_names)
         open_codes.extend(constant for constant in code.co_consts if isinstance(constant, CodeType))
     return names if names.isdisjoint(LOOKS_UP_NAMES) else None
-
-
-def _place(name: str, data: bytes) -> None:
-    """A file the caller gave, in the data folder, which is the working directory."""
-    os.makedirs(os.path.dirname(name) or ".", exist_ok=True)
-    with open(name, "wb") as file:
-        file.write(data)
 
 
 def _seed(seed: int | None) -> None:

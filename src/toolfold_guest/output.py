@@ -5,6 +5,7 @@ import ctypes
 import io
 import os
 from collections.abc import Callable
+from typing import Any
 
 from toolfold_guest.aliases import SEEK_END, seek
 
@@ -19,7 +20,7 @@ class Outlet(io.RawIOBase):
     def __init__(self, descriptor: int = 1) -> None:
         self._descriptor = descriptor
         self.name = ("<stdout>", "<stderr>")[descriptor - 1]
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._decoder: Any = codecs.getincrementaldecoder("utf-8")("replace")
         self.reset()
         self.full: Callable[[], None] = lambda: None
         """Called when enough has gathered for a frame of its own."""
@@ -30,7 +31,9 @@ class Outlet(io.RawIOBase):
         self._kept_bytes = 0
         self._chunks: list[bytes] = []
         self._gathered_bytes = 0
-        self._decoder.reset()
+        # Half a character is rare, and to ask is two pages where to reset is eight.
+        if self._decoder.buffer:
+            self._decoder.reset()
 
     def writable(self) -> bool:
         return True
@@ -70,7 +73,8 @@ class Outlet(io.RawIOBase):
         if not self._chunks:
             return ""
         chunks, self._chunks, self._gathered_bytes = self._chunks, [], 0
-        return self._decoder.decode(b"".join(chunks))
+        text: str = self._decoder.decode(b"".join(chunks))
+        return text
 
 
 class Stream(io.TextIOWrapper):

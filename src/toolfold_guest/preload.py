@@ -1,7 +1,9 @@
 """Libraries loaded once, before any fork: every guest then shares their pages."""
 
+import contextlib
 import importlib
 import sys
+from collections.abc import Iterable
 
 STDLIB = (
     "base64", "bisect", "collections", "copy", "csv", "dataclasses", "datetime", "decimal", "fractions", "glob",
@@ -27,6 +29,13 @@ def preload_stdlib() -> None:
         importlib.import_module(name)
     for name in blocked:
         del sys.modules[name]
+
+
+def preload_modules(names: Iterable[str]) -> None:
+    """Import these alone; one that is not installed is left to the program."""
+    for name in names:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
 
 
 def preload_data(*, with_science: bool = False) -> None:

@@ -5,6 +5,7 @@ the host's ledger. The reads are on this tape, which leaves with each frame of c
 given the tape back and reads from it until it is used up, then goes on live.
 """
 
+import _random
 import ctypes
 import datetime
 import gc
@@ -16,12 +17,14 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from toolfold_guest.aliases import modules, seed_random
+from toolfold_guest.aliases import modules
 
 MAX_ENTRIES = 10_000
 """In all. A program that reads the clock more often is not worth replaying, and says so."""
 
 _UTC = datetime.UTC
+_seed_in_c = _random.Random.seed
+_usual_random: Any = random._inst  # whose methods are the module's functions
 _TIME_FUNCTIONS = ("time", "monotonic", "perf_counter", "process_time", "time_ns", "monotonic_ns", "perf_counter_ns")
 
 
@@ -78,6 +81,14 @@ class Tape:
             self._new[line].append(entry)
 
 
+class Source:
+    """Where clocks are read that are not on a tape."""
+
+    steady: Any = None
+    """A clock that is not the system's, with a `read`."""
+
+
+source = Source()
 _current = Tape([], [])
 _source = random.Random()  # noqa: S311  # repeatable is the point; the program guards nothing with it
 # See `toolfold_guest.aliases`.
@@ -100,12 +111,15 @@ def install(tape: Tape, seed: int) -> None:
 
 
 def _taped(read: Callable[[], Any]) -> Callable[[], Any]:
-    is_steady = not read.__name__.startswith("time")
+    is_steady, in_ns = not read.__name__.startswith("time"), read.__name__.endswith("_ns")
     last: Any = 0
     ahead: Any = 0
 
     def clock() -> Any:
         nonlocal last, ahead
+        # Its readings need no tape: a replay comes to the same ones.
+        if source.steady is not None:
+            return source.steady.read(in_ns=in_ns)
         now = _current.clock(lambda: read() + ahead)
         if is_steady and now < last:
             # After a replay on another machine: a steady clock goes on from where it stood.
@@ -165,6 +179,12 @@ def prepare() -> None:
 
 def _patch(kind: type, methods: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], Any, Any]:
     return gc.get_referents(kind.__dict__)[0], methods, ctypes.pythonapi.PyType_Modified, ctypes.py_object(kind)
+
+
+def seed_random(seed: int | None) -> None:
+    """As `random.seed` does for a number, without the detour through a method in Python."""
+    _seed_in_c(_usual_random, seed)
+    _usual_random.gauss_next = None
 
 
 def _seed_entropy(seed: int) -> None:

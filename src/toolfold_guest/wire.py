@@ -13,7 +13,7 @@ Host to guest, `marshal`, because the host is trusted and nothing decodes faster
     (START, options)         run it
     (REPLY, call id, ok, value or message, has media)
     (HOLD,)      stand still: the execution is paused, and its timers with it
-    (RELEASE,)   go on
+    (RELEASE, seconds)   go on; so much of the pause counts for the program's timers
 """
 
 import struct

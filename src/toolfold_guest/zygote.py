@@ -7,7 +7,6 @@ Rules:
 4. What a guest uses after the fork it finds among its module's own names: see `toolfold_guest.aliases`.
 """
 
-import _socket
 import array
 import contextlib
 import gc
@@ -23,21 +22,21 @@ import threading
 from typing import Any, Final, NoReturn
 
 from toolfold_guest import preload, sets
-from toolfold_guest.aliases import AF_UNIX, SIG_SETMASK, SOCK_STREAM, Socket, close, duplicate, set_mask, write
-from toolfold_guest.jail import kernel, pages
+from toolfold_guest.aliases import duplicate, write
+from toolfold_guest.jail import kernel, lockdown, pages
 from toolfold_guest.jail.folders import remove_tree
 from toolfold_guest.jail.identity import PROC_FD
-from toolfold_guest.jail.kernel import close_from
-from toolfold_guest.jail.lockdown import DATA_FD, Lockdown
+from toolfold_guest.jail.lockdown import Lockdown, Plan
+from toolfold_guest.jail.steps import take
 
-CONTROL_FD: Final = 3
+CONTROL_FD: Final = lockdown.SOCKET_FD
 MAX_MESSAGE_BYTES: Final = 1 << 20
 MAX_FDS: Final = 250
-DATA: Final = b"D"
+DATA: Final = lockdown.DATA_MESSAGE
 READY: Final = b"R"
 FAILED: Final = b"F"
 _FEW_FILES: Final = 32
-_DATA_RIGHTS: Final = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, array.array("i", [DATA_FD]))]
+_MOST_PLANS: Final = 16
 # The C library's 8 MiB per thread would use up a guest's memory limit with a few dozen threads.
 _THREAD_STACK_BYTES: Final = 2 * 1024 * 1024
 
@@ -80,14 +79,21 @@ class _Server:
         """Guest id by process id."""
         self._forgotten: set[int] = set()
         """Guests that the host let go of while they were still dying: their folders go with them."""
+        self._plans: dict[tuple[Any, ...], Plan] = {}
+        """By the limits that they are for."""
         # Before any library is loaded: some read the environment and the path once, on import.
         place = len(sys.path)
         _clean_interpreter(order["sys_path"])
         # Before our own loop: what a guest touches then lies together, and less is copied.
-        preload.preload_stdlib()
+        if order["runs_programs"]:
+            preload.preload_stdlib()
         sets.prepare(order["set_paths"], order["own_set"], place)
-        self._loop = importlib.import_module(order["loop_module"])
-        self._loop.prepare(order["library_set"])
+        is_single = order["modules"] is not None
+        preload.preload_modules(order["modules"] or ())
+        loop = importlib.import_module(order["loop_module"])
+        loop.prepare(order["library_set"])
+        # Found once: see `aliases`. A guest that never waits has nothing to gain by a rehearsal.
+        self._rehearse, self._main = _do_nothing if is_single else loop.rehearse, loop.main
         # Blocked and read from a descriptor: a handler could run in the middle of a fork.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
         self._children = kernel.signal_fd(signal.SIGCHLD)
@@ -96,7 +102,8 @@ class _Server:
         gc.freeze()
         gc.disable()
         # After the last import and before the first fork: what comes later is not in it.
-        pages.collapse()
+        if not is_single:
+            pages.collapse()
         # What a guest starts with; its memory limit counts above that, so libraries cost a program nothing.
         self._vm_bytes = _vm_bytes()
         # Last: under the filter neither libraries nor the jail could be set up.
@@ -148,12 +155,13 @@ class _Server:
         if not self._lockdown.has_tree:
             folder = f"{self._folder}/{guest}"
             os.mkdir(folder, 0o700)
+        plan = self._plan(limits, folder)
         # It holds for the next child only, which becomes the first process of it.
         if self._has_pid_namespaces:
             kernel.unshare(kernel.NEWPID)
         process: int = kernel.fork()
         if process == 0:
-            self._become_guest(fd, limits, folder)
+            self._become_guest(fd, plan, folder)
         # Back again: the next guest needs a namespace of its own, and the helpers none.
         if self._has_pid_namespaces:
             kernel.setns(self._pid_namespace, kernel.NEWPID)
@@ -161,20 +169,33 @@ class _Server:
             raise OSError(0, "fork refused: too many processes, or too little memory")
         return process
 
-    def _become_guest(self, fd: int, limits: dict[str, Any], folder: str) -> NoReturn:
+    def _plan(self, limits: dict[str, Any], folder: str) -> Plan:
+        # A folder of its own is in the steps, so nobody else can take them.
+        if folder:
+            return self._lockdown.plan(limits, self._vm_bytes, folder)
+        key = tuple(limits.values())
+        plan = self._plans.get(key)
+        if plan is None:
+            # Few servers have more than one; whoever asks for ever new ones must not fill this process.
+            if len(self._plans) >= _MOST_PLANS:
+                self._plans.clear()
+            plan = self._plans[key] = self._lockdown.plan(limits, self._vm_bytes, folder)
+        return plan
+
+    def _become_guest(self, fd: int, plan: Plan, folder: str) -> NoReturn:
         try:
             duplicate(fd, CONTROL_FD)  # the control socket ends here
-            # And so do the sockets of siblings.
-            close_from(self._lockdown.first_free_fd)
-            set_mask(SIG_SETMASK, ())
             # The order is the point: own namespaces, then the host gets its descriptor, then pages are touched
             # while that is still allowed, and only then is the door closed.
-            self._lockdown.separate(limits, folder)
-            _hand_over_data()
-            self._loop.rehearse()
-            self._lockdown.seal(limits, self._vm_bytes, folder)
+            take(plan[0])
+            if folder:
+                self._lockdown.adapt(folder)
+            self._rehearse()
+            take(plan[1])
+            if not self._has_pid_namespaces:
+                self._lockdown.seal_with_own_id()
             write(CONTROL_FD, READY)
-            self._loop.main(CONTROL_FD)
+            self._main(CONTROL_FD)
         # The parent's code must never go on in the child, whatever happens.
         except BaseException as error:  # noqa: BLE001
             os.write(CONTROL_FD, FAILED + describe(error).encode())
@@ -221,6 +242,10 @@ class _Server:
         os._exit(0)
 
 
+def _do_nothing() -> None:
+    pass
+
+
 def _remove(folder: str) -> None:
     """A few files at once, more in a process of its own: other programs must not wait for it."""
     if _is_small(folder):
@@ -246,15 +271,6 @@ def _is_small(folder: str) -> bool:
                 if entry.is_dir(follow_symlinks=False):
                     waiting.append(entry.path)
     return True
-
-
-def _hand_over_data() -> None:
-    # Before the limits: the kernel counts descriptors in flight per user, over all guests, and
-    # compares with the limit of who sends. A guest that hoards them must not stop the others.
-    sock = Socket(AF_UNIX, SOCK_STREAM, 0, CONTROL_FD)
-    sock.sendmsg([DATA], _DATA_RIGHTS)
-    sock.detach()
-    close(DATA_FD)
 
 
 def _clean_interpreter(sys_path: list[str]) -> None:

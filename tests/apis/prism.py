@@ -7,12 +7,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-START_SECONDS = 180
+START_SECONDS = 600
 
 
 @contextlib.contextmanager
 def prism(modules: Path, document: Path) -> Iterator[str]:
-    """Its URL once it listens, which takes a minute for GitHub's document."""
+    """Its URL once it listens, which takes a minute for GitHub's document, and longer on a busy machine."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -15,6 +15,7 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.subscriptions import PromptsListChanged, ToolsListChanged
 from mcp.shared.exceptions import MCPError
 
+from tests.conformance import long_tools
 from toolfold.doors.mcp.client import is_legacy
 from toolfold.doors.mcp.door import Door
 
@@ -388,7 +389,7 @@ def add_fixtures(door: Door) -> None:
         plain = {"type": "object", "properties": {}}
         extra = [
             types.Tool(name=name, description=name, input_schema=SCHEMAS.get(name, plain))
-            for name in (*TOOLS, "test_trigger_tool_change", "test_trigger_prompt_change")
+            for name in (*TOOLS, *long_tools.NAMES, "test_trigger_tool_change", "test_trigger_prompt_change")
         ]
         return types.ListToolsResult(tools=[*own.tools, *extra])
 
@@ -399,6 +400,8 @@ def add_fixtures(door: Door) -> None:
         if params.name == "test_trigger_prompt_change":
             await door._changes.publish(PromptsListChanged())
             return said("told")
+        if params.name in long_tools.NAMES:
+            return await long_tools.call(door, context, params)
         handler = TOOLS.get(params.name)
         return await (own_call.handler(context, params) if handler is None else handler(context, params))
 

@@ -4,17 +4,21 @@ import asyncio
 import sys
 
 from tests.conformance.fixtures import add_fixtures
+from tests.conformance.long_tools import ask_person, break_down
 from toolfold.doors.mcp.client import Clients
 from toolfold.doors.mcp.door import Door
 from toolfold.doors.mcp.offer import Offer
 from toolfold.doors.mcp.serve import serve_http
 from toolfold.runtime import Runtime
+from toolfold.sources.functions import as_tool
 
 
 async def main() -> None:
     """Serve until a signal comes."""
     runtime = Runtime(entry_name="execute_program")
-    door = Door(runtime, Offer(runtime), clients=Clients(is_alone=False))
+    door = Door(
+        runtime, Offer(runtime, local=[as_tool(ask_person), as_tool(break_down)]), clients=Clients(is_alone=False)
+    )
     add_fixtures(door)
     await serve_http(door, "127.0.0.1", int(sys.argv[1]))
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 PLAYWRIGHT = "playwright==1.65.0"
+USUAL = ["checks.py", "attacks.py"]
 PACKAGES = Path("build/console-packages")
 
 
@@ -45,7 +46,7 @@ def has_playwright() -> bool:
 
 
 def main() -> int:
-    what = sys.argv[1:] or ["checks.py"]
+    what = sys.argv[1:]
     browser = chromium()
     if browser is None:
         print("NOT RUN: no chromium in PATH, and it cannot be installed here; on Debian: apt install chromium")
@@ -56,7 +57,7 @@ def main() -> int:
     folder = Path(__file__).parent
     path = os.pathsep.join([os.environ.get("PYTHONPATH", ""), str(PACKAGES.absolute())]).strip(os.pathsep)
     environment = {**os.environ, "CHROMIUM": browser, "PYTHONPATH": path}
-    tests = [str(folder / one) for one in what if one.endswith(".py")]
+    tests = [str(folder / one) for one in what if one.endswith(".py")] or [str(folder / one) for one in USUAL]
     options = [one for one in what if not one.endswith(".py")]
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-q", *tests, *options], env=environment, check=False

@@ -49,9 +49,32 @@ async def pay(amount: int, to: str) -> str:
 
 @tool
 async def echo(text: str) -> str:
-    """Says it again."""
+    """Says it again. <img src=x onerror=alert(3)><script>alert(4)</script>"""
     return text
 '''
+LIBRARY = """
+import asyncio
+import sys
+from pathlib import Path
+
+import shop
+from toolfold import Runtime
+from toolfold.ledger.decisions import LedgerApproval
+from toolfold.ledger.sqlite import SqliteLedger
+from toolfold.tools.policy import Policy
+
+
+async def main() -> None:
+    ledger = SqliteLedger(Path("ledger.sqlite"))
+    approve = LedgerApproval(ledger, wait_seconds=600)
+    async with Runtime([shop.pay], ledger=ledger, policy=Policy(ask=["pay"]), approve=approve) as runtime:
+        for ended in await asyncio.gather(*(runtime.run(Path(name).read_text()) for name in sys.argv[1:])):
+            print(ended.stdout, end="")
+    await ledger.close()
+
+
+asyncio.run(main())
+"""
 CONFIG = """
 tools: {modules: [shop.py], ask: [pay]}
 approvals: console
@@ -80,7 +103,7 @@ class Rig:
 
     def open(self) -> str:
         """Start the console, on the port that it had; the link."""
-        self._console = self._start("console", "--port", str(self.port), stderr=subprocess.PIPE)
+        self._console = self._start("-m", "toolfold", "console", "--port", str(self.port), stderr=subprocess.PIPE)
         assert self._console.stderr is not None
         line = _line(self._console.stderr, "console at")
         link = re.search(r"http://\S+", line)
@@ -98,10 +121,29 @@ class Rig:
         assert self._console.stderr is not None
         self._console.stderr.close()
 
+    def write(self, name: str, text: str) -> None:
+        """A file in the folder."""
+        (self.folder / name).write_text(text)
+
     def run(self, text: str, name: str) -> "subprocess.Popen[str]":
         """A program through the command line."""
-        (self.folder / name).write_text(text)
-        process = self._start("run", name, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.write(name, text)
+        return self.start("run", name)
+
+    def start(self, *arguments: str) -> "subprocess.Popen[str]":
+        """A command of toolfold."""
+        process = self._start("-m", "toolfold", *arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self._programs.append(process)
+        return process
+
+    def start_library(self, *names: str) -> "subprocess.Popen[str]":
+        """One process that runs these programs at once, as code of its own would."""
+        self.write("library.py", LIBRARY)
+        return self.start_script("library.py", *names)
+
+    def start_script(self, *arguments: str) -> "subprocess.Popen[str]":
+        """Code of its own."""
+        process = self._start(*arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         self._programs.append(process)
         return process
 
@@ -116,7 +158,7 @@ class Rig:
 
     # Any: options of `Popen`.
     def _start(self, *arguments: str, **options: Any) -> "subprocess.Popen[str]":
-        command = [sys.executable, "-m", "toolfold", *arguments]
+        command = [sys.executable, *arguments]
         return subprocess.Popen(command, cwd=self.folder, env=self._environment, text=True, **options)
 
 

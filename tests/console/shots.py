@@ -1,4 +1,4 @@
-"""`make console-shots`: every view in light and dark, at 1280 and at 390 pixels, for people to look at."""
+"""`make console-shots`: every view in light and dark, at 1280 and at 390 pixels, for people to look at and for axe-core."""
 
 import os
 import shutil
@@ -12,6 +12,10 @@ from tests.console.rig import Rig, rig
 
 EXAMPLE = Path("examples/console")
 SHOTS = Path("build/console-shots")
+AXE = Path("build/clients/axe/node_modules/axe-core/axe.min.js")
+AUDIT = """() => axe.run(document, { resultTypes: ['violations'] }).then((found) => found.violations
+  .filter((one) => one.impact === 'serious' || one.impact === 'critical')
+  .map((one) => `${one.id}: ${one.help}: ${one.nodes.slice(0, 3).map((node) => node.html.slice(0, 160)).join(' | ')}`))"""
 SIZES = {"1280": (1280, 860), "390": (390, 844)}
 
 
@@ -27,15 +31,23 @@ def test_pictures_are_made(tmp_path: Path) -> None:
         context = browser.new_context()
         page = context.new_page()
         page.goto(own.open())
+        faults: dict[str, list[str]] = {}
         expect(page.locator(".run")).to_have_count(6)
         for theme in ("light", "dark"):
             page.emulate_media(color_scheme=theme)
             for size, (width, height) in SIZES.items():
                 page.set_viewport_size({"width": width, "height": height})
-                _views(page, f"{theme}-{size}")
+                _views(page, f"{theme}-{size}", faults)
         browser.close()
 
-    assert len(list(SHOTS.glob("*.png"))) >= 28
+    print(f"\n{len(faults)} pictures in {SHOTS}")
+    if not AXE.exists():
+        print("NOT RUN: axe-core is not there; the lines above say why")
+    assert len(faults) >= 32
+    for view, found in faults.items():
+        for fault in found:
+            print(f"{view}: {fault}")
+    assert not any(faults.values())
 
 
 def _programs(own: Rig) -> None:
@@ -47,21 +59,30 @@ def _programs(own: Rig) -> None:
             process.wait(3)
 
 
-def _views(page: Page, name: str) -> None:
+def _views(page: Page, name: str, faults: dict[str, list[str]]) -> None:
     base = page.url.partition("#")[0]
+
+    def look(view: str, *, whole: bool = False) -> None:
+        page.screenshot(path=SHOTS / f"{view}-{name}.png", full_page=whole)
+        faults[f"{view}-{name}"] = []
+        if AXE.exists():
+            # Through the debugger: the page's own policy forbids it to load a script.
+            page.evaluate(AXE.read_text("utf-8"))
+            faults[f"{view}-{name}"] = page.evaluate(AUDIT)
+
     page.goto(f"{base}#/runs")
     expect(page.locator(".run")).to_have_count(6)
-    page.screenshot(path=SHOTS / f"runs-{name}.png")
+    look("runs")
     runs = page.eval_on_selector_all(".run", "all => all.map((one) => [one.innerText, one.getAttribute('href')])")
     found = {word: next(link for text, link in runs if word in text) for word in ("Revenue", "Convert the", "Pay back")}
     for view, link in (("run", found["Revenue"]), ("failed", found["Convert the"]), ("waiting", found["Pay back"])):
         page.goto(f"{base}{link}")
         expect(page.locator("#call h2")).to_be_visible()
-        page.screenshot(path=SHOTS / f"{view}-{name}.png", full_page=True)
+        look(view, whole=True)
     page.goto(f"{base}{found['Convert the']}/rerun")
     expect(page.locator("#check")).to_contain_text("finds nothing")
-    page.screenshot(path=SHOTS / f"rerun-{name}.png")
+    look("rerun")
     for view, shown in (("inbox", ".ask-row"), ("tools", ".tool"), ("savings", ".chart")):
         page.goto(f"{base}#/{view}")
         expect(page.locator(shown).first).to_be_visible()
-        page.screenshot(path=SHOTS / f"{view}-{name}.png")
+        look(view)

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.installed import toy_engine
-from toolfold.engines.base import Called, Died, Ended, Engine, Event, Order, Printed, Run, Waiting
+from toolfold.engines.base import Called, Died, Ended, Engine, Event, Order, Printed, Run, Taped, Timed, Waiting
 from toolfold.engines.registry import engine_named
 from toolfold.engines.scripted import ScriptedEngine
 from toolfold.errors import EngineUnavailable
@@ -310,16 +310,32 @@ async def test_a_synchronous_call_waits_too(engine: Engine) -> None:
     assert kinds(events) == [Called, Waiting]
 
 
-async def test_timers_stand_still_while_a_run_is_held(engine: Engine) -> None:
-    text = """
+TIMER_AND_REPLY = """
 async def late():
-    await asyncio.sleep(1)
+    await asyncio.sleep({seconds})
     print('timer')
 async def ask():
     await echo(value=1)
     print('reply')
 await asyncio.gather(late(), ask())
 """
+
+
+async def test_timers_that_the_pause_counts_for_run_out_before_its_replies(engine: Engine) -> None:
+    text = TIMER_AND_REPLY.format(seconds=1000)
+    async with watched(engine, text, report_waiting=True, tape=Taped()) as watch:
+        await watch.until(lambda events: Waiting(0) in events)
+        watch.run.hold()
+        assert isinstance(watch.run, Timed)
+        watch.run.release_after(2000.0)
+        watch.run.answer(Reply(call_id=1))
+        await watch.end()
+
+    assert printed(watch.events) == "timer\nreply\n"
+
+
+async def test_timers_stand_still_while_a_run_is_held(engine: Engine) -> None:
+    text = TIMER_AND_REPLY.format(seconds=1)
     async with watched(engine, text, report_waiting=True) as watch:
         await watch.until(lambda events: Waiting(0) in events)
         watch.run.hold()

@@ -21,7 +21,6 @@ from toolfold.ledger.memory import MemoryLedger
 from toolfold.ledger.record import Change, Filter, History, Made, Moment, Parked, Sealed, Summary, Tape
 from toolfold.ledger.redis import RedisLedger
 from toolfold.ledger.retention import Retention
-from toolfold.ledger.seal import Seal
 from toolfold.ledger.sqlite import SqliteLedger
 from toolfold.models import Call, CallRecord, ContextSaved, Program
 from toolfold.tools.learning import MOST_TOOLS, Lesson
@@ -420,6 +419,21 @@ async def test_a_flood_of_one_tenant_leaves_the_records_of_the_others(new_ledger
     assert len(await ledger.list(limit=500, tenant="quiet")) == 5
 
 
+async def test_a_deleted_execution_is_gone_and_the_others_stay(ledger: AnyLedger) -> None:
+    for name in ("ended", "kept", "paused"):
+        ledger.begin(begun(name))
+        ledger.note(name, made(1), given(1, "x"))
+    await ledger.finish("ended", outcome("ended"))
+    await ledger.finish("kept", outcome("kept"))
+    await ledger.park("paused")
+
+    deleted = [await ledger.delete(name) for name in ("ended", "paused", "ended", "unknown")]
+
+    assert deleted == [True, True, False, False]
+    assert [one.execution_id for one in await ledger.list()] == ["kept"]
+    assert [await ledger.load(name) is None for name in ("ended", "paused", "kept")] == [True, True, False]
+
+
 @pytest.mark.parametrize(("keep", "seconds"), [(Retention(age_seconds=DAY), DAY), (Retention(age_seconds=0.0), 3600)])
 async def test_what_is_kept_of_ended_ones_holds_for_open_ones_too(keep: Retention, seconds: float) -> None:
     assert keep.open_seconds == seconds
@@ -569,6 +583,13 @@ async def test_a_story_goes_on_where_the_last_one_ended(ledger: AnyLedger) -> No
         (Filter(text="100%"), "c"),
         (Filter(text="PRICE"), "dba"),
         (Filter(door="mcp", tool="price"), "b"),
+        (Filter(id="b"), "b"),
+        (Filter(id="b", tenant="t"), ""),
+        (Filter(state="ended"), "cba"),
+        (Filter(state="ended", since=1001.0), "cb"),
+        (Filter(status="finished", text="price"), "a"),
+        (Filter(door="", text="price"), "d"),
+        (Filter(session=""), "dcb"),
     ],
     ids=repr,
 )
@@ -583,7 +604,7 @@ async def test_executions_are_found_by_what_is_known_of_them(ledger: AnyLedger, 
     await ledger.finish("b", outcome("b", status="failed", calls=(call,), seconds=1.0, context_saved=saved))
     await ledger.finish("c", outcome("c", context_saved=ContextSaved(bytes=70)))
 
-    if wanted.text and isinstance(ledger, SqliteLedger) and isinstance(ledger._seal, Seal):
+    if wanted.text and ledger.is_sealed:
         found = ""  # what the key hides cannot be searched through
 
     page = await ledger.search(wanted)
@@ -600,3 +621,59 @@ async def test_executions_are_found_by_what_is_known_of_them(ledger: AnyLedger, 
     failed = next((summary for summary in page if summary.status == "failed"), None)
     if failed is not None:
         assert (failed.failed, failed.saved_bytes, failed.lanes) == (1, -50, ((0, 500, 0, 1),))
+
+
+async def test_pages_hold_everyone_once_also_where_many_began_in_the_same_moment(ledger: AnyLedger) -> None:
+    names = [f"{number:03}" for number in range(60)]
+    for number, name in enumerate(names):
+        ledger.begin(begun(name, began_at=1000.0 + number // 25, door="mcp" if number % 2 else "cli"))
+        await ledger.finish(name, outcome(name))
+
+    async def paged(wanted: Filter) -> list[str]:
+        found: list[str] = []
+        while page := await ledger.search(wanted, limit=7, before=found[-1] if found else ""):
+            found += [summary.execution_id for summary in page]
+        return found
+
+    assert await paged(Filter()) == names[::-1]
+    assert await paged(Filter(door="mcp")) == names[1::2][::-1]
+    if not ledger.is_sealed:
+        assert await paged(Filter(text="acme", until=1002.0)) == names[49::-1]
+
+
+async def test_an_execution_is_found_by_what_it_is_now_and_not_by_what_it_was(ledger: AnyLedger) -> None:
+    async def found(**wanted: Any) -> str:
+        return "".join(summary.execution_id for summary in await ledger.search(Filter(**wanted)))
+
+    ledger.begin(begun("a"))
+    await ledger.flush("a")
+    before = (await found(state="running"), await found(state="paused"), await found(state="ended"))
+    await ledger.park("a")
+    paused = (await found(state="running"), await found(state="paused"), (await ledger.counts(0.0))["paused"])
+    await ledger.takeover("a")
+    ledger.note("a", made(1), epoch=1)
+    call = CallRecord(id=1, name="price", arguments={})
+    await ledger.finish("a", outcome("a", status="timeout", calls=(call,)), epoch=1, wait=True)
+
+    assert (before, paused) == (("a", "", ""), ("", "a", 1))
+    assert (await found(state="running"), await found(state="paused"), await found(state="ended")) == ("", "", "a")
+    assert (await found(status="timeout"), await found(status=""), await found(tool="price")) == ("a", "", "a")
+
+
+async def test_what_is_forgotten_is_in_no_list(ledger: AnyLedger) -> None:
+    call = CallRecord(id=1, name="price", arguments={})
+    for name in "ab":
+        ledger.begin(begun(name, door="mcp", session="s", tenant="t"))
+        await ledger.finish(name, outcome(name, calls=(call,)), wait=True)
+
+    assert await ledger.delete("a")
+
+    wanted = [
+        Filter(), Filter(state="ended"), Filter(status="finished"), Filter(door="mcp"), Filter(session="s"),
+        Filter(tenant="t"), Filter(tool="price"), *([] if ledger.is_sealed else [Filter(text="price")]),
+    ]  # fmt: skip
+    found = [[summary.execution_id for summary in await ledger.search(one)] for one in wanted]
+    assert found == [["b"]] * len(wanted)
+    assert await ledger.counts(0.0, "t") == {"running": 0, "paused": 0, "recent": 1, "failed": 0}
+    assert await ledger.counts(0.0, "other") == {"running": 0, "paused": 0, "recent": 0, "failed": 0}
+    assert (list(await ledger.savings(0.0, 10.0, "other")), list(await ledger.uses(9, "other"))) == ([], [])

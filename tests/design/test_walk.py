@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import toolfold
-from toolfold.doors.cli.run import RunOptions, run_program
+from toolfold.doors.cli.options import RunOptions
+from toolfold.doors.cli.run import run_program
 
 SOURCE = Path(toolfold.__file__).parent
 PAGE = Path(__file__).parents[2] / "design" / "walk.md"

@@ -47,6 +47,12 @@ def texts() -> dict[str, str]:
             _tool(mcp.ENTRY_NAME, mcp.CONTRACT, mcp.program_schema(120, is_contract=True)),
             _tool(mcp.SEARCH_NAME, mcp.SEARCH_DESCRIPTION, mcp.SEARCH_SCHEMA),
         ),
+        "mcp_contract_yielding": _joined(
+            mcp.INSTRUCTIONS,
+            _tool(mcp.ENTRY_NAME, mcp.CONTRACT, mcp.program_schema(120, is_contract=True, yields=True)),
+            _tool(mcp.SEARCH_NAME, mcp.SEARCH_DESCRIPTION, mcp.SEARCH_SCHEMA),
+            _tool(mcp.WAIT_NAME, mcp.WAIT_DESCRIPTION, mcp.WAIT_SCHEMA),
+        ),
         "frameworks": _tool(
             frameworks.ENTRY_NAME, f"{frameworks.rules(keeps_names=False, has_both=True)}\n\n{HEADER}", frameworks.SCHEMA
         ),

@@ -5,8 +5,8 @@ import pytest
 from tests.doors.model_texts import FOLDER, texts
 
 LIMITS = {
-    "mcp": 320, "mcp_yielding": 379, "mcp_contract": 298, "frameworks": 206, "pydantic_ai": 308, "callback": 530,
-    "gem": 660,
+    "mcp": 262, "mcp_yielding": 317, "mcp_contract": 265, "mcp_contract_yielding": 320, "frameworks": 206,
+    "pydantic_ai": 308, "callback": 530, "gem": 660,
 }  # fmt: skip
 """Tokens of the fixed text of each door, as they were when somebody last decided on them."""
 ALLOWED_GROWTH = 1.05
@@ -38,5 +38,8 @@ def test_every_door_has_its_limit() -> None:
     assert sorted(texts()) == sorted(LIMITS)
 
 
-def test_all_fixed_text_of_the_mcp_door_takes_320_tokens_at_most() -> None:
-    assert LIMITS["mcp"] <= 320
+@pytest.mark.parametrize("door", [door for door in LIMITS if door.startswith("mcp")])
+def test_all_fixed_text_of_the_mcp_door_takes_320_tokens_at_most(door: str) -> None:
+    tokens = int((FOLDER / f"{door}.txt").read_text(encoding="utf-8").partition(" ")[0])
+
+    assert tokens <= 320

@@ -90,7 +90,10 @@ except Exception as error:
         [sys.executable, "-c", script], env={"PYTHONPATH": SOURCE}, capture_output=True, text=True, check=True
     )
 
-    assert done.stdout == "'agent' failed: agent tools need a2a-sdk; install it with 'pip install toolfold[a2a]'\n"
+    assert done.stdout == (
+        "'agent' failed: agent tools need the package 'a2a-sdk'; "
+        "install the extra 'a2a' of toolfold, in a clone with: pip install '.[a2a]'\n"
+    )
 
 
 @pytest.mark.parametrize(

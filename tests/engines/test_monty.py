@@ -194,7 +194,9 @@ async def test_without_the_package_the_error_says_what_to_install(monkeypatch: p
     with pytest.raises(EngineUnavailable) as refusal:
         await MontyEngine().__aenter__()
 
-    assert str(refusal.value) == "the monty engine is not installed; install toolfold[monty]"
+    assert str(refusal.value) == (
+        "the monty engine is not installed; install the extra 'monty' of toolfold, in a clone with: pip install '.[monty]'"
+    )
 
 
 def order(text: str, **options: Any) -> Order:

@@ -72,7 +72,7 @@ def test_an_unknown_name_is_one_line_with_the_known_ones(played: Path) -> None:
         with pytest.raises(UsageError) as caught:
             wrong("docker")
 
-        assert str(caught.value) == "no engine 'docker'; there are auto, process, monty, played"
+        assert str(caught.value) == "no engine 'docker'; there are auto, process, monty, ray, played"
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from tests.gate import Gate
 from toolfold import Outcome, Paused, Runtime, ToolSpec, UsageError, tool
 from toolfold.execution.watching import Part, Place
 from toolfold.ledger.memory import MemoryLedger
-from toolfold.ledger.sqlite import SqliteLedger
-from toolfold.models import Reply
+from toolfold.ledger.record import Moment
+from toolfold.models import Limits, Reply
 from toolfold.tools.context import Decision
 from toolfold.tools.policy import Policy
 
@@ -198,11 +198,11 @@ for n in range(3_000):
 async def test_after_its_runtime_is_left_it_goes_on_elsewhere_from_its_record(tmp_path: Path) -> None:
     path, gate = tmp_path / "ledger.sqlite", Gate()
     program = "print('one')\nawait gate()\nprint('two')"
-    async with Runtime([gate.tool()], ledger=SqliteLedger(path)) as runtime:
+    async with Runtime([gate.tool()], ledger=path) as runtime:
         execution = await runtime.start(program, background=True)
         await gate.entered.wait()
     gate.opened.set()
-    async with Runtime([gate.tool()], ledger=SqliteLedger(path)) as runtime:
+    async with Runtime([gate.tool()], ledger=path) as runtime:
         found = await runtime.attach(execution.id)
         texts = [part.text async for part in found.output()]
         outcome = await found.wait()
@@ -228,3 +228,30 @@ async def test_a_standing_answer_for_one_in_the_background() -> None:
 
     assert isinstance(outcome, Outcome)
     assert (outcome.status, rows) == ("finished", list(range(50)))
+
+
+async def test_the_wall_clock_goes_on_where_it_stood_in_another_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("toolfold.execution.clock.TICK_SECONDS", 0.05)
+    path, gate = tmp_path / "ledger.sqlite", Gate()
+    limits = Limits(wall_seconds=60)
+    async with Runtime([gate.tool()], ledger=path) as runtime:
+        execution = await runtime.start("await gate()", background=True, limits=limits)
+        await gate.entered.wait()
+        while not (ticks := await ticks_of(runtime, execution.id)):
+            await asyncio.sleep(0.01)
+    async with Runtime([gate.tool()], ledger=path) as runtime:
+        found = await runtime.attach(execution.id)
+        while len(again := await ticks_of(runtime, execution.id)) <= len(ticks) + 1:
+            await asyncio.sleep(0.01)
+        await found.cancel()
+
+    assert again == sorted(again, reverse=True)
+    assert 59 < again[-1] < again[0] < 60
+
+
+async def ticks_of(runtime: Runtime, execution_id: str) -> list[float]:
+    story = await runtime._ledger.story(execution_id)
+    entries = () if story is None else story.entries
+    return [entry.facts["seconds_left"] for entry in entries if isinstance(entry, Moment) and entry.kind == "ticked"]

@@ -102,7 +102,9 @@ CASES: list[tuple[Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("value", "expected"), CASES, ids=[repr(value)[:30] for value, _ in CASES])
+@pytest.mark.parametrize(
+    ("value", "expected"), CASES, ids=[f"{type(value).__name__}-{at}" for at, (value, _) in enumerate(CASES)]
+)
 def test_each_kind_has_a_json_form(value: Any, expected: Any) -> None:
     assert json.loads(encode(value, "value")) == expected
     assert json.loads(encode({"nested": [value]}, "value")) == {"nested": [expected]}

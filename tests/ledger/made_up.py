@@ -90,6 +90,7 @@ records = st.builds(
     breaker=texts,
     from_record=st.booleans(),
     used_arguments=st.none() | objects,
+    traceback=texts,
 )
 metas = st.builds(ReplyMeta, attempts=counts, cached=st.booleans(), arguments=st.none() | objects)
 replies = st.builds(Reply, call_id=counts, value=values, error=st.none() | texts, meta=st.none() | metas)

@@ -89,5 +89,7 @@ async def test_only_one_server_holds_a_file(tmp_path: Path) -> None:
     second.hold_alone()
     await second.close()
 
-    text = f"ledger {str(path)!r} is served by another process; name another file, or share one Redis"
+    text = (
+        f"ledger {str(path)!r} is served by another process; name another file with --ledger FILE, or share one Redis"
+    )
     assert str(caught.value) == text

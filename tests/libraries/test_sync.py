@@ -68,6 +68,9 @@ def test_packages_are_locked_installed_and_imported_by_programs(cli: Cli, index:
 
     assert cli("libraries", "sync") == (0, f"main: stripes 1.5, zebra 2.0\n{SYNCED}", "")
     assert cli("run", "-", program="import zebra, stripes\nprint(zebra.VERSION, stripes.COUNT)") == (0, "2.0 30\n", "")
+    by_name = "import importlib\nprint(importlib.import_module('zebra').VERSION)"
+    assert cli("run", "-", program=by_name) == (0, "2.0\n", "")
+    assert cli("run", "-", program="print('none')") == (0, "none\n", "")
     assert cli("libraries", "check") == (0, "main: installed\n  import zebra: works\n", "")
     listed = json.loads(cli("libraries", "list", "--json")[1])["main"]
     assert (listed["packages"], listed["state"], listed["wheels"]) == (
@@ -264,6 +267,17 @@ def test_only_names_and_versions_are_packages(text: str, line: str, tmp_path: Pa
     assert str(error.value) == f"{path}:1: libraries.{line}"
 
 
+def test_the_doctor_names_each_set_and_what_became_of_it(cli: Cli, index: Path, tmp_path: Path) -> None:
+    make_wheel(index, "zebra", "1.0")
+    write_config(tmp_path, "zebra")
+    cli("libraries", "sync")
+    write_config(tmp_path, "zebra", more="  sets: {more: {packages: [okapi]}}\n")
+
+    shown = json.loads(cli("doctor", "--json")[1])["library_sets"]
+
+    assert shown == {"main": "installed; zebra", "more": "not locked; run 'toolfold libraries sync'; okapi"}
+
+
 def test_without_packages_there_is_nothing_to_sync(cli: Cli, tmp_path: Path) -> None:
     assert cli("libraries", "sync")[2] == "toolfold: no toolfold.yaml from here upwards; 'toolfold init' writes one\n"
     write_config(tmp_path)
@@ -271,4 +285,5 @@ def test_without_packages_there_is_nothing_to_sync(cli: Cli, tmp_path: Path) -> 
         cli("libraries", "sync")[2]
         == "toolfold: the config lists no packages; add them as libraries: {packages: [networkx]}\n"
     )
-    assert cli("libraries", "list")[1] == "the config lists no packages\n"
+    for command in ("list", "check"):
+        assert cli("libraries", command) == (0, "the config lists no packages\n", "")

@@ -100,6 +100,16 @@ def test_a_missing_module_is_told_with_its_package_what_is_there_and_what_to_add
     )
 
 
+def test_a_module_of_the_extra_for_data_is_told_with_the_extra() -> None:
+    problem = Checker(installed=set()).check("import matplotlib.pyplot as plt", library_sets=[])
+
+    assert isinstance(problem, Problem)
+    assert problem.message == (
+        "'matplotlib' is not installed here; use the standard library; "
+        "the operator can install the extra 'data' of toolfold, or add 'matplotlib' to libraries.packages"
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "library_set"),
     [

@@ -340,7 +340,7 @@ async def test_arguments_that_do_not_fit_are_explained_in_one_line(arguments: di
         days: int = 1,
         side: Literal["buy", "sell", "none"] = "none",
         rows: list[Row] = [],  # noqa: B006
-        key: int | str = 0,
+        key: int | dict[str, int] = 0,
         on: datetime | None = None,
         filter: Filter | None = None,
         fast: bool = False,

@@ -77,3 +77,11 @@ async def test_without_details_only_the_type_is_told_and_the_log_has_all(caplog:
 
     assert (failed.error, unknown.error) == ("'x' failed: ValueError", "no tool 'y'")
     assert [record.getMessage() for record in caplog.records] == ["'x' failed: ValueError: secret plan"]
+
+
+def test_the_current_folder_is_no_password_although_shells_call_it_so() -> None:
+    environment = {"PWD": "/home/ann/reports", "OLDPWD": "/home/ann/inbox", "MYSQL_PWD": "hunter2-hunter2"}
+
+    said = masked("no /home/ann/reports/q1.csv, nor in /home/ann/inbox, for hunter2-hunter2", environment)
+
+    assert said == "no /home/ann/reports/q1.csv, nor in /home/ann/inbox, for ***"

@@ -7,8 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.tools.support import Planned, made, router_of, serve, serve_in
+from toolfold.config import Config, parse_config
+from toolfold.config.build import runtime_options
 from toolfold.errors import UsageError
-from toolfold.models import Call, Reply
+from toolfold.models import Call, Reply, ToolSpec
 from toolfold.tools.context import CallContext, Decision
 from toolfold.tools.policy import Policy
 from toolfold.tools.router import Caller
@@ -136,3 +138,21 @@ async def test_a_program_may_never_call_what_its_caller_may_not_call_directly(
         assert replies["code"].error is not None
         assert call.calls == 0
     assert call.calls == sum(reply.error is None for reply in replies.values())
+
+
+def test_a_policy_can_ask_for_every_tool_that_is_marked_destructive() -> None:
+    policy = policy_of(parse_config("tools: {ask: [pay], ask_destructive: true}"))
+
+    specs = [
+        ToolSpec(name="pay", python_name="pay"),
+        ToolSpec(name="wipe", python_name="wipe", destructive=True),
+        ToolSpec(name="read", python_name="read", read_only=True),
+    ]
+    assert [policy.asks(spec) for spec in specs] == [True, True, False]
+    assert [Policy(ask=["pay"]).asks(spec) for spec in specs] == [True, False, False]
+
+
+def policy_of(config: Config) -> Policy:
+    policy = runtime_options(config)["policy"]
+    assert isinstance(policy, Policy)
+    return policy

@@ -21,19 +21,19 @@ class AuthConfig(Section):
     type: Literal["bearer", "basic", "header", "query", "oauth2"]
     """`oauth2` is the client credentials grant; its tokens are renewed."""
     secret: SecretStr | None = None
-    """The token, password, key or client secret. Take it from a variable."""
+    """The token, password, key or client secret. Use a variable."""
     command: tuple[Text, ...] | None = None
-    """Prints the secret instead; run at the first call, and again when the API refuses what it printed."""
+    """A command that prints the secret; run at the first call, and again if the API refuses the secret."""
     username: Text | None = None
-    """basic: who calls."""
+    """basic: the user name."""
     name: Text | None = None
     """header, query: the name of the header or of the query parameter."""
     token_url: Url | None = None
     """oauth2: where tokens are issued."""
     client_id: Text | None = None
-    """oauth2: who calls."""
+    """oauth2: the client id."""
     scope: Text | None = None
-    """oauth2: what for."""
+    """oauth2: the scope to request."""
 
     @model_validator(mode="after")
     def _fits_its_type(self) -> AuthConfig:
@@ -49,13 +49,13 @@ class ApiConfig(Section):
     """One API that an OpenAPI document describes; see `docs/openapi.md`."""
 
     name: Text
-    """Before each tool's name, and the module that programs import them from: `from tools.<name> import ...`."""
+    """The prefix of each tool's name, and the module that programs import them from: `from tools.<name> import ...`."""
     spec: Text
-    """The document: a file, relative to this file's folder, or a URL. OpenAPI 3.0 or 3.1, JSON or YAML."""
+    """The document: a file, relative to the config's folder, or a URL. OpenAPI 3.0 or 3.1, JSON or YAML."""
     base_url: Url | None = None
-    """Where requests go; left out, to the first server of the document."""
+    """Where requests go. Default: the first server in the document."""
     auth: AuthConfig | None = None
-    """How the API is told who calls; needs `base_url`, and is sent nowhere else."""
+    """How to authenticate; needs `base_url`, and is sent nowhere else."""
     include: Globs = ()
     """Only these operations: names, or patterns such as `GET /repos/*`."""
     exclude: Globs = ()
@@ -63,13 +63,13 @@ class ApiConfig(Section):
     read_only: bool = False
     """Only operations that change nothing: GET and HEAD."""
     headers: Mapping[str, str] = Field(default_factory=dict, repr=False)
-    """Sent to `base_url` with every request."""
+    """Headers sent to `base_url` with every request."""
     hosts: Globs = ()
-    """What else may be reached: hosts that the API redirects to, and private addresses such as `10.0.0.0/8`."""
+    """Further hosts that may be reached: redirect targets, and private addresses such as `10.0.0.0/8`."""
     timeout_seconds: Seconds | None = None
-    """How long one call may take; left out, the program's own time is the limit."""
+    """How long one call may take. Default: as long as the program may run."""
     max_bytes: Size | None = None
-    """Of one reply."""
+    """The maximum size of one reply."""
 
     @model_validator(mode="after")
     def _says_where_secrets_go(self) -> ApiConfig:
@@ -82,12 +82,12 @@ class FetchConfig(Section):
     """The tool `fetch`: a request to any URL of the hosts that are named here."""
 
     hosts: Globs = Field(min_length=1)
-    """Hosts that may be asked: `api.example.com`, `*.example.com`, `localhost:8080`, `10.0.0.0/8`."""
+    """Hosts that programs may reach: `api.example.com`, `*.example.com`, `localhost:8080`, `10.0.0.0/8`."""
     methods: tuple[Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"], ...] = Field(("GET",), min_length=1)
-    """What may be done there."""
+    """The HTTP methods that programs may use."""
     max_bytes: Size | None = None
-    """Of one reply."""
+    """The maximum size of one reply."""
     timeout_seconds: Seconds | None = None
     """How long one call may take."""
     secrets: Mapping[Text, AuthConfig] = Field(default_factory=dict)
-    """How each of the hosts is told who calls; sent over HTTPS, or to loopback."""
+    """How to authenticate at each host; sent only over HTTPS, or to loopback."""

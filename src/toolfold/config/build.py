@@ -12,7 +12,7 @@ from toolfold.config.model import Config, ServerConfig
 from toolfold.engines.registry import process_options
 from toolfold.errors import UsageError
 from toolfold.execution.paused_memory import PausedLimits
-from toolfold.ledger.decisions import LedgerApproval
+from toolfold.ledger.decisions import AskClient, LedgerApproval
 from toolfold.ledger.open import open_ledger
 from toolfold.ledger.record import Ledger
 from toolfold.ledger.retention import Retention
@@ -39,14 +39,20 @@ def runtime_options(config: Config) -> dict[str, Any]:
     max_calls = {glob: policy.max_calls for glob, policy in config.policies.items() if policy.max_calls}
     in_flight = {glob: policy.max_in_flight for glob, policy in config.policies.items() if policy.max_in_flight}
     by_server = {f"mcp:{escape(one.name)}": one.concurrency for one in config.servers if one.concurrency}
-    policy = Policy(allow=config.tools.allow, block=config.tools.block or (), ask=config.tools.ask, max_calls=max_calls)
+    policy = Policy(
+        allow=config.tools.allow, block=config.tools.block or (), ask=config.tools.ask,
+        ask_destructive=config.tools.ask_destructive, max_calls=max_calls,
+    )  # fmt: skip
     sessions = config.sessions.model_dump(exclude_none=True)
     hide(config.variables.values())
     hide(value for server in config.servers for name, value in server.env.items() if is_secret(name))
     concurrency = Concurrency(sources=by_server, tools=in_flight)
     return {
         "engine": config.engine,
-        "engine_options": process_options(config.engine, isolation=config.isolation, **library_options(config)),
+        "engine_options": {
+            **process_options(config.engine, isolation=config.isolation, **library_options(config)),
+            **cluster_options(config, config.engine),
+        },
         "limits": config.program_limits,
         "policy": policy,
         "learn": config.tools.learn,
@@ -67,6 +73,12 @@ def library_options(config: Config) -> dict[str, Any]:
 
         options["library_sets"] = library_sets(config)
     return options
+
+
+# Any: as above.
+def cluster_options(config: Config, engine: str) -> dict[str, Any]:
+    """Options of the engine `ray`; none for others."""
+    return config.ray.model_dump() if engine == "ray" else {}
 
 
 def module_sources(config: Config) -> list[str]:
@@ -165,8 +177,13 @@ def ledger_place(config: Config) -> tuple[str | None, str | None]:
 
 
 # Any: an option of the runtime.
-def approvals_of(config: Config, ledger: Ledger) -> dict[str, Any]:
-    """Arguments of `Runtime`: who is asked before calls that need a yes, where that is not the client.
+def approvals_of(config: Config, ledger: Ledger, client: AskClient | None = None) -> dict[str, Any]:
+    """Arguments of `Runtime`: who is asked before calls that need a yes, where that is not the client alone.
+
+    Args:
+        config: What it says of `approvals`.
+        ledger: Takes the question to a console, and the answer back.
+        client: Asks the client, for `approvals: both`.
 
     Raises:
         UsageError: A console cannot be told of the question.
@@ -174,8 +191,11 @@ def approvals_of(config: Config, ledger: Ledger) -> dict[str, Any]:
     if config.approvals == "client":
         return {}
     if not ledger.is_lasting:
-        raise UsageError("approvals: console needs a ledger that a console can read; name a file or a server in ledger")
-    return {"approve": LedgerApproval(ledger, wait_seconds=config.approvals_wait)}
+        raise UsageError(
+            f"approvals: {config.approvals} needs a ledger that a console can read; name a file or a server in ledger"
+        )
+    asked = client if config.approvals == "both" else None
+    return {"approve": LedgerApproval(ledger, wait_seconds=config.approvals_wait, client=asked)}
 
 
 def ledger_of(config: Config) -> Ledger:

@@ -21,11 +21,11 @@ class JwtConfig(Section):
     audience: Text = "codeapi"
     """The `aud` that tokens must have."""
     public_key_file: Text | None = None
-    """A PEM file, relative to this file's folder."""
+    """A PEM file, relative to the config's folder."""
     jwks_url: Url | None = None
-    """Where the keys are fetched instead."""
+    """A URL to fetch the keys from instead."""
     tenant_claim: Text | None = None
-    """The claim that tells tenants apart, such as `sub`; left out, all of this issuer are one tenant."""
+    """The claim that distinguishes tenants, such as `sub`. Default: all tokens of this issuer are one tenant."""
 
     @model_validator(mode="after")
     def _has_one_key(self) -> JwtConfig:
@@ -38,50 +38,53 @@ class HttpConfig(Section):
     """The HTTP door; see `docs/http.md`."""
 
     host: Text = "127.0.0.1"
-    """The address to listen on; any other than loopback needs keys."""
+    """The address to listen on; any address other than loopback needs keys."""
     port: int = Field(default=8000, ge=0, le=65535)
-    """The port to listen on; 0 takes a free one."""
+    """The port to listen on; 0 picks a free one."""
     base_path: Annotated[str, StringConstraints(pattern=r"^(/[A-Za-z0-9._-]+)*$")] = ""
-    """Before every path, such as `/v1`."""
+    """A prefix for every path, such as `/v1`."""
     keys: Mapping[Text, SecretStr] = Field(default_factory=dict)
-    """The API key of each tenant. Take them from variables."""
+    """The API key of each tenant. Use variables."""
     jwt: JwtConfig | None = None
-    """Signed tokens instead of API keys, or beside them."""
+    """Accept signed tokens instead of, or in addition to, API keys."""
     tools: Mapping[Text, Globs] = Field(default_factory=dict)
-    """Tenants whose programs may call the tools of `servers`, `tools.apis` and `tools.fetch`, and which of them:
+    """Which tools of `servers`, `tools.apis` and `tools.fetch` each tenant's programs may call:
     `{acme: ["mcp__crm__*"]}`."""
     token_key: SecretStr | None = None
-    """Signs continuation tokens; left out, one is made and kept in the state folder, or in a ledger on a server."""
+    """Signs continuation tokens. Default: a generated key, kept in the state folder or in a ledger on a server."""
     advertise: Text | None = None
-    """Where other replicas reach this one, such as `http://10.0.0.5:8000`; left out, `host` and `port`."""
+    """Where other replicas reach this one, such as `http://10.0.0.5:8000`. Default: `host` and `port`."""
     lease: Duration | None = None
-    """How long replicas wait for one that is gone before they take over what it held."""
+    """How long replicas wait for a missing one before they take over its executions."""
     files: Text | None = None
-    """Where sessions keep their files, relative to this file's folder; left out, the state folder."""
+    """Where sessions store files, relative to the config's folder. Default: the state folder."""
+    ask_clients: bool = False
+    """Ask the client that sent a program about calls that need approval. By default, such calls are refused."""
     max_rounds: Count | None = None
-    """Pauses of one execution."""
+    """How often one execution may pause."""
     timeout: Duration | None = None
-    """Of an execution whose request names none; pauses count."""
+    """The timeout of an execution whose request names none, including pauses."""
     max_timeout: Duration | None = None
-    """The longest that a request may ask for."""
+    """The longest timeout that a request may ask for."""
     starts_per_minute: Count | None = None
-    """Executions and uploads that one tenant may start."""
+    """How many executions and uploads one tenant may start per minute."""
     running: Count | None = None
-    """Programs of one tenant that run at the same time; left out, as many as there are processors, at least 2."""
+    """How many programs of one tenant run at a time. Default: the number of processors, at least 2."""
     waiting: Count | None = None
-    """Requests of one tenant that may wait for their turn."""
+    """How many requests of one tenant may wait for their turn."""
     paused: Count | None = None
-    """Executions of one tenant that may be paused at the same time."""
+    """How many executions of one tenant may be paused at a time."""
     max_body_bytes: Size | None = None
-    """Of a request."""
+    """The maximum size of a request."""
     max_upload_bytes: Size | None = None
-    """Of an upload."""
+    """The maximum size of an upload."""
     max_connections: Count | None = None
-    """Of all clients; where there are more, those that only wait are cut. Left out, half of the open files allowed."""
+    """The maximum number of connections; beyond that, idle ones are closed. Default: half of the allowed open files."""
     max_held_bytes: Size | None = None
-    """Of all request bodies of one tenant that are held at the same time; beyond it a request is told to come later."""
+    """The maximum size of all request bodies of one tenant in memory; beyond that, requests are told to come back
+    later."""
     preload_data: bool = True
-    """Have guests with numpy, pandas and matplotlib wait from the start; takes memory that others can do without."""
+    """Load numpy, pandas and matplotlib at the start; turn it off to save memory if programs do not need them."""
 
     @model_validator(mode="after")
     def _knows_its_tenants(self) -> HttpConfig:
@@ -98,18 +101,18 @@ class ConsoleConfig(Section):
     """The console; see `docs/console.md`."""
 
     port: int = Field(default=8420, ge=0, le=65535)
-    """The port of `toolfold console` on 127.0.0.1; 0 takes a free one."""
+    """The port of `toolfold console` on 127.0.0.1; 0 picks a free one."""
     hide_arguments: bool = False
-    """Show neither arguments nor replies nor values."""
+    """Hide arguments, replies and values."""
 
 
 class McpConfig(Section):
     """What MCP clients are told; see `docs/mcp.md`."""
 
     description: Literal["dense", "contract"] = "dense"
-    """`dense` lists the tools in few words; `contract` has the specification's own description, and no tools."""
+    """`dense` lists the tools briefly; `contract` uses the specification's own description, without tools."""
     max_characters: int | None = Field(default=None, ge=1_200)
-    """How much of a description the client shows; left out, what is known of the client, or 4,096."""
+    """How much of a description the client shows. Default: what is known about the client, or 4,096."""
     yield_after: Duration | None = None
-    """A program that runs for longer answers with what it printed so far, and `wait_program` gets the rest. Set it
-    below the timeout of your client; left out, what is known of the client, or never."""
+    """A program that runs longer answers with its output so far, and `wait_program` gets the rest. Set it below your
+    client's timeout. Default: what is known about the client, or never."""

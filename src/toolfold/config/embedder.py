@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
-from toolfold.errors import UsageError
+from toolfold.errors import UsageError, install_extra
 
 if TYPE_CHECKING:
     from toolfold.config.model import Config
@@ -40,7 +40,7 @@ def embedder_of(config: Config) -> Embedder | None:
 def _fastembed(model: str) -> Embedder:
     """With the package's usual model unless one is named; loaded by the first search."""
     if importlib.util.find_spec(_FASTEMBED) is None:
-        raise UsageError("'fastembed' is not installed; install 'toolfold[fastembed]'")
+        raise UsageError(f"'fastembed' is not installed; {install_extra('fastembed')}")
 
     # Any: the package is an extra, and not installed where this is checked.
     @cache

@@ -84,6 +84,11 @@ class Read:
 
 def client_files(folder: Path, home: Path | None = None) -> list[Path]:
     """The files of other clients that there are, those of the folder first."""
+    return [path for path in client_places(folder, home) if path.is_file()]
+
+
+def client_places(folder: Path, home: Path | None = None) -> list[Path]:
+    """Where other clients keep their servers, those of the folder first."""
     home = home or Path.home()
     in_folder = [folder / ".mcp.json", folder / ".cursor" / "mcp.json", folder / ".vscode" / "mcp.json"]
     in_home = [home / ".claude.json", home / ".cursor" / "mcp.json"]
@@ -95,7 +100,7 @@ def client_files(folder: Path, home: Path | None = None) -> list[Path]:
         case _:
             applications = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
     in_home += [applications / "Claude" / "claude_desktop_config.json", applications / "Code" / "User" / "mcp.json"]
-    return [path for path in (*in_folder, *in_home) if path.is_file()]
+    return [*in_folder, *in_home]
 
 
 def read_servers(path: Path, *, folder: Path | None = None, home: Path | None = None) -> Read:
@@ -129,11 +134,12 @@ def read_servers(path: Path, *, folder: Path | None = None, home: Path | None = 
 
 
 def import_servers(
-    path: Path, *, folder: Path | None = None, environment: Mapping[str, str] | None = None
-) -> tuple[ServerConfig, ...]:
+    path: Path, *, folder: Path | None = None, environment: Mapping[str, str] | None = None,
+    left_out: dict[str, str] | None = None,
+) -> tuple[ServerConfig, ...]:  # fmt: skip
     """The servers in one client's file, ready to connect to; variables are filled in.
 
-    What cannot be used is left out, with one line in the log.
+    What cannot be used is left out, with one line in the log; `left_out` is given the names, each with the reason.
 
     Raises:
         UsageError: one line with the file and the key.
@@ -146,6 +152,8 @@ def import_servers(
             servers.append(with_env_file(_filled_in(found, known), found.folder))
         except UsageError as error:
             read.mistakes.append(f"{found.place}: {error}")
+            if left_out is not None:
+                left_out[found.name] = str(error).partition(";")[0]
     for mistake in read.mistakes:
         _log.warning("left out: %s", mistake)
     return tuple(servers)

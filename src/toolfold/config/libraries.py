@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from toolfold.config.model import Config
 from toolfold.libraries import Installed, WantedSet, read_lock
-from toolfold.libraries.lock import lock_path
+from toolfold.libraries.lock import LockedSet, lock_path
 from toolfold.libraries.sync import MAIN
 from toolfold.models import InstalledSet
 
@@ -29,25 +30,55 @@ def lock_of(config: Config) -> Path:
     return lock_path(config.path or config.folder / "toolfold.yaml")
 
 
-def library_sets(config: Config, installed: Installed | None = None) -> tuple[InstalledSet, ...]:
-    """The sets that programs can have now, as they were locked; what is missing is said once, and goes without.
+class SetState(NamedTuple):
+    """A set that the config asks for, and what became of it on this machine."""
+
+    wanted: WantedSet
+    locked: LockedSet | None
+    is_installed: bool
+
+    @property
+    def text(self) -> str:
+        """`installed`, or what is wrong and what to do."""
+        if self.locked is None:
+            return f"not locked; {_ADVICE}"
+        if not self.is_installed:
+            return f"locked but not installed here; {_ADVICE}"
+        is_current = self.locked.packages == self.wanted.packages
+        return "installed" if is_current else f"older than its packages in the config; {_ADVICE}"
+
+
+def set_states(config: Config, installed: Installed | None = None) -> dict[str, SetState]:
+    """Every set of the file, by name.
 
     Raises:
         UsageError: the lock file is none.
     """
     wanted = wanted_sets(config)
     if not wanted:
+        return {}
+    store, locked = installed or Installed(), read_lock(lock_of(config))
+    pairs = [(one, locked.get(one.name)) for one in wanted]
+    return {one.name: SetState(one, known, known is not None and store.has(known)) for one, known in pairs}
+
+
+def library_sets(config: Config, installed: Installed | None = None) -> tuple[InstalledSet, ...]:
+    """The sets that programs can have now, as they were locked; what is missing is said once, and goes without.
+
+    Raises:
+        UsageError: the lock file is none.
+    """
+    if not wanted_sets(config):
         return ()
-    store, locked, found = installed or Installed(), read_lock(lock_of(config)), []
-    for one in wanted:
-        known = locked.get(one.name)
-        if known is None or not store.has(known):
-            _say_once(f"the packages of the library set {one.name!r} are not installed here; {_ADVICE}")
+    store, found = installed or Installed(), []
+    for name, state in set_states(config, store).items():
+        if state.locked is None or not state.is_installed:
+            _say_once(f"the packages of the library set {name!r} are not installed here; {_ADVICE}")
             continue
         # The set that is there serves on: it is what the last sync proved.
-        if known.packages != one.packages:
-            _say_once(f"the library set {one.name!r} is older than its packages in the config; {_ADVICE}")
-        found.append(store.set_of(one.name, known, one.preload))
+        if state.text != "installed":
+            _say_once(f"the library set {name!r} is {state.text}")
+        found.append(store.set_of(name, state.locked, state.wanted.preload))
     return tuple(found)
 
 

@@ -25,6 +25,11 @@ _log: Final = logging.getLogger(__name__)
 MAX_BYTES: Final = 1024 * 1024
 _SHOWN_MISTAKES: Final = 20
 _SHOWN_CHARACTERS: Final = 60
+_OTHER_WORDS: Final = {
+    "cmd": "command", "exec": "command", "arguments": "args", "params": "args", "environment": "env",
+    "timeout": "timeout_seconds", "type": "transport", "address": "url", "uri": "url",
+}  # fmt: skip
+"""What people write for a key that is spelt quite otherwise."""
 _SECRET: Final = frozenset({"env", "headers", "key", "secret"})
 """Keys whose values never go into an error."""
 _TYPES: Final = {
@@ -75,16 +80,20 @@ def parse_config(text: str, *, name: str = FILE_NAME, environment: Mapping[str, 
         config._variables = document.variables
         config._uses = frozenset((name, _server_at(document.value, at)) for name, at in document.uses)
         config._place = lambda path: f"{name}:{document.line_of(path)}: {_dotted(path)}"
+        left_out = {}
         for at, variables in sorted(document.unset.items()):
-            _log.warning(
-                "%s", _unset_line(f"{name}:{document.line_of(('servers', at))}", document.value, at, variables)
-            )
-        return config
+            server, why = _server_name(document.value, at), unset_text(variables)
+            left_out[server] = why.partition(";")[0]
+            shown = repr(server) if server else f"servers[{at}]"
+            _log.warning("%s:%s: server %s is left out: %s", name, document.line_of(("servers", at)), shown, why)
+        return with_left_out(config, left_out)
     mistakes = sorted(document.mistakes, key=lambda one: one.line or 0)
     lines = [_line(name, mistake) for mistake in mistakes[:_SHOWN_MISTAKES]]
     if len(mistakes) > _SHOWN_MISTAKES:
         lines.append(f"{name}: {len(mistakes) - _SHOWN_MISTAKES} more mistakes")
-    raise UsageError("\n".join(lines))
+    error = UsageError("\n".join(lines))
+    error.mistakes = tuple(lines)
+    raise error
 
 
 def unset_text(variables: Iterable[str]) -> str:
@@ -93,6 +102,17 @@ def unset_text(variables: Iterable[str]) -> str:
     if not more:
         return f"variable {last} is not set; set it"
     return f"variables {', '.join(more)} and {last} are not set; set them"
+
+
+def left_out_servers(config: Config) -> Mapping[str, str]:
+    """Servers of the config that are not there, by name, and why, in words for a model."""
+    return config._left_out
+
+
+def with_left_out(config: Config, left_out: Mapping[str, str]) -> Config:
+    """The config with these also on its list of servers that are not there."""
+    config._left_out = {**config._left_out, **left_out}
+    return config
 
 
 def with_env_file(server: ServerConfig, folder: Path) -> ServerConfig:
@@ -111,13 +131,14 @@ def with_env_file(server: ServerConfig, folder: Path) -> ServerConfig:
 
 
 def _with_env_files(config: Config, name: str) -> Config:
-    servers = []
+    servers, left_out = [], {}
     for server in config.servers:
         try:
             servers.append(with_env_file(server, config.folder))
         except UsageError as error:
+            left_out[server.name] = "its env_file cannot be read"
             _log.warning("%s: server %r is left out: %s", name, server.name, error)
-    return config.model_copy(update={"servers": tuple(servers)})
+    return with_left_out(config.model_copy(update={"servers": tuple(servers)}), left_out)
 
 
 # Any: the file's values.
@@ -126,10 +147,9 @@ def _server_at(value: Any, at: str | int | None) -> str:
 
 
 # Any: the file's values.
-def _unset_line(place: str, value: Any, at: int, variables: list[str]) -> str:
+def _server_name(value: Any, at: int) -> str:
     entry = value["servers"][at]
-    server = repr(entry["name"]) if isinstance(entry, dict) and "name" in entry else f"servers[{at}]"
-    return f"{place}: server {server} is left out: {unset_text(variables)}"
+    return str(entry["name"]) if isinstance(entry, dict) and "name" in entry else ""
 
 
 def _line(name: str, mistake: Mistake) -> str:
@@ -227,6 +247,8 @@ def _short(text: str) -> str:
 
 
 def _meant(word: str, known: list[str]) -> str:
+    if _OTHER_WORDS.get(word) in known:
+        return f"; did you mean {_OTHER_WORDS[word]!r}?"
     close = difflib.get_close_matches(word, known, n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
 

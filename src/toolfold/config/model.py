@@ -19,7 +19,7 @@ from pydantic import (
 
 from toolfold.config.apis import ApiConfig, FetchConfig
 from toolfold.config.doors import ConsoleConfig, HttpConfig, McpConfig
-from toolfold.config.engine import EngineName
+from toolfold.config.engine import EngineName, RayConfig
 from toolfold.config.packages import LibrarySetConfig, SetName
 from toolfold.config.section import Globs, Section, Text, Url, wrong_key
 from toolfold.config.units import Count, Duration, Seconds, Size, must_be
@@ -54,30 +54,29 @@ class ServerConfig(Section):
     name: Text
     """Part of each tool's name: `mcp__<name>__<tool>`."""
     transport: Transport = "stdio"
-    """Taken from what is there if it is left out: `command` means stdio, `url` means http."""
+    """By default stdio if `command` is set, http if `url` is set."""
     command: Text | None = None
-    """stdio: what to start."""
+    """stdio: the command to start."""
     args: tuple[str, ...] = ()
     """stdio: its arguments."""
     env: Mapping[str, str] = Field(default_factory=dict, repr=False)
-    """stdio: variables on top of what it inherits."""
+    """stdio: environment variables, in addition to the inherited ones."""
     env_file: Text | None = None
-    """stdio: a file of `NAME=value` lines, relative to the file's own folder; `env` counts more."""
+    """stdio: a file of `NAME=value` lines, relative to the config's folder; `env` takes precedence."""
     inherit_env: bool = True
-    """stdio: it gets this process' variables, but for `TOOLFOLD_*` and those that this file uses elsewhere; if not,
-    only a few such as PATH and HOME."""
+    """stdio: inherit the environment, except `TOOLFOLD_*` and variables of this file; if false, only PATH, HOME etc."""
     cwd: Text | None = None
-    """stdio: a folder, relative to the file's own."""
+    """stdio: the working directory, relative to the config's folder."""
     url: Url | None = None
-    """sse, http: where the server listens."""
+    """sse, http: the server's URL."""
     headers: Mapping[str, str] = Field(default_factory=dict, repr=False)
     """sse, http: sent with every request."""
     connect_timeout_seconds: Seconds = 30.0
     """How long the server may take to answer at the start."""
     call_timeout_seconds: Seconds | None = None
-    """How long one call may take; left out, the program's own time is the limit."""
+    """How long one call may take. Default: as long as the program may run."""
     concurrency: Count | None = None
-    """How many calls it is sent at a time, of all programs together; left out, as many as there are."""
+    """How many calls the server gets at a time, from all programs together. Default: no limit."""
 
     # Any: whatever stands in the file.
     @model_validator(mode="before")
@@ -102,45 +101,45 @@ class CommandConfig(Section):
     """One command of this machine as a tool; no shell reads it. Left out, a key is as for `shell_tool`."""
 
     name: Text
-    """Of the tool."""
+    """The tool's name."""
     argv: tuple[ArgvItem, ...] = Field(min_length=1)
     """The program and its arguments; `{name}` stands for the argument of that name."""
     description: str = ""
-    """For the model."""
+    """The description for the model."""
     input_schema: Mapping[str, Json] | None = None
-    """A JSON Schema of the arguments; left out, each `{name}` is a required string."""
+    """A JSON Schema for the arguments. Default: each `{name}` is a required string."""
     output: Literal["text", "json"] = "text"
     """`text`, or `json`, parsed."""
     output_schema: Mapping[str, Json] | None = None
-    """A JSON Schema of the reply."""
+    """A JSON Schema for the reply."""
     stdin: str | None = None
     """What the command reads; `{name}` is filled in as in `argv`."""
     cwd: Text | None = None
-    """A folder, relative to the file's own."""
+    """The working directory, relative to the config's folder."""
     environment: tuple[Text, ...] | None = None
-    """Names of the variables that the command gets from this process."""
+    """The names of the environment variables that the command inherits."""
     variables: Mapping[str, str] = Field(default_factory=dict, repr=False)
-    """Further variables, with values."""
+    """Further environment variables, with values."""
     allow_options: tuple[Text, ...] = ()
     """Arguments whose value may start with `-`."""
     ok_codes: tuple[int, ...] = (0,)
-    """Exit codes that are no failure."""
+    """Exit codes that mean success."""
     timeout_seconds: Seconds | None = None
-    """Then the command and all that it started is killed."""
+    """The time after which the command and all its child processes are killed."""
     max_output_bytes: Size | None = None
-    """The same beyond so much output."""
+    """The amount of output after which they are killed."""
     domain: str = ""
     """The module that programs import it from: `from tools.<domain> import <name>`."""
     read_only: bool = False
-    """It changes nothing: it may be tried again after a failure."""
+    """The command changes nothing, so a failed call may be retried."""
     idempotent: bool = False
-    """Twice is the same as once: it may be tried again, too."""
+    """Running it twice has the same effect as once, so a failed call may be retried."""
     destructive: bool = False
-    """It may change or delete what is there."""
+    """The command may change or delete existing data."""
     allowed_callers: Literal["direct", "code", "both"] = "both"
     """Who may call it: programs (`code`), clients (`direct`), or both."""
     cache_seconds: Seconds | None = None
-    """How long an answer is good for the same arguments."""
+    """How long a reply is reused for the same arguments."""
 
     @field_validator("input_schema")
     @classmethod
@@ -154,13 +153,13 @@ class FolderConfig(Section):
     """One folder of this machine: tools to read, list, search and, if said so, write the files in it."""
 
     name: Text
-    """Before each tool's name: `<name>_read_file`."""
+    """The prefix of each tool's name: `<name>_read_file`."""
     path: Text
-    """The folder, relative to the file's own."""
+    """The folder, relative to the config's folder."""
     write: bool = False
-    """Also make a tool that writes: `<name>_write_file`."""
+    """Also provide a tool that writes: `<name>_write_file`."""
     max_bytes: Size | None = None
-    """Of one file."""
+    """The maximum size of one file."""
 
 
 class ToolsConfig(Section):
@@ -171,24 +170,26 @@ class ToolsConfig(Section):
     block: Globs | None = None
     """These may not be called."""
     ask: Globs = ()
-    """A person is asked before each call of these."""
+    """Each call of these needs a person's approval."""
+    ask_destructive: bool = False
+    """Each call of a tool that is marked destructive needs approval too."""
     error_details: bool = True
-    """Programs read the text of a tool's error, without secrets; if not, only its type. The log has all of it."""
+    """Show programs the text of a tool's error, without secrets; if false, only its type. The log has the full text."""
     learn: bool = True
-    """Note what tools without an output schema return (keys and types, never values), and tell later programs."""
+    """Learn what tools without an output schema return (keys and types, never values), and tell later programs."""
     embedder: Text | None = None
-    """Have searches go by meaning, too: `fastembed`, `fastembed:MODEL`, or a function of texts to vectors as
+    """Also search by meaning: `fastembed`, `fastembed:MODEL`, or a function from texts to vectors as
     `MODULE:FUNCTION` or `FILE.py:FUNCTION`."""
     modules: tuple[Text, ...] = ()
-    """Python files, relative to this file's folder, or modules, with `@toolfold.tool` functions."""
+    """Python files, relative to the config's folder, or modules, with `@toolfold.tool` functions."""
     commands: tuple[CommandConfig, ...] = ()
-    """Commands of this machine as tools."""
+    """Commands on this machine, as tools."""
     folders: tuple[FolderConfig, ...] = ()
-    """Folders of this machine, as tools for their files."""
+    """Folders on this machine, as tools that read and write their files."""
     apis: tuple[ApiConfig, ...] = ()
-    """APIs that an OpenAPI document describes, as one tool for each operation."""
+    """APIs described by an OpenAPI document, one tool per operation."""
     fetch: FetchConfig | None = None
-    """A tool that asks named hosts for any URL; left out, there is none."""
+    """A tool that fetches any URL of the named hosts. Default: no such tool."""
 
     @model_validator(mode="after")
     def _allows_or_blocks(self) -> ToolsConfig:
@@ -233,74 +234,74 @@ class PolicyConfig(Section):
     """How calls of some tools go."""
 
     timeout_seconds: Seconds | None = None
-    """Of one call."""
+    """The maximum duration of one call."""
     retry: Literal["never", "safe", "always"] | None = None
-    """`safe`, the default: only where a second call can do no harm."""
+    """When to retry; `safe`, the default, retries only if a second call can do no harm."""
     cache_seconds: Seconds | None = None
-    """How long an answer is good for the same arguments."""
+    """How long a reply is reused for the same arguments."""
     max_calls: Count | None = None
-    """Of one tool, in one program."""
+    """How often one program may call one tool."""
     max_in_flight: Count | None = None
-    """Calls of one tool at the same time; others wait for their turn."""
+    """How many calls of one tool run at a time; others wait."""
 
 
 class LibrariesConfig(LibrarySetConfig):
     """Which packages programs can import."""
 
     sets: Mapping[SetName, LibrarySetConfig] = Field(default_factory=dict)
-    """Further sets beside this one, by name, each resolved on its own: a program gets the one that its imports fit."""
+    """Further sets by name, each resolved separately; a program gets the set that matches its imports."""
     host: bool = False
-    """All that is installed beside toolfold, your own packages included, instead of only the data libraries."""
+    """Let programs import everything installed beside toolfold, your own packages too, not only the data libraries."""
 
 
 class SessionsConfig(Section):
     """What lives on between programs; see `toolfold.sessions.SessionLimits`."""
 
     idle: Duration | None = None
-    """Since the last program; then the names of a session go."""
+    """How long after its last program a session keeps its variables."""
     max_age: Duration | None = None
-    """Since the last program; then its files go too."""
+    """How long after its last program a session keeps its files."""
     max_bytes: Size | None = None
-    """Of its files."""
+    """The maximum size of a session's files."""
     max_sessions: Count | None = None
-    """At the same time."""
+    """The maximum number of sessions."""
     max_tenant_bytes: Size | None = None
-    """Of the files of all sessions of one tenant of the HTTP door."""
+    """The maximum size of the files of all sessions of one HTTP tenant."""
     max_guests: Count | None = None
-    """That wait with the names of their sessions; beyond it the one used longest ago ends, and its names go."""
+    """How many processes may wait with their sessions' variables; beyond that, the least recently used one ends."""
     max_guest_bytes: Size | None = None
-    """Of memory that those guests hold together; beyond it the same happens."""
+    """How much memory these processes may hold together; beyond that, the same happens."""
 
 
 class PausedConfig(Section):
     """How much memory the guests of paused executions may hold; see `toolfold.execution.paused_memory.PausedLimits`."""
 
     tenant_bytes: Size | None = None
-    """Those of one tenant; beyond it the oldest end, and are replayed when they go on."""
+    """The limit for one tenant. Beyond it, the oldest are ended, and replayed when they continue."""
     total_bytes: Size | None = None
-    """All of them; beyond it the oldest of the tenant with the most end in the same way."""
+    """The limit for all tenants. Beyond it, the oldest of the tenant with the most are ended in the same way."""
 
 
 class KeepConfig(Section):
     """When the ledger forgets; whichever comes first."""
 
     max_age: Duration | None = None
-    """Since the end of an execution, or the last word of one that is open, but at least an hour for those."""
+    """How long an execution is kept after its end; one still open, after its last entry and at least an hour."""
     max_bytes: Size | None = None
-    """Of the whole ledger."""
+    """The maximum size of the ledger."""
     max_executions: Count | None = None
-    """In the whole ledger."""
+    """The maximum number of executions in the ledger."""
 
 
 class LedgerConfig(Section):
     """Where executions are recorded."""
 
     where: Text | None = None
-    """A file, relative to this file's folder, or `memory`; left out, the user's state folder."""
+    """A file, relative to the config's folder, a Redis URL, or `memory`. Default: a file in the user's state folder."""
     keep: KeepConfig = Field(default_factory=KeepConfig)
-    """How much is kept, and how long."""
+    """How much to keep, and for how long."""
     key: SecretStr | None = None
-    """Encrypts what is kept: 32 bytes in base64, or a passphrase. Take it from a variable."""
+    """Encrypts the records: 32 bytes in base64, or a passphrase. Use a variable."""
 
 
 class Config(Section):
@@ -309,33 +310,35 @@ class Config(Section):
     servers: tuple[ServerConfig, ...] = ()
     """MCP servers whose tools programs may call."""
     tools: ToolsConfig = Field(default_factory=ToolsConfig)
-    """Further tools, and which may be called."""
+    """Further tools, and which tools programs may call."""
     policies: Mapping[Text, PolicyConfig] = Field(default_factory=dict)
-    """By tool name or glob. Where several fit, the last one that has a key wins; of numbers of calls, the smallest."""
+    """Settings by tool name or pattern. If several set a key, the last one wins; for call counts, the smallest."""
     execution: ExecutionConfig = Field(default_factory=ExecutionConfig)
     """`timeout_seconds` and `max_output_bytes` of one program."""
     limits: LimitsConfig = Field(default_factory=LimitsConfig)
-    """All else that one program may use."""
+    """The other limits of one program."""
     libraries: LibrariesConfig = Field(default_factory=LibrariesConfig)
     """Which packages programs can import."""
     sessions: SessionsConfig = Field(default_factory=SessionsConfig)
-    """What lives on between programs."""
+    """What is kept between programs."""
     paused: PausedConfig = Field(default_factory=PausedConfig)
-    """How much memory the guests of paused executions may hold."""
+    """How much memory paused programs may hold."""
     ledger: LedgerConfig = Field(default_factory=LedgerConfig)
     """Where executions are recorded."""
     http: HttpConfig = Field(default_factory=HttpConfig)
-    """The HTTP door: `toolfold serve`."""
+    """The HTTP server: `toolfold serve`."""
     mcp: McpConfig = Field(default_factory=McpConfig)
-    """What MCP clients are told."""
+    """The MCP server: `toolfold mcp`."""
     console: ConsoleConfig = Field(default_factory=ConsoleConfig)
-    """The page that shows executions: `toolfold console`."""
-    approvals: Literal["client", "console"] = "client"
-    """Who is asked before calls that need a yes: the client that sent the program, or people at a console."""
+    """The web console: `toolfold console`."""
+    approvals: Literal["client", "console", "both"] = "client"
+    """Who approves calls that need approval: the client that sent the program, people at a console, or both."""
     approvals_wait: Duration = 3600.0
-    """How long a call waits for an answer from a console; then it is refused."""
+    """How long a call waits for an answer from a console before it is refused."""
     engine: EngineName = "auto"
-    """Where programs run: `auto`, `process`, `monty`, or an engine that another package registers."""
+    """Where programs run: `auto`, `process`, `monty`, `ray`, or an engine that another package registers."""
+    ray: RayConfig = Field(default_factory=RayConfig)
+    """The cluster for the engine `ray`."""
     isolation: Literal["namespace", "landlock", "none"] = "namespace"
     """The tier of the process engine: `namespace`, `landlock` or `none`."""
 
@@ -343,6 +346,7 @@ class Config(Section):
     _variables: Mapping[str, str] = PrivateAttr(default_factory=dict)
     _uses: frozenset[tuple[str, str]] = PrivateAttr(default=frozenset())
     _place: Callable[[tuple[str | int, ...]], str] | None = PrivateAttr(default=None)
+    _left_out: Mapping[str, str] = PrivateAttr(default_factory=dict)
 
     def place(self, *path: str | int) -> str:
         """Where a value stands, for errors that come up later: `toolfold.yaml:12: tools.commands[0]`."""

@@ -44,6 +44,7 @@ class LibrarySetConfig(Section):
     """Packages that are installed for programs by `toolfold libraries sync`."""
 
     packages: tuple[Package, ...] = ()
-    """Names on the package index, with a version if need be: `networkx==3.4.2`."""
+    """Packages from the package index, optionally with a version: `networkx==3.4.2`."""
     preload: tuple[Module, ...] = ()
-    """Modules that are imported once for all programs of the set, outside of the locked guest: trust them."""
+    """Modules to import once for all programs of the set, outside the locked sandbox. List only modules that you
+    trust."""

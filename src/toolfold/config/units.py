@@ -58,6 +58,14 @@ def _duration(value: Any) -> float:
     return _measured(value, _DURATIONS, "a duration above 0 such as 30s, 15m, 2h or 7d; a number is seconds")
 
 
+def seconds_of(text: str) -> float | None:
+    """A duration as people write it; `None` if it is none."""
+    try:
+        return _duration(text)
+    except PydanticCustomError:
+        return None
+
+
 def _seconds(value: Any) -> float:
     return _measured(value, {"": 1.0}, "a number of seconds above 0")
 

@@ -27,6 +27,8 @@ class Written:
     entry: dict[str, Any]
     variables: dict[str, str] = field(default_factory=dict)
     """The variables that it needs, and where in the client's file the value or the reference stands."""
+    replaced: tuple[str, ...] = ()
+    """Those of them that stand for a secret whose value was in the client's file."""
 
 
 class Writer:
@@ -49,24 +51,28 @@ class Writer:
             UsageError: no server can be made of it.
         """
         variables: dict[str, str] = {}
+        replaced: dict[str, None] = {}
         before = ""
 
         def change(text: str, key: str, name: str) -> str:
             nonlocal before
             flag, before = before, text
-            return self._text(found, text, _Where(key, name, flag if key == "args" else ""), variables)
+            return self._text(found, text, _Where(key, name, flag if key == "args" else ""), variables, replaced)
 
         entry = entry_of(found, change)
         # An address that is not known yet cannot be wrong yet.
         checked_server({**entry, "url": _ANY_URL} if "${" in str(entry.get("url", "")) else entry)
-        return Written(found, entry, variables)
+        return Written(found, entry, variables, tuple(replaced))
 
-    def _text(self, found: Found, text: str, where: _Where, variables: dict[str, str]) -> str:
+    def _text(
+        self, found: Found, text: str, where: _Where, variables: dict[str, str], replaced: dict[str, None]
+    ) -> str:
         """Without its secrets, and with the references that `toolfold.yaml` knows."""
         parts, at = [], 0
         for secret in secrets_in(text, where.secret_name(text)):
             name = self._name(found.name, where.hint(secret.name), text[secret.start : secret.end])
             variables[name] = where.shown(found)
+            replaced[name] = None
             parts += [self._references(found, text[at : secret.start], where, variables), f"${{{name}}}"]
             at = secret.end
         return "".join([*parts, self._references(found, text[at:], where, variables)])

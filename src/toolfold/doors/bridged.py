@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from toolfold.config.build import bridge_servers, with_policies
 from toolfold.config.model import Config
 from toolfold.config.strays import Strays
-from toolfold.errors import UsageError
+from toolfold.errors import UsageError, install_extra
 from toolfold.models import Json, Outcome, Paused, ToolSpec, Value
 from toolfold.runtime import Runtime
 from toolfold.tools.catalog import Catalog
@@ -28,6 +28,7 @@ from toolfold.tools.tool import Tool
 
 if TYPE_CHECKING:
     from toolfold.sources.mcp import Bridge
+    from toolfold.sources.mcp.server import ServerStatus
 
 _log: Final = logging.getLogger(__name__)
 CONNECT_SECONDS: Final = 30.0
@@ -124,6 +125,11 @@ class BridgedRuntime(Runtime):
         """Wait until every server has connected or failed."""
         await self._bridge.settled(timeout_seconds=timeout_seconds)
 
+    @property
+    def servers(self) -> Sequence[ServerStatus]:
+        """How each server is doing now."""
+        return self._bridge.status()
+
     def hidden_from(self, tenant: str) -> frozenset[str]:
         """Tools of servers and APIs that this tenant's programs do not know of."""
         if self._globs is None:
@@ -202,7 +208,7 @@ def _bridge(config: Config, on_change: Callable[[], None]) -> Bridge | _NoServer
         from toolfold.sources.mcp import Bridge  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise UsageError(
-            f"{error.name!r} is not installed, and the config has servers; install toolfold[mcp]"
+            f"{error.name!r} is not installed, and the config has servers; {install_extra('mcp')}"
         ) from error
     return Bridge(bridge_servers(config), on_change=on_change, on_sign_in=_ask_to_sign_in)
 

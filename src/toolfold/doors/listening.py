@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import socket
 from collections.abc import Iterator
@@ -16,8 +17,13 @@ from toolfold.doors.connections import Connection, Connections, Listener, Patien
 from toolfold.errors import UsageError
 
 
-def listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int, *, advice: str = "choose another port") -> socket.socket:
     """Open the address; who connects from now on waits for the server instead of being refused.
+
+    Args:
+        host: A name or an address.
+        port: 0 takes a free one.
+        advice: What to do where the port is not free, in the words of the command.
 
     Raises:
         UsageError: the address cannot be used.
@@ -35,7 +41,10 @@ def listen(host: str, port: int) -> socket.socket:
             raise
     except OSError as error:
         text = (error.strerror or str(error)).lower()
-        raise UsageError(f"{host}:{port} cannot be listened on: {text}; choose another port") from None
+        is_port = error.errno in (errno.EADDRINUSE, errno.EACCES)
+        raise UsageError(
+            f"{host}:{port} cannot be listened on: {text}; {advice if is_port else 'choose another host'}"
+        ) from None
     return listening
 
 

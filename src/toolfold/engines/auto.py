@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from toolfold.engines.base import Engine, EngineSettings, EngineWrapper
 from toolfold.engines.registry import engine_named
-from toolfold.errors import EngineUnavailable
+from toolfold.errors import EngineUnavailable, install_extra
 
 
 class AutoEngine(EngineWrapper):
@@ -36,7 +36,7 @@ class AutoEngine(EngineWrapper):
             await self.inner.__aenter__()
         except EngineUnavailable as error:
             if importlib.util.find_spec("pydantic_monty") is None:
-                raise EngineUnavailable(f"{error}; or install toolfold[monty] to run a subset of Python") from None
+                raise EngineUnavailable(f"{error}; or, for a subset of Python, {install_extra('monty')}") from None
             await self._fall_back(error)
         return self
 

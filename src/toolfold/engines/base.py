@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Final, Literal, Protocol, Self, TypeAlias, runtime_checkable
+from typing import Final, Literal, NamedTuple, Protocol, Self, TypeAlias, runtime_checkable
 
 import msgspec
 
@@ -28,6 +28,7 @@ from toolfold.models import (
     Value,
 )
 
+NOT_OPEN: Final = "the runtime is not open; write 'async with Runtime(...) as runtime:' or 'await runtime.open()'"
 MOST_KEPT_GUESTS: Final = 64
 MOST_KEPT_BYTES: Final = 1024 * MIB
 """Of guests that wait with the names of their sessions, and of their memory, unless told otherwise."""
@@ -64,6 +65,15 @@ class Called:
 
     def __repr__(self) -> str:
         return f"Called({', '.join(map(repr, self.calls))})"
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """The engine called a tool itself, and the program has the reply; only where `Order.may_serve` lets it."""
+
+    call: Call
+    reply: Reply
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +116,7 @@ class Died:
     detail: str
 
 
-Event: TypeAlias = Printed | Called | Waiting | Taped | Ended | Died
+Event: TypeAlias = Printed | Called | Served | Waiting | Taped | Ended | Died
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,8 +137,20 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     """Go on from here instead of from the start; the tape is then what came after it. Its seal was opened."""
     report_waiting: bool = False
     """Yield `Waiting`; costs a message per batch of replies, so only where a pause is possible."""
+    may_serve: bool = False
+    """An engine that was given tools of its own may serve their calls, and yields `Served` for each."""
     on_frozen: Callable[[int], None] | None = None
     """Told how many bytes the program takes once it stands still in a pause. An engine may pass it by."""
+
+
+class OwnTools(NamedTuple):
+    """Tools that an engine may call where its programs are."""
+
+    specs: tuple[ToolSpec, ...]
+    described: bytes
+    """For `make`, in the process that is to call them."""
+    make: str
+    """What makes them of that: `module:name`."""
 
 
 class Run(Protocol):
@@ -153,6 +175,14 @@ class Run(Protocol):
 
     def nudge(self, event: Waiting) -> None:
         """Yield an event of the host's own after those that are already due; ignored once the run is over."""
+
+
+@runtime_checkable
+class Timed(Protocol):
+    """What a run also offers if the time that its caller takes for a call can count for the program's timers."""
+
+    def release_after(self, seconds: float) -> None:
+        """As `release`, with timers as if so much time had passed: those that ran out do so before any reply."""
 
 
 @runtime_checkable
@@ -211,6 +241,8 @@ class EngineSettings:
     """How many guests may wait with the names of their sessions."""
     max_kept_bytes: int = MOST_KEPT_BYTES
     """How much memory those may hold together."""
+    own_tools: Callable[[Sequence[str]], OwnTools] | None = None
+    """Describes tools of the runtime, by their names; raises `UsageError` for those that only the runtime can call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,6 +261,23 @@ class Capabilities:
     """Can use the time in which a program is being checked."""
     stocked: Stocked | None = None
     """Keeps guests waiting for programs."""
+    cores: int = 0
+    """That it runs programs on, where those are not this machine's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeLoad:
+    """How one node of a cluster is doing."""
+
+    address: str
+    guests: int
+    guest_memory_bytes: int
+    programs: int
+    """That run or are paused there now; those that wait for a core among them."""
+    started: int
+    """Programs that began there so far, those that came from another node among them."""
+    moved: int
+    """Programs that went on elsewhere because the node was lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +287,8 @@ class Guests:
     count: int = 0
     """Those that run, are paused or wait for a program."""
     memory_bytes: int = 0
+    nodes: tuple[NodeLoad, ...] = ()
+    """Of each node, where the engine has several."""
 
 
 class Stocked(Protocol):
@@ -255,6 +306,9 @@ class Forewarned(Protocol):
 
     def expect(self, text: str, tools: Sequence[ToolSpec], limits: Limits) -> None:
         """A program will come if its check finds nothing wrong: prepare it, but run nothing of it."""
+
+    def begin(self, order: Order) -> None:
+        """The check found nothing wrong: the program may run. `open` with the same order comes next, or `forget`."""
 
     def forget(self) -> None:
         """It does not come. Another program that is being checked may be forgotten with it, which only costs time."""

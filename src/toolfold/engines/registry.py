@@ -20,6 +20,7 @@ BUILT_IN: Final = {
     "auto": "toolfold.engines.auto:AutoEngine.from_settings",
     "process": "toolfold.engines.process:ProcessEngine.from_settings",
     "monty": "toolfold.engines.monty:MontyEngine.from_settings",
+    "ray": "toolfold.engines.ray:RayEngine.from_settings",
 }
 """Written as entry points are, but not in the package's metadata: no other distribution can take these names."""
 
@@ -63,7 +64,12 @@ def known_engine(name: str) -> str:
 
 
 def process_options(name: str, **options: Any) -> dict[str, Any]:
-    """Options of the process engine, for doors with settings of their own for them; other engines get none of them."""
+    """Options of the process engine, for doors with settings of their own for them; other engines get none of them.
+
+    Nodes of a cluster run the process engine, with those that mean the same on any machine.
+    """
+    if name == "ray":
+        return {key: options[key] for key in ("isolation", "warm", "host_libraries") if key in options}
     return options if name in ("auto", "process") else {}
 
 
@@ -75,8 +81,8 @@ def with_old_keywords(
     if not said:
         return options
     names = ", ".join(said)
-    # 3: the caller of the runtime's constructor.
-    warnings.warn(f"{names}: pass engine_options={said!r} instead", DeprecationWarning, stacklevel=3)
+    # 4: the caller of the runtime's constructor, which is wrapped.
+    warnings.warn(f"{names}: pass engine_options={said!r} instead", DeprecationWarning, stacklevel=4)
     # Other engines have always ignored these.
     return {**process_options(engine, **said), **(options or {})} if isinstance(engine, str) else options
 
@@ -128,4 +134,6 @@ def _refuse_unknown(name: str, make: EngineFactory, options: Mapping[str, Any]) 
     known = [one.name for one in parameters if one.kind is one.KEYWORD_ONLY]
     for key in options:
         if key not in known:
-            raise UsageError(f"engine {name!r} has no option {key!r}; it has {', '.join(known) or 'none'}")
+            # One with an underscore is between us and the engine.
+            public = [one for one in known if not one.startswith("_")]
+            raise UsageError(f"engine {name!r} has no option {key!r}; it has {', '.join(public) or 'none'}")

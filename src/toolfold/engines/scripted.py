@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Literal, Self
 
 from toolfold.engines.base import Called, Capabilities, Died, Ended, Event, Order, Waiting
+from toolfold.errors import UsageError
 from toolfold.models import Problem, Reply
 
 
@@ -25,6 +26,9 @@ class ScriptedEngine:
     capabilities = Capabilities()
 
     def __init__(self, *events: Event, waits: bool = True) -> None:
+        for event in events:
+            if isinstance(event, Ended):
+                _check_problem(event.problem)
         self._events = events
         self._waits = waits
         self.orders: list[Order] = []
@@ -50,6 +54,12 @@ class ScriptedEngine:
 
     def end_session(self, session: str) -> None:
         """There is none to end."""
+
+
+def _check_problem(problem: object) -> None:
+    """Tests are often not type checked, and a text would fail deep inside the run."""
+    if problem is not None and not isinstance(problem, Problem):
+        raise UsageError(f"problem={problem!r} of Ended is not a Problem; write Problem(kind='exception', message=...)")
 
 
 class ScriptedRun:

@@ -71,6 +71,7 @@ def record_of(call: Call, reply: Reply, started_seconds: float, seconds: float) 
         bytes_in=json_size(call.arguments),
         bytes_out=_size(reply),
         line=call.line,
+        traceback=reply.traceback,
     )
     meta = reply.meta
     if meta is None:

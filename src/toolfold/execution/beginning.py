@@ -8,6 +8,7 @@ import msgspec
 
 from toolfold.engines.base import Taped
 from toolfold.events import ProgramRejected
+from toolfold.execution.arguments import check_text
 from toolfold.execution.earlier import earlier_output
 from toolfold.execution.plan import Plan
 from toolfold.execution.recorded import put_on_record
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from toolfold.execution.plan import Services
     from toolfold.execution.wish import Wish
     from toolfold.models import Begun, ToolSpec
+    from toolfold.program import Checker
     from toolfold.sessions import Session, Sessions
 
 
@@ -58,6 +60,7 @@ class Beginning:
         With a plan, the program has its turn of its session, and the engine may expect it: whoever does not open it
         has to close the execution, and to call `forget`.
         """
+        check_text(text)
         specs = self.offer.granted(wish.outside, wish.hidden)
         told = await self._told(specs, wish) if asks_for_words(text) else specs
         if wish.session is None:
@@ -65,7 +68,12 @@ class Beginning:
         else:
             await self._enter(wish.session)
         try:
-            program = await self._check(text, specs, wish)
+            checker = self.offer.checker_for(specs)
+            program = None
+            if wish.stdin is None:
+                program = self._checks.check_at_once(text, checker, wish.limits, wish.known_names)
+            if program is None:
+                program = await self._check(text, specs, checker, wish)
             if isinstance(program, Problem):
                 self._drop(wish)
                 return await self._rejected(program, text, wish)
@@ -76,7 +84,9 @@ class Beginning:
 
     async def check(self, text: str, wish: Wish) -> Problem | None:
         """Why it would be rejected."""
-        checked = await self._check(text, self.offer.granted(wish.outside, wish.hidden), wish)
+        check_text(text)
+        specs = self.offer.granted(wish.outside, wish.hidden)
+        checked = await self._check(text, specs, self.offer.checker_for(specs), wish)
         return checked if isinstance(checked, Problem) else None
 
     async def revival(self, execution_id: str) -> Plan:
@@ -119,14 +129,16 @@ class Beginning:
         else:
             self.forget()
 
-    def _check(self, text: str, specs: tuple[ToolSpec, ...], wish: Wish) -> Awaitable[Program | Problem]:
+    def _check(
+        self, text: str, specs: tuple[ToolSpec, ...], checker: Checker, wish: Wish
+    ) -> Awaitable[Program | Problem]:
         def file_names() -> Iterable[str]:
             kept = self._sessions.listed(wish.session.id) if wish.session is not None else ()
             return [*(file.name for file in wish.files), *(file.name for file in kept)]
 
         return self._checks.check(
-            text, specs, checker_for=self.offer.checker_for, limits=wish.limits, known_names=wish.known_names,
-            file_names=file_names,
+            text, specs, checker=checker, limits=wish.limits, known_names=wish.known_names, file_names=file_names,
+            has_stdin=wish.stdin is not None,
         )  # fmt: skip
 
     async def _rejected(self, problem: Problem, text: str, wish: Wish) -> Outcome:
@@ -154,10 +166,15 @@ class Beginning:
         begun = begun_of(
             wish, program, specs, engine=self.services.engine, kept=kept, earlier=earlier, door=self.services.door
         )  # fmt: skip
-        return self._plan(
+        plan = self._plan(
             begun, Taped() if wish.is_taped else None, wish.session, can_pause=wish.can_pause, on_call=wish.on_call,
             rerun=rerun, is_durable=wish.is_durable,
         )  # fmt: skip
+        forewarned = self.services.engine.capabilities.forewarned
+        # What it asks for is served only when it is on record, as with a start that comes later.
+        if forewarned is not None:
+            forewarned.begin(plan.order(None))
+        return plan
 
     # Any: the other fields of `Plan`.
     def _plan(self, begun: Begun, tape: Taped | None, session: Session | None, **more: Any) -> Plan:

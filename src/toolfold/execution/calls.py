@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from toolfold.errors import ToolfoldError
-from toolfold.events import ToolCalled
+from toolfold.events import ToolCalled, ToolRetried
 from toolfold.execution.dispatch import Dispatch
 from toolfold.execution.questions import Questions
 from toolfold.ledger.record import Given
@@ -21,7 +21,8 @@ from toolfold.tools.outside import OutsideChecks
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from toolfold.events import Tell
+    from toolfold.engines.base import Served
+    from toolfold.events import RuntimeEvent, Tell
     from toolfold.execution.accounts import Accounts
     from toolfold.execution.clock import Clock
     from toolfold.execution.life import Life
@@ -87,8 +88,15 @@ class Calls:
             spent=Spent(),
             outside=tuple(spec for spec in begun.tools if spec.name in outside) if outside else (),
             limits_left=self._limits_left,
-            tell=self._tell,
+            tell=self._tell_of_tool,
         )
+
+    def _tell_of_tool(self, event: RuntimeEvent) -> None:
+        """What the steps around a tool tell, rarely: it goes on record, and to whoever listens."""
+        if isinstance(event, ToolRetried):
+            self._record.tell("retried", call_id=event.call.id, text=event.error[:2000], attempt=event.attempt)
+        if self._tell is not None:
+            self._tell(event)
 
     @property
     def made(self) -> int:
@@ -204,6 +212,17 @@ class Calls:
         self.replies_sent += 1
         self._life.run.answer(reply)  # first the answer: the guest goes on while we do the accounts
         given = Given(reply, self._accounts.record(call, reply, began, ended))
+        self._record.note_reply(call, given)
+        self._accounts.add(given)
+
+    def note_served(self, served: Served) -> None:
+        """A call that the engine has served: it goes on record, and whoever listens is told."""
+        call = served.call
+        if self._tell is not None:
+            self._tell(ToolCalled(self._plan.begun.execution_id, call))
+        self._record.begin_call(call)
+        now = time.perf_counter()
+        given = Given(served.reply, self._accounts.record(call, served.reply, now - served.seconds, now))
         self._record.note_reply(call, given)
         self._accounts.add(given)
 

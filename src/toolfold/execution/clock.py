@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+
+TICK_SECONDS: Final = 2.0
 
 
 class Clock:
@@ -17,11 +20,13 @@ class Clock:
     Args:
         seconds: How long until it rings.
         ring: Called then, from the event loop.
+        tick: Called every few seconds while it counts.
     """
 
-    def __init__(self, seconds: float, ring: Callable[[], None]) -> None:
+    def __init__(self, seconds: float, ring: Callable[[], None], tick: Callable[[], None] | None = None) -> None:
         self._seconds = seconds
         self._ring = ring
+        self._tick = tick
         self._is_started = False
         self._standing = 0
         self._counts_since: float | None = None
@@ -72,4 +77,13 @@ class Clock:
 
     def _arm(self) -> None:
         if self._counts_since is not None and self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(self.seconds_left, self._ring)
+            left, ring = self.seconds_left, self._ring
+            if self._tick is not None and left > TICK_SECONDS:
+                left, ring = TICK_SECONDS, self._ticked
+            self._timer = asyncio.get_running_loop().call_later(left, ring)
+
+    def _ticked(self) -> None:
+        assert self._tick is not None
+        self._tick()
+        self._timer = None
+        self._arm()

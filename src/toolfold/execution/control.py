@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from toolfold.errors import UsageError
 from toolfold.execution.background import BackgroundExecution
@@ -12,14 +13,15 @@ from toolfold.execution.watching import Place
 from toolfold.ledger import refusals
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from toolfold.execution.live import LiveExecutions
+    from toolfold.execution.mapping import Mapped, Programs
     from toolfold.execution.recorded import Recorded
     from toolfold.execution.watching import Part
     from toolfold.ledger.record import Ledger
-    from toolfold.models import Call, Outcome, Paused, Reply, Status
+    from toolfold.models import Call, Outcome, Paused, Reply, Status, ToolSpec
     from toolfold.tools.context import Decision
 
 
@@ -32,12 +34,57 @@ class ExecutionControl:
         self._background: dict[str, BackgroundExecution] = {}
         """Those that run or are paused, by id."""
 
+    async def __aenter__(self) -> Self:
+        """A runtime says how it begins."""
+        raise NotImplementedError
+
+    async def __aexit__(self, *exc: object) -> None:
+        """A runtime says how it ends."""
+        raise NotImplementedError
+
+    async def open(self) -> Self:
+        """Enter it where `async with` does not fit, as in the cells of a notebook; `close` ends it."""
+        return await self.__aenter__()
+
+    async def close(self) -> None:
+        """Leave a runtime that was opened with `open`: every guest ends."""
+        await self.__aexit__(None, None, None)
+
     # Not an abstract class: in a forked child a runtime becomes an `Inherited`, which must have the same layout.
     async def resume(
         self, execution_id: str, replies: Sequence[Reply] = (), *, decisions: Mapping[int, Decision] | None = None
     ) -> Paused | Outcome:
         """Go on with some or all of the open calls answered or decided; a runtime says how."""
         raise NotImplementedError
+
+    # Any: a runtime says which.
+    async def run(self, *args: Any, **options: Any) -> Outcome:
+        """A program, to its end; a runtime says how."""
+        raise NotImplementedError
+
+    @property
+    def tools(self) -> tuple[ToolSpec, ...]:
+        """What programs may call; a runtime knows."""
+        raise NotImplementedError
+
+    @property
+    def executions(self) -> tuple[str, ...]:
+        """Ids of those that run or are paused here."""
+        return self._live.ids
+
+    def map(self, programs: Programs, *, in_flight: int | None = None) -> AsyncGenerator[Mapped, None]:
+        """Run many programs, and yield each with its outcome as soon as it ends.
+
+        `programs` are texts, or `toolfold.batches.Item`s with what differs from one to the next; they are read only
+        as there is room, `in_flight` at a time: by default twice the cores that the engine has. Failures of programs
+        are outcomes. Failures of the engine are tried again where no call can happen twice, and then raised. Closing
+        the iterator ends all that still runs.
+        """
+        # Here, not at the top: most runtimes run no batch.
+        from toolfold.execution.mapping import mapped  # noqa: PLC0415
+
+        cores = self._live.cores or os.cpu_count() or 1
+        return mapped(self, programs, in_flight=2 * cores if in_flight is None else in_flight)
 
     # The ways to end an execution. Two things differ: whether an outcome is written, and what those who wait are told.
 

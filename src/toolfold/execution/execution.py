@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from toolfold.engines.base import Printed, Waiting
+from toolfold.engines.base import Printed, Served, Waiting
 from toolfold.events import ProgramBegan, ProgramEnded, ProgramPaused, ProgramPrinted, ProgramResumed
 from toolfold.execution.accounts import Accounts
 from toolfold.execution.calls import Calls
@@ -65,7 +65,7 @@ class Execution:
         self._is_equipped = True
         plan, services, limits = self.plan, self._services, self.plan.begun.limits
         self._tell = tell = services.listeners.tell
-        self.clock = Clock(limits.wall_seconds, self.time_out)
+        self.clock = Clock(limits.wall_seconds, self.time_out, self._tick if plan.is_durable else None)
         self.record = ExecutionRecord(services.ledger, plan)
         self._output = Streams(limits.output_bytes)
         self._accounts = Accounts(plan.begun.execution_id, self._began, tell, plan.on_call)
@@ -103,6 +103,8 @@ class Execution:
         for given in past.given:
             run.answer(given.reply)
         self.calls.replies_sent = len(past.given)
+        if past.seconds_left is None and past.last_tick is not None:
+            self.clock.put_back(past.last_tick)
         if past.snapshot is not None:
             self._pauses.take_up(past.snapshot)
 
@@ -110,8 +112,11 @@ class Execution:
         """The run's events; where a local call turns out to need a yes, also our own `Waiting`."""
         return aiter(self.life.run)
 
-    def keep(self, event: Printed | Taped) -> None:
-        """Output for the outcome, or the tape for a replay."""
+    def keep(self, event: Printed | Taped | Served) -> None:
+        """Output for the outcome, the tape for a replay, or a call that the engine has served."""
+        if isinstance(event, Served):
+            self.calls.note_served(event)
+            return
         if not isinstance(event, Printed):
             self.record.note_tape(event)
             return
@@ -186,6 +191,10 @@ class Execution:
         if self.life.failure is not None:
             raise self.life.failure
         return outcome
+
+    def _tick(self) -> None:
+        """Whoever goes on with it after a kill gives it no more time than it had."""
+        self.record.tell("ticked", seconds_left=round(self.clock.seconds_left, 3))
 
     def _look_again(self) -> None:
         self.life.run.nudge(Waiting(self._pauses.last_waiting))

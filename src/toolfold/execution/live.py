@@ -56,6 +56,11 @@ class LiveExecutions:
         """In the order in which they came."""
         return tuple(self._by_id)
 
+    @property
+    def cores(self) -> int:
+        """That the engine has on other machines; 0 where programs run on this one."""
+        return self._engine.capabilities.cores
+
     def get(self, execution_id: str) -> Execution | None:
         """The execution, if it is here."""
         return self._by_id.get(execution_id)

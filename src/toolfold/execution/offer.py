@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from toolfold.engines.base import OwnTools
 from toolfold.program.check import Checker
+from toolfold.protocol.packing import encode
 from toolfold.tools.catalog import Catalog
 from toolfold.tools.names import spared_spec
 from toolfold.tools.router import Router
 from toolfold.tools.search import SEARCH_SPEC, Index, search_tool
+from toolfold.tools.shipping import shipment
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -45,6 +48,7 @@ class Offer:
         self.checker = Checker(self.specs)
         self.router = router if router is not None else Router(catalog, wrappers=steps)
         self._policy = policy
+        self._steps = steps
         self.asks = any(policy.asks(spec) for spec in self.specs)
         """Whether some of its tools need a yes."""
         self._index: Index | None = None
@@ -73,6 +77,16 @@ class Offer:
     def checker_for(self, specs: tuple[ToolSpec, ...]) -> Checker:
         """The one that is kept, where it knows these very tools."""
         return self.checker if specs is self.specs else Checker(specs)
+
+    def own_tools(self, names: Sequence[str]) -> OwnTools:
+        """These tools, for an engine that calls them where its programs are.
+
+        Raises:
+            UsageError: One of them cannot be called elsewhere.
+        """
+        shipped = shipment(names, self.router.catalog, self._policy, self._steps)
+        specs = tuple(one.spec for one in shipped.tools)
+        return OwnTools(specs, encode(shipped), "toolfold.execution.own_tools:OwnTools")
 
     def asked(self, specs: Iterable[ToolSpec]) -> frozenset[str]:
         """Names of those that need a yes."""

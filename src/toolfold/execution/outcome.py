@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from toolfold.execution.host_files import host_file_hints
 from toolfold.execution.savings import context_saved
 from toolfold.models import Outcome
 from toolfold.tools.shape import json_size
@@ -42,7 +43,13 @@ def outcome_of(
         isolation=engine.isolation,
         seconds=time.perf_counter() - accounts.began,
         context_saved=_saved(records, ended, begun.program.sent_text, stdout + stderr),
-        hints=(*begun.program.notes, *engine.notes, *ended.notes, *_hints(ended, records, accounts.not_repeated)),
+        hints=(
+            *begun.program.notes,
+            *engine.notes,
+            *ended.notes,
+            *_hints(ended, records, accounts.not_repeated),
+            *host_file_hints(ended.problem, begun),
+        ),
         stdout_tail=output.stdout.tail(),
         shapes=accounts.lately.shapes(ended, stdout, begun.program.text, begun.tools) if accounts.records else (),
     )

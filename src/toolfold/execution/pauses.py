@@ -8,9 +8,10 @@ the answers reach the program.
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING, Final
 
-from toolfold.engines.base import Freezable
+from toolfold.engines.base import Freezable, Timed
 from toolfold.errors import UsageError
 from toolfold.execution.replay import pause_of
 from toolfold.ledger import snapshots
@@ -55,6 +56,10 @@ class Pauses:
         """Pauses of which the ledger has had a snapshot."""
         self.last_waiting = -1
         """How many replies the guest had seen when it last said that it waits."""
+        self._paused_at = 0.0
+        """Seconds since 1970."""
+        self._waits_for_person = False
+        """Some of the time until it goes on is a person's, which no timer of the program counts."""
 
     def is_due(self, replies_seen: int) -> bool:
         """The guest has seen every reply and has nothing to run, and no local call is on its way."""
@@ -78,6 +83,8 @@ class Pauses:
             self._stop_clock()
             await self._park(frozen)
             self._life.move("pause")
+            self._paused_at = self._began_pausing()
+            self._waits_for_person = bool(self._calls.questions.open)
         return Paused(
             execution_id=self._plan.begun.execution_id,
             calls=self._calls.open_outside,
@@ -103,7 +110,11 @@ class Pauses:
 
     def go_on(self, accepted: Sequence[Given], decisions: Mapping[int, Decision]) -> None:
         """Hand what was accepted to the program."""
-        self._life.run.release()
+        run = self._life.run
+        if self._waits_for_person or not isinstance(run, Timed):
+            run.release()
+        else:
+            run.release_after(max(0.0, time.time() - self._paused_at))
         for given in accepted:
             self._calls.deliver(given)
         if decisions:
@@ -121,6 +132,14 @@ class Pauses:
                 self._calls.restore(given)
         for call in snapshot.open_calls:
             self._calls.serve(call)
+
+    def _began_pausing(self) -> float:
+        """Now, or when another process did; its record says so."""
+        past = self._plan.past
+        if past is None or past.paused_at is None:
+            return time.time()
+        at, past.paused_at = past.paused_at, None
+        return self._plan.begun.began_at + at
 
     def _check(self, replies: Sequence[Reply]) -> None:
         open_ids = [call.id for call in self._calls.open_outside]

@@ -60,7 +60,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     is_durable: bool = False
     """The start is safe before the program runs, and the outcome before it is returned."""
 
-    def order(self, on_frozen: Callable[[int], None]) -> Order:
+    def order(self, on_frozen: Callable[[int], None] | None) -> Order:
         """What the engine is asked to run."""
         begun, session, past = self.begun, self.session, self.past
         return Order(
@@ -73,5 +73,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
             tape=self.tape,
             snapshot=past.snapshot.state if past is not None and past.snapshot is not None else b"",
             report_waiting=self.can_pause,
+            # Others compare each call with a record, here, before it is made.
+            may_serve=self.tape is None and self.rerun is None,
             on_frozen=on_frozen if self.can_pause else None,
         )

@@ -71,7 +71,7 @@ class Questions:
                     decision.covers, decision.calls, answered.under,
                 )
             )  # fmt: skip
-        self._record.note(entry, Handed(call.id, is_open=False) if is_begun else Made(call))
+        self._record.note(entry, Handed(call.id, is_open=False) if is_begun else Made(call, self._record.at))
         self._decided.add(call.id)
         if self._record.is_strict:
             try:

@@ -38,7 +38,7 @@ class ExecutionRecord:
         self.is_strict = plan.begun.is_strict or self.is_taped
         """Rule 1 holds."""
         self._is_spoilt = False
-        self._told_characters = 0
+        self._told = {"stdout": 0, "stderr": 0}
         self._unnoted: Call | None = None
         """Being served right now, and goes on record with its reply if that comes at once (rule 3)."""
 
@@ -75,9 +75,11 @@ class ExecutionRecord:
 
     def tell_printed(self, text: str, stream: str) -> None:
         """Output as it comes, up to a limit; all of it is in the outcome."""
-        if self._told_characters < _TOLD_CHARACTERS:
-            self._told_characters += len(text)
-            self.tell("printed", text=text[:_TOLD_CHARACTERS], stream=stream)
+        if self._ledger.is_lasting and sum(self._told.values()) < _TOLD_CHARACTERS:
+            place = self._told[stream]
+            self._told[stream] += len(text)
+            # With its place: a replay prints all of it again, and nobody should read it twice.
+            self.tell("printed", text=text[:_TOLD_CHARACTERS], stream=stream, place=place)
 
     async def flush(self) -> None:
         """All that was noted is safe when this returns."""

@@ -8,23 +8,27 @@ from __future__ import annotations
 import logging
 import os
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from toolfold.errors import Fenced, ToolfoldError, UsageError
 from toolfold.execution.accounts import record_of
 from toolfold.execution.output import Output
-from toolfold.ledger.record import Given
+from toolfold.ledger.record import Decided, Given, Tape
 from toolfold.models import Begun, Limits, Outcome, Problem, Program
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from typing_extensions import TypeIs
 
     from toolfold.ledger.record import Entry, History, Ledger, State
     from toolfold.models import Call, Reply, Status
 
 _LIMITS: Final = Limits()
 _SHOWN_CHARACTERS: Final = 2000
+BY_CALLER: Final = "caller "
+"""How the name of whoever decides begins, where that is the caller that has the program's pauses."""
 _log: Final = logging.getLogger(__name__)
 
 
@@ -36,8 +40,17 @@ class Recorded:
     state: State
     answered: Mapping[int, Reply]
     """Replies that the outside gave, by call."""
+    decided: Mapping[int, tuple[bool, str]] = field(default_factory=dict)
+    """What the caller decided on: whether it was approved, and why not."""
+    rounds: int = 0
+    """Pauses that it has answered."""
     outcome: Outcome | None = None
     """As it was first returned; the ledger keeps more of the output."""
+
+    @property
+    def said(self) -> int:
+        """How many answers the outside has given: replies and decisions."""
+        return len(self.answered) + len(self.decided)
 
     @property
     def has_ended(self) -> bool:
@@ -53,8 +66,25 @@ def recorded(history: History) -> Recorded:
         begun=history.begun,
         state=history.state,
         answered={entry.reply.call_id: entry.reply for entry in given if entry.record.name in outside},
+        decided={one.call_id: (one.approved, one.reason) for one in history.entries if _is_decision(one)},
+        rounds=_rounds(history, outside),
         outcome=None if history.outcome is None else _as_returned(history.outcome, history.begun.limits.output_bytes),
     )
+
+
+def _rounds(history: History, outside: frozenset[str]) -> int:
+    rounds, is_paused = 0, False
+    for entry in history.entries:
+        if isinstance(entry, Tape) and entry.seconds_left is not None:
+            is_paused = True  # again after a replay, which is the same pause
+        elif is_paused and (_is_decision(entry) or (isinstance(entry, Given) and entry.record.name in outside)):
+            rounds, is_paused = rounds + 1, False
+    return rounds
+
+
+def _is_decision(entry: Entry) -> TypeIs[Decided]:
+    """Of the caller, on this very call; others may decide elsewhere, without a pause."""
+    return isinstance(entry, Decided) and entry.by.startswith(BY_CALLER) and not entry.under
 
 
 async def end_recorded(ledger: Ledger, execution_id: str, status: Status) -> bool:

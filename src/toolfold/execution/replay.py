@@ -49,6 +49,10 @@ class Past:
         """Calls that asked, with the answers on record; what stands of these stands on."""
         self.seconds_left = _seconds_left(history)
         """Of the wall clock, if it paused where its record ends."""
+        self.paused_at = _paused_at(history) if self.seconds_left is not None else None
+        """When that was, in seconds since its start; `None` where nobody noted it."""
+        self.last_tick = _last_tick(history)
+        """The last that is known of its wall clock."""
         self.tape = Taped(
             tuple(wake for tape in tapes for wake in tape.wakes), tuple(read for tape in tapes for read in tape.clocks)
         )
@@ -146,6 +150,26 @@ def _seconds_left(history: History) -> float | None:
             continue
         if not isinstance(entry, Tape | Parked):
             break  # it has gone on since
+    return None
+
+
+def _paused_at(history: History) -> float | None:
+    """At the first of the pauses that stand at the end of the record: a replay that paused again is the same pause."""
+    found = None
+    for entry in reversed(history.entries):
+        if isinstance(entry, Moment) and entry.kind == "paused":
+            found = entry.at
+        elif isinstance(entry, Given) or (isinstance(entry, Moment) and entry.kind == "resumed"):
+            break
+    return found
+
+
+def _last_tick(history: History) -> float | None:
+    for entry in reversed(history.entries):
+        if isinstance(entry, Moment) and entry.kind == "ticked":
+            return float(entry.facts["seconds_left"])
+        if isinstance(entry, Tape) and entry.seconds_left is not None:
+            return entry.seconds_left
     return None
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypedDict
 
 import msgspec
 
+from toolfold.errors import UsageError
 from toolfold.models import Begun
 
 if TYPE_CHECKING:
@@ -34,6 +36,9 @@ class StartOptions(TypedDict, total=False):
     durable: bool
     expires_at: float
     hidden: Collection[str]
+    stdin: str | None
+    seed: int | None
+    clock: float | None
 
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,6 +58,11 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: float = 0.0
     is_strict: bool = False
     is_durable: bool = False
+    seed: int | None = None
+    """Of the program's randomness; `None` takes a fresh one."""
+    stdin: str | None = None
+    clock: float | None = None
+    """These two as in `Program`."""
 
     @property
     def is_taped(self) -> bool:
@@ -69,7 +79,13 @@ def begun_of(
     wish: Wish, program: Program, specs: tuple[ToolSpec, ...], *, engine: Engine, kept: Sequence[File],
     earlier: Sequence[File], door: str,
 ) -> Begun:  # fmt: skip
-    """The start, as it goes on record, with the session's files and the earlier output that the text mentions."""
+    """The start, as it goes on record, with the session's files and the earlier output that the text mentions.
+
+    Raises:
+        UsageError: there is more for standard input than a program may have.
+    """
+    if wish.stdin is not None or wish.clock is not None:
+        program = _given(wish, program)
     brought = (*earlier, *wish.files)
     drawn = os.urandom(12)
     return Begun(
@@ -81,7 +97,7 @@ def begun_of(
         # By name: what the caller brings takes the place of what the session has.
         files=tuple({file.name: file for file in (*kept, *brought)}.values()) if kept or brought else (),
         brought=tuple([file.name for file in brought]) if brought else (),
-        seed=int.from_bytes(drawn[8:]),
+        seed=int.from_bytes(drawn[8:]) if wish.seed is None else wish.seed,
         engine=engine.name,
         isolation=engine.isolation,
         tenant=wish.tenant,
@@ -92,3 +108,10 @@ def begun_of(
         is_strict=wish.is_taped or wish.is_strict,
         door=door,
     )
+
+
+def _given(wish: Wish, program: Program) -> Program:
+    size, most = len((wish.stdin or "").encode("utf-8", "surrogatepass")), wish.limits.temp_bytes
+    if size > most:
+        raise UsageError(f"stdin has {size} bytes, more than {most}, the limit of temp_bytes; give it as a file")
+    return replace(program, stdin=wish.stdin, clock=wish.clock)

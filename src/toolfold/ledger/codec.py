@@ -9,29 +9,21 @@ Array-like structs take new fields last. The ledger's `FORMAT` rises only for ta
 
 from __future__ import annotations
 
-import dataclasses
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 
-from toolfold.errors import UsageError
 from toolfold.ledger.record import Begun, Decided, Entry, Given, Handed, Made, Moment, MomentKind, Parked, Tape
-from toolfold.models import Call, CallRecord, Covers, Media, Outcome, Reply, ToolSpec
-
-# How a map of five that begins with the key `kind` looks; a `Media` that was taken for a plain dataclass.
-_LOOKS_LIKE_MEDIA: Final = b"\x85\xa4kind"
-_MEDIA: Final = 1
-_BIG_INT: Final = 2
+from toolfold.models import Call, CallRecord, Covers, Outcome, Reply, ToolSpec
+from toolfold.protocol.packing import decoder, encode
 
 _PLAIN: Final = b"\0"
 _DEFLATED: Final = b"\1"
 _WORTH_DEFLATING_BYTES: Final = 512
 _SAMPLE_BYTES: Final = 4096
-
-_T = TypeVar("_T")
 
 
 class _Made(msgspec.Struct, array_like=True, tag=0, gc=False):
@@ -103,6 +95,11 @@ def encode_entry(entry: Entry) -> bytes:
             return encode((5, *(getattr(entry, name) for name in _Decided.__struct_fields__)))
         case Moment():
             return encode((6, entry.kind, entry.at, entry.call_id, entry.text, entry.facts))
+
+
+def encode_replies(replies: Sequence[Reply]) -> bytes:
+    """What a caller said, to be compared with what it says when it asks again."""
+    return encode(replies)
 
 
 def is_call(body: bytes) -> bool:
@@ -197,65 +194,6 @@ def inflate(data: bytes) -> bytes:
     return zlib.decompress(memoryview(data)[1:]) if data[:1] == _DEFLATED else data[1:]
 
 
-# Any: whatever a record holds.
-def encode(obj: Any) -> bytes:
-    """Dataclasses, JSON values, `bytes` and `Media`, nested at will.
-
-    Raises:
-        UsageError: naming the type that cannot be kept.
-    """
-    try:
-        raw = _encoder.encode(obj)
-        return _encoder.encode(_marked(obj)) if _LOOKS_LIKE_MEDIA in raw else raw
-    except (OverflowError, UnicodeEncodeError):
-        return _encoder.encode(_marked(obj))
-
-
-def _marked(obj: Any) -> Any:
-    """The same with marks where MessagePack has no form, or where ours would be taken for another."""
-    match obj:
-        case Media():
-            fields = (obj.kind, obj.mime, obj.data, obj.uri, obj.name)
-            return msgspec.msgpack.Ext(_MEDIA, _encoder.encode(_marked(fields)))
-        case str():
-            # Only a broken tool's error text has a lone surrogate; it is shown, not compared.
-            return obj.encode("utf-8", "backslashreplace").decode()
-        case int() if not -(2**63) <= obj < 2**64:
-            return msgspec.msgpack.Ext(_BIG_INT, hex(obj).encode())
-        case list() | tuple():
-            return [_marked(one) for one in obj]
-        case Mapping():
-            return {_marked(key): _marked(one) for key, one in obj.items()}
-        case msgspec.Struct():
-            return {name: _marked(getattr(obj, name)) for name in obj.__struct_fields__}
-        case _ if dataclasses.is_dataclass(obj):
-            return {field.name: _marked(getattr(obj, field.name)) for field in dataclasses.fields(obj)}
-        case _:
-            return obj
-
-
-def _revive(code: int, data: memoryview) -> Any:
-    if code == _MEDIA:
-        kind, mime, content, uri, name = _any.decode(data)
-        return Media(kind=kind, mime=mime, data=content, uri=uri, name=name)
-    if code == _BIG_INT:
-        return int(bytes(data), 16)
-    return msgspec.msgpack.Ext(code, bytes(data))
-
-
-def _refuse(obj: Any) -> Any:
-    if isinstance(obj, Mapping):
-        return dict(obj)
-    raise UsageError(f"a value of type {type(obj).__name__!r} cannot be kept; JSON values, bytes and Media can")
-
-
-def decoder(kind: type[_T]) -> msgspec.msgpack.Decoder[_T]:
-    """Reads what `encode` wrote of one kind."""
-    return msgspec.msgpack.Decoder(kind, ext_hook=_revive)
-
-
-_encoder: Final = msgspec.msgpack.Encoder(enc_hook=_refuse)
-_any: Final = decoder(list[Any])
 _entries: Final = decoder(list[_Made | _Given | _Tape | _Handed | _Parked | _Decided | _Moment])
 _begun: Final = decoder(Begun)
 _tools: Final = decoder(tuple[ToolSpec, ...])

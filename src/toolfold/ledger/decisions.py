@@ -8,23 +8,28 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, suppress
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 import msgspec
 
-from toolfold.errors import SealBroken, ToolfoldError, UsageError
-from toolfold.ledger import codec
+from toolfold.errors import SealBroken, ToolfoldError, UsageError, install_extra
 from toolfold.ledger.record import Change, Ledger
 from toolfold.ledger.seal import Seal
 from toolfold.models import Call, Covers, ToolSpec, Value
+from toolfold.protocol.packing import decoder, encode
 from toolfold.tools.context import Approve, Decision
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
 _PERSON: Final = b"toolfold-decide"
+_log: Final = logging.getLogger(__name__)
+
+AskClient: TypeAlias = Callable[[Call, ToolSpec], Awaitable[Decision | None]]
+"""Asks the client that sent the program; `None` decides nothing, and the question stays open."""
 
 
 class Decisive(Protocol):
@@ -44,14 +49,15 @@ class _Kept(msgspec.Struct, frozen=True):
     by: str
     covers: Covers
     arguments: dict[str, Any] | None
+    calls: int | None = None
 
 
-_decode: Final = codec.decoder(_Kept)
+_decode: Final = decoder(_Kept)
 
 
 def arguments_digest(arguments: Mapping[str, Value]) -> str:
     """Names the arguments that a person was shown."""
-    return hashlib.sha256(codec.encode(_sorted(arguments))).hexdigest()[:32]
+    return hashlib.sha256(encode(_sorted(arguments))).hexdigest()[:32]
 
 
 def decision_seal(ledger: Ledger) -> Seal:
@@ -65,15 +71,17 @@ def decision_seal(ledger: Ledger) -> Seal:
     if shared is not None and not ledger.is_sealed:
         return Seal(hashlib.blake2b(shared("decisions"), person=_PERSON, digest_size=32).digest())
     if own is None:
-        raise UsageError("decisions need a key: install toolfold[sealed], and let the state folder be written")
+        raise UsageError(f"decisions need a key; let the state folder be written, and {install_extra('sealed')}")
     return Seal(own.subkey(_PERSON))
 
 
 def lock(decision: Decision, seal: Seal, *, execution_id: str, epoch: int, call_id: int, digest: str) -> bytes:
     """A decision as the ledger keeps it."""
     arguments = None if decision.arguments is None else dict(decision.arguments)
-    kept = _Kept(decision.approved, decision.reason, digest.encode(), decision.by, decision.covers, arguments)
-    return seal.seal(codec.encode(kept), _place(execution_id, epoch, call_id))
+    kept = _Kept(
+        decision.approved, decision.reason, digest.encode(), decision.by, decision.covers, arguments, decision.calls
+    )
+    return seal.seal(encode(kept), _place(execution_id, epoch, call_id))
 
 
 class LedgerApproval:
@@ -82,11 +90,13 @@ class LedgerApproval:
     Args:
         ledger: Must carry decisions.
         wait_seconds: For an answer; after that it is a no.
+        client: Asked at the same time; the first answer on record counts, whoever gave it.
     """
 
-    def __init__(self, ledger: Ledger, *, wait_seconds: float) -> None:
+    def __init__(self, ledger: Ledger, *, wait_seconds: float, client: AskClient | None = None) -> None:
         self._ledger = ledger
         self._wait_seconds = wait_seconds
+        self._client = client
         self._seal: Seal | None = None
         self._waiting: dict[tuple[str, int, int], asyncio.Future[bytes]] = {}
         self._following: asyncio.Task[None] | None = None
@@ -98,19 +108,19 @@ class LedgerApproval:
     def of(self, execution_id: str, epoch: int, standing: Callable[[], AbstractContextManager[None]]) -> Approve:
         """The same for the calls of one execution, whose clock stands still meanwhile."""
 
-        async def approve(call: Call, _: ToolSpec) -> Decision:
+        async def approve(call: Call, spec: ToolSpec) -> Decision:
             with standing():
-                return await self._asked(execution_id, epoch, call)
+                return await self._asked((execution_id, epoch, call.id), call, spec)
 
         return approve
 
-    async def _asked(self, execution_id: str, epoch: int, call: Call) -> Decision:
-        place = (execution_id, epoch, call.id)
+    async def _asked(self, place: tuple[str, int, int], call: Call, spec: ToolSpec) -> Decision:
         seal = self._seal = self._seal or decision_seal(self._ledger)
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._waiting[place] = answer
         if self._following is None or self._following.done():
             self._following = asyncio.create_task(self._follow())
+        asking = None if self._client is None else asyncio.create_task(self._ask(self._client, place, call, spec))
         try:
             async with asyncio.timeout(self._wait_seconds):
                 return self._opened(await answer, seal, place, call)
@@ -118,8 +128,35 @@ class LedgerApproval:
             return Decision(approved=False, reason=f"nobody answered within {self._wait_seconds:g} s")
         finally:
             del self._waiting[place]
+            if asking is not None:
+                asking.cancel()
             if not self._waiting and self._following is not None:
                 self._following.cancel()
+
+    async def _ask(self, client: AskClient, place: tuple[str, int, int], call: Call, spec: ToolSpec) -> None:
+        """Put the client's answer on record as a console's is: of two that come at once, one counts."""
+        try:
+            decision = await client(call, spec)
+        # It may raise anything; people at a console can still answer.
+        except Exception:  # noqa: BLE001 - as above
+            _log.exception("asking the client for approval of %r failed", call.tool)
+            return
+        answer = self._waiting.get(place)
+        if decision is None or answer is None:
+            return
+        execution_id, epoch, call_id = place
+        assert self._seal is not None
+        body = lock(
+            decision, self._seal, execution_id=execution_id, epoch=epoch, call_id=call_id,
+            digest=arguments_digest(call.arguments),
+        )  # fmt: skip
+        # Every ledger of ours carries decisions.
+        ledger: Decisive = self._ledger  # type: ignore[assignment]
+        with suppress(ToolfoldError):  # a ledger that is away counts nobody else's answer either
+            if not await ledger.decide(*place, body):
+                body = await ledger.decision(*place) or body
+        if not answer.done():
+            answer.set_result(body)
 
     def _opened(self, body: bytes, seal: Seal, place: tuple[str, int, int], call: Call) -> Decision:
         try:
@@ -129,8 +166,9 @@ class LedgerApproval:
         if kept.approved and kept.digest.decode() != arguments_digest(call.arguments):
             return Decision(approved=False, reason="the decision was on other arguments")
         return Decision(
-            approved=kept.approved, reason=kept.reason, arguments=kept.arguments, covers=kept.covers, by=kept.by
-        )
+            approved=kept.approved, reason=kept.reason, arguments=kept.arguments, covers=kept.covers, by=kept.by,
+            calls=kept.calls,
+        )  # fmt: skip
 
     async def _follow(self) -> None:
         ledger: Any = self._ledger

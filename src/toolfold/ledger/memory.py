@@ -9,7 +9,7 @@ import asyncio
 import secrets
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -21,6 +21,7 @@ from toolfold.ledger.record import (
     Begun,
     Change,
     Entry,
+    Filter,
     Given,
     History,
     Parked,
@@ -174,6 +175,13 @@ class MemoryLedger(Scanned):
         self._settle()
         return self._sweep(keep or self._keep)
 
+    async def delete(self, execution_id: str) -> bool:
+        self._settle()
+        is_known = execution_id in self._executions
+        if is_known:
+            self._forget(execution_id)
+        return is_known
+
     async def load(self, execution_id: str) -> History | None:
         self._settle()
         kept = self._executions.get(execution_id)
@@ -202,14 +210,7 @@ class MemoryLedger(Scanned):
         return sorted(key for key in self._executions if key.startswith(prefix))[:limit]
 
     async def list(self, *, limit: int = 50, before: float | None = None, tenant: str | None = None) -> list[Summary]:
-        self._settle()
-        found = [
-            kept
-            for kept in reversed(self._executions.values())
-            if (before is None or kept.begun.began_at < before) and (tenant is None or kept.begun.tenant == tenant)
-        ]
-        found.sort(key=lambda kept: kept.begun.began_at, reverse=True)
-        return [_summary(kept) for kept in found[:limit]]
+        return [*await self.search(Filter(tenant=tenant, until=before), limit=limit)]
 
     async def story(self, execution_id: str, *, after: int = 0) -> Story | None:
         self._settle()
@@ -250,19 +251,15 @@ class MemoryLedger(Scanned):
         kept = self._executions.get(execution_id)
         return None if kept is None else kept.decisions.get((epoch, call_id))
 
-    async def _page(self, before: float | None, limit: int, tenant: str | None) -> Sequence[Row]:
-        found = []
-        for summary in await self.list(limit=limit, before=before, tenant=tenant):
-            kept = self._executions[summary.execution_id]
+    def _rows(self, tenant: str | None) -> Iterator[Row]:
+        self._settle()
+        kept_here = [kept for kept in reversed(self._executions.values()) if tenant in (None, kept.begun.tenant)]
+        kept_here.sort(key=lambda kept: kept.begun.began_at, reverse=True)
+        for kept in kept_here:
             if kept.facts is None and kept.outcome is not None:
                 entries = codec.decode_entries(codec.join_entries(kept.entries))
                 kept.facts = facts_of(codec.decode_outcome(kept.outcome, entries))
-            found.append(with_facts(summary, kept.facts))
-        return found
-
-    async def _began_at(self, execution_id: str) -> float | None:
-        kept = self._executions.get(execution_id)
-        return None if kept is None else kept.begun.began_at
+            yield with_facts(_summary(kept), kept.facts)
 
     def learn(self, tenant: str, lesson: Lesson) -> None:
         self._lessons.add(tenant, lesson)

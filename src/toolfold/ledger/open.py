@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
-from toolfold.errors import UsageError
+from toolfold.errors import UsageError, install_extra
 from toolfold.ledger.memory import SMALL, MemoryLedger
 from toolfold.ledger.record import Ledger
-from toolfold.ledger.rekey import Rekeyed, rekey
 from toolfold.ledger.retention import MAX_EXECUTION_BYTES, Retention
 from toolfold.ledger.sqlite import SqliteLedger
 
 if TYPE_CHECKING:
     from toolfold.ledger.redis import RedisLedger
+    from toolfold.ledger.rekey import Rekeyed
 
 _SERVERS: Final = ("redis://", "rediss://", "valkey://", "valkeys://", "unix://")
 
@@ -47,6 +47,9 @@ def rekey_ledger(where: str | None, key: str | None, new_key: str) -> Rekeyed:
         raise UsageError("a ledger in memory has no key; name a file")
     if where is not None and where.startswith(_SERVERS):
         raise UsageError("only a ledger in a file can be rekeyed; on a server, begin a new one in another database")
+    # Imported here: every run opens a ledger, and hardly any gives it another key.
+    from toolfold.ledger.rekey import rekey  # noqa: PLC0415
+
     return rekey(_path(where), key, new_key)
 
 
@@ -62,7 +65,7 @@ def _on_server(url: str, **options: Any) -> Ledger:
         from toolfold.ledger.redis import RedisLedger  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise UsageError(
-            "a ledger on a server needs the package 'redis'; install toolfold[redis], or name a file"
+            f"a ledger on a server needs the package 'redis'; name a file, or {install_extra('redis')}"
         ) from error
     return RedisLedger(url, **options)
 

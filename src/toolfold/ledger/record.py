@@ -84,7 +84,7 @@ class Parked:
     round: int
 
 
-MomentKind: TypeAlias = Literal["printed", "asked", "paused", "resumed"]
+MomentKind: TypeAlias = Literal["printed", "asked", "paused", "resumed", "retried", "ticked"]
 
 
 class Moment(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,12 +94,13 @@ class Moment(msgspec.Struct, frozen=True, kw_only=True):
     at: float
     """Seconds since the start of the execution."""
     call_id: int = 0
-    """Of what was asked."""
+    """Of what was asked or retried."""
     text: str = ""
-    """What was printed."""
+    """What was printed; why a tool is called again."""
     # Any: JSON values, each kind has its own.
     facts: Mapping[str, Any] = msgspec.field(default_factory=dict)
-    """Of `printed` its `stream`; of `asked` the call's `tool`, `arguments` and `line`."""
+    """Of `printed` its `stream`, and its `place` there, in characters; of `asked` the call's `tool`, `arguments` and
+    `line`; of `ticked` what is left of the wall clock, `seconds_left`."""
 
 
 Entry: TypeAlias = Made | Given | Tape | Handed | Parked | Decided | Moment
@@ -264,6 +265,9 @@ class Ledger(Protocol):
 
         `after` is the cursor of the last change that was seen, perhaps by another process; `None`: from now on.
         """
+
+    async def delete(self, execution_id: str) -> bool:
+        """Forget an execution, whatever its state; false if it is not known. Whoever still runs it cannot write it."""
 
     async def is_there(self) -> bool:
         """Whether what is written can be found again; false where its file was deleted or its server is away."""

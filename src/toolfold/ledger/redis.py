@@ -22,18 +22,20 @@ from redis.exceptions import RedisError
 
 from toolfold import forks
 from toolfold.errors import LedgerFailed
-from toolfold.ledger import codec, redis_scripts, refusals
-from toolfold.ledger.record import Begun, Entry, Given, History, Parked, Sealed, State, Story, Summary
+from toolfold.ledger import codec, redis_forgetting, redis_scripts, refusals
+from toolfold.ledger.record import Begun, Entry, Filter, Given, History, Parked, Sealed, Story, Summary
 from toolfold.ledger.redis_batch import SLOW_BYTES, Job, RedisRecord, know, milliseconds
-from toolfold.ledger.redis_connect import SETTINGS, failed, first_look, plain_address, shared_secret, sockets_of
+from toolfold.ledger.redis_connect import SETTINGS, failed, first_look, plain_address, shared_secret, shown, sockets_of
 from toolfold.ledger.redis_following import Followed
 from toolfold.ledger.redis_lease import Leases
 from toolfold.ledger.redis_lessons import RedisLessons
+from toolfold.ledger.redis_listing import STATES, RedisListing
 from toolfold.ledger.redis_writer import RedisWriter, log
 from toolfold.ledger.retention import MAX_EXECUTION_BYTES, Retention, Schedule
-from toolfold.ledger.scanning import Row, Scanned, decode_facts, with_facts
+from toolfold.ledger.scanning import Saving
 from toolfold.ledger.seal import NoSeal, Seal
 from toolfold.ledger.snapshots import seal_for_snapshots
+from toolfold.ledger.summing import Use
 from toolfold.models import Outcome
 from toolfold.tools.learning import Lesson
 
@@ -42,10 +44,9 @@ _QUESTIONS_AT_ONCE: Final = 32
 """Each takes a connection; a server has ten thousand for everyone."""
 _LOOK_SECONDS: Final = 2.0
 """For an answer to whether the server is there: whoever asks waits for it."""
-_STATES: Final[dict[bytes, State]] = {b"running": "running", b"paused": "paused", b"ended": "ended"}
 
 
-class RedisLedger(Followed, Scanned):
+class RedisLedger(Followed):
     """A `Ledger` on a server.
 
     Args:
@@ -72,7 +73,6 @@ class RedisLedger(Followed, Scanned):
         self._prefix = prefix
         self._seal = first_look(self._url, prefix, key)
         self._snapshot_seal: Seal | None = None
-        self._max_bytes = max_execution_bytes
         self._writer = RedisWriter(self._send, prefix, self._seal, self._keep, max_execution_bytes, self._tidy)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._client: Redis | None = None
@@ -81,11 +81,17 @@ class RedisLedger(Followed, Scanned):
         self._looking: asyncio.Future[bool] | None = None
         self._leases: Leases | None = None
         self._lessons = RedisLessons(self._ask, self._seal)
+        self._listing = RedisListing(self._ask, self._seal)
         forks.watch(self)
 
     @property
     def is_sealed(self) -> bool:
         return isinstance(self._seal, Seal)
+
+    @property
+    def where(self) -> str:
+        """Which ledger it is, without the words that let one in."""
+        return f"{shown(self._url)}#{self._prefix}"
 
     def disown(self) -> None:
         """In a forked child: two processes on one connection would read each other's answers."""
@@ -114,14 +120,14 @@ class RedisLedger(Followed, Scanned):
         await self._wait(execution_id, Job("flush", 0))
 
     async def park(self, execution_id: str, *, epoch: int = 0, snapshot: Sealed | None = None) -> None:
-        if snapshot is None or len(snapshot.body) > self._max_bytes:
+        if snapshot is None or len(snapshot.body) > self._writer.max_bytes:
             await self._wait(execution_id, Job("park", epoch))
             return
         parked = codec.encode_entry(Parked(snapshot.round))
         await self._wait(execution_id, Job("park", epoch, bodies=[parked], body=snapshot.body))
 
     async def accept(self, execution_id: str, entries: Sequence[Given], *, epoch: int = 0) -> None:
-        said = codec.encode([entry.reply for entry in entries])
+        said = codec.encode_replies([entry.reply for entry in entries])
         bodies = [codec.encode_entry(entry) for entry in entries]
         await self._wait(execution_id, Job("accept", epoch, bodies=bodies, said=said))
 
@@ -170,6 +176,10 @@ class RedisLedger(Followed, Scanned):
             gone += swept
         return gone
 
+    async def delete(self, execution_id: str) -> bool:
+        await self._writer.drain()
+        return bool(await self._ask(redis_forgetting.DELETE, execution_id))
+
     # read
 
     async def load(self, execution_id: str) -> History | None:
@@ -203,18 +213,29 @@ class RedisLedger(Followed, Scanned):
         return [one.decode() for one in await self._ask(redis_scripts.FIND, first, last, limit)]
 
     async def list(self, *, limit: int = 50, before: float | None = None, tenant: str | None = None) -> list[Summary]:
-        return [summary for summary, _ in await self._page(before, limit, tenant)]
+        return [*await self.search(Filter(tenant=tenant, until=before), limit=limit)]
+
+    async def search(self, wanted: Filter, *, limit: int = 50, before: str = "") -> Sequence[Summary]:
+        return [summary for summary, _ in await (await self._listed()).rows(wanted, limit, before)]
+
+    async def counts(self, since: float, tenant: str | None = None) -> dict[str, int]:
+        return await (await self._listed()).counts(since, tenant)
+
+    async def savings(self, since: float, bucket: float, tenant: str | None = None) -> Sequence[Saving]:
+        return await (await self._listed()).savings(since, bucket, tenant)
+
+    async def uses(self, limit: int, tenant: str | None = None) -> Sequence[tuple[float, Use]]:
+        return await (await self._listed()).uses(limit, tenant)
 
     async def story(self, execution_id: str, *, after: int = 0) -> Story | None:
         answer = await self._ask(redis_scripts.STORY, execution_id, max(0, after))
         return await asyncio.to_thread(self._story, execution_id, max(0, after), answer) if answer else None
 
-    async def _page(self, before: float | None, limit: int, tenant: str | None) -> Sequence[Row]:
+    async def _listed(self) -> RedisListing:
+        """What is listed, with all that this process has gathered."""
         self._look_alive()
         await self._writer.drain()
-        latest = "+inf" if before is None else f"({before!r}"
-        found = await self._ask(redis_scripts.LIST, latest, limit, tenant or "", int(tenant is not None))
-        return [self._row(row) for row in found]
+        return self._listing
 
     async def learned(self, tenant: str) -> Sequence[Lesson]:
         return await self._lessons.of(tenant)
@@ -336,7 +357,7 @@ class RedisLedger(Followed, Scanned):
 
     async def _sweep_some(self, keep: Retention) -> int:
         limits = (keep.age_seconds, keep.open_seconds, keep.executions, keep.total_bytes, _SWEPT_AT_ONCE)
-        return int(await self._ask(redis_scripts.SWEEP, *limits))
+        return int(await self._ask(redis_forgetting.SWEEP, *limits))
 
     # from bytes
 
@@ -353,7 +374,7 @@ class RedisLedger(Followed, Scanned):
         return History(
             begun=codec.decode_begun(self._unpack(start, f"{execution_id}/0"), tools),
             entries=tuple(entries),
-            state=_STATES[state],
+            state=STATES[state],
             epoch=int(epoch),
             outcome=outcome,
             is_full=is_full == b"1",
@@ -371,21 +392,4 @@ class RedisLedger(Followed, Scanned):
         if ending is not None:
             outcome = codec.decode_outcome(self._unpack(ending, f"{execution_id}/-1"), ())
         place = after + len(pieces)
-        return Story(state=_STATES[state], epoch=int(epoch), place=place, entries=tuple(entries), outcome=outcome)
-
-    def _row(self, row: Sequence[bytes]) -> Row:
-        execution_id, state, status, began_at, seconds, calls, title, session, tenant, door, facts = row
-        name = execution_id.decode()
-        summary = Summary(
-            execution_id=name,
-            state=_STATES[state],
-            status=status.decode(),
-            began_at=float(began_at),
-            seconds=float(seconds),
-            calls=int(calls),
-            first_line=self._seal.open(title, f"{name}/title").decode(),
-            session=session.decode(),
-            tenant=tenant.decode(),
-            door=(door or b"").decode(),
-        )
-        return with_facts(summary, decode_facts(self._seal.open(facts, f"{name}/facts")) if facts else None)
+        return Story(state=STATES[state], epoch=int(epoch), place=place, entries=tuple(entries), outcome=outcome)

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from toolfold.errors import ToolfoldError
 from toolfold.ledger import codec, refusals
 from toolfold.ledger.record import Begun, Tape, first_line
+from toolfold.ledger.redis_index import searched_title, tool_names
 from toolfold.ledger.retention import EXPIRED_SECONDS, Retention
 from toolfold.ledger.scanning import encode_facts, facts_of
 from toolfold.ledger.seal import NoSeal, Seal
@@ -201,21 +202,26 @@ class Composer:
 
     async def _add_outcome(self, write: Write, job: Job | None, ending: bytes, snapshot: bytes) -> None:
         if job is None or job.outcome is None:
-            write.arguments += ["", "", snapshot, milliseconds(self._keep.open_seconds), ""]
+            write.arguments += ["", "", snapshot, milliseconds(self._keep.open_seconds), "", "", 0]
             return
         body = await self._pack(ending, f"{write.live.id}/-1")
         age = milliseconds(self._keep.age_seconds)
-        facts = self._seal.seal(encode_facts(facts_of(job.outcome)), f"{write.live.id}/facts")
-        write.arguments += [job.outcome.status, repr(job.outcome.seconds), body, age, facts]
+        facts = facts_of(job.outcome)
+        sealed = self._seal.seal(encode_facts(facts), f"{write.live.id}/facts")
+        tools = tool_names(facts.uses, self._seal)
+        write.arguments += [
+            job.outcome.status, repr(job.outcome.seconds), body, age, sealed, tools, facts.saved_bytes,
+        ]  # fmt: skip
 
     async def _add_start(self, write: Write, begun: Begun, start: bytes) -> None:
         live = write.live
         write.granted, grant = self.grants.of(begun.tools)
+        title = first_line(begun.program.sent_text)
         write.arguments += [
-            await self._pack(start, f"{live.id}/0"),
-            self._seal.seal(first_line(begun.program.sent_text).encode(), f"{live.id}/title"),
+            await self._pack(start, f"{live.id}/0"), self._seal.seal(title.encode(), f"{live.id}/title"),
             begun.session, begun.tenant, repr(begun.began_at), write.granted, grant, self._seal.key_id, live.mark,
             milliseconds(begun.expires_at + EXPIRED_SECONDS) if begun.expires_at else "", begun.door,
+            searched_title(title, self._seal),
         ]  # fmt: skip
 
     async def _pack(self, body: bytes, place: str) -> bytes:

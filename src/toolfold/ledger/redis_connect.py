@@ -50,7 +50,7 @@ def first_look(url: str, prefix: str, key: bytes | str | None) -> Seal | NoSeal:
     Raises:
         UsageError: The ledger cannot be used, with the reason.
     """
-    where = _shown(url)
+    where = shown(url)
     try:
         with Redis.from_url(url, retry=Retry(NoBackoff(), 0), **SETTINGS) as client:
             _warn(client, where)
@@ -74,7 +74,7 @@ def shared_secret(url: str, prefix: str, seal: Seal | NoSeal, name: str) -> byte
             kept: Any = client.eval(redis_scripts.SHARED, 1, f"{{{prefix}}}", prefix, f"secret/{name}", made)
     except RedisError as error:
         raise UsageError(
-            f"ledger {_shown(url)!r} cannot be used: {_reason(error)}; check the server and the address"
+            f"ledger {shown(url)!r} cannot be used: {_reason(error)}; check the server and the address"
         ) from error
     return seal.open(kept, f"secret/{name}")
 
@@ -158,7 +158,7 @@ def _warn(client: Redis, where: str) -> None:
         _log.warning("ledger %r may lose records when its server is full: its policy is %r", where, policy)
 
 
-def _shown(url: str) -> str:
+def shown(url: str) -> str:
     """The address without user and password."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

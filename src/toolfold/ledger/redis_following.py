@@ -56,10 +56,6 @@ class Followed:
         body: bytes | None = await self._ask(redis_scripts.DECISION, execution_id, f"decided/{epoch}/{call_id}")
         return body
 
-    async def _began_at(self, execution_id: str) -> float | None:
-        found = await self._ask(redis_scripts.BEGAN_AT, execution_id)
-        return None if found is None else float(found)
-
 
 async def changes_on(url: str, key: str, cursor: str) -> AsyncIterator[Change]:
     """From the cursor on, until the server was away: then the caller asks where the stream begins now."""

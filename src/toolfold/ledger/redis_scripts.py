@@ -6,7 +6,7 @@ Every key holds `{prefix}`, so that all are in one slot of a cluster. Times are 
 * `p:<id>`   list of batches of entries
 * `l:<id>`   owner of a lease; it expires by itself. It changes with the epoch, or within a write that has the epoch
 * `g:<hex>`  tools that were granted; `grants` counts the executions that share them
-* `times`, `ids`, `of:<tenant>`   sorted sets for listings
+* `times`, `ids`, `of:<tenant>`   sorted sets for listings; `by:…`, `titles` and `indexed`: see `redis_index`
 * `open`, `ended`   sorted sets by the last word; `sizes`, `origins`, `total` for what retention needs to know
 * `expiring`   sorted set of open executions with a deadline of their own, by when they are forgotten
 * `lessons:<tenant>`   hash of what tools were seen to return, written by `redis_lessons`; `lessons` by the last word
@@ -20,6 +20,8 @@ and comes through late follows nothing any more, and is refused.
 from __future__ import annotations
 
 from typing import Final
+
+from toolfold.ledger.redis_index import INDEXING
 
 # Seconds with fractions: `tostring` of Lua would round them.
 _BEGINNING: Final = """
@@ -51,11 +53,13 @@ end
 
 WRITE: Final = (
     _BEGINNING
+    + INDEXING
     + """
 local epoch, follows, name, body, calls, bytes, is_full = unpack(ARGV, 3, 9)
-local state, status, seconds, outcome, milliseconds, facts, owner, lease = unpack(ARGV, 10, 17)
-if #ARGV > 17 then
-  local begun, title, session, tenant, began_at, granted, grant, key_id, mark, expires, door = unpack(ARGV, 18, 28)
+local state, status, seconds, outcome, milliseconds, facts, tools, saved, owner, lease = unpack(ARGV, 10, 19)
+if #ARGV > 19 then
+  local begun, title, session, tenant, began_at, granted, grant, key_id, mark, expires, door, searched =
+    unpack(ARGV, 20, 31)
   local there = redis.call('HGET', row, 'mark')
   if there then return there == mark and 'doubt' or 'twice' end
   if (redis.call('HGET', at .. 'facts', 'key_id') or '') ~= key_id then return 'key' end
@@ -75,6 +79,7 @@ if #ARGV > 17 then
     redis.call('HSET', row, 'expires', expires)
     redis.call('ZADD', at .. 'expiring', expires, id)
   end
+  index_start(id, began_at, 'running', door, session, searched)
 end
 local there = redis.call('HMGET', row, 'epoch', 'state', 'last')
 if not there[1] then return 'unknown' end
@@ -99,8 +104,9 @@ redis.call('HINCRBY', row, 'bytes', bytes)
 redis.call('HINCRBY', at .. 'sizes', id, grown)
 redis.call('INCRBY', at .. 'total', grown)
 if state == 'ended' then
-  redis.call('HSET', row, 'status', status, 'seconds', seconds, 'outcome', outcome, 'facts', facts)
+  redis.call('HSET', row, 'status', status, 'seconds', seconds, 'outcome', outcome, 'facts', facts, 'saved', saved)
 end
+if state ~= there[2] then index_step(id, redis.call('HGET', row, 'began_at'), there[2], state, status, tools) end
 touch(state, milliseconds)
 redis.call('XADD', at .. 'changes', 'MAXLEN', '~', 200000, '*', 'id', id)
 if owner ~= '' then hold(state, owner, lease) end
@@ -171,10 +177,6 @@ local first, last = redis.call('XRANGE', key, '-', '+', 'COUNT', 1), redis.call(
 return {first[1] and first[1][1] or '', last[1] and last[1][1] or '0-0'}
 """
 
-BEGAN_AT: Final = """
-return redis.call('HGET', '{' .. ARGV[1] .. '}:x:' .. ARGV[2], 'began_at')
-"""
-
 # The first decision on a call, while its execution has not ended.
 DECIDE: Final = (
     _BEGINNING
@@ -196,24 +198,7 @@ SNAPSHOT: Final = """
 return redis.call('HGET', '{' .. ARGV[1] .. '}:x:' .. ARGV[2], 'snapshot')
 """
 
-# Both go on where an execution expired and its place in the set is not tidied yet.
-LIST: Final = """
-local at = '{' .. ARGV[1] .. '}:'
-local limit, found, offset = tonumber(ARGV[3]), {}, 0
-local set = ARGV[5] == '1' and at .. 'of:' .. ARGV[4] or at .. 'times'
-while #found < limit do
-  local page = redis.call('ZREVRANGEBYSCORE', set, ARGV[2], '-inf', 'LIMIT', offset, limit)
-  for _, id in ipairs(page) do
-    local row = redis.call('HMGET', at .. 'x:' .. id, 'state', 'status', 'began_at', 'seconds', 'calls', 'title',
-      'session', 'tenant', 'door', 'facts')
-    if row[1] and #found < limit then table.insert(row, 1, id); table.insert(found, row) end
-  end
-  if #page < limit then break end
-  offset = offset + limit
-end
-return found
-"""
-
+# Goes on where an execution expired and its place in the set is not tidied yet.
 FIND: Final = """
 local at = '{' .. ARGV[1] .. '}:'
 local limit, found, offset = tonumber(ARGV[4]), {}, 0
@@ -226,64 +211,6 @@ while #found < limit do
   offset = offset + limit
 end
 return found
-"""
-
-SWEEP: Final = """
-local at = '{' .. ARGV[1] .. '}:'
-local age, open_age, executions, total_bytes, at_once = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]),
-  tonumber(ARGV[5]), tonumber(ARGV[6])
-local clock = redis.call('TIME')
-local now = clock[1] + clock[2] / 1000000
-local function forget(id)
-  local origin = redis.call('HGET', at .. 'origins', id) or ''
-  local granted, tenant = string.sub(origin, 1, 32), string.sub(origin, 33)
-  -- First: a server that is full lets a script go on that began with this, and refuses one that began with a count.
-  redis.call('DEL', at .. 'x:' .. id, at .. 'p:' .. id, at .. 'l:' .. id)
-  redis.call('DECRBY', at .. 'total', redis.call('HGET', at .. 'sizes', id) or 0)
-  redis.call('HDEL', at .. 'sizes', id)
-  redis.call('HDEL', at .. 'origins', id)
-  for _, set in ipairs({'times', 'ids', 'open', 'ended', 'leased', 'expiring', 'of:' .. tenant}) do
-    redis.call('ZREM', at .. set, id)
-  end
-  if origin ~= '' and redis.call('HINCRBY', at .. 'grants', granted, -1) <= 0 then
-    redis.call('HDEL', at .. 'grants', granted)
-    redis.call('DEL', at .. 'g:' .. granted)
-  end
-end
-local gone = 0
-local expired = string.format('%.0f', now * 1000)
-for _, id in ipairs(redis.call('ZRANGEBYSCORE', at .. 'expiring', '-inf', expired, 'LIMIT', 0, at_once)) do
-  forget(id)
-  gone = gone + 1
-end
-for set, limit in pairs({ended = age, open = open_age}) do
-  local latest = string.format('%.6f', now - limit)
-  for _, id in ipairs(redis.call('ZRANGEBYSCORE', at .. set, '-inf', latest, 'LIMIT', 0, at_once)) do
-    forget(id)
-    gone = gone + 1
-  end
-end
-if gone > 0 then return gone end
--- Whoever has the most makes room: the largest share of a sample. So one tenant's flood leaves the others' records.
-local shares, most = {}, nil
-local sample = redis.call('HRANDFIELD', at .. 'origins', 64, 'WITHVALUES')
-for index = 2, #sample, 2 do
-  local tenant = string.sub(sample[index], 33)
-  shares[tenant] = (shares[tenant] or 0) + 1
-  if most == nil or shares[tenant] > shares[most] then most = tenant end
-end
-local doomed = {}
-for _, id in ipairs(most and redis.call('ZRANGE', at .. 'of:' .. most, 0, at_once - 1) or {}) do
-  if redis.call('ZSCORE', at .. 'ended', id) then table.insert(doomed, id) end
-end
-if #doomed == 0 then doomed = redis.call('ZRANGE', at .. 'ended', 0, at_once - 1) end
-for _, id in ipairs(doomed) do
-  local size = tonumber(redis.call('GET', at .. 'total') or 0)
-  if redis.call('ZCARD', at .. 'times') <= executions and size <= total_bytes then break end
-  forget(id)
-  gone = gone + 1
-end
-return gone
 """
 
 # The first to name a key decides; a ledger with records has decided already.

@@ -52,7 +52,7 @@ class RedisWriter:
         self._send = send
         self._prefix = prefix
         self._composer = Composer(prefix, seal, keep, max_bytes, self.name)
-        self._max_bytes = max_bytes
+        self.max_bytes = max_bytes
         self._wrote = wrote
         self._lives: dict[str, RedisRecord] = {}
         self._dirty: dict[RedisRecord, None] = {}
@@ -87,7 +87,7 @@ class RedisWriter:
         live.noted.update((record.id, record) for record in records)
         for body in bodies:
             # One past the limit is enough to mark it as full; a server that is away must not cost memory.
-            if live.gathered.size_bytes <= self._max_bytes:
+            if live.gathered.size_bytes <= self.max_bytes:
                 live.gathered.add(epoch, body)
         self._soil(live)
 
@@ -364,7 +364,7 @@ class RedisWriter:
             if live.gathered or live.begun is not None:
                 return False
             if job.act == "flush" and live.is_full:
-                error = refusals.full(live.id, self._max_bytes)
+                error = refusals.full(live.id, self.max_bytes)
         elif job.epoch != live.epoch:
             error = refusals.fenced(live.id)
         elif job.act == "accept" and live.accepted is not None:

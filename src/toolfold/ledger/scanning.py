@@ -1,10 +1,11 @@
-"""Listings and statistics of ledgers without an index of their own: pages are read and looked through, newest first."""
+"""Listings and statistics of ledgers without an index of their own: rows are looked through, newest first."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import dropwhile, islice, takewhile
 from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
@@ -12,9 +13,6 @@ import msgspec
 from toolfold.ledger.record import Filter, Summary
 from toolfold.ledger.summing import Use, lanes_of, uses_of
 from toolfold.models import Outcome
-
-_PAGE: Final = 250
-_MOST_ROWS: Final = 100_000
 
 Row: TypeAlias = tuple[Summary, tuple[Use, ...]]
 Saving: TypeAlias = tuple[float, str, int, int, int]
@@ -60,30 +58,25 @@ def with_facts(summary: Summary, facts: Facts | None) -> Row:
 
 
 class Scanned:
-    """For a ledger to inherit from: it gives pages, and the rest is here."""
+    """For a ledger without indexes to inherit from: it gives rows, and the rest is here."""
 
-    async def _page(self, before: float | None, limit: int, tenant: str | None) -> Sequence[Row]:
-        """Rows that began before then, newest first."""
-        raise NotImplementedError
-
-    async def _began_at(self, execution_id: str) -> float | None:
+    def _rows(self, tenant: str | None) -> Iterator[Row]:
+        """Newest first; each is made when it is asked for."""
         raise NotImplementedError
 
     async def search(self, wanted: Filter, *, limit: int = 50, before: str = "") -> Sequence[Summary]:
-        start = await self._began_at(before) if before else wanted.until
-        found = []
-        async for summary, uses in self._rows(start, wanted.tenant):
-            if wanted.since is not None and summary.began_at < wanted.since:
-                break
-            if is_wanted(summary, uses, wanted):
-                found.append(summary)
-                if len(found) == limit:
-                    break
-        return found
+        rows = self._rows(wanted.tenant)
+        if before:
+            # Not by time: more than one may have begun in the same moment.
+            rows = islice(dropwhile(lambda row: row[0].execution_id != before, rows), 1, None)
+        if wanted.since is not None:
+            earliest = wanted.since
+            rows = takewhile(lambda row: row[0].began_at >= earliest, rows)
+        return [summary for summary, _ in islice((row for row in rows if is_wanted(*row, wanted)), limit)]
 
     async def counts(self, since: float, tenant: str | None = None) -> dict[str, int]:
         counts = {"running": 0, "paused": 0, "recent": 0, "failed": 0}
-        async for summary, _ in self._rows(None, tenant):
+        for summary, _ in self._rows(tenant):
             if summary.state != "ended":
                 counts[summary.state] += 1
             if summary.began_at >= since:
@@ -93,9 +86,7 @@ class Scanned:
 
     async def savings(self, since: float, bucket: float, tenant: str | None = None) -> Sequence[Saving]:
         sums: dict[tuple[float, str], list[int]] = defaultdict(lambda: [0, 0, 0])
-        async for summary, _ in self._rows(None, tenant):
-            if summary.began_at < since:
-                break
+        for summary, _ in takewhile(lambda row: row[0].began_at >= since, self._rows(tenant)):
             if summary.state == "ended":
                 of = sums[summary.began_at // bucket * bucket, summary.door]
                 of[0] += 1
@@ -103,23 +94,7 @@ class Scanned:
         return [(at, door, *figures) for (at, door), figures in sorted(sums.items())]  # type: ignore[misc]
 
     async def uses(self, limit: int, tenant: str | None = None) -> Sequence[tuple[float, Use]]:
-        found: list[tuple[float, Use]] = []
-        seen = 0
-        async for summary, uses in self._rows(None, tenant):
-            found.extend((summary.began_at, use) for use in uses)
-            seen += 1
-            if seen == limit:
-                break
-        return found
-
-    async def _rows(self, before: float | None, tenant: str | None) -> AsyncIterator[Row]:
-        for _ in range(_MOST_ROWS // _PAGE):
-            page = await self._page(before, _PAGE, tenant)
-            for row in page:
-                yield row
-            if len(page) < _PAGE:
-                return
-            before = page[-1][0].began_at
+        return [(summary.began_at, use) for summary, uses in islice(self._rows(tenant), limit) for use in uses]
 
 
 # Any: the fields of a filter.

@@ -12,7 +12,7 @@ import hashlib
 import secrets
 from typing import Final
 
-from toolfold.errors import SealBroken, UsageError
+from toolfold.errors import SealBroken, UsageError, install_extra
 
 SALT_BYTES: Final = 16
 _KEY_BYTES: Final = 32
@@ -31,7 +31,7 @@ class Seal:
             from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415
         except ImportError as error:
             raise UsageError(
-                "a sealed ledger needs the package 'cryptography'; install toolfold[sealed], or give no key"
+                f"a sealed ledger needs the package 'cryptography'; give no key, or {install_extra('sealed')}"
             ) from error
         self._key = key
         self._cipher = AESGCM(key)

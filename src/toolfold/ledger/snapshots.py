@@ -13,10 +13,10 @@ from typing import Final
 import msgspec
 
 from toolfold.errors import SealBroken, UsageError
-from toolfold.ledger import codec
 from toolfold.ledger.keys import own_key
 from toolfold.ledger.seal import NoSeal, Seal
 from toolfold.models import MIB, Call
+from toolfold.protocol.packing import decoder, encode
 
 _FORMAT: Final = 1
 _PERSON: Final = b"toolfold-pauses"
@@ -80,7 +80,7 @@ def seal_with_bytes(key: bytes) -> Seal | None:
 
 def lock(snapshot: Snapshot, pause: Pause, seal: Seal) -> bytes:
     """What the ledger keeps."""
-    body = codec.encode(snapshot)
+    body = encode(snapshot)
     label = _label(pause, seal)
     packed = zlib.compress(body, 6 if len(body) < MIB else 1)
     return _encoder.encode(_Envelope(label, seal.seal(packed, _place(label))))
@@ -146,4 +146,4 @@ def _refusal(pause: Pause, why: str) -> SealBroken:
 
 _encoder: Final = msgspec.msgpack.Encoder()
 _envelopes: Final = msgspec.msgpack.Decoder(_Envelope)
-_snapshot: Final = codec.decoder(Snapshot)
+_snapshot: Final = decoder(Snapshot)

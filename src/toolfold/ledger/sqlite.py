@@ -158,6 +158,11 @@ class SqliteLedger:
             gone += swept
         return gone
 
+    async def delete(self, execution_id: str) -> bool:
+        is_known: bool = await self._writer.wait(None, lambda tables: tables.delete(execution_id))
+        self._live.pop(execution_id, None)
+        return is_known
+
     # read
 
     async def load(self, execution_id: str) -> History | None:
@@ -230,7 +235,7 @@ class SqliteLedger:
             UsageError: Another one is.
         """
         if self._alone is None:
-            self._alone = only_server(self._path, "name another file, or share one Redis")
+            self._alone = only_server(self._path, "name another file with --ledger FILE, or share one Redis")
 
     async def close(self) -> None:
         if not self._is_closed:

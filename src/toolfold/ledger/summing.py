@@ -27,6 +27,8 @@ class Use(msgspec.Struct, frozen=True, array_like=True):
     """Durations of some of its calls, spread evenly over them."""
     error: str = ""
     """The last one."""
+    breaker: str = ""
+    """What the tool's breaker did last: `opened`, `open` or `closed`; empty where it did nothing."""
 
 
 def lanes_of(outcome: Outcome) -> tuple[tuple[int, int, int, int], ...]:
@@ -36,10 +38,10 @@ def lanes_of(outcome: Outcome) -> tuple[tuple[int, int, int, int], ...]:
         return ()
     last = max(call.started_seconds + call.seconds for call in calls)
     whole = max(outcome.seconds, last, 1e-9)
-    step = max(1, len(calls) // _MOST_BARS)
+    step = -(-len(calls) // _MOST_BARS)  # rounded up, so that the last ones are there, too
     free: list[float] = []
     bars = []
-    for call in calls[::step][:_MOST_BARS]:
+    for call in calls[::step]:
         end = call.started_seconds + call.seconds
         lane = next((lane for lane, until in enumerate(free) if until <= call.started_seconds), len(free))
         if lane < len(free):
@@ -70,6 +72,7 @@ def _use(tool: str, made: list[CallRecord]) -> Use:
         calls=len(made),
         failed=len(errors),
         bytes_out=sum(call.bytes_out for call in made),
-        seconds=tuple(round(call.seconds, 6) for call in made[:: max(1, len(made) // _SAMPLED)][:_SAMPLED]),
+        seconds=tuple(round(call.seconds, 6) for call in made[:: -(-len(made) // _SAMPLED)]),
         error=errors[-1][:300] if errors else "",
+        breaker=next((call.breaker for call in reversed(made) if call.breaker), ""),
     )

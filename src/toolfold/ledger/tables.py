@@ -330,16 +330,25 @@ class Tables:
     def sweep(self, keep: Retention) -> int:
         """Forget what `keep` does not allow, a few at a time; how many went."""
         doomed = self._expired() or self._too_old(keep) or self._too_many(keep)
-        for number in doomed:
+        self._forget(doomed)
+        self.changes.sweep()
+        return len(doomed)
+
+    def delete(self, execution_id: str) -> bool:
+        """Forget one; false if it is not there."""
+        found = self._db.execute("SELECT number FROM executions WHERE id = ?", (execution_id,)).fetchone()
+        self._forget(found or ())
+        return found is not None
+
+    def _forget(self, numbers: Sequence[int]) -> None:
+        for number in numbers:
             self.changes.forget(number)
             self._db.execute("DELETE FROM pieces WHERE execution = ?", (number,))
             self._db.execute("DELETE FROM executions WHERE number = ?", (number,))
             self._db.execute("DELETE FROM deadlines WHERE execution = ?", (number,))
             self.listing.forget(number)
-        self.changes.sweep()
-        if doomed:
+        if numbers:
             self._db.execute("DELETE FROM grants WHERE digest NOT IN (SELECT granted FROM executions)")
-        return len(doomed)
 
     def _expired(self) -> list[int]:
         latest = time.time() - EXPIRED_SECONDS

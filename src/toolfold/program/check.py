@@ -7,7 +7,7 @@ A rule speaks only when it is certain, for a program rejected wrongly cannot be 
 from __future__ import annotations
 
 import ast
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Final
@@ -30,7 +30,7 @@ from toolfold.program.ready_names import PRESET_NAMES
 from toolfold.program.replies import reply_faults
 from toolfold.program.sent import program_in
 
-_RULES: Final = (arity_faults, coroutine_faults, attribute_faults, input_faults)
+_RULES: Final = (arity_faults, coroutine_faults, attribute_faults)
 """For programs whose names can all be seen."""
 _LIMITS: Final = Limits()
 _NOTHING: Final[frozenset[str]] = frozenset()
@@ -73,11 +73,13 @@ class Checker:
     def check(
         self, text: str, *, limits: Limits | None = None, known_names: Container[str] = _NOTHING,
         installed: Container[str] | None = None, library_sets: Sequence[InstalledSet] | None = None,
+        has_stdin: bool = False,
     ) -> Program | Problem:  # fmt: skip
         """The program, unless something is certainly wrong with it; then the first problem in its text.
 
         `known_names` are those that a session holds from earlier programs; `installed` is as for the class;
         `library_sets` are what was installed for programs, of which it may need one; `None` where nothing can be.
+        With `has_stdin` there is something for `input` to read.
         """
         installed = self._installed if installed is None else installed
         if not text or text.isspace():
@@ -90,7 +92,8 @@ class Checker:
         late = late_error(text, tree, reader)
         if late is not None:
             return late
-        fault = min(self._faults(tree, reader, known_names, installed, library_sets), key=_place, default=None)
+        rules = _RULES if has_stdin else (*_RULES, input_faults)
+        fault = min(self._faults(tree, reader, known_names, installed, library_sets, rules), key=_place, default=None)
         if fault is not None:
             return problem_at_byte(text, fault.kind, fault.message, *_place(fault))
         for package, line in packages:
@@ -120,7 +123,7 @@ class Checker:
 
     def _faults(
         self, tree: ast.Module, reader: Reader, known_names: Container[str], installed: Container[str] | None,
-        library_sets: Sequence[InstalledSet] | None,
+        library_sets: Sequence[InstalledSet] | None, rules: Sequence[Callable[..., Iterator[Fault]]],
     ) -> Iterator[Fault]:  # fmt: skip
         """The first fault of each kind of rule."""
         if not reader.names.loads and not reader.imports:
@@ -143,7 +146,7 @@ class Checker:
         if not reader.names.is_dynamic:
             bindings = Bindings(tree, reader, self._index, known_names)
             yield from bindings.faults()
-            for faults in _RULES:
+            for faults in rules:
                 yield from faults(reader, bindings.runs)
             yield from reply_faults(reader, calls.tools, bindings.runs)
             yield from outward_faults(reader, self._index, bindings.comes_to)

@@ -38,6 +38,8 @@ _MODULES_OF: Final = {
     "pymupdf": "fitz", "ipython": "IPython", "nest_asyncio": "nest_asyncio", "python_dotenv": "dotenv",
 }  # fmt: skip
 """Packages whose module is called otherwise."""
+_OF_DATA: Final = frozenset({"matplotlib", "mpmath", "numpy", "openpyxl", "pandas", "scipy", "sklearn", "sympy"})
+"""Modules of the extra `data`."""
 _ALWAYS: Final = frozenset({"tools", "__main__"}) | NOTEBOOK_MODULES
 
 
@@ -96,7 +98,8 @@ def _not_installed(
     usual = "" if package == module else f" (package {package!r})"
     use = f"use the standard library{_or_a_tool(index)}"
     has = f"; installed are {there}" if there else ""
-    add = "" if sets is None else f"; the operator can add {package!r} to libraries.packages"
+    extra = f"install the extra 'data' of toolfold, or add {package!r}" if module in _OF_DATA else f"add {package!r}"
+    add = "" if sets is None else f"; the operator can {extra} to libraries.packages"
     return f"{module!r}{usual} is not installed here; {use}{has}{add}"
 
 

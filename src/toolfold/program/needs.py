@@ -26,7 +26,8 @@ def library_set(
 ) -> LibrarySet:
     """The set whose guest a program gets."""
     if installed:
-        found = _most_useful(set(_modules(text, reader, preset_names, installed)), installed)
+        needed = set(_modules(text, reader, preset_names, installed))
+        found = _most_useful(needed, installed) if needed else None
         if found is not None:
             return found.name
     if not SCIENCE_MODULES.isdisjoint(reader.names.modules) or not SCIENCE_NAMES.isdisjoint(preset_names):

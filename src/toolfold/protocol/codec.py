@@ -235,7 +235,12 @@ def framed(message: tuple[Any, ...], version: int = marshal.version) -> bytes:
 
 # Made once: a pause of a thousand programs sends the same bytes a thousand times.
 HOLD_FRAME: Final = framed((HOLD,))
-RELEASE_FRAME: Final = framed((RELEASE,))
+RELEASE_FRAME: Final = framed((RELEASE, 0.0))
+
+
+def release_frame(seconds: float) -> bytes:
+    """The end of a pause of which so much counts for the program's timers."""
+    return framed((RELEASE, seconds)) if seconds else RELEASE_FRAME
 
 
 def encode_facts(facts: Iterable[tuple[Any, ...]]) -> bytes:

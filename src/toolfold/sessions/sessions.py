@@ -89,6 +89,11 @@ class Sessions:
         self._loop: asyncio.AbstractEventLoop | None = None
         """Where sessions are open: their timers and guests belong to it."""
 
+    @property
+    def limits(self) -> SessionLimits:
+        """How much each may keep."""
+        return self._limits
+
     def open(self, session: str, *, keep_names: bool = False) -> Session:
         """The session of that name, made if there is none. Names are kept from the first program that asks."""
         named(session)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from toolfold.errors import UsageError
+from toolfold.errors import UsageError, install_extra
 from toolfold.models import Json, ToolSpec, Value
 from toolfold.tools.names import python_name
 from toolfold.tools.tool import Tool
@@ -63,5 +63,5 @@ def _agent(url: str, headers: Mapping[str, str]) -> Agent:
         # Here, not at the top: an optional extra, and it takes 0.4 s to import.
         from toolfold.sources.agents_client import Agent  # noqa: PLC0415
     except ImportError as error:
-        raise UsageError("agent tools need a2a-sdk; install it with 'pip install toolfold[a2a]'") from error
+        raise UsageError(f"agent tools need the package 'a2a-sdk'; {install_extra('a2a')}") from error
     return Agent(url, headers)

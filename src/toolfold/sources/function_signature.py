@@ -11,7 +11,6 @@ from types import SimpleNamespace
 from typing import Any
 
 from toolfold.errors import UsageError
-from toolfold.sources.function_types import portable
 
 # Any: a tool may be a function of any signature.
 Function = Callable[..., Any]
@@ -69,6 +68,9 @@ def local_names(fn: Function) -> dict[str, Any]:
 def _resolved(annotation: Any, names: dict[str, Any]) -> Any:
     if annotation is inspect.Parameter.empty:
         return Any
+    # Imported here: it brings pydantic, which a runtime without functions does without.
+    from toolfold.sources.function_types import portable  # noqa: PLC0415
+
     holder = SimpleNamespace(__annotations__={"it": annotation})
     return portable(typing.get_type_hints(holder, globalns=names, include_extras=True)["it"])
 

@@ -20,9 +20,9 @@ from typing import Any, Final, TypeVar, Unpack, overload
 
 from toolfold.errors import UsageError
 from toolfold.models import Json, ToolSpec
-from toolfold.sources.function_arguments import input_of, output_schema
 from toolfold.sources.function_signature import Function, local_names, origin_of, resolved_signature
 from toolfold.sources.function_words import Words
+from toolfold.sources.modules import place_of
 from toolfold.tools.context import CallContext
 from toolfold.tools.names import python_name
 from toolfold.tools.schema import shown
@@ -115,6 +115,9 @@ def _tool_from(
     examples: Sequence[Mapping[str, Json]] = (),
     **hints: Unpack[TimedSpecOptions],
 ) -> Tool:
+    # Imported here: it brings pydantic, which a runtime without functions does without.
+    from toolfold.sources.function_arguments import input_of, output_schema  # noqa: PLC0415
+
     name = name or _name_of(fn)
     signature = resolved_signature(fn, name, {**namespace, **local_names(fn)})
     words = Words.of(fn)
@@ -133,7 +136,7 @@ def _tool_from(
     call = _call(fn, signature)
     hidden = [one.name for one in signature.parameters.values() if one.annotation is CallContext]
     if not hidden:
-        return Tool(spec=spec, call=call, prepare=prepare, retry=retry)
+        return Tool(spec=spec, call=call, prepare=prepare, retry=retry, origin=place_of(fn))
 
     def call_within(arguments: Mapping[str, Any], context: CallContext) -> Awaitable[Any]:
         return call({**arguments, **dict.fromkeys(hidden, context)})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from toolfold.errors import UsageError
+from toolfold.errors import UsageError, install_extra
 from toolfold.models import AllowedCallers, ToolSpec
 from toolfold.tools.names import python_name
 from toolfold.tools.tool import Tool
@@ -14,7 +14,7 @@ try:
     from langchain_core.tools import BaseTool
     from langchain_core.utils.function_calling import convert_to_openai_tool
 except ModuleNotFoundError as error:
-    raise UsageError(f"{error.name!r} is not installed; install toolfold[langchain]") from error
+    raise UsageError(f"{error.name!r} is not installed; {install_extra('langchain')}") from error
 
 
 def from_langchain(tool: BaseTool, *, domain: str = "", allowed_callers: AllowedCallers = "both") -> Tool:

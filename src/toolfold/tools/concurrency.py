@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from toolfold.models import Value
+from toolfold.models import ToolSpec, Value
 from toolfold.tools.globs import Globs, least, positive
 from toolfold.tools.loops import PerLoop
 from toolfold.tools.router import Handler, Request
@@ -27,6 +27,11 @@ class Concurrency:
         self._sources = positive(sources or {}, "calls in flight")
         self._tools = positive(tools or {}, "calls in flight")
         self._by_source: dict[str, PerLoop[asyncio.Semaphore]] = {}
+
+    def limits(self, spec: ToolSpec) -> bool:
+        """Whether calls of this tool may have to wait."""
+        is_source = any(Globs([pattern]).match_text(spec.source) for pattern in self._sources)
+        return is_source or least(self._tools, spec) is not None
 
     def wrap(self, tool: Tool, rest: Handler) -> Handler:
         """The step for one tool."""

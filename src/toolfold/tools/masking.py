@@ -23,6 +23,8 @@ _SECRET_NAME: Final = re.compile(
     r"secret|token|passw|pwd|passphrase|credential|private|api_?key|access_?key|(^|_)(key|auth|dsn|cookie|session)($|_)",
     re.IGNORECASE,
 )
+_FOLDERS: Final = frozenset({"PWD", "OLDPWD"})
+"""Set by every shell, and called like passwords: a tool that names a file in the current folder tells no secret."""
 _ESCAPE: Final = re.compile(r"%[0-9A-F]{2}")
 _UNESCAPED: Final = ("", "/", "!'()*", ";/?:@&=+$,#!'()*")
 """Signs that URLs are written with: as Python has them, and as `encodeURIComponent` and `encodeURI` have them."""
@@ -36,7 +38,7 @@ def hide(values: Iterable[str]) -> None:
 
 def is_secret(name: str) -> bool:
     """Whether a variable is called like a secret."""
-    return _SECRET_NAME.search(name) is not None
+    return name not in _FOLDERS and _SECRET_NAME.search(name) is not None
 
 
 def masked(text: str, environment: Mapping[str, str] | None = None) -> str:

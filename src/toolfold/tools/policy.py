@@ -22,6 +22,7 @@ class Policy:
         allow: Only these tools may be called; `None` is all of them, an empty list none.
         block: These may not; not together with `allow`.
         ask: Each call of these needs approval. A tool that `allow` leaves out stays refused.
+        ask_destructive: Each call of a tool that is marked destructive needs approval, too.
         max_calls: How often each tool may be called in one program; the smallest number counts.
 
     Raises:
@@ -34,11 +35,13 @@ class Policy:
         allow: Iterable[str] | None = None,
         block: Iterable[str] = (),
         ask: Iterable[str] = (),
+        ask_destructive: bool = False,
         max_calls: Mapping[str, int] | None = None,
     ) -> None:
         self._allow = None if allow is None else Globs(allow)
         self._block = Globs(block)
         self._ask = Globs(ask)
+        self._ask_destructive = ask_destructive
         self._max_calls = positive(max_calls or {}, "max_calls")
         if self._allow is not None and self._block.patterns:
             raise UsageError("a policy takes allow or block, not both; allow already refuses all others")
@@ -51,7 +54,7 @@ class Policy:
 
     def asks(self, spec: ToolSpec) -> bool:
         """Whether each call needs approval."""
-        return self._ask.match(spec)
+        return self._ask.match(spec) or (self._ask_destructive and spec.destructive)
 
     def max_calls(self, spec: ToolSpec) -> int | None:
         """How often one program may call it; `None` for as often as the program's limits allow."""

@@ -39,8 +39,9 @@ from toolfold.tools.context import CallContext
 from toolfold.tools.masking import masked
 from toolfold.tools.schema import argument_check, bad_argument, wrong
 from toolfold.tools.shape import is_plain, json_size, to_sized_value
-from toolfold.tools.telling import told_error
+from toolfold.tools.telling import hidden, told_error
 from toolfold.tools.tool import Tool
+from toolfold.tools.tracebacks import traceback_of
 
 Caller: TypeAlias = Literal["code", "direct"]
 
@@ -126,7 +127,8 @@ class Router:
             raise  # this very coroutine is thrown away
         # Whatever a tool raises, its program must hear of it, and the host's loop must not end.
         except BaseException as error:  # noqa: BLE001
-            reply = Reply(call_id=call.id, error=error_text(call.tool, error), meta=request.meta)
+            text = error_text(call.tool, error)
+            reply = Reply(call_id=call.id, error=text, meta=request.meta, traceback=_traceback(call, error))
         else:
             reply = Reply(call_id=call.id, value=value, size_bytes=request.size_bytes, meta=request.meta)
         if caller == "direct":
@@ -163,6 +165,16 @@ def _tell(call: Call, reply: Reply, seconds: float) -> None:
         ending = f"failed: {told_error(reply.error, call.arguments)}"
     size = json_size(call.arguments)
     _calls.debug("direct call %s(%d bytes) %.1f ms, %s", call.tool, size, seconds * 1000, ending)
+
+
+def _traceback(call: Call, error: BaseException) -> str:
+    """For the record and the log; a refusal of ours has none."""
+    if isinstance(error, SPEAKS_FOR_ITSELF):
+        return ""
+    text = traceback_of(error)
+    if text and _log.isEnabledFor(logging.DEBUG):
+        _log.debug("%r failed\n%s", call.tool, hidden(text, call.arguments))
+    return text
 
 
 def error_text(tool: str, error: BaseException) -> str:

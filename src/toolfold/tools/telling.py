@@ -14,12 +14,16 @@ _MOST_VALUES: Final = 1000
 
 def told_error(error: str, arguments: Mapping[str, Value]) -> str:
     """The error on one line, with `***` for each text among the arguments: tools repeat them, and some are secret."""
-    shown = error
-    for number, text in enumerate(sorted(set(_texts(arguments)), key=len, reverse=True)):
+    return cut(repr(hidden(error, arguments)))
+
+
+def hidden(text: str, arguments: Mapping[str, Value]) -> str:
+    """The text with `***` for each text among the arguments."""
+    for number, given in enumerate(sorted(set(_texts(arguments)), key=len, reverse=True)):
         if number >= _MOST_VALUES:
-            return "'(not shown: too many arguments to hide)'"
-        shown = shown.replace(text, "***")
-    return cut(repr(shown))
+            return "(not shown: too many arguments to hide)"
+        text = text.replace(given, "***")
+    return text
 
 
 def cut(text: str) -> str:

@@ -34,6 +34,8 @@ class Tool:
     """In place of `call`, where the tool must know whose call it is: a program within a program."""
     retry: RetryWhen = "safe"
     """After a failure: `safe` tries again only where that cannot do a thing twice (see `retry`)."""
+    origin: str = ""
+    """Where another process finds it: `module:name` or `/folder/file.py:name`; empty where it cannot."""
     close: Callable[[], Awaitable[None]] | None = None
     """Lets go of connections when a runtime is left; a later call opens new ones. Tools that share them share this."""
 

@@ -1,13 +1,14 @@
 """Who the jail's processes are: a user that is nobody outside, alone in a user namespace."""
 
+import contextlib
 import os
 from typing import Final
 
-from toolfold_guest.aliases import O_WRONLY, close, open_file, write
 from toolfold_guest.jail import kernel
 
 PROC_FD: Final = 4
 """The host's /proc, opened before the pivot. Guests close it before they are anything."""
+OOM_SCORE: Final = "self/oom_score_adj"
 
 
 # Unlikely to be anyone; the last one is nobody.
@@ -29,26 +30,26 @@ def open_proc() -> None:
 
 def map_ids(user: int, group: int, *, inside: int) -> None:
     """Give the new user namespace of this process its one user and group."""
+    for name, text in id_maps(user, group, inside=inside):
+        with open(os.open(name, os.O_WRONLY, dir_fd=PROC_FD), "wb", buffering=0) as file:
+            file.write(text)
+
+
+def id_maps(user: int, group: int, *, inside: int) -> tuple[tuple[str, bytes], ...]:
+    """What to write where in /proc to do that."""
     # In this order: the kernel takes a group map from an ordinary user only once `setgroups` is denied.
-    for name, text in (
-        ("setgroups", b"deny"),
-        ("uid_map", b"%d %d 1" % (inside, user)),
-        ("gid_map", b"%d %d 1" % (inside, group)),
-    ):
-        fd = open_file(f"self/{name}", O_WRONLY, dir_fd=PROC_FD)
-        write(fd, text)
-        close(fd)
+    return (
+        ("self/setgroups", b"deny"),
+        ("self/uid_map", b"%d %d 1" % (inside, user)),
+        ("self/gid_map", b"%d %d 1" % (inside, group)),
+    )
 
 
 def offer_to_oom_killer(score: int) -> None:
     """Where memory runs out, end this process before others: 1000 is first of all. Best effort."""
-    try:
-        fd = open_file("self/oom_score_adj", O_WRONLY, dir_fd=PROC_FD)
-        write(fd, b"%d" % score)
-        close(fd)
-    except OSError:
-        # A /proc that is read-only, or a score that was higher already.
-        return
+    # A /proc may be read-only, or the score higher already.
+    with contextlib.suppress(OSError), open(os.open(OOM_SCORE, os.O_WRONLY, dir_fd=PROC_FD), "wb", 0) as file:
+        file.write(b"%d" % score)
 
 
 def pick_user() -> int | None:

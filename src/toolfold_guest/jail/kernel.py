@@ -24,15 +24,15 @@ MS_PRIVATE_RECURSIVE: Final = 0x40000 | 0x4000
 
 CAP_SYS_ADMIN: Final = 21
 
-_PR_SET_PDEATHSIG: Final = 1
-_PR_SET_DUMPABLE: Final = 4
+PR_SET_PDEATHSIG: Final = 1
+PR_SET_DUMPABLE: Final = 4
 _PR_SET_KEEPCAPS: Final = 8
 _PR_CAPBSET_DROP: Final = 24
-_PR_SET_SECUREBITS: Final = 28
+PR_SET_SECUREBITS: Final = 28
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _PR_SET_NO_NEW_PRIVS: Final = 38
 # noroot, no setuid fixup, no ambient capabilities; each with its lock.
-_SECUREBITS: Final = 0xEF
+SECUREBITS: Final = 0xEF
 
 _AT_FDCWD: Final = -100
 _AT_EMPTY_PATH: Final = 0x1000
@@ -65,6 +65,7 @@ _signalfd = _libc.signalfd
 _madvise = _libc.madvise
 _LAST_FD = ctypes.c_uint(0xFFFFFFFF)
 _NUMBERS = MACHINE.own if MACHINE is not None else {}
+_ALL_NUMBERS = MACHINE.allowed | MACHINE.checked | MACHINE.setup | MACHINE.own if MACHINE is not None else {}
 
 
 def _pick_fork() -> Any:
@@ -90,8 +91,19 @@ def check(result: int, what: str) -> int:
 def call(name: str, *arguments: Any) -> int:
     """A system call by name, for those that the C library may not know."""
     if MACHINE is None:
-        raise JailError(f"cannot isolate here: no system-call table for {os.uname().machine!r} processors")
+        raise _unknown_machine()
     return check(_syscall(_NUMBERS[name], *arguments), name)
+
+
+def number_of(name: str) -> int:
+    """Of a system call that the jail makes, or lets guests make."""
+    if MACHINE is None:
+        raise _unknown_machine()
+    return _ALL_NUMBERS[name]
+
+
+def _unknown_machine() -> JailError:
+    return JailError(f"cannot isolate here: no system-call table for {os.uname().machine!r} processors")
 
 
 def unshare(flags: int) -> None:
@@ -166,17 +178,12 @@ def collapse_pages(address: int, size: int) -> None:
 
 def die_with_parent() -> None:
     """SIGKILL when the parent is gone. Credential changes clear this, so it comes after them."""
-    check(_prctl(_PR_SET_PDEATHSIG, 9, 0, 0, 0), "pdeathsig")
+    check(_prctl(PR_SET_PDEATHSIG, 9, 0, 0, 0), "pdeathsig")
 
 
 def adopt_orphans() -> None:
     """Orphaned descendants become children of this process."""
     check(_prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "subreaper")
-
-
-def hide_from_debuggers() -> None:
-    """No process of the same user can look into this one. Its own /proc is root's from then on."""
-    check(_prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0), "dumpable")
 
 
 def no_new_privileges() -> None:
@@ -193,7 +200,7 @@ def drop_user(user_id: int) -> None:
     # Where only root may open user namespaces (Ubuntu's AppArmor rule), this still counts as root.
     _keep_capability(CAP_SYS_ADMIN)
     # A change of user makes /proc/self root's: its uid_map could not be written.
-    _prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
+    _prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)
 
 
 def drop_bounding_set() -> None:
@@ -207,16 +214,16 @@ def drop_bounding_set() -> None:
 
 def drop_capabilities() -> None:
     """All of them, and what being user 0 would mean."""
-    _prctl(_PR_SET_SECUREBITS, _SECUREBITS, 0, 0, 0)
-    check(_capset(_CAPABILITY_HEADER, _NO_CAPABILITIES), "capset")
+    _prctl(PR_SET_SECUREBITS, SECUREBITS, 0, 0, 0)
+    check(_capset(CAPABILITY_HEADER, NO_CAPABILITIES), "capset")
 
 
-_CAPABILITY_HEADER = ctypes.create_string_buffer(struct.pack("=Ii", 0x20080522, 0), 8)
-_NO_CAPABILITIES = ctypes.create_string_buffer(24)
+CAPABILITY_HEADER = ctypes.create_string_buffer(struct.pack("=Ii", 0x20080522, 0), 8)
+NO_CAPABILITIES = ctypes.create_string_buffer(24)
 
 
 def _keep_capability(capability: int) -> None:
     low = 1 << capability
     data = ctypes.create_string_buffer(struct.pack("=6I", low, low, 0, 0, 0, 0), 24)
     # Best effort: an ordinary user's rights may do.
-    _capset(_CAPABILITY_HEADER, data)
+    _capset(CAPABILITY_HEADER, data)

@@ -4,13 +4,10 @@ import ctypes
 import os
 import struct
 from collections.abc import Iterable
-from typing import Final, TypeAlias
+from typing import Final
 
-from toolfold_guest.aliases import close, open_file
 from toolfold_guest.jail import kernel
-from toolfold_guest.jail.kernel import call
-
-_Buffer: TypeAlias = "ctypes.Array[ctypes.c_char]"
+from toolfold_guest.jail.steps import Steps
 
 _VERSION_FLAG: Final = 1
 _RULE_PATH_BENEATH: Final = 1
@@ -42,9 +39,6 @@ _NET_BIND_AND_CONNECT: Final = 3
 _SCOPE_ABSTRACT_SOCKETS_AND_SIGNALS: Final = 3
 
 
-_PATH_ONLY: Final = os.O_PATH | os.O_CLOEXEC
-
-
 def version() -> int:
     """The newest interface that this kernel and we both know; raises `JailError` if it has none."""
     try:
@@ -66,9 +60,8 @@ class Ruleset:
         scoped = _SCOPE_ABSTRACT_SOCKETS_AND_SIGNALS if interface >= 6 else 0
         # An older kernel refuses fields it does not know, so they are left out, not zero.
         fields = 3 if interface >= 6 else 2 if interface >= 4 else 1
-        self._attributes = _buffer(struct.pack("=QQQ", self._handled, net, scoped)[: 8 * fields])
-        self._size = ctypes.c_size_t(len(self._attributes))
-        self._rules: list[_Buffer] = []
+        self._attributes = struct.pack("=QQQ", self._handled, net, scoped)[: 8 * fields]
+        self._rules: list[bytes] = []
 
     def allow_read(self, fds: Iterable[int], *, files: bool = False) -> None:
         """Below these directories, or in these `files`."""
@@ -82,23 +75,21 @@ class Ruleset:
         """Reading and writing of harmless devices such as /dev/null."""
         self._rules += [self._rule(fd, _DEVICE) for fd in fds]
 
-    def impose(self, writable: Iterable[str]) -> None:
-        """Bind the calling thread to it, and to `writable` folders. Needs `no_new_privileges`."""
+    def plan(self, steps: Steps, writable: Iterable[str]) -> None:
+        """Have the calling thread bound to it, and to `writable` folders. Needs `no_new_privileges`."""
         # A ruleset of its own for each guest: its writable folders differ.
-        ruleset = call("landlock_create_ruleset", self._attributes, self._size, 0)
+        ruleset = steps.free()
+        steps.add("landlock_create_ruleset", self._attributes, len(self._attributes), 0, result=ruleset)
+        steps.keep(ruleset)
         for rule in self._rules:
-            call("landlock_add_rule", ruleset, _RULE_PATH_BENEATH, rule, 0)
+            steps.add("landlock_add_rule", ruleset, _RULE_PATH_BENEATH, rule, 0)
         for path in writable:
-            fd = open_file(path, _PATH_ONLY)
-            call("landlock_add_rule", ruleset, _RULE_PATH_BENEATH, self._rule(fd, _READ_WRITE), 0)
-            close(fd)
+            fd = steps.open(path, os.O_PATH)
+            steps.add("landlock_add_rule", ruleset, _RULE_PATH_BENEATH, self._rule(fd, _READ_WRITE), 0)
+            steps.close(fd)
         # Only this thread; a guest has no other yet, and those to come inherit it.
-        call("landlock_restrict_self", ruleset, 0)
-        close(ruleset)
+        steps.add("landlock_restrict_self", ruleset, 0)
+        steps.close(ruleset)
 
-    def _rule(self, fd: int, rights: int) -> _Buffer:
-        return _buffer(struct.pack("=Qi", rights & self._handled, fd))
-
-
-def _buffer(data: bytes) -> _Buffer:
-    return ctypes.create_string_buffer(data, len(data))
+    def _rule(self, fd: int, rights: int) -> bytes:
+        return struct.pack("=Qi", rights & self._handled, fd)

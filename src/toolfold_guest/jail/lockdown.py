@@ -2,30 +2,24 @@
 
 import os
 import resource
+import signal
 import struct
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from toolfold_guest.aliases import change_folder, close, duplicate, open_file, set_resource_limit, unlink
 from toolfold_guest.jail import identity, kernel, landlock, seccomp, tree
-from toolfold_guest.jail.identity import map_ids, offer_to_oom_killer
-from toolfold_guest.jail.kernel import (
-    NEWUSER,
-    close_from,
-    die_with_parent,
-    drop_capabilities,
-    hide_from_debuggers,
-    unshare,
-)
-from toolfold_guest.jail.tree import DATA, TEMP, mount_temp
+from toolfold_guest.jail.steps import Planned, Steps
+from toolfold_guest.jail.tree import DATA, TEMP
 
 USER_INSIDE: Final = 1000
+SOCKET_FD: Final = 3
+"""Where a fork finds its socket to the host."""
 DATA_FD: Final = identity.PROC_FD
 """The guest's open data folder, until it has been handed to the host; takes the place of /proc."""
+DATA_MESSAGE: Final = b"D"
+"""What it is handed over with."""
 
-_NEW_FILE: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL
-_READ, _FOLDER = os.O_RDONLY, os.O_RDONLY | os.O_DIRECTORY
 _STACK_BYTES: Final = 8 * 1024 * 1024
 _SIGNALS_PENDING: Final = 128
 # The builder of the jail has set RLIMIT_CORE for all.
@@ -39,8 +33,12 @@ _ZYGOTE_OOM_SCORE, _GUEST_OOM_SCORE = 500, 1000
 _ANY_PROCESS: Final = 0x7E571D01
 
 
+Plan = tuple[Planned, Planned]
+"""What a fresh fork does before anything else, and what it does before a program is let in."""
+
+
 class Lockdown:
-    """What the zygote can prepare for all its guests; a guest calls `separate`, then `seal`."""
+    """What the zygote can prepare for all its guests: a guest takes the steps of a `plan`."""
 
     def __init__(self, order: Mapping[str, Any]) -> None:
         self._layers = frozenset(order["layers"])
@@ -81,59 +79,87 @@ class Lockdown:
             # A filter can only be narrowed: what no guest ever needs is closed for the zygote too.
             seccomp.load_filter(seccomp.compile_base(kernel.MACHINE))
 
-    def separate(self, limits: Mapping[str, Any], folder: str) -> None:
+    def plan(self, limits: Mapping[str, Any], vm_bytes: int, folder: str) -> Plan:
+        """For a guest that is to be forked with its socket at `SOCKET_FD`; in a tree, good for every such guest."""
+        # Written down in the zygote, whose descriptors the fork begins with.
+        taken = [fd for fd in range(self.first_free_fd) if _is_open(fd)]
+        separate = Steps(taken)
+        # The sockets of siblings end here.
+        separate.close_from(self.first_free_fd)
+        separate.unblock_signals()
+        self._separate(separate, limits, folder)
+        # Before the limits: the kernel counts descriptors in flight per user, over all guests, and
+        # compares with the limit of who sends. A guest that hoards them must not stop the others.
+        separate.hand_over(DATA_FD, by=SOCKET_FD, text=DATA_MESSAGE)
+        separate.close(DATA_FD)
+        seal = Steps(separate.taken)
+        self._seal(seal, limits, vm_bytes, folder)
+        return separate.planned(), seal.planned()
+
+    def adapt(self, folder: str) -> None:
+        """What has no steps: where a guest has no tree, the way to its temporary folder."""
+        if not self.has_tree:
+            _use_temp(self._folders_of(folder)[0])
+
+    def seal_with_own_id(self) -> None:
+        """The rest of the lock-down where a guest's process id is known to it alone."""
+        if "seccomp" in self._layers and not self._has_own_ids:
+            seccomp.Filter(_for_process(self._filter, os.getpid())).load()
+
+    def _separate(self, steps: Steps, limits: Mapping[str, Any], folder: str) -> None:
         """Own namespaces and files; afterwards 1 and 2 are a file and `DATA_FD` is the data folder."""
-        offer_to_oom_killer(_GUEST_OOM_SCORE)
+        steps.write(identity.OOM_SCORE, b"%d" % _GUEST_OOM_SCORE, folder=identity.PROC_FD, must=False)
         # An open file of the zygote's would be shared: its flags and locks would tell the next guest what this one did.
-        close(0)
-        open_file("/dev/null", _READ)
+        steps.close(0)
+        steps.open("/dev/null", os.O_RDONLY)
+        if self._namespaces & kernel.NEWUSER:
+            # The kernel keeps it as what all users of such namespaces may have together; the zygote may have more.
+            steps.limit(_NPROC, *self._process_limit)
         if self._namespaces:
-            if self._namespaces & NEWUSER:
-                # The kernel keeps it as what all users of such namespaces may have together; the zygote may have more.
-                set_resource_limit(_NPROC, self._process_limit)
-            unshare(self._namespaces)
-            if self._namespaces & NEWUSER:
-                map_ids(self._user, self._group, inside=USER_INSIDE)
+            steps.add("unshare", self._namespaces)
+        if self._namespaces & kernel.NEWUSER:
+            for path, text in identity.id_maps(self._user, self._group, inside=USER_INSIDE):
+                steps.write(path, text, folder=identity.PROC_FD)
         # After the mount namespace: these mounts are the guest's own and end with it.
         temp, data = self._folders_of(folder)
         if self.has_tree:
-            mount_temp(temp, size_bytes=limits["temp_bytes"], files=limits["data_files"])
-            mount_temp(data, size_bytes=limits["data_bytes"], files=limits["data_files"])
+            tree.plan_temp(steps, temp, size_bytes=limits["temp_bytes"], files=limits["data_files"])
+            tree.plan_temp(steps, data, size_bytes=limits["data_bytes"], files=limits["data_files"])
         else:
-            os.mkdir(temp, 0o700)
-            os.mkdir(data, 0o700)
-            _use_temp(temp)
-        change_folder(data)
+            steps.make_folder(temp)
+            steps.make_folder(data)
+        steps.change_folder(data)
         # Files without a name, in the guest's own limits: C code can fill them, and nobody else's disk.
         for stream in (1, 2):
-            output = open_file(f"{temp}/.output", _NEW_FILE, 0o600)
-            unlink(f"{temp}/.output")
-            duplicate(output, stream)
-            close(output)
+            output = steps.open(f"{temp}/.output", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+            steps.remove_file(f"{temp}/.output")
+            steps.duplicate(output, stream)
+            steps.close(output)
         # The host reads the results through this descriptor, for it cannot see the mount itself.
-        opened = open_file(data, _FOLDER)
-        duplicate(opened, DATA_FD)
-        close(opened)
+        opened = steps.open(data, os.O_RDONLY | os.O_DIRECTORY)
+        steps.duplicate(opened, DATA_FD)
+        steps.close(opened)
 
-    def seal(self, limits: Mapping[str, Any], vm_bytes: int, folder: str) -> None:
+    def _seal(self, steps: Steps, limits: Mapping[str, Any], vm_bytes: int, folder: str) -> None:
         """Give up every right that a program must not have. There is no way back."""
         if "landlock" in self._layers:
             # Before the limits: the zygote has more files open for it than a guest may open.
-            self._ruleset.impose(self._folders_of(folder))
+            self._ruleset.plan(steps, self._folders_of(folder))
         # The data folder, which the host has by now, and Landlock's folders: only the guest's own socket is left.
-        close_from(DATA_FD)
+        steps.close_from(DATA_FD)
         if "rlimits" in self._layers:
-            self._limit(limits, vm_bytes)
+            self._limit(steps, limits, vm_bytes)
         if "caps" in self._layers:
             # After the mounts, which needed them; before the filter, which forbids the calls that do this.
-            drop_capabilities()
-            hide_from_debuggers()
+            steps.try_to("prctl", kernel.PR_SET_SECUREBITS, kernel.SECUREBITS)
+            steps.add("capset", kernel.CAPABILITY_HEADER, kernel.NO_CAPABILITIES)
+            # No process of the same user can look into this one. Its own /proc is root's from then on.
+            steps.add("prctl", kernel.PR_SET_DUMPABLE, 0)
         # A change of credentials clears it, so it comes after the last of them.
-        die_with_parent()
-        if "seccomp" in self._layers:
+        steps.add("prctl", kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
+        if "seccomp" in self._layers and self._has_own_ids:
             # Last of all: everything above would be refused under it.
-            own = self._loadable if self._has_own_ids else seccomp.Filter(_for_process(self._filter, os.getpid()))
-            own.load()
+            self._loadable.plan(steps)
 
     def _prepare_landlock(self, readable: Sequence[str], files: Sequence[str], listed: Sequence[str]) -> None:
         # Opened before anything else, so that a guest keeps these and closes all above them.
@@ -152,7 +178,7 @@ class Lockdown:
     def _folders_of(self, folder: str) -> tuple[str, str]:
         return (TEMP, DATA) if self.has_tree else (f"{folder}/temp", f"{folder}/data")
 
-    def _limit(self, limits: Mapping[str, Any], vm_bytes: int) -> None:
+    def _limit(self, steps: Steps, limits: Mapping[str, Any], vm_bytes: int) -> None:
         # In the order of `_LIMITS`. The first process of a pid namespace ignores SIGXCPU; the hard limit is a SIGKILL.
         # Processes are counted per user: only in a user namespace of its own is that the guest's alone. Elsewhere the
         # limit is that of all guests together, below the zygote's, so that it can always fork.
@@ -163,11 +189,19 @@ class Lockdown:
         )  # fmt: skip
         for (limit, hard), value in zip(self._hard_limits, values, strict=True):
             lower = value if hard == _INFINITY else min(value, hard)
-            set_resource_limit(limit, (lower, lower))
+            steps.limit(limit, lower, lower)
 
 
 def _open(path: str) -> int:
     return os.open(path, os.O_PATH | os.O_CLOEXEC)
+
+
+def _is_open(fd: int) -> bool:
+    try:
+        os.fstat(fd)
+    except OSError:
+        return False
+    return True
 
 
 def _use_temp(folder: str) -> None:

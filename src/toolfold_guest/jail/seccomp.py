@@ -10,8 +10,10 @@ import struct
 from typing import Final, NamedTuple
 
 from toolfold_guest.jail.kernel import call
+from toolfold_guest.jail.steps import Steps
 from toolfold_guest.jail.syscalls import Machine
 
+_SET_MODE_FILTER: Final = 1
 _LOAD, _JUMP, _EQUAL, _AT_LEAST, _HAS_BITS, _RETURN = 0x20, 0x05, 0x15, 0x35, 0x45, 0x06
 _ALLOW: Final = 0x7FFF0000
 _KILL: Final = 0x80000000
@@ -84,7 +86,11 @@ class Filter:
 
     def load(self) -> None:
         """Put the calling thread under the filter, for good."""
-        call("seccomp", 1, 0, self._head)
+        call("seccomp", _SET_MODE_FILTER, 0, self._head)
+
+    def plan(self, steps: Steps) -> None:
+        """The same as one of a fork's steps."""
+        steps.add("seccomp", _SET_MODE_FILTER, 0, self._head)
 
 
 def load_filter(program: bytes) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from toolfold_guest.jail import kernel
 from toolfold_guest.jail.kernel import mount
+from toolfold_guest.jail.steps import Steps
 
 DATA: Final = "/mnt/data"
 TEMP: Final = "/tmp"
@@ -64,11 +65,20 @@ def make_links(links: Sequence[Sequence[str]], base: str = "") -> None:
         os.symlink(text, base + path)
 
 
-def mount_temp(path: str, *, size_bytes: int, files: int, mode: int = 0o700) -> None:
+def mount_temp(path: str, *, size_bytes: int, files: int, mode: int) -> None:
     """A folder in memory with a limit on bytes and on files; nothing in it can be executed."""
+    mount(b"tmpfs", path.encode(), b"tmpfs", _NO_RIGHTS, _temp_options(size_bytes, files, mode))
+
+
+def plan_temp(steps: Steps, path: str, *, size_bytes: int, files: int) -> None:
+    """The same as one of a fork's steps, for itself alone."""
+    options = _temp_options(size_bytes, files, 0o700) + b"\0"
+    steps.add("mount", b"tmpfs\0", path.encode() + b"\0", b"tmpfs\0", _NO_RIGHTS, options)
+
+
+def _temp_options(size_bytes: int, files: int, mode: int) -> bytes:
     # One inode more than files: the folder itself has one.
-    options = f"size={size_bytes},nr_inodes={files + 1},mode={mode:o}".encode()
-    mount(b"tmpfs", path.encode(), b"tmpfs", _NO_RIGHTS, options)
+    return f"size={size_bytes},nr_inodes={files + 1},mode={mode:o}".encode()
 
 
 def _make_place(path: str, *, is_directory: bool) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.clients.claude_code.cli import ROOT, SEARCH, STOP, WAIT, Case, Seen, program_of, run, text
+from tests.clients.claude_code.deciding import asking, person
 from toolfold.doors.mcp.questions import CLIENT_ROUNDS, NO_MORE_QUESTIONS
 
 KEPT_CHARACTERS = 4_096
@@ -29,6 +30,7 @@ print([one["name"] for one in found["entities"]])
 """
 
 
+PAYMENT = "print(await pay(amount=5, to='ada'))"
 ELEVEN = """\
 for n in range(11):
     try:
@@ -173,6 +175,18 @@ def eleven_questions(seen: Seen) -> object:
     return "10 answered, the 11th refused, the session free"
 
 
+def approved_elsewhere(seen: Seen) -> object:
+    said = "[Script executed successfully]\npaid 5 to grace\n"
+    assert seen.texts == [(False, said)], seen.texts
+    return "approved in the console with other arguments"
+
+
+def approved_here(seen: Seen) -> object:
+    said = "[Script executed successfully]\npaid 5 to ada\n"
+    assert seen.texts == [(False, said)], seen.texts
+    return "the client's answer counts"
+
+
 def two_programs(seen: Seen) -> object:
     said = [(False, f"[Script executed successfully]\n{word}\n") for word in ("41", "42", "43")]
     assert seen.texts == said, seen.texts
@@ -240,6 +254,22 @@ CASES = [
         ],
         two_programs,
     ),
+    Case(
+        "approvals: console",
+        [PAYMENT],
+        approved_elsewhere,
+        config=asking("console"),
+        beside=person,
+    ),
+    Case(
+        "approvals: both, the client cancels",
+        [PAYMENT],
+        approved_elsewhere,
+        config=asking("both"),
+        beside=person,
+        answers=False,
+    ),
+    Case("approvals: both, the client answers", [PAYMENT], approved_here, config=asking("both")),
 ]
 
 
@@ -259,7 +289,7 @@ def main() -> int:
         except AssertionError as error:
             failures += 1
             said = f"FAILED {error}"
-        print(f"  {case.name:<34}{time.perf_counter() - began:5.1f} s  {said}", flush=True)
+        print(f"  {case.name:<36}{time.perf_counter() - began:5.1f} s  {said}", flush=True)
     print(f"{len(cases) - failures} of {len(cases)} as they should be")
     return 1 if failures else 0
 

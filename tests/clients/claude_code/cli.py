@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ WAIT: dict[str, Any] = {"name": "mcp__toolfold__wait_program", "input": {"execut
 STOP: dict[str, Any] = {"name": "mcp__toolfold__wait_program", "input": {"execution_id": LAST_ID, "cancel": True}}
 YES = {"hookSpecificOutput": {"hookEventName": "Elicitation", "action": "accept", "content": {"approve": True}}}
 """What a hook answers in a person's place."""
+OPTIONS = ["--mcp-config", "mcp.json", "--strict-mcp-config", "--permission-mode", "bypassPermissions"]
 Turn = str | dict[str, Any] | list[Any]
 """A program, the arguments of one, another tool's use, or a list of those made at once."""
 
@@ -41,6 +43,10 @@ class Case:
     """For the whole of it."""
     on_turn: Callable[[int, set[int]], None] | None = None
     """Told of each turn, from 0, and of the processes below the CLI."""
+    beside: Callable[[Path], AbstractContextManager[object]] = lambda work: nullcontext()
+    """Entered while the CLI runs; given the work folder."""
+    answers: bool = True
+    """A hook says yes to forms in a person's place; without it the CLI answers `cancel` by itself."""
     before: tuple[Turn, ...] = ()
     """What the model plays in a run of the CLI before this one, in the same home folder."""
 
@@ -82,7 +88,7 @@ def run(case: Case, packages: Path) -> Seen:
     """The last of a case's runs."""
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
-        _write_inputs(work, case.config(work, packages), case.direct)
+        write_inputs(work, case.config(work, packages), case.direct, has_hook=case.answers)
         if case.before:
             _live(list(case.before), case, work, packages)
         return _live(case.programs, case, work, packages)
@@ -102,21 +108,10 @@ def _live(turns: list[Turn], case: Case, work: Path, packages: Path) -> Seen:
         if case.on_turn is not None:
             case.on_turn(turn, alive[-1])
 
-    model = Model([_use(turn, work) for turn in turns], sample, "mcp__" if case.direct is None else "Bash")
-    with model.serving() as address:
-        environment = {
-            "PATH": os.environ["PATH"],
-            "HOME": str(work / "home"),
-            "CLAUDE_CONFIG_DIR": str(work / "home" / ".claude"),
-            "ANTHROPIC_BASE_URL": address,
-            "ANTHROPIC_API_KEY": "not-a-key",
-            "DISABLE_AUTOUPDATER": "1",
-            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-            "IS_SANDBOX": "1",
-            **dict(case.variables),
-        }
-        command = [program_of(packages, "claude"), "-p", "hello", "--mcp-config", "mcp.json", "--strict-mcp-config",
-                   "--permission-mode", "bypassPermissions"]  # fmt: skip
+    model = Model([use_of(turn, work) for turn in turns], sample, "mcp__" if case.direct is None else "Bash")
+    with model.serving() as address, case.beside(work):
+        environment = {**environment_of(work, address), **dict(case.variables)}
+        command = [program_of(packages, "claude"), "-p", "hello", *OPTIONS]
         process.append(
             subprocess.Popen(
                 command,
@@ -144,10 +139,10 @@ def _live(turns: list[Turn], case: Case, work: Path, packages: Path) -> Seen:
     return Seen(model.shown(), alive, spun, _left(set(ticks)), model.tools(), output, model.requests)
 
 
-def _use(turn: Turn, work: Path) -> Any:
+def use_of(turn: Turn, work: Path) -> Any:
     match turn:
         case list():
-            return [_use(one, work) for one in turn]
+            return [use_of(one, work) for one in turn]
         case str():
             return {"name": TOOL, "input": {"code": turn.replace("WORK", str(work))}}
         case {"code": _}:
@@ -155,10 +150,12 @@ def _use(turn: Turn, work: Path) -> Any:
     return json.loads(json.dumps(turn).replace("WORK", str(work)))
 
 
-def _write_inputs(work: Path, config: dict[str, Any], direct: Callable[[Path], dict[str, Any]] | None) -> None:
+def write_inputs(
+    work: Path, config: dict[str, Any], direct: Callable[[Path], dict[str, Any]] | None = None, *, has_hook: bool
+) -> None:
     (work / "home" / ".claude").mkdir(parents=True)
     hook = {"type": "command", "command": f"echo {shlex.quote(json.dumps(YES))}"}
-    settings = {"hooks": {"Elicitation": [{"hooks": [hook]}]}}
+    settings = {"hooks": {"Elicitation": [{"hooks": [hook]}]}} if has_hook else {}
     (work / "home" / ".claude" / "settings.json").write_text(json.dumps(settings))
     (work / "ada.txt").write_text("wrote the first program")
     (work / "grace.txt").write_text("wrote the first compiler")
@@ -167,6 +164,20 @@ def _write_inputs(work: Path, config: dict[str, Any], direct: Callable[[Path], d
     entry = {"command": sys.executable, "args": arguments, "env": {"PYTHONPATH": str(ROOT / "src")}}
     servers = {"toolfold": entry} if direct is None else direct(work)
     (work / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
+
+
+def environment_of(work: Path, address: str) -> dict[str, str]:
+    """Of a CLI that knows nothing but the work folder and the model at this address."""
+    return {
+        "PATH": os.environ["PATH"],
+        "HOME": str(work / "home"),
+        "CLAUDE_CONFIG_DIR": str(work / "home" / ".claude"),
+        "ANTHROPIC_BASE_URL": address,
+        "ANTHROPIC_API_KEY": "not-a-key",
+        "DISABLE_AUTOUPDATER": "1",
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "IS_SANDBOX": "1",
+    }
 
 
 def program_of(packages: Path, name: str) -> str:

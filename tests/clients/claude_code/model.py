@@ -18,7 +18,8 @@ class Model:
     """One conversation.
 
     Args:
-        script: The tool uses, one per turn, or a list of those made at once; after the last one the model is done.
+        script: The tool uses, one per turn, or a list of those made at once; `None` ends the model's turn, and so does
+            the end of the script.
         on_turn: Called before each turn's answer with the turn's number, from 0.
         mark: What the name of a tool starts with that side questions, such as one for a title, do not have.
     """
@@ -43,7 +44,7 @@ class Model:
             self.requests.append(request)
             turn, self._turn = self._turn, self._turn + 1
         self._on_turn(turn)
-        if turn >= len(self.script):
+        if turn >= len(self.script) or self.script[turn] is None:
             return [{"type": "text", "text": "done"}], "end_turn"
         script = json.loads(json.dumps(self.script[turn]).replace(LAST_ID, self._last_id()))
         uses = script if isinstance(script, list) else [script]

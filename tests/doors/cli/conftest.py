@@ -1,9 +1,10 @@
 """The command `toolfold` in a process of its own, as a user starts it."""
 
+import logging
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,15 @@ def block(path: str) -> None:
     open(path, "w").close()
     threading.Event().wait()
 '''
+
+
+@pytest.fixture(autouse=True)
+def log_level() -> Iterator[None]:
+    """Commands that a test runs in its own process may be told to be verbose."""
+    logger = logging.getLogger("toolfold")
+    level = logger.level
+    yield
+    logger.setLevel(level)
 
 
 @pytest.fixture

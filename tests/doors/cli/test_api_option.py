@@ -23,7 +23,7 @@ def test_an_api_of_the_command_line_is_listed_searched_and_called(tmp_path, monk
             run_command(["run", "--api", f"shop={spec}", "--ledger", "memory", "program.py"]),
         ]
 
-    listed = "openapi.openapi_op  Get it\nshop.shop_op  Get it\n"
+    listed = "openapi_op  Get it\nshop_op  Get it\n"
     assert (codes, capfd.readouterr().out) == ([0, 0, 0], f"{listed}{{'asked': '/a'}}\n")
 
 

@@ -42,6 +42,7 @@ def test_a_diagnosis_is_one_line_per_finding_and_ends_in_the_verdict() -> None:
         canaries={"landlock": (Finding(name="fork", ok=True, detail="PermissionError"),)},
         notes={"landlock": ("the program can see which files the host has",)},
         libraries=("numpy", "pandas"),
+        library_sets={"main": "installed; networkx, lxml", "old": "not locked; run 'toolfold libraries sync'; zebra"},
         host_libraries=True,
         tier="landlock",
         required="namespace",
@@ -64,6 +65,8 @@ attacks in tier landlock
   note: the program can see which files the host has
 
 libraries of programs: numpy, pandas
+  set main: installed; networkx, lxml
+  set old: not locked; run 'toolfold libraries sync'; zebra
   and every other package that is installed here: libraries.host is on in toolfold.yaml
 
 strongest tier that holds here: landlock

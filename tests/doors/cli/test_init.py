@@ -13,6 +13,9 @@ from mcp import Client, StdioServerParameters
 
 from tests.doors.cli.conftest import COMMAND, ENVIRONMENT
 
+SCRIPT = Path(sys.executable).with_name("toolfold")
+"""This command, as a client finds it that knows nothing of the environment."""
+SET_THESE = "set these variables where toolfold will run; a server whose variable is not set is left out:"
 ECHO = str(Path(__file__).with_name("echo_server.py"))
 SECRETS = (
     "hunter2",
@@ -59,7 +62,9 @@ CASES = {
             "  github    from .mcp.json",
             "  linear    from .mcp.json",
             "  postgres  from .mcp.json",
-            "set these variables where toolfold will run; a server whose variable is not set is left out:",
+            "replaced 3 secrets with variables, so that no value is in the file: "
+            "GITHUB_MCP_TEST_TOKEN, LINEAR_MCP_TEST_TOKEN, POSTGRES_PASSWORD",
+            SET_THESE,
             "  GITHUB_MCP_TEST_TOKEN  .mcp.json: mcpServers.github.env.MCP_TEST_TOKEN",
             "  LINEAR_MCP_TEST_TOKEN  .mcp.json: mcpServers.linear.env.MCP_TEST_TOKEN",
             "  POSTGRES_PASSWORD      .mcp.json: mcpServers.postgres.args[3]",
@@ -114,7 +119,9 @@ CASES = {
             "  brave-search  from {home}/.config/Claude/claude_desktop_config.json",
             "  notion        from {home}/.config/Claude/claude_desktop_config.json",
             "  port          from {home}/.config/Claude/claude_desktop_config.json",
-            "set these variables where toolfold will run; a server whose variable is not set is left out:",
+            "replaced 2 secrets with variables, so that no value is in the file: "
+            "BRAVE_SEARCH_MCP_TEST_API_KEY, NOTION_AUTHORIZATION",
+            SET_THESE,
             "  BRAVE_SEARCH_MCP_TEST_API_KEY  {home}/.config/Claude/claude_desktop_config.json: "
             "mcpServers.brave-search.env.MCP_TEST_API_KEY",
             "  NOTION_AUTHORIZATION           {home}/.config/Claude/claude_desktop_config.json: "
@@ -143,7 +150,9 @@ CASES = {
             "  flags     from .cursor/mcp.json",
             "  inherits  from .cursor/mcp.json",
             "  zapier    from .cursor/mcp.json",
-            "set these variables where toolfold will run; a server whose variable is not set is left out:",
+            "replaced 4 secrets with variables, so that no value is in the file: "
+            "FIGMA_API_KEY, FLAGS_API_KEY, FLAGS_MCP_TEST_TOKEN, ZAPIER_URL",
+            SET_THESE,
             "  FIGMA_API_KEY         .cursor/mcp.json: mcpServers.figma.args[4]",
             "  FLAGS_API_KEY         .cursor/mcp.json: mcpServers.flags.args[3]",
             "  FLAGS_MCP_TEST_TOKEN  .cursor/mcp.json: mcpServers.flags.args[5]",
@@ -174,7 +183,7 @@ CASES = {
         out=[
             "  first   from .vscode/mcp.json",
             "  second  from .vscode/mcp.json",
-            "set these variables where toolfold will run; a server whose variable is not set is left out:",
+            SET_THESE,
             "  FIRST_API_KEY   .vscode/mcp.json: servers.first.env.MCP_TEST_KEY",
             "  SECOND_API_KEY  .vscode/mcp.json: servers.second.env.MCP_TEST_KEY",
         ],
@@ -217,7 +226,8 @@ CASES = {
             "  api    from .mcp.json",
             "  old    from .mcp.json",
             "  local  from .mcp.json",
-            "set these variables where toolfold will run; a server whose variable is not set is left out:",
+            "replaced 2 secrets with variables, so that no value is in the file: API_KEY, API_AUTHORIZATION",
+            SET_THESE,
             "  API_KEY            .mcp.json: mcpServers.api.url",
             "  API_AUTHORIZATION  .mcp.json: mcpServers.api.headers.Authorization",
             "  OWN_HEADER         .mcp.json: mcpServers.api.headers.X-Own",
@@ -295,6 +305,29 @@ class Machine:
         )
 
 
+NOTHING = """\
+wrote toolfold.yaml with no servers
+no file of another client lists an MCP server; these were looked for:
+  .mcp.json (not there)
+  .cursor/mcp.json
+  .vscode/mcp.json (not there)
+  {home}/.claude.json (not there)
+  {home}/.cursor/mcp.json (not there)
+  {home}/.config/Claude/claude_desktop_config.json (not there)
+  {home}/.config/Code/User/mcp.json (not there)
+next: add a server below 'servers:' in toolfold.yaml, as its comment shows; 'toolfold tools list'
+then lists its tools. Tools of your own need no server: toolfold run --tools FILE.py PROGRAM.py
+"""
+
+
+def test_init_without_servers_says_where_it_looked_and_how_to_add_one(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, Case(files={"here/.cursor/mcp.json": {"mcpServers": {}}}, out=[]))
+
+    done = machine.run("init")
+
+    assert done.stdout == machine.filled(NOTHING)
+
+
 @pytest.fixture
 def machine(tmp_path: Path, request: pytest.FixtureRequest) -> Machine:
     return Machine(tmp_path, CASES[request.param])
@@ -312,7 +345,11 @@ async def test_init_writes_what_the_next_step_can_use(machine: Machine, case: Ca
     assert first == f"wrote toolfold.yaml with {count} server{'' if count == 1 else 's'}"
     assert rest == [machine.filled(line) for line in case.out]
     assert done.stderr.splitlines() == [machine.filled(line) for line in case.err]
-    assert last == f"next: claude mcp add toolfold -- toolfold mcp --config {machine.here / 'toolfold.yaml'}"
+    needed = [line.split()[0] for line in case.out[case.out.index(SET_THESE) + 1 :]] if SET_THESE in case.out else []
+    assert last == " ".join([
+        "next: claude mcp add toolfold", *[f"-e {name}=..." for name in needed], "--", str(SCRIPT), "mcp --config",
+        str(machine.here / "toolfold.yaml"),
+    ])  # fmt: skip
     assert [secret for secret in SECRETS if secret in text] == []
     entries = {entry["name"]: entry for entry in yaml.safe_load(text)["servers"]}
     for name, entry in case.others.items():

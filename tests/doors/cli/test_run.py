@@ -1,6 +1,7 @@
 import ctypes
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,7 +13,9 @@ from inline_snapshot import snapshot
 
 from tests.doors.cli.conftest import COMMAND, ENVIRONMENT, Cli
 from toolfold import File, Problem
-from toolfold.doors.cli.run import RunOptions, run_program
+from toolfold.doors.cli.app import run_command
+from toolfold.doors.cli.options import RunOptions
+from toolfold.doors.cli.run import run_program
 from toolfold.runtime import Runtime
 from toolfold.testing import Ended, Event, Printed, ScriptedEngine
 
@@ -31,6 +34,38 @@ def test_stdout_is_the_programs_stdout_byte_for_byte(cli: Cli) -> None:
     done = cli("run", "-", "--tools", "tools.py", program='print("é\\x00\\r", await price("ACME"), end="")')
 
     assert (done.returncode, done.stdout, done.stderr) == (0, "é\x00\r 12.5".encode(), b"")
+
+
+def test_code_on_the_command_line_runs_within_the_limits_that_are_named_there(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "toolfold.yaml").write_text("limits: {memory_bytes: 1GiB, calls: 5}\nledger: {where: memory}\n")
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        return (run_command(["run", *arguments]), *capfd.readouterr())
+
+    ran = run(
+        "-c", "print(len([await price(t) for t in ['ACME'] * 3]))", "--tools", "tools.py", "--limit", "calls=2", "-v"
+    )
+    hungry = run("-c", "bytearray(200 * 2**20)", "--memory", "64MiB")
+
+    assert (ran[0], ran[1]) == (4, "")
+    assert ran[2].count("price(ticker='ACME')") == 2
+    assert (hungry[0], hungry[2].splitlines()[-2]) == (4, "line 1: the program used more than its 64 MiB of memory")
+
+
+def test_short_options_are_known(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["-v"]) == run_command(["-V"]) == run_command(["--version"]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert run_command(["runs", "show", "-h"]) == 0
+
+    assert len(lines) == 3
+    assert len(set(lines)) == 1
+    assert capfd.readouterr().out.startswith("Usage: toolfold runs show [OPTIONS] {ID}")
+    assert run_command(["--help"]) == 0
+    assert [line.split("  ")[1] for line in capfd.readouterr().out.splitlines() if "version" in line] == [
+        "-V, --version"
+    ]
 
 
 def test_what_a_tool_prints_goes_to_stderr_not_into_the_programs_output(cli: Cli, folder: Path) -> None:
@@ -204,7 +239,9 @@ def test_a_signal_stops_the_program_and_leaves_no_process(number: int, code: int
             os.killpg(command.pid, number)
             _, err = command.communicate(timeout=60)
 
-        assert (command.returncode, err) == (code, b"")
+        assert command.returncode == code
+        said = r"toolfold: stopped; block\(path='started'\) may have run; toolfold runs show [0-9a-f]{16}\n"
+        assert re.fullmatch(said, err.decode()), err
         assert [child for child in children() if child not in before] == []
     finally:
         subreaper(on=False)
@@ -295,3 +332,13 @@ def wait_for(path: Path) -> None:
     while not path.exists():
         assert time.monotonic() < deadline, f"{path} never came"
         time.sleep(0.02)
+
+
+def test_the_hints_of_a_failed_program_are_on_stderr_without_a_terminal_too(cli: Cli) -> None:
+    failed = cli("run", "-c", "open('mine.txt')")
+
+    assert (failed.returncode, failed.stderr.decode().splitlines()[-1]) == (
+        1,
+        "toolfold: hint: 'mine.txt' is not in the data folder, which is empty; programs do not see files of the host; "
+        "--file mine.txt puts it there",
+    )

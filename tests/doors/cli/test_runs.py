@@ -14,7 +14,7 @@ from toolfold.doors.cli.history import safe
 from toolfold.doors.cli.runs import runs_app
 from toolfold.ledger.record import Decided, Given
 from toolfold.ledger.sqlite import SqliteLedger
-from toolfold.models import Call, CallRecord, Media, Program, Reply
+from toolfold.models import Call, CallRecord, File, Media, Program, Reply
 from toolfold.runtime import Runtime
 
 pytestmark = pytest.mark.long
@@ -127,6 +127,43 @@ def test_the_list_as_json_has_every_field(runs: Runs) -> None:
             "lanes": [],
         }
     ]
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        (["--status", "paused"], ["bb33"]),
+        (["--status", "timeout"], ["ab22"]),
+        (["--status", "failed"], []),
+        (["--tool", "price"], ["ab22", "aa11"]),
+        (["--tool", "charge"], []),
+        (["--door", "mcp"], []),
+        (["--since", "2027-01-15T08:00:01"], ["bb33", "ab22"]),
+        (["--since", "1h"], ["bb33", "ab22", "aa11"]),
+        (["--limit", "1"], ["bb33"]),
+    ],
+    ids=" ".join,
+)
+def test_the_list_is_narrowed_by_status_time_tool_and_door(options: list[str], found: list[str], runs: Runs) -> None:
+    code, out, err = runs("list", "--json", *options)
+
+    assert (code, [one["execution_id"] for one in json.loads(out)], err) == (0, found, "")
+
+
+def test_a_narrowed_list_without_a_line_says_so(runs: Runs) -> None:
+    assert runs("list", "--door", "mcp") == (0, "", "toolfold: no such executions in this ledger\n")
+
+
+def test_delete_takes_those_that_ended_and_a_paused_one_only_by_force(runs: Runs) -> None:
+    with pytest.raises(UsageError) as refused:
+        runs("delete", "aa11", "bb")
+    with pytest.raises(UsageError):
+        runs("delete", "ab22", "zz")
+
+    assert str(refused.value) == "execution 'bb33' is paused, so it may go on; add --force to delete it"
+    assert runs("delete", "aa11", "ab") == (0, "deleted 2 executions\n", "")
+    assert runs("delete", "--force", "bb33") == (0, "deleted 1 execution\n", "")
+    assert runs("list", "--json")[1] == "[]\n"
 
 
 def test_an_empty_ledger_says_so_on_stderr(runs: Runs, tmp_path: Path) -> None:
@@ -256,6 +293,7 @@ def test_show_as_json_has_the_record_and_replies_only_when_asked(runs: Runs, ful
         (["rerun", "zz"], "no execution 'zz' in the ledger; 'toolfold runs' lists them"),
         (["rerun", "aa11", "missing.py"], "no program 'missing.py'; check the path"),
         (["rerun", "aa11", "--tools", "missing.py"], "no tools file 'missing.py'; check the path"),
+        (["list", "--since", "soon"], "'soon' is not an age or a date; write it as 30m, 2h, 7d or 2026-01-31"),
         (["--ledger", "none/x.sqlite"], "no folder 'none' for the ledger; make it, or name another"),
         (
             ["show", "aa11", "--ledger", "redis://localhost"],
@@ -357,6 +395,23 @@ def test_media_in_a_reply_is_shown_as_json(runs: Runs, ledger: Path) -> None:
         "name": "",
         "data": {"base64": "/w=="},
     }
+
+
+def test_show_lists_the_files_that_the_program_left(ledger: Path, runs: Runs) -> None:
+    async def add() -> None:
+        opened = SqliteLedger(ledger)
+        opened.begin(begun("dd55", began_at=NOON + 3))
+        files = (File(name="plot.png", data=b"x" * 20_000, mime="image/png"), File(name="a\x1b.txt", data=b"hi"))
+        await opened.finish("dd55", outcome("dd55", files=files))
+        await opened.close()
+
+    asyncio.run(add())
+
+    _, shown, _ = runs("show", "dd55")
+
+    assert shown.partition("\nfiles\n")[2] == (
+        "  plot.png   image/png  20,000 bytes\n  a\\x1b.txt  application/octet-stream  2 bytes\n"
+    )
 
 
 def test_names_of_arguments_are_cleaned_like_values() -> None:

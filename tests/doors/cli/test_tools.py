@@ -60,16 +60,27 @@ def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
 def test_list_shows_one_line_per_tool_and_nothing_that_the_file_prints(tools: Tools) -> None:
     assert tools("list", "--tools", "tools.py") == (
         0,
-        "hr.get_users  Ids of the people in one department.\nprice         The last price of one share.\n",
+        "get_users  Ids of the people in one department.\nprice      The last price of one share.\n",
         "imported\n",
     )
+
+
+def test_list_prints_signatures_on_request(tools: Tools) -> None:
+    _, shown, _ = tools("list", "--tools", "tools.py", "--detail", "signature")
+
+    assert [line for line in shown.splitlines() if line.startswith(("#", "async"))] == [
+        "# get_users",
+        "async def get_users(*, department: str, limit: int = 10) -> list[str]:",
+        "# price",
+        "async def price(*, ticker: str) -> float:",
+    ]
 
 
 def test_search_prints_what_fits_best_first(tools: Tools) -> None:
     code, shown, _ = tools("search", "people of a departmnt", "--tools", "tools.py", "--detail", "signature")
 
     assert (code, shown) == (0, snapshot('''\
-# hr.get_users
+# get_users
 async def get_users(*, department: str, limit: int = 10) -> list[str]:
     """Ids of the people in one department."""
 
@@ -190,3 +201,15 @@ def test_learn_calls_nothing_that_it_should_not(tools: Tools, asked: str, said: 
         tools("learn", asked, "--tools", "learnable.py", "--ledger", "seen.sqlite")
 
     assert str(caught.value) == said
+
+
+def test_without_a_command_the_tools_are_listed(tools: Tools) -> None:
+    assert tools("--tools", "tools.py") == tools("list", "--tools", "tools.py")
+    assert tools("--tools", "tools.py", "--json") == tools("list", "--tools", "tools.py", "--json")
+
+
+def test_options_before_a_command_are_refused_instead_of_ignored(tools: Tools) -> None:
+    with pytest.raises(UsageError) as told:
+        tools("--tools", "tools.py", "search", "price")
+
+    assert str(told.value) == "write the options after 'search', as in 'toolfold tools search --tools tools.py'"

@@ -23,6 +23,10 @@ COMMANDS = [
     "run ok.py --frob",
     "run ok.py --timeout soon",
     "run ok.py --timeout -1",
+    "run ok.py -c 1",
+    "run ok.py --memory lots",
+    "run ok.py --limit calls",
+    "run ok.py --limit calls=-1",
     "run ok.py --engine jupyter",
     "run ok.py --isolation docker",
     "run ok.py --isolation none",
@@ -64,12 +68,16 @@ def test_each_wrong_command_line_is_answered_with_one_line_and_exit_code_2(
 
     assert said == snapshot(
         {
-            "run": "toolfold: Missing argument 'FILE|-'\n",
+            "run": "toolfold: one program is needed: name a file, `-` for stdin, or write it after -c\n",
             "frob": "toolfold: No such command 'frob'\n",
             "run ok.py --frob": "toolfold: No such option: --frob\n",
             "run ok.py --timeout soon": "toolfold: Invalid value for '--timeout': 'soon' is not a number of seconds\n",
             "run ok.py --timeout -1": "toolfold: timeout -1.0 is not between 0 and 86400 seconds\n",
-            "run ok.py --engine jupyter": "toolfold: Invalid value for '--engine': no engine 'jupyter'; there are auto, process, monty\n",
+            "run ok.py -c 1": "toolfold: one program is needed: name a file, `-` for stdin, or write it after -c\n",
+            "run ok.py --memory lots": "toolfold: limit memory_bytes='lots' must be a size such as 65536, 64KiB or 10MB\n",
+            "run ok.py --limit calls": "toolfold: no limit 'calls'; write NAME=VALUE with one of wall_seconds, cpu_seconds, memory_bytes, output_bytes, value_bytes, sent_bytes, reply_bytes, calls, calls_in_flight, data_bytes, data_files, temp_bytes, open_files, threads, program_bytes\n",
+            "run ok.py --limit calls=-1": "toolfold: limit calls='-1' must be a whole number above 0\n",
+            "run ok.py --engine jupyter": "toolfold: Invalid value for '--engine': no engine 'jupyter'; there are auto, process, monty, ray\n",
             "run ok.py --isolation docker": "toolfold: Invalid value for '--isolation': 'docker' is not one of 'namespace', 'landlock', 'none'\n",
             "run ok.py --isolation none": "toolfold: --isolation none lets a program do anything that you can do; if you mean it, add --i-accept-that-programs-can-do-anything\n",
             "run missing.py": "toolfold: no program 'missing.py'; check the path\n",
@@ -86,11 +94,11 @@ def test_each_wrong_command_line_is_answered_with_one_line_and_exit_code_2(
             "run ok.py --tools ./notes.txt": "toolfold: tools file './notes.txt' is not Python; its name must end in .py\n",
             "run ok.py --tools broken_tools.py": "toolfold: tools 'broken_tools.py' have a syntax error in line 1: invalid syntax\n",
             "run ok.py --tools broken_tools": "toolfold: tools 'broken_tools' have a syntax error in line 1: invalid syntax\n",
-            "run ok.py --tools raising_tools.py": "toolfold: tools 'raising_tools.py' raised ZeroDivisionError: division by zero\n",
-            "run ok.py --tools exiting_tools.py": "toolfold: tools 'exiting_tools.py' raised SystemExit: 3\n",
+            "run ok.py --tools raising_tools.py": "toolfold: tools 'raising_tools.py' in line 1 raised ZeroDivisionError: division by zero\n",
+            "run ok.py --tools exiting_tools.py": "toolfold: tools 'exiting_tools.py' in line 1 raised SystemExit: 3\n",
             "run ok.py --tools importing_tools.py": "toolfold: tools 'importing_tools.py' import 'no_such_module_here', which is not installed\n",
             "run ok.py --tools empty_tools.py": "toolfold: no tools in 'empty_tools.py'; decorate a function with @toolfold.tool, or define a public one\n",
-            "run ok.py --tools starred_tools.py": "toolfold: in tools 'starred_tools.py': 'price' cannot be a tool: it takes *tickers; give each argument a name\n",
+            "run ok.py --tools starred_tools.py": "toolfold: in tools 'starred_tools.py', line 1: 'price' cannot be a tool: it takes *tickers; give each argument a name\n",
         }
     )
 
@@ -104,3 +112,15 @@ def test_no_command_shows_the_help_on_stderr(capfd: pytest.CaptureFixture[str]) 
 def test_the_version_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
     assert run_command(["--version"]) == 0
     assert capfd.readouterr().out == snapshot("toolfold 0.1.0\n")
+
+
+def test_each_mistake_in_a_config_has_a_line_of_its_own(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (folder / "toolfold.yaml").write_text("servres: []\nexecution:\n  timeout_secnds: 1\n")
+
+    code = run_command(["run", "-c", "1"])
+
+    assert (code, capfd.readouterr().err) == (
+        2,
+        "toolfold: toolfold.yaml:1: servres: unknown key; did you mean 'servers'?\n"
+        "toolfold: toolfold.yaml:3: execution.timeout_secnds: unknown key; did you mean 'timeout_seconds'?\n",
+    )

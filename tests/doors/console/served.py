@@ -17,6 +17,7 @@ from toolfold.ledger.record import Ledger
 from toolfold.runtime import Runtime
 
 KEY = b"k" * 32
+NASTY = "<script>alert(1)</script>\x1b[31m\u202e"
 
 
 @dataclass
@@ -58,3 +59,23 @@ async def listening(app: FastAPI) -> AsyncIterator[str]:
             finally:
                 server.should_exit = True
                 await task
+
+
+class Till:
+    """Counts what really reached the tool."""
+
+    def __init__(self) -> None:
+        self.paid: list[int] = []
+
+
+async def questions(console: Console, count: int) -> list[dict[str, Any]]:
+    while True:
+        found = (await console.get("approvals"))["approvals"]
+        if len(found) == count:
+            return found
+        await asyncio.sleep(0.02)
+
+
+def choice(question: dict[str, Any], **more: Any) -> dict[str, Any]:
+    shown = {name: question[name] for name in ("execution_id", "epoch", "call_id", "digest")}
+    return {**shown, "approved": True, **more}

@@ -6,77 +6,21 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
-from tests.doors.console.served import KEY, Console, served
+from tests.doors.console.served import Console, Till, choice, questions, served
 from tests.ledger.made_up import begun, given, made, outcome
 from toolfold import Runtime, tool
-from toolfold.doors.console.access import COOKIE, Access
+from toolfold.config.model import Config
+from toolfold.doors.bridged import open_runtime
 from toolfold.doors.http.auth import Auth
 from toolfold.doors.http.settings import Settings
-from toolfold.ledger.decisions import LedgerApproval
 from toolfold.ledger.sqlite import SqliteLedger
-from toolfold.models import File, Program
-from toolfold.tools.policy import Policy
-
-NASTY = "<script>alert(1)</script>\x1b[31m\u202e"
-
-
-class Till:
-    """Counts what really reached the tool."""
-
-    def __init__(self) -> None:
-        self.paid: list[int] = []
-
-
-@pytest.fixture
-def till() -> Till:
-    return Till()
-
-
-@pytest.fixture
-async def ledger(tmp_path: Path) -> AsyncIterator[SqliteLedger]:
-    opened = SqliteLedger(tmp_path / "ledger.sqlite")
-    yield opened
-    await opened.close()
-
-
-@pytest.fixture
-def runtime(ledger: SqliteLedger, till: Till) -> Runtime:
-    @tool
-    async def pay(amount: int) -> str:
-        """Pays somebody."""
-        till.paid.append(amount)
-        return f"paid {amount}"
-
-    @tool
-    async def price(name: str) -> int:
-        """The price of a thing."""
-        if name == "broken":
-            raise ValueError(NASTY)
-        return len(name)
-
-    approve = LedgerApproval(ledger, wait_seconds=60)
-    return Runtime([pay, price], ledger=ledger, policy=Policy(ask=["pay"]), approve=approve, door="library")
-
-
-@pytest.fixture
-async def console(runtime: Runtime, ledger: SqliteLedger) -> AsyncIterator[Console]:
-    async with served(runtime, ledger) as opened:
-        yield opened
-
-
-async def questions(console: Console, count: int) -> list[dict[str, Any]]:
-    while True:
-        found = (await console.get("approvals"))["approvals"]
-        if len(found) == count:
-            return found
-        await asyncio.sleep(0.02)
-
-
-def choice(question: dict[str, Any], **more: Any) -> dict[str, Any]:
-    shown = {name: question[name] for name in ("execution_id", "epoch", "call_id", "digest")}
-    return {**shown, "approved": True, **more}
+from toolfold.models import File
+from toolfold.tools.breaker import Breaker
+from toolfold.tools.retry import Retry
+from toolfold.tools.wrappers import wrappers
 
 
 async def test_a_run_is_listed_shown_and_its_calls_can_be_opened(console: Console, runtime: Runtime) -> None:
@@ -235,6 +179,38 @@ async def test_tools_have_statistics_and_can_be_tried(console: Console) -> None:
     assert tried.json() == {"error": None, "reply": {"json": 4, "bytes": 1}}
     assert "name" in wrong.json()["error"]
     assert (found[0]["name"], found[0]["calls"], found[0]["failed"]) == ("price", 2, 1)
+    assert found[0]["signature"].startswith("async def price(*, name: str) -> int:")
+
+
+async def test_retries_and_an_open_breaker_are_told(ledger: SqliteLedger) -> None:
+    @tool(read_only=True)
+    async def flaky() -> int:
+        """Fails."""
+        raise ConnectionRefusedError
+
+    steps = wrappers(breaker=Breaker(failures=1), retry=Retry(attempts=2, first_wait_seconds=0))
+    runtime = Runtime([flaky], ledger=ledger, steps=steps)
+    async with served(runtime, ledger) as console:
+        ended = await runtime.run("await flaky()")
+        run = await console.get(f"executions/{ended.execution_id}")
+        (shown,) = (await console.get("tools", q="flaky"))["tools"][:1]
+
+    retried = [(one["id"], one["attempt"]) for one in run["events"] if one["type"] == "retried"]
+    assert (retried, shown["breaker"]["did"]) == ([(1, 2)], "opened")
+
+
+async def test_servers_have_a_state_that_only_the_operator_sees(tmp_path: Path, ledger: SqliteLedger) -> None:
+    servers = [{"name": "gone", "command": "/nonexistent/server"}]
+    config = Config.model_validate({"servers": servers, "ledger": {"where": "memory"}})
+    runtime = open_runtime(config, [], ledger=ledger)
+    auth = Auth(Settings(keys={"acme": "secret-1"}))
+    async with served(runtime, ledger, auth=auth) as console:
+        while (status := (await console.get("tools"))["servers"][0])["state"] == "connecting":
+            await asyncio.sleep(0.02)
+        async with httpx2.AsyncClient(base_url=console.url, headers={"x-api-key": "secret-1"}) as acme:
+            told = (await acme.get("/api/tools")).json()["servers"]
+
+    assert (status["name"], status["state"], told) == ("gone", "failed", [])
 
 
 async def test_figures_and_savings_are_given(console: Console, runtime: Runtime) -> None:
@@ -253,120 +229,3 @@ async def test_the_api_is_described(console: Console) -> None:
 
     assert {"/api/executions", "/api/approvals", "/api/check", "/api/savings", "/api/tools"} <= set(document["paths"])
     assert document["paths"]["/api/executions"]["get"]["summary"] == "List executions, newest first."
-
-
-# attacks
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "headers", "status"),
-    [
-        ("GET", "/api/executions", {"host": "evil.example:80"}, 403),
-        ("GET", "/api/executions", {"origin": "https://evil.example"}, 403),
-        ("POST", "/api/check", {"origin": "http://127.0.0.1:1"}, 403),
-        ("POST", "/api/check", {"sec-fetch-site": "cross-site"}, 403),
-        ("POST", "/api/check", {"content-type": "text/plain"}, 415),
-        ("GET", "/api/executions/..%2f..%2fetc%2fpasswd", {}, 404),
-        ("GET", "/api/executions/0000000000000000", {}, 404),
-        ("GET", "/static/..%2fapp.py", {}, 404),
-        ("GET", "/static/app.py", {}, 404),
-        ("GET", "/login?token=guessed", {}, 403),
-    ],
-)
-async def test_requests_that_should_not_be_are_turned_away_in_one_line(
-    console: Console, method: str, path: str, headers: dict[str, str], status: int
-) -> None:
-    answer = await console.client.request(
-        method, path, headers=headers, content=b'{"text": ""}' if method == "POST" else None
-    )
-
-    assert answer.status_code == status
-    assert "\n" not in answer.json()["error"]
-    assert "Traceback" not in answer.text
-
-
-async def test_nobody_gets_in_without_a_cookie_and_a_link_works_once(runtime: Runtime, ledger: SqliteLedger) -> None:
-    async with served(runtime, ledger, signs_in=False) as console:
-        token = console.access.new_token()
-        before = await console.client.get("/api/executions")
-        first = await console.client.get("/login", params={"token": token})
-        second = await console.client.get("/login", params={"token": token})
-        forged = await console.client.get("/api/executions", headers={"cookie": f"{COOKIE}=W251bGwsdHJ1ZSw5ZTldCg.x"})
-
-    cookie = first.headers["set-cookie"].lower()
-    assert (before.status_code, first.status_code, second.status_code, forged.status_code) == (401, 303, 403, 401)
-    assert "httponly" in cookie
-    assert "samesite=strict" in cookie
-
-
-async def test_a_cookie_outlives_a_restart_of_the_console(runtime: Runtime, ledger: SqliteLedger) -> None:
-    first = Access(KEY)
-    cookie = first.admit(first.new_token())
-
-    async with served(runtime, ledger, signs_in=False) as console:
-        answer = await console.client.get("/api/overview", headers={"cookie": f"{COOKIE}={cookie}"})
-
-    assert answer.status_code == 200
-
-
-async def test_a_reader_may_not_act(runtime: Runtime, ledger: SqliteLedger) -> None:
-    async with served(runtime, ledger, may_act=False) as console:
-        overview = await console.get("overview")
-        refused = [
-            (await console.post(path, {})).status_code
-            for path in ("approvals", "check", "executions/a/cancel", "executions/a/rerun", "tools/price/call")
-        ]
-
-    assert overview["may_act"] is False
-    assert refused == [403] * 5
-
-
-async def test_a_tenant_sees_its_own_and_nothing_else(runtime: Runtime, ledger: SqliteLedger) -> None:
-    ledger.begin(begun("a", tenant="acme"))
-    ledger.begin(begun("b", tenant="other"))
-    auth = Auth(Settings(keys={"acme": "secret-1", "other": "secret-2"}))
-
-    async with served(runtime, ledger, signs_in=False, auth=auth) as console:
-        console.client.headers["x-api-key"] = "secret-1"
-        rows = (await console.get("executions", tenant="other"))["executions"]
-        foreign = [
-            (await console.client.get(f"/api/executions/b{path}")).status_code for path in ("", "/events", "/calls/1")
-        ]
-        acted = [(await console.post(f"executions/b/{path}", {"text": ""})).status_code for path in ("cancel", "rerun")]
-        wrong = await console.client.get("/api/executions", headers={"x-api-key": "guess"})
-
-    assert [row["execution_id"] for row in rows] == ["a"]
-    assert (foreign, acted, wrong.status_code) == ([404, 404, 404], [404, 404], 401)
-
-
-async def test_every_answer_forbids_inline_code_and_frames(console: Console, ledger: SqliteLedger) -> None:
-    ledger.begin(
-        begun("a", program=Program(text=f"# {NASTY}"), files=(File(name="x.html", data=b"<b>", mime="text/html"),))
-    )
-    await ledger.flush("a")
-
-    answers = [
-        await console.client.get(path)
-        for path in ("/", "/api/executions", "/api/executions/a/files/x.html", "/nothing")
-    ]
-    row = answers[1].json()["executions"][0]
-
-    assert {answer.headers["content-security-policy"].partition(";")[0] for answer in answers} == {"default-src 'none'"}
-    assert all("unsafe" not in answer.headers["content-security-policy"] for answer in answers)
-    assert answers[2].headers["content-type"] == "application/octet-stream"
-    assert answers[2].headers["content-disposition"].startswith("attachment")
-    assert row["first_line"].startswith("# <script>")
-
-
-async def test_arguments_can_be_hidden_and_large_replies_are_folded(runtime: Runtime, ledger: SqliteLedger) -> None:
-    ledger.begin(begun("a"))
-    ledger.note("a", made(1, key="s3cret"), given(1, "x" * 9_000_000, key="s3cret"))
-    await ledger.finish("a", outcome("a", value="s3cret"), wait=True)
-
-    async with served(runtime, ledger) as console:
-        shown = await console.client.get("/api/executions/a/calls/1")
-    async with served(Runtime([], ledger=ledger), ledger, hide_arguments=True) as console:
-        hidden = [(await console.client.get(f"/api/executions/a{path}")).text for path in ("", "/calls/1")]
-
-    assert (len(shown.content) < 50_000, shown.json()["reply"]["bytes"]) == (True, 9_000_002)
-    assert not any("s3cret" in text for text in hidden)

@@ -151,4 +151,7 @@ def test_without_langchain_every_name_is_there_and_the_error_says_what_to_instal
     with pytest.raises(toolfold.UsageError) as error:
         names["langchain_tool"](idle)
 
-    assert str(error.value) == "'langchain_core.tools' is not installed; install toolfold[langchain]"
+    assert str(error.value) == (
+        "'langchain_core.tools' is not installed; "
+        "install the extra 'langchain' of toolfold, in a clone with: pip install '.[langchain]'"
+    )

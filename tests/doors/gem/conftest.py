@@ -1,4 +1,4 @@
-"""One child for all tests of a file: it takes a second to start."""
+"""One child, and one batch in this process, for all tests of a file: either takes a second to start."""
 
 import json
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from toolfold.gem import ProgrammaticToolCallingTool, create_programmatic_tool_calling_tool_stdio
+from toolfold.gem import ProgramBatch, ProgrammaticToolCallingTool, create_programmatic_tool_calling_tool_stdio
 
 NAME = "programmatic_tool_calling"
 
@@ -28,9 +28,13 @@ class Programs:
         return answer
 
 
-@pytest.fixture(scope="module")
-def child(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Programs]:
+@pytest.fixture(scope="module", params=["child", "batch"])
+def child(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Programs]:
     workspace = tmp_path_factory.mktemp("workspace")
+    if request.param == "batch":
+        with ProgramBatch() as batch:
+            yield Programs(batch.tool(workspace_path=workspace), workspace)
+        return
     tool = create_programmatic_tool_calling_tool_stdio(workspace, validate_on_init=True)
     yield Programs(tool, workspace)
     tool.close()

@@ -214,6 +214,20 @@ def test_without_an_executor_a_call_says_what_to_do(programs: Programs) -> None:
     )
 
 
+def test_the_time_that_an_executor_takes_counts_for_the_program_s_timers(programs: Programs) -> None:
+    def executor(name, args, call_id):
+        threading.Event().wait(0.5)
+        return True, False, "late", name, call_id
+
+    code = (
+        "import asyncio\ntry:\n    await asyncio.wait_for(tools.async_slow(), 0.1)\n"
+        "except TimeoutError:\n    print('gave up')"
+    )
+    answer = programs.run(code, executor)
+
+    assert answer["stdout"] == "gave up\n"
+
+
 def test_an_executor_that_blocks_longer_than_the_timeout_ends_the_program_in_time(programs: Programs) -> None:
     release = threading.Event()
 

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from toolfold.gem import create_filesystem_tool, create_programmatic_tool_calling_tool_stdio
+from toolfold.gem import ProgramBatch, create_filesystem_tool, create_programmatic_tool_calling_tool_stdio
 
 REASON = "NOT RUN: gem-llm is not installed here; run `make test-gem`"
 core = pytest.importorskip("gem.core", reason=REASON)
 vector = pytest.importorskip("gem.vector.async_vector_env", reason=REASON)
+sync = pytest.importorskip("gem.vector.sync_vector_env", reason=REASON)
 wrapper = pytest.importorskip("gem.tools.tool_env_wrapper", reason=REASON)
 
 PROGRAM = """
@@ -37,7 +38,7 @@ class Sum(core.Env):
 class ToolEnv(wrapper.ToolEnvWrapper):
     """As hosts of gem write it."""
 
-    def __init__(self, env, workspace):
+    def __init__(self, env, workspace, make_tool=create_programmatic_tool_calling_tool_stdio, **options):
         def executor(tool_name, tool_args, tool_call_id):
             for tool in self.tools:
                 result = tool.execute_tool(tool_name, tool_args, tool_call_id)
@@ -45,9 +46,11 @@ class ToolEnv(wrapper.ToolEnvWrapper):
                     return result
             return (False, True, "Tool not found", tool_name, tool_call_id)
 
-        program_tool = create_programmatic_tool_calling_tool_stdio(workspace_path=workspace, tool_executor=executor)
+        program_tool = make_tool(workspace_path=workspace, tool_executor=executor)
         # Last: gem 0.1.0 forgets what a failed call said once a later tool does not take the action.
-        super().__init__(env, tools=[create_filesystem_tool(workspace), program_tool], tool_success_reward=0.5)
+        super().__init__(
+            env, tools=[create_filesystem_tool(workspace), program_tool], tool_success_reward=0.5, **options
+        )
 
 
 def action(name, **arguments):
@@ -128,6 +131,70 @@ def test_sixteen_environments_start_with_one_child(tmp_path: Path, capsys: pytes
     texts = [one.strip().removeprefix("<tool_response>").removesuffix("</tool_response>") for one in observations]
     assert [json.loads(text)["return_value"] for text in texts] == list(range(16))
     assert len(children) == 1
+
+
+DRAWS = """
+import asyncio, datetime, random, uuid
+names = [name for name in tools.list_files(path=".") if name != "log.md"]
+texts = await asyncio.gather(*[tools.read_file(path=name) for name in names])
+tools.write_file(path="log.md", content=f"{random.random()} {datetime.datetime.now()} {uuid.uuid4()}")
+print(tools.read_file(path="log.md"), *{"a", "b", "c", "d"})
+result = sum(int(text) for text in texts)
+"""
+ENVIRONMENTS, TURNS = 64, 20
+
+
+def rolled(folder, make_tool, vectorised, turns):
+    """What all environments were told in each turn, and how many programs ended in a second."""
+    made = []
+    for number in range(ENVIRONMENTS):
+        workspace = folder / str(number)
+        workspace.mkdir(parents=True)
+        for name in ("1.txt", "2.txt"):
+            (workspace / name).write_text(str(number))
+        made.append(partial(ToolEnv, Sum(), workspace, make_tool, max_tool_uses=None))
+    envs = vectorised([f"sum-{number}" for number in range(ENVIRONMENTS)], made)
+    envs.reset(seed=1)
+    # The first program starts the sandboxes, which is not what is measured.
+    envs.envs[0].tools[1].execute_tool("programmatic_tool_calling", {"code": "1"}, "")
+    said, began = [], time.monotonic()
+    for _ in range(turns):
+        observations, rewards, *_ = envs.step([action("programmatic_tool_calling", code=DRAWS)] * ENVIRONMENTS)
+        said.append((observations, rewards.tolist()))
+    seconds = time.monotonic() - began
+    for env in envs.envs:
+        env.tools[1].close()
+    return said, ENVIRONMENTS * turns / seconds
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_vectorised_environments_say_the_same_for_the_same_seed(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    found, rates = [], []
+    for run, seed in enumerate((7, 7, 8)):
+        with ProgramBatch(seed=seed) as batch:
+            turns = TURNS if run < 2 else 1
+            said, rate = rolled(tmp_path / str(run), batch.tool, vector.AsyncVectorEnv, turns)
+        found.append(said)
+        rates.append(rate)
+    _, threaded = rolled(tmp_path / "child", create_programmatic_tool_calling_tool_stdio, vector.AsyncVectorEnv, 3)
+    _, single = rolled(tmp_path / "single", create_programmatic_tool_calling_tool_stdio, sync.SyncVectorEnv, 1)
+
+    with capsys.disabled():
+        print(
+            f"\n{ENVIRONMENTS} environments, {TURNS} turns, 5 calls each, programs a second: as a batch "
+            f"{max(rates[:2]):.0f}, with a child in threads {threaded:.0f}, one after the other {single:.0f}"
+        )
+    first = [
+        json.loads(one.strip().removeprefix("<tool_response>").removesuffix("</tool_response>"))
+        for one in found[0][0][0]
+    ]
+    assert [one["return_value"] for one in first] == [2 * number for number in range(ENVIRONMENTS)]
+    assert {len(one["tool_calls"]) for one in first} == {5}
+    assert len({one["stdout"] for one in first}) == ENVIRONMENTS
+    assert {reward for _, rewards in found[0] for reward in rewards} == {0.5}
+    assert found[0] == found[1]
+    assert found[2][0] != found[0][0]
 
 
 def _text(pid: int, name: str) -> str:

@@ -28,6 +28,7 @@ from toolfold.errors import UsageError
         {"Authorization": "Bearer key-of-two"},
         {"Authorization": "ApiKey key-of-two"},
         {"authorization": "bearer  key-of-two"},
+        {"Authorization": "Basic YW55b25lOmtleS1vZi10d28="},
     ],
 )
 async def test_a_key_is_read_from_every_header(headers: dict[str, str]) -> None:
@@ -35,13 +36,22 @@ async def test_a_key_is_read_from_every_header(headers: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "headers", [{}, {"X-API-Key": "wrong"}, {"Authorization": "Basic key-of-two"}, {"Authorization": "Bearer a.b.c"}]
+    "headers",
+    [
+        {},
+        {"X-API-Key": "wrong"},
+        {"Authorization": "Basic key-of-two"},
+        {"Authorization": "Basic a2V5LW9mLXR3bw=="},
+        {"Authorization": "Basic 4oKs"},
+        {"Authorization": "Bearer a.b.c"},
+    ],
 )
 async def test_without_a_good_key_there_is_401_on_every_path(
     client: httpx.AsyncClient, headers: dict[str, str]
 ) -> None:
     client.headers.pop("X-API-Key")
     paths = ["/exec/programmatic", "/exec", "/exec/programmatic/cancel", "/upload", "/upload/batch"]
+    paths += ["/exec/batch", "/run_code"]
 
     posted = [(await client.post(path, json={"code": "1"}, headers=headers)).status_code for path in paths]
     got = [
@@ -50,7 +60,7 @@ async def test_without_a_good_key_there_is_401_on_every_path(
     ]
     answer = await client.post("/exec", json={"code": "1"}, headers=headers)
 
-    assert (posted, got) == ([401] * 5, [401] * 4)
+    assert (posted, got) == ([401] * 7, [401] * 4)
     assert answer.json() == {"error": "missing or wrong API key"}
 
 

@@ -152,7 +152,9 @@ async def test_a_fuzz_over_http_gives_no_500(client: httpx.AsyncClient) -> None:
     chance = random.Random(11)
     odd: list[Any] = [None, True, -1, 1e308, "", "x" * 1000, [], [[]], {}, {"a": {}}, "call_001", "\0", "é", "/../"]
     fields = [*wire.ProgrammaticRequest.model_fields, "request_id", "detail", "name"]
+    fields += [*wire.BatchRequest.model_fields, *wire.RunCodeRequest.model_fields]
     paths = ["/exec/programmatic", "/exec", "/exec/programmatic/cancel", "/upload", "/upload/batch"]
+    paths += ["/exec/batch", "/run_code"]
     statuses = set()
     for _ in range(400):
         body = {chance.choice(fields): chance.choice(odd) for _ in range(chance.randrange(5))}
@@ -186,9 +188,9 @@ async def test_the_openapi_document_has_every_path_and_status(client: httpx.Asyn
     document = (await client.get("/openapi.json")).json()
 
     assert sorted(document["paths"]) == [
-        "/download/{session}/{file}", "/exec", "/exec/programmatic", "/exec/programmatic/cancel",
+        "/download/{session}/{file}", "/exec", "/exec/batch", "/exec/programmatic", "/exec/programmatic/cancel",
         "/executions/{execution_id}", "/executions/{execution_id}/output", "/files/{session}",
-        "/health", "/metrics", "/ready", "/sessions/{session}/objects/{file}", "/upload", "/upload/batch",
+        "/health", "/metrics", "/ready", "/run_code", "/sessions/{session}/objects/{file}", "/upload", "/upload/batch",
     ]  # fmt: skip
     operation = document["paths"]["/exec/programmatic"]["post"]
     body = document["components"]["schemas"]["ProgrammaticRequest"]

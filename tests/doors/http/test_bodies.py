@@ -10,7 +10,15 @@ from tests.doors.http.conftest import KEYS, Served
 from tests.doors.http.talk import start
 
 JSON = {"Content-Type": "application/json"}
-PATHS = ["/exec/programmatic", "/exec", "/exec/programmatic/cancel", "/upload", "/upload/batch"]
+PATHS = [
+    "/exec/programmatic",
+    "/exec",
+    "/exec/programmatic/cancel",
+    "/upload",
+    "/upload/batch",
+    "/exec/batch",
+    "/run_code",
+]
 
 
 class Told:

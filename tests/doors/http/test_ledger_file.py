@@ -35,7 +35,7 @@ async def test_a_second_server_on_one_file_is_refused(tmp_path: Path) -> None:
             )
 
     assert (second.returncode, second.stderr.count("\n")) == (2, 1)
-    assert "is served by another process; name another file, or share one Redis" in second.stderr
+    assert "is served by another process; name another file with --ledger FILE, or share one Redis" in second.stderr
 
 
 def test_a_damaged_page_is_one_line_and_no_bug(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pydantic import BaseModel
 
 from toolfold.config.doors import HttpConfig, JwtConfig
 from toolfold.doors.http.metrics import _HELP, Metrics
+from toolfold.engines.base import NodeLoad
 
 DOCS = Path(__file__).parents[3] / "docs"
 
@@ -53,3 +54,16 @@ def test_metrics_are_in_the_form_of_prometheus() -> None:
     ]
     gauges = [line for line in lines if line.startswith(("toolfold_http_paused", "toolfold_http_guest"))]
     assert gauges == ["toolfold_http_paused 3", "toolfold_http_guests 4", "toolfold_http_guest_memory_bytes 5"]
+
+
+def test_each_node_of_a_cluster_has_its_metrics() -> None:
+    node = NodeLoad(address="10.0.0.5:1", guests=3, guest_memory_bytes=4, programs=2, started=7, moved=1)
+    values = Metrics().render([node], paused=0, guests=3, guest_memory_bytes=4).splitlines()[-15:]
+
+    assert [line for line in values if not line.startswith("#")] == [
+        'toolfold_http_node_guests{node="10.0.0.5:1"} 3',
+        'toolfold_http_node_guest_memory_bytes{node="10.0.0.5:1"} 4',
+        'toolfold_http_node_programs{node="10.0.0.5:1"} 2',
+        'toolfold_http_node_started_total{node="10.0.0.5:1"} 7',
+        'toolfold_http_node_moved_total{node="10.0.0.5:1"} 1',
+    ]

@@ -9,6 +9,9 @@ import pytest
 from tests.doors.http.talk import metric, start
 from tests.doors.http.test_restart import ready, server
 from toolfold.doors.cli.app import run_command
+from toolfold.doors.listening import listen
+from toolfold.errors import UsageError
+from toolfold.ledger.sqlite import SqliteLedger
 
 
 @pytest.fixture(autouse=True)
@@ -33,16 +36,55 @@ def test_wrong_usage_is_one_line(capsys, arguments: list[str], line: str) -> Non
     assert (code, capsys.readouterr().err) == (2, f"toolfold: {line}\n")
 
 
-def test_a_port_in_use_is_told(capsys) -> None:
+@pytest.mark.parametrize(
+    ("command", "advice"),
+    [
+        (["serve", "--ledger", "memory", "--port", "{port}"], "--port 0"),
+        (["console", "--port", "{port}"], "--port 0"),
+        (["mcp", "--config", "toolfold.yaml", "--http", "127.0.0.1:{port}"], "--http 127.0.0.1:0"),
+    ],
+    ids=["serve", "console", "mcp"],
+)
+def test_a_port_in_use_is_told_with_the_option_that_helps(capsys, command: list[str], advice: str) -> None:
+    Path("toolfold.yaml").write_text("ledger: {where: memory}\n")
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        code = run_command(["serve", "--port", str(port), "--ledger", "memory"])
+        code = run_command([one.format(port=port) for one in command])
 
-    assert code == 2
+    assert (code, capsys.readouterr().err) == (
+        2, f"toolfold: 127.0.0.1:{port} cannot be listened on: address already in use; {advice} picks a free one\n"
+    )  # fmt: skip
+
+
+def test_a_host_that_is_not_this_one_is_told() -> None:
+    with pytest.raises(UsageError) as told:
+        listen("192.0.2.1", 0)
+
+    assert str(told.value) == "192.0.2.1:0 cannot be listened on: cannot assign requested address; choose another host"
+
+
+def test_a_port_in_use_is_told_before_the_ledger_that_goes_with_it(tmp_path: Path, capsys) -> None:
+    path = tmp_path / "ledger.sqlite"
+    first = SqliteLedger(path)
+    first.hold_alone()
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        same_port = run_command(["serve", "--port", str(port), "--ledger", str(path)])
+        said = capsys.readouterr().err
+    other_port = run_command(["serve", "--port", "0", "--ledger", str(path)])
+    asyncio.run(first.close())
+
+    assert (same_port, other_port) == (2, 2)
+    assert (
+        said == f"toolfold: 127.0.0.1:{port} cannot be listened on: address already in use; --port 0 picks a free one\n"
+    )
     assert capsys.readouterr().err == (
-        f"toolfold: 127.0.0.1:{port} cannot be listened on: address already in use; choose another port\n"
+        f"toolfold: ledger {str(path)!r} is served by another process; "
+        "name another file with --ledger FILE, or share one Redis\n"
     )
 
 

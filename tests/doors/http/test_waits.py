@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -115,7 +116,7 @@ async def test_a_client_that_gives_up_waiting_leaves_the_program_alone(tmp_path:
         started = await client.post("/exec", json={"code": "print(await gate())"}, headers=ASYNC)
         url = started.headers["location"]
         with pytest.raises(httpx.ReadTimeout):
-            await client.get(url, params={"wait": 60}, timeout=0.2)
+            await client.get(url, params={"wait": 60}, timeout=httpx.Timeout(60, read=0.2))
         gate.opened.set()
         ended = await client.get(url, params={"wait": 60})
 
@@ -126,12 +127,15 @@ async def test_after_a_restart_it_goes_on_from_its_record(tmp_path: Path) -> Non
     gate, ledger = Gate(), tmp_path / "ledger.sqlite"
     settings = Settings(token_key=b"k" * 32)
     body = {"code": "print('one')\nprint(await gate())"}
-    async with serve(settings, tmp_path / "files", ledger=SqliteLedger(ledger), tools=[gate.tool()]) as client:
+    before, after = SqliteLedger(ledger), SqliteLedger(ledger)
+    async with serve(settings, tmp_path / "files", ledger=before, tools=[gate.tool()]) as client:
         started = await client.post("/exec", json=body, headers=ASYNC)
         await gate.entered.wait()
     gate.opened.set()
-    async with serve(settings, tmp_path / "files", ledger=SqliteLedger(ledger), tools=[gate.tool()]) as client:
+    async with serve(settings, tmp_path / "files", ledger=after, tools=[gate.tool()]) as client:
         ended = await client.get(started.headers["location"], params={"wait": 60})
+    await before.close()
+    await after.close()
 
     assert (ended.status_code, ended.json()["stdout"]) == (200, "one\nopen\n")
 
@@ -155,6 +159,25 @@ async def test_bad_input_gets_one_clear_answer(path: str, status: int, says: str
     assert (answer.status_code, answer.json()) == (status, {"error": says})
 
 
+@pytest.mark.parametrize("execution_id", ["0" * 16, "nonsense", "..%2F..%2Fetc", "A" * 16, "0" * 65])
+async def test_what_is_no_execution_is_neither_shown_nor_ended(execution_id: str, tmp_path: Path) -> None:
+    async with serve(Settings(), tmp_path) as client:
+        url = f"/executions/{execution_id}"
+        answers = [await client.get(url), await client.get(f"{url}/output"), await client.delete(url)]
+
+    assert [one.status_code for one in answers] == [404] * 3
+
+
+@pytest.mark.parametrize("place", ["-1,0", "1", "nonsense", "9" * 10 + ",0"])
+async def test_a_place_in_the_output_that_no_event_had_is_refused(place: str, tmp_path: Path) -> None:
+    async with serve(Settings(), tmp_path) as client:
+        url = (await client.post("/exec", json={"code": "print(1)"}, headers=ASYNC)).headers["location"]
+        answer = await client.get(f"{url}/output", headers={"Last-Event-ID": place})
+
+    says = f"Last-Event-ID is {place!r}; send the id of an event, or none"
+    assert (answer.status_code, answer.json()) == (400, {"error": says})
+
+
 async def test_an_execution_of_another_tenant_is_as_unknown_as_none(tmp_path: Path) -> None:
     gate = Gate()
     async with serve(Settings(keys=KEYS), tmp_path, tools=[gate.tool()]) as client:
@@ -171,3 +194,36 @@ async def test_an_execution_of_another_tenant_is_as_unknown_as_none(tmp_path: Pa
     said = (404, {"error": f"no execution '{execution_id}'; it may be too old"})
     assert [(one.status_code, one.json()) for one in foreign] == [said] * 3
     assert gate.left == 0
+
+
+async def test_megabytes_come_live_in_order_and_once_to_a_slow_reader_and_not_to_one_that_left(tmp_path: Path) -> None:
+    gate = Gate()
+    code = "for n in range(60_000):\n    print(n, 'x' * 40)\nawait gate()"
+    tracemalloc.start()
+    async with serve(Settings(), tmp_path, tools=[gate.tool()]) as client:
+        url = (await client.post("/exec", json={"code": code}, headers=ASYNC)).headers["location"]
+        async with client.stream("GET", f"{url}/output") as gone:
+            await anext(gone.aiter_lines())
+        told: list[tuple[str, Any]] = []
+        async with client.stream("GET", f"{url}/output") as slow:
+            async for line in slow.aiter_lines():
+                if line.startswith("event: "):
+                    kind = line.removeprefix("event: ")
+                elif line.startswith("data: "):
+                    told.append((kind, json.loads(line.removeprefix("data: "))))
+                    await asyncio.sleep(0)  # others go first
+                    if sum(len(text) for _, text in told) == WHOLE_CHARACTERS:
+                        gate.opened.set()
+        ended = (await client.get(url, params={"wait": 60})).json()
+    _, most_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    stdout, stderr, ends = merged(told)
+    assert stdout == "".join(f"{n} {'x' * 40}\n" for n in range(60_000))
+    assert (stderr, ends) == ("", ["finished"])
+    assert max(len(text) for _, text in told) <= 64 * 1024
+    assert len(ended["stdout"]) < 70_000
+    assert most_bytes < 60_000_000  # the output, its copies on the way, and both ends of the connection
+
+
+WHOLE_CHARACTERS = sum(len(f"{n} ") + 41 for n in range(60_000))

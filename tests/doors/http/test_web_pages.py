@@ -7,10 +7,10 @@ from tests.doors.http.conftest import Served
 from tests.doors.http.talk import start
 
 ROUTES = [
-    ("GET", "/health"), ("GET", "/ready"), ("GET", "/metrics"), ("GET", "/docs"), ("GET", "/openapi.json"),
+    ("GET", "/"), ("GET", "/health"), ("GET", "/ready"), ("GET", "/metrics"), ("GET", "/docs"), ("GET", "/openapi.json"),
     ("GET", "/files/s"), ("GET", "/download/s/f"), ("DELETE", "/sessions/s/objects/f"), ("GET", "/nowhere"),
     ("POST", "/exec"), ("POST", "/exec/programmatic"), ("POST", "/exec/programmatic/cancel"), ("POST", "/upload"),
-    ("POST", "/upload/batch"),
+    ("POST", "/upload/batch"), ("POST", "/exec/batch"), ("POST", "/run_code"),
 ]  # fmt: skip
 PAGES = [
     {"Host": "127.evil.example"},
@@ -73,3 +73,18 @@ async def test_uploads_are_taken_as_multipart_only(client: httpx.AsyncClient, pa
 
     said = "send the body as multipart/form-data, not as 'application/x-www-form-urlencoded'"
     assert (answer.status_code, answer.json()) == (415, {"error": said})
+
+
+@pytest.mark.parametrize("base_path", ["", "/v1"])
+async def test_the_pages_for_people_are_whole_without_another_host(served: Served, base_path: str) -> None:
+    async with served(base_path=base_path) as client:
+        root = str(client.base_url).rstrip("/")
+        index, docs = await client.get(f"{root}/"), await client.get(f"{root}/docs")
+        document = (await client.get(f"{root}/openapi.json")).json()
+
+    assert [page.headers["content-type"] for page in (index, docs)] == ["text/html; charset=utf-8"] * 2
+    assert [
+        word for word in ("http://", "https://", "<script", " src=") for page in (index, docs) if word in page.text
+    ] == []
+    assert f'href="{base_path}/docs"' in index.text
+    assert [path for path in document["paths"] if f"<code>{path}</code>" not in docs.text] == []

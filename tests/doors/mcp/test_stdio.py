@@ -21,9 +21,9 @@ def environment(**extra: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHON": sys.executable, **extra}
 
 
-def server(config: Path, **extra: str) -> StdioServerParameters:
+def server(config: Path, *options: str, **extra: str) -> StdioServerParameters:
     return StdioServerParameters(
-        command=COMMAND[0], args=[*COMMAND[1:], "--config", str(config)], env=environment(**extra)
+        command=COMMAND[0], args=[*COMMAND[1:], "--config", str(config), *options], env=environment(**extra)
     )
 
 
@@ -93,6 +93,37 @@ ledger: {{where: memory}}
     assert "server 'gone' is not connected" in texts(gone)[1]
     # It never answers, so whoever had waited for it would be waiting still.
     assert "waits for them: silent\n" in listed.tools[0].description
+
+
+@pytest.mark.long
+async def test_a_server_whose_variable_is_not_set_is_explained_to_the_model(tmp_path) -> None:
+    config = tmp_path / "toolfold.yaml"
+    config.write_text("""
+servers:
+  - name: memory
+    command: never-started
+    env: {TOKEN: "${MEMORY_API_TOKEN}"}
+tools:
+  commands:
+    - {name: greet, argv: [echo, hello], description: Say hello.}
+ledger: {where: memory}
+""")
+    imported = tmp_path / "other.json"
+    imported.write_text('{"mcpServers": {"crm": {"command": "never-started", "args": ["${CRM_KEY}"]}}}')
+    lines = [
+        "server 'memory' is left out: variable 'MEMORY_API_TOKEN' is not set",
+        "server 'crm' is left out: variable 'CRM_KEY' is not set",
+    ]
+    async with Client(server(config, "--import", str(imported)), mode="legacy") as client:
+        memory = await run(client, "await mcp__memory__read_graph()")
+        crm = await run(client, "await tools.crm.find()")
+        other = await run(client, "await greeet()")
+        found = await client.call_tool("search_tools", {"query": "say hello", "detail": "name"})
+        nothing = await client.call_tool("search_tools", {"query": "quantum"})
+
+    assert [texts(one)[1:] for one in (memory, crm, other)] == [[lines[0]], [lines[1]], []]
+    assert texts(found) == ["greet: Say hello.\n\n" + "\n\n".join(lines)]
+    assert texts(nothing)[0].endswith("\n\n" + "\n\n".join(lines))
 
 
 @pytest.mark.long

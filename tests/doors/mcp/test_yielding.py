@@ -12,9 +12,9 @@ import pytest
 from mcp import Client
 from mcp.shared.exceptions import MCPError
 
-from tests.doors.mcp.conftest import ERAS, descendants, run, texts
+from tests.doors.mcp.conftest import ERAS, descendants, run, texts, until
 from tests.doors.mcp.test_stdio import server
-from toolfold.doors.mcp.yielding import Holds, Yielding, checked_id, new_id, yielding_of
+from toolfold.doors.mcp.yielding import Holds, Yielding, checked_id, left_of, new_id, yielding_of
 from toolfold.errors import UsageError
 from toolfold.ledger.sqlite import SqliteLedger
 from toolfold.models import Limits
@@ -57,6 +57,15 @@ def id_in(result: types.CallToolResult) -> str:
 def plain(result: types.CallToolResult) -> list[str]:
     """Without what differs from run to run."""
     return [re.sub(r"'[0-9a-f]{24}'", "ID", re.sub(r"for \d+ s", "for N s", text)) for text in texts(result)]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "spent", "left"), [(None, 5, None), (48, 0, 48), (48, 3.5, 44.5), (4, 5, 0.2), (0.1, 5, 0.1)]
+)
+def test_the_start_of_the_sandbox_counts_for_the_time_of_a_request(
+    seconds: float | None, spent: float, left: float | None
+) -> None:
+    assert left_of(seconds, spent) == left
 
 
 @pytest.mark.parametrize("mode", ERAS)
@@ -173,6 +182,7 @@ UNKNOWN = new_id("stdio")
         ({"execution_id": UNKNOWN, "yield_after_seconds": -1}, "yield_after_seconds must be a number above 0, got -1"),
         ({"execution_id": UNKNOWN, "yield_after_seconds": "9"}, "yield_after_seconds must be a number above 0, got '9'"),
     ],
+    ids=["none", "a number", "a path", "too long", "foreign", "unknown", "cancel", "negative", "text"],
 )  # fmt: skip
 async def test_a_wait_for_nothing_gets_one_clear_answer(open_door, arguments, says) -> None:
     async with open_door(yielding=SOON) as client:
@@ -241,6 +251,39 @@ async def test_the_last_line_that_was_printed_is_told_as_progress(open_door) -> 
     assert texts(result) == [f"{DONE}step 1\nstep 2\nend\n"]
 
 
+@pytest.mark.parametrize("mode", ERAS)
+async def test_megabytes_are_told_line_by_line_in_order_to_a_slow_client_and_a_wait_that_is_given_up_loses_none(
+    open_door, mode
+) -> None:
+    gate = Gate()
+    code = "for n in range(60_000):\n    print(n, 'x' * 40)\nawait gate()\nprint('end')"
+    seen: list[int] = []
+
+    async def slow(_: float, __: float | None, message: str | None) -> None:
+        await asyncio.sleep(0.02)
+        if message is not None and message[0].isdigit():
+            seen.append(int(message.split()[0]))
+
+    async with open_door(gate.gate, yielding=SOON, mode=mode) as client:
+        first = await client.call_tool("execute_program", {"code": code}, progress_callback=slow)
+        arguments = {"execution_id": id_in(first), "yield_after_seconds": 60}
+        left = asyncio.create_task(client.call_tool("wait_program", arguments, progress_callback=slow))
+        await asyncio.sleep(0.05)
+        left.cancel()
+        await client.list_tools()  # by its answer the server has heard of the cancel: else the end goes to that wait
+        waiting = asyncio.create_task(client.call_tool("wait_program", arguments, progress_callback=slow))
+        await until(lambda: gate.calls == 1)
+        gate.opened.set()
+        last = await waiting
+
+    answers = "".join(text.partition("\n")[2] for text in (texts(first)[0], texts(last)[0]))
+    told = [int(line.split()[0]) for line in answers.splitlines() if line[:1].isdigit()]
+    assert seen == sorted(set(seen))
+    assert told == sorted(set(told))
+    assert answers.endswith("end\n") or "left out" in answers
+    assert len(answers) < 2 * 70_000
+
+
 async def test_output_of_a_chatty_program_is_cut_in_each_answer_and_never_repeated(open_door) -> None:
     gate = Gate()
     code = "for n in range(1000):\n    print(n)\nawait gate()\nfor n in range(1000, 1003):\n    print(n)"
@@ -257,12 +300,15 @@ async def test_output_of_a_chatty_program_is_cut_in_each_answer_and_never_repeat
 async def test_after_a_restart_the_program_goes_on_from_its_record(open_door, tmp_path) -> None:
     gate = Gate()
     path, holds = tmp_path / "ledger.sqlite", tmp_path / "running"
-    async with open_door(gate.gate, yielding=SOON, ledger=SqliteLedger(path), holds=holds) as client:
+    ours, theirs = SqliteLedger(path), SqliteLedger(path)
+    async with open_door(gate.gate, yielding=SOON, ledger=ours, holds=holds) as client:
         first = await run(client, "print('one')\nawait gate()\nprint('two')")
-        async with open_door(gate.gate, yielding=SOON, ledger=SqliteLedger(path), holds=holds) as other:
+        async with open_door(gate.gate, yielding=SOON, ledger=theirs, holds=holds) as other:
             elsewhere = await wait(other, id_in(first))
         gate.opened.set()
         last = await wait(client, id_in(first))
+    await theirs.close()
+    await ours.close()
 
     assert plain(elsewhere) == [
         "[Script execution failed]\nUsageError: program ID runs in another process of this server; wait for it there"

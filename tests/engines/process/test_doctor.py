@@ -6,7 +6,7 @@ import platform
 import pytest
 
 from toolfold.engines.process import doctor
-from toolfold.engines.process.tiers import LAYERS, Tier
+from toolfold.engines.process.tiers import LAYERS, Layer, Tier
 
 
 @pytest.mark.long
@@ -25,8 +25,32 @@ async def test_a_diagnosis_names_every_layer_and_every_attack(unproven: list[str
     assert (found.tier, found.required, found.ok) == (reached, "namespace", reached == "namespace")
 
 
+async def test_a_layer_that_no_tier_has_proven_is_tried_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = doctor._attack_tier
+
+    async def refuse_namespaces(tier: Tier, *, host_libraries: bool = False) -> doctor._TierReport:
+        if tier.name == "landlock":
+            return await real(tier, host_libraries=host_libraries)
+        return doctor._TierReport(findings=(doctor.Finding(name="fork", ok=False, detail="refused"),))
+
+    tried: list[str] = []
+
+    async def note(layer: Layer) -> doctor.Finding:
+        tried.append(layer)
+        return doctor.Finding(name=layer, ok=False, detail="refused")
+
+    monkeypatch.setattr(doctor, "_attack_tier", refuse_namespaces)
+    monkeypatch.setattr(doctor, "_try_layer", note)
+
+    found = await doctor.examine()
+
+    assert tried == ["user", "mount", "pid", "net", "ipc", "uts", "cgroup"]
+    assert [layer.name for layer in found.layers if layer.ok] == ["rlimits", "caps", "landlock", "seccomp"]
+    assert (found.tier, found.ok) == ("landlock", False)
+
+
 async def test_every_attack_reaches_its_aim_where_nothing_holds_it() -> None:
-    findings, _ = await doctor._attack_tier(Tier("none", frozenset()))
+    findings = (await doctor._attack_tier(Tier("none", frozenset()))).findings
 
     leaked = "leaked: the attack reached its aim"
     assert {finding.name: finding.detail for finding in findings} == {
@@ -39,7 +63,7 @@ async def test_every_attack_reaches_its_aim_where_nothing_holds_it() -> None:
 async def test_an_attack_that_is_broken_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "ATTACKS", {"broken": "no_such_name", "silent": "import os; os._exit(0)"})
 
-    findings, _ = await doctor._attack_tier(Tier("none", frozenset()))
+    findings = (await doctor._attack_tier(Tier("none", frozenset()))).findings
 
     assert findings == (
         doctor.Finding(name="broken", ok=False, detail="NameError"),

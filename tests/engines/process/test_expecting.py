@@ -2,12 +2,17 @@
 
 import asyncio
 import os
+from contextlib import AbstractAsyncContextManager
 
+import msgspec
 import pytest
 
 import toolfold
 from toolfold import Limits, Outcome, Runtime
+from toolfold.engines.base import EngineWrapper, Order, Run
+from toolfold.engines.process import ProcessEngine
 from toolfold.engines.process.guest import Guest
+from toolfold.engines.process.jails import BARE
 
 Told = list[tuple[Guest, str]]
 
@@ -88,6 +93,32 @@ async def test_a_program_that_comes_instead_of_the_expected_one_is_the_one_that_
     assert [outcome.value for outcome in (bare, data, again, *together)] == [1, 6, 2, 3, 4, 5, 6]
 
 
+async def test_a_program_that_was_started_ahead_runs_once(always_told: Told) -> None:
+    text = "print('once')\nawait echo(value=1)"
+    async with Runtime(tools=[echo], engine="process") as runtime:
+        runs = [await runtime.run(text) for _ in range(3)]
+
+    assert {one for _, one in always_told} == {text}
+    assert [(run.stdout, run.value, len(run.calls)) for run in runs] == [("once\n", 1, 1)] * 3
+
+
+class Reseeded(EngineWrapper):
+    """Opens each program with a seed of its own choice."""
+
+    def open(self, order: Order) -> AbstractAsyncContextManager[Run]:
+        return self.inner.open(msgspec.structs.replace(order, seed=7))
+
+
+async def test_the_order_that_is_opened_counts_and_not_the_one_that_was_started_ahead(always_told: Told) -> None:
+    text = "import random\nawait echo(value=1)\nrandom.random()"
+    async with Runtime(tools=[echo], engine=Reseeded(ProcessEngine())) as runtime:
+        runs = [await runtime.run(text) for _ in range(3)]
+        await asyncio.wait_for(always_told[0][0].wait(), 5)
+
+    assert len({run.value for run in runs}) == 1
+    assert [len(run.calls) for run in runs] == [1, 1, 1]
+
+
 async def test_a_seeded_guest_draws_its_own_numbers_after_it_was_woken(always_told: Told) -> None:
     async with Runtime(engine="process") as runtime:
         drawn = [(await runtime.run("import random\nrandom.random()")).value for _ in range(4)]
@@ -133,7 +164,7 @@ async def test_a_program_is_told_ahead_when_all_is_quiet_and_its_guest_is_the_us
     told_guests: Told,
 ) -> None:
     async with Runtime(engine="process") as runtime:
-        pool = await runtime._engine._pool("bare")  # type: ignore[attr-defined]
+        pool = await runtime._engine._pool(BARE)  # type: ignore[attr-defined]
         for text, limits in (("1", None), ("2", Limits(memory_bytes=300 << 20)), ("3", Limits(wall_seconds=7))):
             async with asyncio.timeout(20):
                 while not pool.is_quiet:

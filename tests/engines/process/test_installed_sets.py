@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
-from toolfold import Runtime
+from toolfold import Limits, Runtime
+from toolfold.engines.process import ProcessEngine
+from toolfold.engines.process.jails import BARE, Jail, jail_of, with_room
 from toolfold.models import InstalledSet
 
 both_tiers = pytest.mark.parametrize("isolation", ["namespace", "landlock"])
@@ -93,6 +95,56 @@ async def test_a_package_is_imported_under_the_lock_unless_it_is_preloaded(folde
     )
 
     assert found == ["PermissionError", [True, "a socket"], False]
+
+
+SEEN = "import os\nsorted(os.listdir('/py/libraries')) if os.path.exists('/py/libraries') else None"
+
+
+async def test_a_set_is_in_the_jail_of_the_programs_that_need_it_and_of_no_others(folder: Path) -> None:
+    one = installed(folder, "one-1", zebra="STRIPES = 1")
+    two = installed(folder, "two-1", preload=("okapi",), okapi="STRIPES = 2")
+
+    found = await values(
+        runtime(one, two), SEEN, f"import pandas\n{SEEN}", f"import zebra\n{SEEN}", f"import okapi\n{SEEN}", SEEN
+    )
+
+    assert found == [None, None, ["one-1"], ["two-1"], None]
+
+
+async def test_no_zygote_is_started_for_a_set_before_a_program_needs_it(folder: Path) -> None:
+    one = installed(folder, "one-1", zebra="STRIPES = 1")
+    engine = ProcessEngine(library_sets=[one])
+
+    async with Runtime(engine=engine) as made:
+        await made.run("pass")
+        before = list(engine._pools)
+        await made.run("import zebra")
+
+    assert before == [BARE]
+    assert (BARE.mounted([one]), with_room(Limits(), None)) == ((), Limits())
+
+
+async def test_the_jail_of_a_session_has_every_set_and_one_zygote_serves_them_all(folder: Path) -> None:
+    one = installed(folder, "one-1", zebra="STRIPES = 1")
+    two = installed(folder, "two-1", okapi="STRIPES = 2")
+
+    found = await values(
+        runtime(one, two),
+        SEEN,
+        "import zebra\nzebra.STRIPES",
+        "import okapi\nokapi.STRIPES",
+        session="s",
+        keep_names=True,
+    )
+
+    assert found == [["one-1", "two-1"], 1, 2]
+    assert {jail_of(name, (one, two), is_session=True) for name in ("bare", "one-1", "two-1")} == {Jail("bare", True)}
+
+
+async def test_a_program_whose_set_is_no_longer_configured_goes_without(folder: Path) -> None:
+    one = installed(folder, "one-2", zebra="STRIPES = 2")
+
+    assert [jail_of(name, (one,)) for name in ("data", "one-1", "gone-1")] == [Jail("data"), Jail("one-2"), BARE]
 
 
 async def test_a_session_finds_packages_that_its_first_program_did_not_need(folder: Path) -> None:

@@ -1,5 +1,6 @@
 import asyncio
 import json
+from http import HTTPStatus
 
 import pytest
 
@@ -172,11 +173,12 @@ def test_with_response_gives_status_headers_and_body_without_cookies(tmp_path):
     ("answer", "error"),
     [
         (Answer(404, b'{"message": "no such\\n repo"}'), ToolFailed("404 Not Found: no such repo")),
-        (Answer(422, b'{"error": {"message": "bad", "code": 7}}'), ToolFailed("422 Unprocessable Entity: bad")),
+        (Answer(422, b'{"error": {"message": "bad", "code": 7}}'), ToolFailed(f"422 {HTTPStatus(422).phrase}: bad")),
         (Answer(400, b'{"errors": [{"detail": "a"}, {"detail": "b"}]}'), ToolFailed("400 Bad Request: a; b")),
         (Answer(500, b"<html>oops", mime="text/html"), ToolError("500 Internal Server Error")),
         (Answer(418, b"short and stout", mime="text/plain"), ToolFailed("418 I'm a Teapot: short and stout")),
         (Answer(429, b"", {"Retry-After": "7"}), ToolError("429 Too Many Requests (retry after 7 s)")),
+        (Answer(503, b"", {"Retry-After": "Wed, 21 Oct 2015 07:28:00 GMT"}), ToolError("503 Service Unavailable")),
         (Answer(200, b"{", mime="application/json"), ToolError("the API answered 200 with JSON that cannot be read")),
     ],
 )
@@ -236,6 +238,10 @@ PAGED = {"get": {"operationId": "list", "responses": OK}}
         ("cursor", [({"response_metadata": {"next_cursor": "c2"}}, {}), ({}, {})]),
         ("starting_after", [({"has_more": True, "data": [{"id": "x1"}]}, {}), ({"has_more": False, "data": []}, {})]),
         ("offset", [({"links": {"next": "https://x.example/?offset=20"}}, {}), ({"links": {}}, {})]),
+        ("$skiptoken", [({"@odata.nextLink": "https://x.example/l?$skiptoken=s2"}, {}), ({"value": []}, {})]),
+        ("after", [({"paging": {"cursors": {"before": "a", "after": "b"}}}, {}), ({"paging": {}}, {})]),
+        ("after", [({"pageInfo": {"endCursor": "e1", "hasNextPage": True}}, {}), ({"pageInfo": {"endCursor": "e2", "hasNextPage": False}}, {})]),
+        ("pagination_token", [({"meta": {"next_token": "n2"}}, {}), ({"meta": {}}, {})]),
     ],
 )  # fmt: skip
 def test_pages_are_followed_by_a_program_to_the_last(tmp_path, parameter, pages):

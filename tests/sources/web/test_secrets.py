@@ -71,6 +71,37 @@ def test_oauth_tokens_are_fetched_once_and_again_when_they_are_refused(tmp_path)
     assert server.asked[0].headers["authorization"] == "Basic bWU6Y2xpZW50LXNlY3JldA=="
 
 
+def test_an_oauth_token_that_is_about_to_expire_is_not_used_again(tmp_path):
+    tokens = iter(["first-token", "second-token"])
+
+    def answer(asked):
+        if asked.path == "/token":
+            return Answer(body=json.dumps({"access_token": next(tokens), "expires_in": 30}).encode())
+        return Answer(body=json.dumps(asked.headers["authorization"][:13]).encode())
+
+    with Serving(answer) as server:
+        auth = Auth(kind="oauth2", token_url=f"{server.url}/token", client_id="me", secret="client-secret")
+        tools = api(tmp_path, server, auth)
+        values = [called(tools, "op"), called(tools, "op")]
+
+    assert values == ["Bearer first-", "Bearer second"]
+
+
+def test_a_command_is_asked_again_when_its_secret_is_refused(tmp_path):
+    count = tmp_path / "count"
+    script = f"import pathlib; p = pathlib.Path({str(count)!r}); p.touch(); n = len(p.read_text()); p.write_text('x' * (n + 1)); print(f'secret-number-{{n}}')"
+
+    def answer(asked):
+        return Answer(401 if asked.headers["authorization"].endswith("0") else 200, b'"ok"')
+
+    with Serving(answer) as server:
+        tools = api(tmp_path, server, Auth(kind="bearer", command=[sys.executable, "-c", script]))
+        values = [called(tools, "op"), called(tools, "op")]
+
+    assert values == ["ok", "ok"]
+    assert [one.headers["authorization"][-8:] for one in server.asked] == ["number-0", "number-1", "number-1"]
+
+
 def test_a_secret_is_no_argument_and_a_program_cannot_replace_it(tmp_path):
     key = {"name": "api_key", "in": "query", "required": True, "schema": {"type": "string"}}
     paths = {"/a": {"get": {"operationId": "op", "parameters": [key], "responses": OK}}}

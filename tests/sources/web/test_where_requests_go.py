@@ -1,7 +1,10 @@
 import asyncio
 import contextlib
+import json
 import socket
 import struct
+import subprocess
+import sys
 import threading
 import urllib.request
 
@@ -90,6 +93,25 @@ def test_a_loopback_address_is_refused_however_it_is_spelt_and_would_have_answer
 
     assert control == 200
     assert len(server.asked) == 1
+
+
+IN_A_NETWORK_OF_ITS_OWN = [
+    "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "198.18.0.1", "192.0.2.1", "192.0.0.1",
+    "240.0.0.1", "fc00::1", "fec0::1", "5f00::1", "2001:0:7f00:1::",
+]  # fmt: skip
+
+
+def test_servers_at_private_addresses_are_refused_and_would_have_answered(unproven):
+    wanted = [one for one in IN_A_NETWORK_OF_ITS_OWN if ":" not in one or has_new_loopback()]
+    command = [sys.executable, "-m", "tests.sources.web.private_hosts", *wanted]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if "unshare: " in done.stderr:
+        unproven.append("this machine gives no network of one's own, so no server could be put at a private address")
+        return
+
+    refusal = "{0!r} leads to the private address {0}; if that is meant, name the address in 'hosts'"
+    assert done.stderr == ""
+    assert json.loads(done.stdout) == {address: [200, refusal.format(address)] for address in wanted}
 
 
 @pytest.mark.parametrize(

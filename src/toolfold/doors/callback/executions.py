@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Collection, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -46,6 +46,11 @@ class Wish:
     tools_available: Sequence[str | ListedTool] | None = None
     workspace: Path | None = None
     """Where it is saved, if not in the workspace of all."""
+    seed: int | None = None
+    clock: float | None = None
+    """These two as in `Runtime.run`; with a clock, no real time is in the answer."""
+    name: str = ""
+    """What ids of its calls have in them; by default the id of the execution."""
 
 
 @dataclass(slots=True)
@@ -93,22 +98,15 @@ class Executions:
     async def begin(self, wish: Wish, *, has_parent: bool = True) -> tuple[str, ResumeResult]:
         """Start a program: its id, and its first calls or its end."""
         began = time.perf_counter()
-        seconds, most = wish.timeout_seconds, self._limits.wall_seconds
-        frame = Frame(seconds=0.0, timeout_seconds=seconds)
+        frame = frame_of(wish)
         try:
-            if not seconds > 0:
-                raise UsageError(f"timeout {seconds!r} is not a number of seconds above 0")
-            if seconds > most:
-                raise UsageError(f"timeout is {seconds!r}; the most here is {most:g} seconds; nothing was called")
-            if wish.filename is not None:
-                frame = replace(
-                    frame, file_path=save_program(wish.code, wish.filename, wish.workspace or self._workspace)
-                )
-            limits = replace(self._limits, wall_seconds=seconds)
-            specs = await self._specs(wish, limits) if has_parent else ()
+            limits = limits_of(wish, self._limits)
+            frame = frame_of(replace(wish, workspace=wish.workspace or self._workspace), is_saved=True)
+            taken = {name for spec in self._runtime.tools for name in (spec.python_name, *spec.aliases)}
+            specs = await specs_of(wish, limits, taken, self._large_texts) if has_parent else ()
             step = await self._runtime.start(wish.code, tools=specs, limits=limits)
         except ToolfoldError as error:
-            return "", ResumeResult(final=error_json(error, _at(frame, began)), has_failed=True)
+            return "", ResumeResult(final=error_json(error, at(frame, began)), has_failed=True)
         loop = asyncio.get_running_loop()
         program = _Program(step.execution_id, frame, {spec.name: spec for spec in specs}, began, loop.create_future())
         if isinstance(step, Paused):
@@ -141,33 +139,12 @@ class Executions:
             program.stop_timer()
             await self._runtime.cancel(execution_id)
 
-    async def _specs(self, wish: Wish, limits: Limits) -> tuple[ToolSpec, ...]:
-        taken = {name for spec in self._runtime.tools for name in (spec.python_name, *spec.aliases)}
-        if wish.tools_available is not None or len(wish.code) < LARGE_TEXT_CHARACTERS:
-            return granted(wish.code, wish.tools_available, taken, limits)
-        if len(wish.code) > limits.program_bytes:
-            return ()  # the check says so
-        # Nothing comes back from a text that is too much to parse; the check says that, too.
-        found = await self._large_texts.ask(mentioned, wish.code, limits)
-        return granted_by_name(msgspec.json.decode(found, type=list[str]) if found else (), taken)
-
     # replies
 
     def _reply(self, program: _Program, number: int, given: ToolReply) -> Reply:
         """What the program gets."""
         one = program.calls[number]
-        one.reply = given
-        value: Value = None
-        if not given.parsed:
-            one.error = f"no tool {one.call.name!r}; the tool executor says: {given.observation}"
-        elif given.has_error:
-            one.error = f"{one.call.name!r} failed: {given.observation}"
-        else:
-            try:
-                check_size(one.call.name, len(given.observation.encode("utf-8", "replace")), self._limits.reply_bytes)
-                value = _value(given.observation, program.specs.get(one.call.name))
-            except ReplyUnfit as error:
-                one.error = str(error)
+        value = read_reply(one, given, program.specs.get(one.call.name), self._limits.reply_bytes)
         return Reply(call_id=number, value=value, error=one.error)
 
     # steps
@@ -179,7 +156,7 @@ class Executions:
         except ToolfoldError as error:
             await self._runtime.cancel(program.execution_id)
             return self._settle(
-                program, error_json(error, _at(program.frame, program.began), list(program.calls.values()))
+                program, error_json(error, at(program.frame, program.began), list(program.calls.values()))
             )
         finally:
             program.is_running = False
@@ -214,7 +191,7 @@ class Executions:
     def _finish(self, program: _Program, outcome: Outcome) -> ResumeResult:
         if program.is_late:
             outcome = _too_late(outcome, program.frame)
-        text = to_json(outcome, list(program.calls.values()), _at(program.frame, program.began))
+        text = to_json(outcome, list(program.calls.values()), at(program.frame, program.began))
         return self._settle(program, text, has_failed=outcome.status != "finished")
 
     def _settle(self, program: _Program, final: str, *, has_failed: bool = True) -> ResumeResult:
@@ -258,8 +235,63 @@ def _told(program: _Program, call: Call) -> OpenCall:
     return told
 
 
-def _at(frame: Frame, began: float) -> Frame:
-    return replace(frame, seconds=time.perf_counter() - began)
+def limits_of(wish: Wish, usual: Limits) -> Limits:
+    """Of one program.
+
+    Raises:
+        UsageError: its timeout is none, or too long.
+    """
+    seconds, most = wish.timeout_seconds, usual.wall_seconds
+    if not seconds > 0:
+        raise UsageError(f"timeout {seconds!r} is not a number of seconds above 0")
+    if seconds > most:
+        raise UsageError(f"timeout is {seconds!r}; the most here is {most:g} seconds; nothing was called")
+    return replace(usual, wall_seconds=seconds)
+
+
+def frame_of(wish: Wish, *, is_saved: bool = False) -> Frame:
+    """What the answer says besides the outcome; with `is_saved`, the program is saved for it where that is wanted.
+
+    Raises:
+        UsageError: it cannot be saved.
+    """
+    path = None
+    if is_saved and wish.filename is not None:
+        assert wish.workspace is not None
+        path = save_program(wish.code, wish.filename, wish.workspace)
+    return Frame(seconds=0.0, timeout_seconds=wish.timeout_seconds, file_path=path, is_timed=wish.clock is None)
+
+
+async def specs_of(wish: Wish, limits: Limits, taken: Collection[str], large: LargeChecks) -> tuple[ToolSpec, ...]:
+    """The parent's tools that a program may call; `taken` are names of others."""
+    if wish.tools_available is not None or len(wish.code) < LARGE_TEXT_CHARACTERS:
+        return granted(wish.code, wish.tools_available, taken, limits)
+    if len(wish.code) > limits.program_bytes:
+        return ()  # the check says so
+    # Nothing comes back from a text that is too much to parse; the check says that, too.
+    found = await large.ask(mentioned, wish.code, limits)
+    return granted_by_name(msgspec.json.decode(found, type=list[str]) if found else (), taken)
+
+
+def read_reply(one: Answered, given: ToolReply, spec: ToolSpec | None, most_bytes: int) -> Value:
+    """Note a reply, and give the value that it has for the program; none where `one` has an error then."""
+    one.reply = given
+    if not given.parsed:
+        one.error = f"no tool {one.call.name!r}; the tool executor says: {given.observation}"
+    elif given.has_error:
+        one.error = f"{one.call.name!r} failed: {given.observation}"
+    else:
+        try:
+            check_size(one.call.name, len(given.observation.encode("utf-8", "replace")), most_bytes)
+            return _value(given.observation, spec)
+        except ReplyUnfit as error:
+            one.error = str(error)
+    return None
+
+
+def at(frame: Frame, began: float) -> Frame:
+    """With the time that it took, where that is told."""
+    return replace(frame, seconds=time.perf_counter() - began) if frame.is_timed else frame
 
 
 def _too_late(outcome: Outcome, frame: Frame) -> Outcome:

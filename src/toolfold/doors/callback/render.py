@@ -37,6 +37,8 @@ class Frame:
     seconds: float
     timeout_seconds: float
     file_path: str | None = None
+    is_timed: bool = True
+    """Its seconds are real ones."""
 
 
 def to_json(outcome: Outcome, answered: Sequence[Answered], frame: Frame) -> str:

@@ -89,12 +89,12 @@ class ParentCallback(Extension):
         if params.name != TOOL_NAME:
             return await call_next(ctx)
         try:
-            wish = _wish(params.arguments or {}, self._workspace(params))
+            wish = wish_of(params.arguments or {}, self._workspace(params))
         except UsageError as error:
-            return _final(error_json(error, Frame(seconds=0.0, timeout_seconds=DEFAULT_SECONDS)), has_failed=True)
+            return refused(error)
         execution_id, result = await self._find(ctx).begin(wish, has_parent=_has_extension(ctx))
         if result.final is not None:
-            return _final(result.final, has_failed=result.has_failed)
+            return final(result.final, has_failed=result.has_failed)
         return CallsResult(execution_id=execution_id, calls=result.calls, seconds_left=result.seconds_left)
 
     def _workspace(self, params: types.CallToolRequestParams) -> Path | None:
@@ -150,7 +150,12 @@ def make_server(
     return server
 
 
-def _wish(arguments: dict[str, Any], workspace: Path | None) -> Wish:
+def wish_of(arguments: dict[str, Any], workspace: Path | None) -> Wish:
+    """What the arguments of the tool ask for.
+
+    Raises:
+        UsageError: one of them is wrong.
+    """
     try:
         given = Arguments.model_validate(arguments)
     except ValidationError as error:
@@ -171,5 +176,11 @@ def _has_extension(ctx: ServerRequestContext[Any, Any]) -> bool:
     return capabilities is not None and EXTENSION in (capabilities.extensions or {})
 
 
-def _final(text: str, *, has_failed: bool) -> types.CallToolResult:
+def refused(error: UsageError) -> types.CallToolResult:
+    """Arguments that no program can be made of."""
+    return final(error_json(error, Frame(seconds=0.0, timeout_seconds=DEFAULT_SECONDS)), has_failed=True)
+
+
+def final(text: str, *, has_failed: bool) -> types.CallToolResult:
+    """The end of a program."""
     return types.CallToolResult(content=[types.TextContent(text=text)], is_error=has_failed)

@@ -1,5 +1,24 @@
 """The command line: reads files and options, runs a program, prints its outcome."""
 
-from toolfold.doors.cli.app import main
+import sys
+from typing import NoReturn
 
 __all__ = ["main"]
+
+
+def main() -> NoReturn:
+    """The command `toolfold`; leaves the process."""
+    # Imported where they are needed: a small program is over before the options of all commands are loaded.
+    if sys.argv[1:2] == ["run"]:
+        from toolfold.doors.cli.ahead import begin, plain_options  # noqa: PLC0415
+
+        options = plain_options(sys.argv[2:])
+        if options is not None:
+            begin(options)
+            from toolfold.doors.cli.leaving import guarded, leave  # noqa: PLC0415
+            from toolfold.doors.cli.run import run_program  # noqa: PLC0415
+
+            leave(guarded(lambda: run_program(options)))
+    from toolfold.doors.cli.app import main as read_and_run  # noqa: PLC0415
+
+    read_and_run()

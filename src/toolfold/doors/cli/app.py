@@ -1,9 +1,6 @@
 """The commands and their options, and the one place where an error becomes a line and an exit code."""
 
-import atexit
-import os
 import sys
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal, NoReturn
@@ -11,19 +8,19 @@ from typing import Annotated, Literal, NoReturn
 import typer
 
 import toolfold
-from toolfold.doors.cli.configured import ApiOption, EngineOption
-from toolfold.doors.cli.exits import Exit, exit_of_error
+from toolfold.doors.cli.exits import Exit
+from toolfold.doors.cli.leaving import complain, guarded, leave
 from toolfold.doors.cli.ledger import ledger_app
 from toolfold.doors.cli.libraries import libraries_app
+from toolfold.doors.cli.option_types import AddressOption, ApiOption, ConfigOption, EngineOption
 from toolfold.doors.cli.runs import runs_app
 from toolfold.doors.cli.serve import serve_command
 from toolfold.doors.cli.tools import tools_app
-from toolfold.errors import ToolfoldError
 
 app = typer.Typer(
     name="toolfold",
     help="Run programs that language models write, in a sandbox, with your tools.",
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
@@ -36,32 +33,21 @@ app.command("serve")(serve_command)
 
 def main() -> NoReturn:
     """The command `toolfold`; leaves the process."""
-    code = run_command(sys.argv[1:])
-    if any(not thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread()):
-        # Python would wait for them, but a tool that does not come back cannot be stopped, and the outcome is out.
-        atexit._run_exitfuncs()
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
-    sys.exit(code)
+    leave(run_command(sys.argv[1:]))
 
 
 def run_command(arguments: Sequence[str]) -> int:
     """One command line in, its exit code out; every error is one line on stderr."""
+    return guarded(lambda: _read_and_run(arguments))
+
+
+def _read_and_run(arguments: Sequence[str]) -> int:
     try:
         code = typer.main.get_command(app).main(args=list(arguments), prog_name="toolfold", standalone_mode=False)
     except typer.TyperException as error:
-        return _complain(error.format_message().replace("Value error, ", "").rstrip("."), Exit.USAGE)
-    except ToolfoldError as error:
-        return _complain(str(error), exit_of_error(error))
-    except (KeyboardInterrupt, typer.Abort):
+        return complain(error.format_message().replace("Value error, ", "").rstrip("."), code=Exit.USAGE)
+    except typer.Abort:
         return Exit.INTERRUPTED
-    # The last line of defence: whatever else is wrong is our mistake, and still one line.
-    except Exception as error:
-        if os.environ.get("TOOLFOLD_DEBUG"):
-            raise
-        hint = "this is a bug in toolfold; set TOOLFOLD_DEBUG=1 to see where"
-        return _complain(f"{type(error).__name__}: {error} ({hint})", Exit.INTERNAL)
     return int(code or 0)
 
 
@@ -75,9 +61,11 @@ def _seconds(text: str) -> float:
 @app.callback(invoke_without_command=True)
 def _options(
     context: typer.Context,
-    version: Annotated[bool, typer.Option("--version", help="Print the version and leave.")] = False,
+    version: Annotated[bool, typer.Option("--version", "-V", help="Print the version and exit.")] = False,
+    # As it was once written; elsewhere `-v` is verbose.
+    old_version: Annotated[bool, typer.Option("-v", hidden=True)] = False,
 ) -> None:
-    if version:
+    if version or old_version:
         typer.echo(f"toolfold {toolfold.__version__}")
         raise typer.Exit
     if context.invoked_subcommand is None:
@@ -87,88 +75,159 @@ def _options(
 
 @app.command("run")
 def _run(
-    program: Annotated[str, typer.Argument(metavar="FILE|-", help="The program; `-` reads it from stdin.")],
+    program: Annotated[
+        str | None, typer.Argument(metavar="FILE|-", help="The program; `-` reads it from stdin.")
+    ] = None,
+    code: Annotated[str | None, typer.Option("-c", metavar="CODE", help="The program text, instead of FILE.")] = None,
     tools: Annotated[
         list[str] | None,
-        typer.Option(metavar="FILE.py|MODULE", help="Tools for the program: its `@tool` objects. Repeatable."),
+        typer.Option(metavar="FILE.py|MODULE", help="A Python file or module with tools for the program. Repeatable."),
     ] = None,
     api: ApiOption = None,
-    config: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The config; the nearest toolfold.yaml from here upwards unless given."),
-    ] = None,
+    config: ConfigOption = None,
     timeout: Annotated[
         float | None,
-        typer.Option(parser=_seconds, metavar="SECONDS", help="Wall clock; the config's, or 120, unless given."),
+        typer.Option(parser=_seconds, metavar="SECONDS", help="Wall-clock limit. Default: the config's, or 120."),
+    ] = None,
+    memory: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="Memory limit, such as 1GiB. Default: the config's, or 512MiB."),
+    ] = None,
+    limit: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="Any other limit, such as calls=50 or data_bytes=1GiB. Repeatable."),
     ] = None,
     engine: EngineOption = None,
+    address: AddressOption = None,
     isolation: Annotated[
         Literal["namespace", "landlock", "none"] | None,
-        typer.Option(help="How the process engine is walled in; the config's, or namespace, unless given."),
+        typer.Option(help="How the process engine isolates the program. Default: the config's, or namespace."),
     ] = None,
     file: Annotated[
-        list[Path] | None, typer.Option(metavar="PATH", help="Put this file into /mnt/data. Repeatable.")
+        list[Path] | None, typer.Option(metavar="PATH", help="A file to put into /mnt/data. Repeatable.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Write the files that the program made into DIR.")
+        Path | None, typer.Option(metavar="DIR", help="Write the files that the program creates to DIR.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the whole outcome as one JSON object.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Print each tool call on stderr, as on a terminal, and the log.")
+    ] = False,
     accept_no_isolation: Annotated[
         bool,
-        typer.Option("--i-accept-that-programs-can-do-anything", help="Needed for `--isolation none`."),
+        typer.Option("--i-accept-that-programs-can-do-anything", help="Required for `--isolation none`."),
     ] = False,
     ledger: Annotated[
         str | None,
         typer.Option(
-            metavar="PATH|URL|memory", help="Where it is recorded; the config's, or in your state folder, unless given."
+            metavar="PATH|URL|memory",
+            help="Where to record the execution. Default: the config's, or a file in your state folder.",
         ),
     ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Approve every call that needs approval.")] = False,
+    detach: Annotated[
+        bool,
+        typer.Option(
+            "--detach", help="Print the id and leave the program running; `toolfold runs wait ID` waits for it."
+        ),
+    ] = False,
 ) -> int:
-    """Run one program. Its stdout is this command's stdout.
+    """Run a program and print its output.
 
     Exit codes: 0 finished, 1 the program failed, 2 rejected by the check or wrong usage,
     3 isolation not available, 4 timeout or limit, 130 interrupted.
     """
     # Imported here: `--help`, `--version` and `doctor` start without the runtime.
-    from toolfold.doors.cli.run import RunOptions, run_program  # noqa: PLC0415
+    from toolfold.doors.cli.options import RunOptions  # noqa: PLC0415
+    from toolfold.doors.cli.run import run_program  # noqa: PLC0415
 
     options = RunOptions(
-        program=program,
+        program=program or "",
+        code=code,
         tools=tuple(tools or ()),
         apis=tuple(api or ()),
         timeout_seconds=timeout,
+        limits=(*(limit or ()), *([] if memory is None else [f"memory_bytes={memory}"])),
         engine=engine,
+        address=address,
         isolation=isolation,
         files=tuple(file or ()),
         out=out,
         as_json=json,
+        is_verbose=verbose,
         accept_no_isolation=accept_no_isolation,
         ledger=ledger,
         config=config,
+        yes=yes,
+        detach=detach,
     )
     return run_program(options)
+
+
+@app.command("batch")
+def _batch(
+    programs: Annotated[Path, typer.Argument(metavar="FILE.jsonl", help="The programs, one JSON object per line.")],
+    out: Annotated[
+        Path,
+        typer.Option(metavar="FILE.jsonl", help="Where to write results; programs that have one are not run again."),
+    ],
+    tools: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FILE.py|MODULE", help="A Python file or module with tools for the programs. Repeatable."),
+    ] = None,
+    config: ConfigOption = None,
+    timeout: Annotated[
+        float | None,
+        typer.Option(parser=_seconds, metavar="SECONDS", help="Wall-clock limit of each program. Default: 120."),
+    ] = None,
+    engine: EngineOption = None,
+    address: AddressOption = None,
+    in_flight: Annotated[
+        int | None, typer.Option(min=1, help="How many programs run at a time. Default: twice the number of cores.")
+    ] = None,
+    ledger: Annotated[
+        str | None,
+        typer.Option(metavar="PATH|URL|memory", help="Where to record the programs. By default they are not recorded."),
+    ] = None,
+) -> int:
+    """Run many programs. You can kill the command at any time; running it again continues where it stopped.
+
+    Exit codes: 0 every program has a result, whatever it is; 2 wrong usage, 3 isolation not available,
+    70 the sandbox failed, 130 interrupted.
+    """
+    # Imported here for the same reason.
+    from toolfold.doors.cli.batch import BatchOptions, run_batch  # noqa: PLC0415
+
+    options = BatchOptions(
+        programs=programs, out=out, tools=tuple(tools or ()), config=config, timeout_seconds=timeout, engine=engine,
+        address=address, in_flight=in_flight, ledger=ledger,
+    )  # fmt: skip
+    return run_batch(options)
 
 
 @app.command("doctor")
 def _doctor(
     json: Annotated[bool, typer.Option("--json", help="Print the diagnosis as one JSON object.")] = False,
     require: Annotated[
-        Literal["namespace", "landlock", "none"], typer.Option(help="The tier that this machine must be able to give.")
+        Literal["namespace", "landlock", "none"], typer.Option(help="The tier that this machine must provide.")
     ] = "namespace",
+    engine: Annotated[
+        Literal["process", "ray"], typer.Option(help="`ray` examines every node of a cluster instead of this machine.")
+    ] = "process",
+    address: AddressOption = None,
 ) -> int:
-    """Try every isolation layer and a set of attacks on this machine; exit 3 when the tier is not available."""
+    """Test the isolation on this machine with real attacks. Exit 3 if the required tier is not available."""
     # Imported here for the same reason: a diagnosis needs the engine, a run's help does not.
-    from toolfold.doors.cli.doctor import diagnose  # noqa: PLC0415
+    from toolfold.doors.cli.doctor import diagnose, diagnose_cluster  # noqa: PLC0415
 
+    if engine == "ray":
+        return diagnose_cluster(address, as_json=json, required=require)
     return diagnose(as_json=json, required=require)
 
 
 @app.command("mcp")
 def _mcp(
-    config: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The config; the nearest toolfold.yaml from here upwards unless given."),
-    ] = None,
+    config: ConfigOption = None,
     http: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="Serve streamable HTTP at /mcp instead of stdio.")
     ] = None,
@@ -177,41 +236,48 @@ def _mcp(
         typer.Option(
             "--import",
             metavar="PATH",
-            help="Also bridge the servers in this file of Claude Code, Claude Desktop, Cursor or VS Code. Repeatable.",
+            help="Also bridge the servers in a config of Claude Code, Claude Desktop, Cursor or VS Code. Repeatable.",
         ),
+    ] = None,
+    file: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="PATH", help="Put this file into the working directory of every program. Repeatable."),
     ] = None,
     callback: Annotated[
         bool,
-        typer.Option("--callback", help="Also serve `programmatic_tool_calling`, which calls tools of the client."),
+        typer.Option("--callback", help="Also serve `programmatic_tool_calling`, which calls the client's tools."),
     ] = False,
 ) -> int:
-    """Serve `execute_program` to an MCP client, over the servers of a config. Stdout is the protocol's."""
+    """Serve `execute_program` to an MCP client. Programs can call the tools of the servers in your config."""
     # Imported here for the same reason: the config's models take a third of a second.
     from toolfold.doors.cli.mcp import mcp_command  # noqa: PLC0415
 
-    return mcp_command(config, http, import_ or [], callback=callback)
+    return mcp_command(config, http, import_ or [], files=file or [], callback=callback)
 
 
 @app.command("console")
 def _console(
-    config: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The config; the nearest toolfold.yaml from here upwards unless given."),
-    ] = None,
+    config: ConfigOption = None,
     port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="The port; 8420 unless given, 0 takes a free one.")
+        int | None, typer.Option(min=0, max=65535, help="The port; 0 picks a free one. Default: 8420.")
     ] = None,
     ledger: Annotated[
         str | None,
-        typer.Option(metavar="PATH|URL", help="What is shown; the config's, or in your state folder, unless given."),
+        typer.Option(
+            metavar="PATH|URL", help="The ledger to show. Default: the config's, or the one in your state folder."
+        ),
     ] = None,
     tools: Annotated[
         list[str] | None,
-        typer.Option(metavar="FILE.py|MODULE", help="Tools for running programs again. Repeatable."),
+        typer.Option(
+            metavar="FILE.py|MODULE", help="A Python file or module with tools for rerunning programs. Repeatable."
+        ),
     ] = None,
-    read_only: Annotated[bool, typer.Option("--read-only", help="Let people look, and do nothing.")] = False,
+    read_only: Annotated[
+        bool, typer.Option("--read-only", help="Show everything, but allow no decisions and no reruns.")
+    ] = False,
 ) -> int:
-    """Open a page that shows every program live, takes decisions, and runs programs again."""
+    """Open a web page that shows every program live. It also asks for approvals and reruns programs."""
     # Imported here for the same reason.
     from toolfold.doors.cli.console import console_command  # noqa: PLC0415
 
@@ -220,15 +286,14 @@ def _console(
 
 @app.command("init")
 def _init(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where toolfold.yaml is written.")] = Path(),
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to write toolfold.yaml to.")] = Path(),
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Replace an existing toolfold.yaml; the old one is kept as toolfold.yaml.bak."),
+    ] = False,
 ) -> int:
-    """Write a toolfold.yaml with the servers of Claude Code and Desktop, Cursor and VS Code; overwrites nothing."""
+    """Write a toolfold.yaml with your MCP servers, from Claude Code, Claude Desktop, Cursor and VS Code."""
     # Imported here for the same reason.
     from toolfold.doors.cli.init import init_command  # noqa: PLC0415
 
-    return init_command(folder)
-
-
-def _complain(message: str, code: int) -> int:
-    print(f"toolfold: {' '.join(message.split())}", file=sys.stderr)
-    return code
+    return init_command(folder, force=force)

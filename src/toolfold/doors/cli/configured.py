@@ -6,9 +6,7 @@ import logging
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
-
-import typer
+from typing import TYPE_CHECKING, Any, Final
 
 from toolfold.errors import UsageError
 
@@ -40,39 +38,11 @@ def nearest_config(path: Path | None = None) -> Config | None:
     return load_config(path)
 
 
-def engine_name(text: str) -> str:
-    """What `--engine` takes: the name of an engine that there is."""
-    # Imported here for the same reason.
-    from toolfold.engines.registry import known_engine  # noqa: PLC0415
-
-    try:
-        return known_engine(text)
-    except UsageError as error:
-        raise typer.BadParameter(str(error)) from error
-
-
-ApiOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="[NAME=]SPEC", help="An OpenAPI document, a file or a URL; its operations are tools. Repeatable."
-    ),
-]
-EngineOption = Annotated[
-    str | None,
-    typer.Option(
-        parser=engine_name,
-        metavar="NAME",
-        help="Where the program runs: auto, process, monty or an installed engine; "
-        f"the config's, or {DEFAULT_ENGINE}, unless given.",
-    ),
-]
-
-
 # Any: each option of an engine has its own type.
 def chosen_engine(
-    config: Config | None, *, engine: str | None, isolation: str | None, **options: Any
+    config: Config | None, *, engine: str | None, isolation: str | None, address: str | None = None, **options: Any
 ) -> dict[str, Any]:
-    """Engine and isolation: what the command line says, else the config, else the usual.
+    """Engine and isolation: what the command line says, else the config, else the usual; `address` is a cluster's.
 
     `options` are further ones of the process engine. All are arguments of `Runtime`.
     """
@@ -84,13 +54,17 @@ def chosen_engine(
     chosen = {**_CHOSEN, **written, **{key: value for key, value in said.items() if value is not None}}
     if config is not None:
         # Imported here for the same reason.
-        from toolfold.config.build import library_options  # noqa: PLC0415
+        from toolfold.config.build import cluster_options, library_options  # noqa: PLC0415
 
         options |= library_options(config)
-    return {
-        "engine": chosen["engine"],
-        "engine_options": process_options(chosen["engine"], isolation=chosen["isolation"], **options),
-    }
+    made = process_options(chosen["engine"], isolation=chosen["isolation"], **options)
+    if config is not None:
+        made |= cluster_options(config, chosen["engine"])
+    if address is not None:
+        if chosen["engine"] != "ray":
+            raise UsageError(f"--address is a Ray cluster's, and the engine is {chosen['engine']!r}; add --engine ray")
+        made["address"] = address
+    return {"engine": chosen["engine"], "engine_options": made}
 
 
 # Any: each option of the runtime has its own type.

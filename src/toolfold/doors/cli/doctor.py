@@ -3,12 +3,12 @@
 import asyncio
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from rich.console import Console
 from rich.text import Text
 
-from toolfold.config import find_config, load_config
+from toolfold.config import Config, find_config, load_config
 from toolfold.doors.cli.exits import Exit
 from toolfold.engines.process.doctor import Diagnosis, Finding, examine
 from toolfold.models import Isolation
@@ -17,14 +17,49 @@ from toolfold.models import Isolation
 def diagnose(*, as_json: bool, required: Isolation) -> int:
     """Examine, print, and say through the exit code whether the required tier is available."""
     path = find_config()
-    host_libraries = load_config(path).libraries.host if path is not None else False
-    diagnosis = asyncio.run(examine(required, host_libraries=host_libraries))
+    config = load_config(path) if path is not None else None
+    diagnosis = asyncio.run(examine(required, host_libraries=config is not None and config.libraries.host))
+    if config is not None:
+        diagnosis = replace(diagnosis, library_sets=_library_sets(config))
     console = Console(soft_wrap=True, highlight=False, markup=False)
     if as_json:
         console.out(json.dumps(asdict(diagnosis), indent=2))
     else:
         print_diagnosis(diagnosis, console)
     return Exit.FINISHED if diagnosis.ok else Exit.NO_ISOLATION
+
+
+def _library_sets(config: Config) -> dict[str, str]:
+    if not config.libraries.packages and not config.libraries.sets:
+        return {}
+    # Imported here: most configs have none.
+    from toolfold.config.libraries import set_states  # noqa: PLC0415
+
+    return {name: f"{one.text}; {', '.join(one.wanted.packages)}" for name, one in set_states(config).items()}
+
+
+def diagnose_cluster(address: str | None, *, as_json: bool, required: Isolation) -> int:
+    """The same on each node of a Ray cluster: all of them must give the required tier."""
+    # Imported here: Ray is an extra, and this machine is examined without it.
+    from toolfold.engines.ray.cluster import examine_nodes  # noqa: PLC0415
+
+    path = find_config()
+    written = load_config(path).ray.address if path is not None else "auto"
+    found = examine_nodes(address or written, required)
+    console = Console(soft_wrap=True, highlight=False, markup=False)
+    if as_json:
+        said = {place: {"error": one} if isinstance(one, str) else asdict(one) for place, one in found.items()}
+        console.out(json.dumps(said, indent=2))
+    else:
+        for place, one in found.items():
+            console.print(f"node {place}")
+            if isinstance(one, str):
+                console.print(f"CANNOT RUN PROGRAMS: {one}")
+            else:
+                print_diagnosis(one, console)
+            console.print()
+    is_good = all(not isinstance(one, str) and one.ok for one in found.values())
+    return Exit.FINISHED if is_good else Exit.NO_ISOLATION
 
 
 def print_diagnosis(diagnosis: Diagnosis, console: Console) -> None:
@@ -38,6 +73,8 @@ def print_diagnosis(diagnosis: Diagnosis, console: Console) -> None:
         for note in diagnosis.notes.get(tier, ()):
             console.print(f"  note: {note}")
     console.print(f"\nlibraries of programs: {', '.join(diagnosis.libraries) or 'none'}")
+    for name, state in diagnosis.library_sets.items():
+        console.print(f"  set {name}: {state}")
     if diagnosis.host_libraries:
         console.print("  and every other package that is installed here: libraries.host is on in toolfold.yaml")
     console.print(f"\nstrongest tier that holds here: {diagnosis.tier}")

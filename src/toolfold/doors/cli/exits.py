@@ -20,6 +20,8 @@ class Exit(IntEnum):
     """A timeout, or another limit of the program."""
     INTERNAL = 70
     """The sandbox broke, or toolfold did; the program is not to blame."""
+    OPEN = 75
+    """A wait is over, and the program is not."""
     INTERRUPTED = 130
 
 

@@ -15,7 +15,7 @@ from toolfold.doors.cli.exits import Exit
 from toolfold.doors.cli.render import as_json, call_as_json, shortened, shown_arguments, word, write_json
 from toolfold.doors.media import value_as_json
 from toolfold.ledger.record import Decided, Given, History, Made, Summary
-from toolfold.models import Call, CallRecord, Json, Reply
+from toolfold.models import Call, CallRecord, File, Json, Reply
 
 _PIPE_WIDTH: Final = 120
 _CALL_CELLS: Final = 46
@@ -27,13 +27,14 @@ _COVERS: Final = {
 }
 
 
-def print_list(summaries: Sequence[Summary], *, as_json: bool) -> int:
+def print_list(summaries: Sequence[Summary], *, as_json: bool, is_filtered: bool = False) -> int:
     """One line per execution, newest first."""
     if as_json:
         write_json([asdict(summary) for summary in summaries])
         return Exit.FINISHED
     if not summaries:
-        print("toolfold: no executions in this ledger yet", file=sys.stderr)
+        what = "no such executions in this ledger" if is_filtered else "no executions in this ledger yet"
+        print(f"toolfold: {what}", file=sys.stderr)
         return Exit.FINISHED
     console = _console()
     width = max(len(safe(summary.execution_id)) for summary in summaries)
@@ -79,7 +80,7 @@ def history_as_json(history: History, *, full: bool) -> dict[str, Json]:
         "calls": sorted(calls, key=lambda call: call["id"]),
         "open_calls": [
             {"id": call.id, "name": call.tool, "line": call.line, "arguments": value_as_json(call.arguments)}
-            for call in _open(history)
+            for call in open_calls(history)
         ],
         "approvals": [asdict(entry) for entry in _decided(history)],
         "outcome": as_json(history.outcome) if history.outcome is not None else None,
@@ -110,6 +111,7 @@ def _print_text(history: History, *, full: bool) -> None:
             _print_part(console, "problem", str(outcome.problem))
         if outcome.value is not None:
             _print_part(console, "value", _shown(outcome.value, full=full))
+        _print_part(console, "files", "\n".join(_file_lines(outcome.files)))
     records = sorted((given.record for given in _given(history)), key=lambda record: record.id)
     if records:
         console.print("\ncalls", style="bold")
@@ -118,7 +120,7 @@ def _print_text(history: History, *, full: bool) -> None:
         console.print("\napprovals", style="bold")
         for line in _approvals(decided):
             console.print(line)
-    if waiting := _open(history):
+    if waiting := open_calls(history):
         console.print("\nwithout a reply", style="bold")
         for call in waiting:
             console.print(f"  {call.id:>4}  {_signature(call.tool, call, full=full)}")
@@ -161,6 +163,8 @@ def _print_calls(history: History, records: Sequence[CallRecord], console: Conso
             console.print(f"        arguments {_shown(dict(record.arguments), full=True)}")
             reply = replies[record.id]
             console.print(f"        {'reply' if reply.error is None else 'error'} {_answer(reply)}")
+            for part in safe(record.traceback).splitlines():
+                console.print(f"          {part}")
         elif record.error is not None:
             console.print(f"        error {shortened(safe(record.error).splitlines()[0] if record.error else '', 100)}")
 
@@ -201,6 +205,11 @@ def _notes(record: CallRecord) -> Iterable[str]:
         yield f"breaker {record.breaker}"
 
 
+def _file_lines(files: Sequence[File]) -> Iterable[str]:
+    width = max((len(safe(file.name)) for file in files), default=0)
+    return (f"  {safe(file.name):<{width}}  {file.mime}  {len(file.data):,} bytes" for file in files)
+
+
 def _answer(reply: Reply) -> str:
     return safe(reply.error) if reply.error is not None else _shown(reply.value, full=True)
 
@@ -235,7 +244,8 @@ def _decided(history: History) -> list[Decided]:
     return [entry for entry in history.entries if isinstance(entry, Decided)]
 
 
-def _open(history: History) -> list[Call]:
+def open_calls(history: History) -> list[Call]:
+    """Those that were made and have no reply."""
     answered = {given.reply.call_id for given in _given(history)}
     return [entry.call for entry in history.entries if isinstance(entry, Made) and entry.call.id not in answered]
 

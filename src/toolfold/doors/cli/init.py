@@ -1,6 +1,8 @@
 """`toolfold init`: writes a commented `toolfold.yaml` from the MCP servers that other clients know."""
 
 import os
+import shlex
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -10,15 +12,17 @@ import typer
 # PyYAML ships no types, and its stubs are no dependency of ours.
 import yaml  # type: ignore[import-untyped]
 
+import toolfold
 from toolfold.config.find import FILE_NAME, shown_path
-from toolfold.config.importing import Found, client_files, read_servers
+from toolfold.config.importing import Found, client_files, client_places, read_servers
 from toolfold.config.model import plain_name
 from toolfold.config.writing import Writer, Written
 from toolfold.errors import UsageError
 
 _HEAD: Final = """\
+# yaml-language-server: $schema={schema}
 # toolfold: programs over many tools. Written by `toolfold init`; it is yours to edit.
-# `${VAR}` and `${VAR:-default}` are read from the environment when toolfold starts.
+# `${{VAR}}` and `${{VAR:-default}}` are read from the environment when toolfold starts.
 
 """
 _NO_SERVERS: Final = """\
@@ -46,44 +50,98 @@ execution:
 """
 
 
-def init_command(folder: Path) -> int:
-    """Write the file, and say what is in it, what is not, and what must be set."""
+def init_command(folder: Path, *, force: bool = False) -> int:
+    """Write the file, and say what is in it, what is not, what was replaced, and what must be set."""
     path = folder / FILE_NAME
     servers, left_out = _servers(folder)
+    kept = _set_aside(path) if path.exists() and (force or _may_replace(path)) else None
     try:
         # May hold an address or a path that is nobody else's business.
         with open(path, "x", encoding="utf-8", opener=_private) as file:
             file.write(config_text(servers))
     except FileExistsError:
-        raise UsageError(f"{shown_path(path)!r} is there already; remove it, or edit it") from None
+        raise UsageError(f"{shown_path(path)!r} is there already; edit it, or replace it with --force") from None
     except OSError as error:
         reason = (error.strerror or "unknown reason").lower()
         raise UsageError(f"{shown_path(path)!r} cannot be written: {reason}") from None
-    typer.echo(f"wrote {shown_path(path)} with {len(servers)} server{'' if len(servers) == 1 else 's'}")
+    count = f"{len(servers) or 'no'} server{'' if len(servers) == 1 else 's'}"
+    typer.echo(f"wrote {shown_path(path)} with {count}")
+    if kept is not None:
+        typer.echo(f"the file that was there is kept as {shown_path(kept)}")
     width = max((len(server.found.name) for server in servers), default=0)
     for server in servers:
         typer.echo(f"  {server.found.name:<{width}}  from {server.found.place.partition(': ')[0]}")
     for line in left_out:
         typer.echo(f"left out: {line}", err=True)
-    _tell_variables(servers)
-    typer.echo(f"next: claude mcp add toolfold -- toolfold mcp --config {path.resolve()}")
+    _tell_replaced(servers)
+    needed = _tell_variables(servers)
+    if servers:
+        typer.echo(f"next: {_claude_command(path, needed)}")
+    else:
+        _tell_empty(path, folder)
     return 0
 
 
-def _tell_variables(servers: Sequence[Written]) -> None:
+def _claude_command(path: Path, variables: Sequence[str]) -> str:
+    """With the whole path of this command, which need not be on the client's PATH: an environment may be its home."""
+    script = Path(sys.executable).with_name("toolfold")
+    ours = [str(script)] if script.is_file() else [sys.executable, "-m", "toolfold"]
+    needed = [word for name in variables for word in ("-e", f"{name}=...")]
+    command = ["claude", "mcp", "add", "toolfold", *needed, "--", *ours, "mcp", "--config", str(path.resolve())]
+    return shlex.join(command)
+
+
+def _tell_empty(path: Path, folder: Path) -> None:
+    typer.echo("no file of another client lists an MCP server; these were looked for:")
+    for place in client_places(folder):
+        typer.echo(f"  {shown_path(place)}{'' if place.is_file() else ' (not there)'}")
+    typer.echo(
+        f"next: add a server below 'servers:' in {shown_path(path)}, as its comment shows; 'toolfold tools list'"
+    )
+    typer.echo("then lists its tools. Tools of your own need no server: toolfold run --tools FILE.py PROGRAM.py")
+
+
+def _may_replace(path: Path) -> bool:
+    """Ask, where somebody is there to answer."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return False
+    return typer.confirm(f"{shown_path(path)} exists; replace it and keep the old one as {path.name}.bak?")
+
+
+def _set_aside(path: Path) -> Path:
+    kept = path.with_name(f"{path.name}.bak")
+    try:
+        os.replace(path, kept)
+    except OSError as error:
+        reason = (error.strerror or "unknown reason").lower()
+        raise UsageError(f"{shown_path(path)!r} cannot be renamed: {reason}") from None
+    return kept
+
+
+def _tell_replaced(servers: Sequence[Written]) -> None:
+    names = [name for server in servers for name in server.replaced]
+    if names:
+        noun = "secret" if len(names) == 1 else "secrets"
+        typer.echo(f"replaced {len(names)} {noun} with variables, so that no value is in the file: {', '.join(names)}")
+
+
+def _tell_variables(servers: Sequence[Written]) -> Sequence[str]:
+    """Say which variables are not set yet; their names."""
     needed = {name: place for server in servers for name, place in server.variables.items() if name not in os.environ}
     if not needed:
-        return
+        return ()
     typer.echo("set these variables where toolfold will run; a server whose variable is not set is left out:")
     width = max(map(len, needed))
     for name, place in needed.items():
         typer.echo(f"  {name:<{width}}  {place}")
+    return tuple(needed)
 
 
 def config_text(servers: Sequence[Written]) -> str:
     """The file's text."""
+    head = _HEAD.format(schema=Path(toolfold.__file__).with_name("config.schema.json").as_uri())
     if not servers:
-        return _HEAD + _NO_SERVERS + _TAIL
+        return head + _NO_SERVERS + _TAIL
     parts = ["# MCP servers whose tools programs may call.\nservers:\n"]
     for server in servers:
         dumped = yaml.safe_dump(
@@ -92,7 +150,7 @@ def config_text(servers: Sequence[Written]) -> str:
         needs = f"; needs {', '.join(server.variables)}" if server.variables else ""
         lines = "".join(f"  {line}\n" for line in dumped.splitlines())
         parts.append(f"  # from {server.found.place}{needs}\n{lines}")
-    return _HEAD + "".join(parts) + _TAIL
+    return head + "".join(parts) + _TAIL
 
 
 def _servers(folder: Path) -> tuple[list[Written], list[str]]:

@@ -5,8 +5,10 @@ import mimetypes
 import os
 import stat
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Final
 
@@ -58,6 +60,46 @@ def limits_for(timeout_seconds: float | None, *, as_json: bool, usual: Limits | 
         raise UsageError(f"timeout {timeout_seconds!r} is not between 0 and {_LONGEST_TIMEOUT_SECONDS} seconds")
     cpu_seconds = max(limits.cpu_seconds, math.ceil(timeout_seconds))
     return replace(limits, wall_seconds=timeout_seconds, cpu_seconds=cpu_seconds)
+
+
+def moment_of(text: str) -> float:
+    """Seconds since 1970 of a date as in `2026-01-31`, or of an age as in `2h`."""
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        pass
+    # Imported here: hardly any command needs it, and it brings the config's models.
+    from toolfold.config.units import seconds_of  # noqa: PLC0415
+
+    age = seconds_of(text)
+    if age is None:
+        raise UsageError(f"{text!r} is not an age or a date; write it as 30m, 2h, 7d or 2026-01-31")
+    return time.time() - age
+
+
+def with_limits(said: Sequence[str], usual: Limits | None) -> Limits | None:
+    """The usual limits with those of the command line, each `NAME=VALUE` as `limits` in a config has them."""
+    if not said:
+        return usual
+    # Imported here: the config's models take a third of a second, and hardly any command needs them.
+    from pydantic import ValidationError  # noqa: PLC0415
+
+    from toolfold.config.model import LimitsConfig  # noqa: PLC0415 - the same
+
+    values: dict[str, str] = {}
+    for one in said:
+        name, sign, value = one.partition("=")
+        if not sign or name not in LimitsConfig.model_fields:
+            names = ", ".join(LimitsConfig.model_fields)
+            raise UsageError(f"no limit {one!r}; write NAME=VALUE with one of {names}")
+        values[name] = value
+    try:
+        read = LimitsConfig.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = str(first["loc"][0])
+        raise UsageError(f"limit {name}={values[name]!r} {first['msg']}") from None
+    return replace(usual or Limits(), **read.model_dump(exclude_none=True))
 
 
 def _read(path: Path, size: int, what: str) -> bytes:

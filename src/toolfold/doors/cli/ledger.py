@@ -8,9 +8,10 @@ import typer
 
 from toolfold.doors.cli.configured import nearest_config
 from toolfold.doors.cli.ledgers import KEY_VARIABLE
+from toolfold.doors.cli.option_types import ConfigOption
 from toolfold.errors import UsageError
 
-ledger_app = typer.Typer(help="Look after the ledger: give it another key.", rich_markup_mode=None)
+ledger_app = typer.Typer(help="Maintain the ledger: change its encryption key.", rich_markup_mode=None)
 
 
 @ledger_app.callback()
@@ -26,17 +27,14 @@ def _rekey(
     ledger: Annotated[
         str | None,
         typer.Option(
-            "--ledger", metavar="PATH", help="The ledger; the config's, or the one in your state folder, unless given."
+            "--ledger", metavar="PATH", help="The ledger. Default: the config's, or the one in your state folder."
         ),
     ] = None,
-    config: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The config; the nearest toolfold.yaml from here upwards unless given."),
-    ] = None,
+    config: ConfigOption = None,
 ) -> int:
-    """Seal a ledger with another key; the old file is kept beside it.
+    """Encrypt a ledger with another key; the old file is kept beside it.
 
-    The old key is the config's `ledger.key`, or is taken from TOOLFOLD_LEDGER_KEY. Stop whatever uses the ledger first.
+    The old key is the config's `ledger.key`, or TOOLFOLD_LEDGER_KEY. First stop every process that uses the ledger.
     """
     new_key = os.environ.get(new_key_env)
     if not new_key:

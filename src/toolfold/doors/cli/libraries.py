@@ -6,36 +6,34 @@ import asyncio
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from toolfold.doors.cli.configured import nearest_config
 from toolfold.doors.cli.exits import Exit
+from toolfold.doors.cli.option_types import ConfigOption
 from toolfold.errors import EngineUnavailable, UsageError
 
 if TYPE_CHECKING:
     from toolfold.config import Config
     from toolfold.models import InstalledSet
 
-libraries_app = typer.Typer(
-    help="Packages that programs can import, from libraries in the config.", no_args_is_help=True
-)
+_NONE: Final = "the config lists no packages"
 
-ConfigOption = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="The config; the nearest toolfold.yaml from here upwards unless given."),
-]
+libraries_app = typer.Typer(help="Manage the packages that programs can import.", no_args_is_help=True)
 
 
 @libraries_app.command("sync")
 def _sync(
     config: ConfigOption = None,
-    upgrade: Annotated[bool, typer.Option("--upgrade", help="Take the newest versions, whatever is locked.")] = False,
+    upgrade: Annotated[
+        bool, typer.Option("--upgrade", help="Use the newest versions and ignore the lock file.")
+    ] = False,
 ) -> int:
-    """Install what libraries.packages lists, as wheels, and lock it beside the config.
+    """Install the wheels that libraries.packages lists, and write a lock file beside the config.
 
-    Where the packages come from is a matter of pip's settings. If anything fails, what was installed stays in use.
+    pip's settings decide where packages come from. If anything fails, the installed packages stay in use.
     """
     # Imported here: the other commands start without it.
     from toolfold.config.libraries import lock_of, wanted_sets  # noqa: PLC0415
@@ -59,29 +57,23 @@ def _list(
     config: ConfigOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the sets as one JSON object.")] = False,
 ) -> int:
-    """Show each set: what was asked for, what is locked, and whether it is installed here."""
+    """Show each set: the packages requested, the versions locked, and whether it is installed here."""
     # Imported here for the same reason.
-    from toolfold.config.libraries import lock_of, wanted_sets  # noqa: PLC0415
-    from toolfold.libraries import Installed, read_lock  # noqa: PLC0415
+    from toolfold.config.libraries import set_states  # noqa: PLC0415
+    from toolfold.libraries import Installed  # noqa: PLC0415
 
-    found = _config(config)
-    locked, store = read_lock(lock_of(found)), Installed()
+    store = Installed()
     # Any: each key has its own type.
     sets: dict[str, dict[str, Any]] = {}
-    for one in wanted_sets(found):
-        known = locked.get(one.name)
-        is_there = known is not None and store.has(known)
-        wheels = () if known is None else known.wheels
-        by_wheel = store.modules(known) if known is not None and is_there else {}
-        sets[one.name] = {
-            "packages": list(one.packages),
-            "state": _state(
-                is_locked=known is not None,
-                is_there=is_there,
-                is_current=known is not None and known.packages == one.packages,
-            ),
-            "preload": list(one.preload),
-            "bytes": store.bytes_of(known) if known is not None and is_there else 0,
+    for name, state in set_states(_config(config), store).items():
+        there = state.locked if state.is_installed else None
+        wheels = () if state.locked is None else state.locked.wheels
+        by_wheel = {} if there is None else store.modules(there)
+        sets[name] = {
+            "packages": list(state.wanted.packages),
+            "state": state.text,
+            "preload": list(state.wanted.preload),
+            "bytes": 0 if there is None else store.bytes_of(there),
             "wheels": [
                 {"name": wheel.name, "version": wheel.version, "modules": list(by_wheel.get(wheel, ()))}
                 for wheel in wheels
@@ -95,41 +87,32 @@ def _list(
         for wheel in said["wheels"]:
             print(f"  {wheel['name']} {wheel['version']}: {', '.join(wheel['modules']) or '-'}")
     if not sets:
-        print("the config lists no packages")
+        print(_NONE)
     return Exit.FINISHED
 
 
 @libraries_app.command("check")
 def _check(config: ConfigOption = None) -> int:
-    """Compare every file with what was installed, and import every package in the jail; exit 1 if one fails."""
+    """Verify every installed file and import every package in the sandbox; exit 1 if one fails."""
     # Imported here for the same reason.
-    from toolfold.config.libraries import library_sets, lock_of, wanted_sets  # noqa: PLC0415
-    from toolfold.libraries import Installed, read_lock  # noqa: PLC0415
+    from toolfold.config.libraries import library_sets, set_states  # noqa: PLC0415
+    from toolfold.libraries import Installed  # noqa: PLC0415
 
-    found = _config(config)
-    locked, store, faults = read_lock(lock_of(found)), Installed(), 0
-    for one in wanted_sets(found):
-        known = locked.get(one.name)
-        is_there = known is not None and store.has(known)
-        is_current = known is not None and known.packages == one.packages
-        state = _state(is_locked=known is not None, is_there=is_there, is_current=is_current)
-        if known is not None and is_there and not store.is_sound(known):
+    found, store, faults = _config(config), Installed(), 0
+    states = set_states(found, store)
+    for name, one in states.items():
+        state = one.text
+        if one.locked is not None and one.is_installed and not store.is_sound(one.locked):
             state = "changed on disk since it was installed; remove its folder and run 'toolfold libraries sync'"
         faults += state != "installed"
-        print(f"{one.name}: {state}")
+        print(f"{name}: {state}")
     for made in library_sets(found):
         for module, reason in asyncio.run(_import_all(found, made)).items():
             faults += bool(reason)
             print(f"  import {module}: {reason or 'works'}")
+    if not states:
+        print(_NONE)
     return Exit.FAILED if faults else Exit.FINISHED
-
-
-def _state(*, is_locked: bool, is_there: bool, is_current: bool) -> str:
-    if not is_locked:
-        return "not locked; run 'toolfold libraries sync'"
-    if not is_there:
-        return "locked but not installed here; run 'toolfold libraries sync'"
-    return "installed" if is_current else "older than its packages in the config; run 'toolfold libraries sync'"
 
 
 def _config(path: Path | None) -> Config:

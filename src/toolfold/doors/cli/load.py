@@ -1,20 +1,19 @@
 """Tools out of a Python file or module. The file is the user's own and runs in this process."""
 
 import importlib
-import importlib.util
 import inspect
-import itertools
 import os
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
 from toolfold.errors import ToolfoldError, UsageError
+from toolfold.sources import modules
 from toolfold.sources.functions import as_tool
+from toolfold.sources.modules import import_file
 from toolfold.tools.tool import Tool
-
-_numbers = itertools.count(1)
 
 
 def load_tools(sources: Sequence[str]) -> list[Tool]:
@@ -50,7 +49,7 @@ def _tools_in(module: ModuleType, source: str) -> Iterator[Tool]:
         try:
             yield as_tool(one)
         except ToolfoldError as error:
-            raise UsageError(f"in tools {source!r}: {error}") from error
+            raise UsageError(f"in tools {source!r}{_line_of(one)}: {error}") from error
 
 
 def _is_marked(value: object) -> bool:
@@ -72,7 +71,7 @@ def _import(source: str) -> ModuleType:
     if is_file and os.path.isdir(source):
         raise UsageError(f"tools file {source!r} is a folder; name a file in it, or a module")
     try:
-        return _import_file(source) if is_file else _import_module(source)
+        return import_file(source) if is_file else _import_module(source)
     except SyntaxError as error:
         raise UsageError(f"tools {source!r} have a syntax error in line {error.lineno}: {error.msg}") from error
     except ModuleNotFoundError as error:
@@ -88,24 +87,20 @@ def _import(source: str) -> ModuleType:
         raise
     # Whatever the user's file raises while it is imported, `sys.exit` too, is the user's to fix.
     except (Exception, SystemExit) as error:
-        raise UsageError(f"tools {source!r} raised {type(error).__name__}: {error}") from error
+        raise UsageError(f"tools {source!r}{_raised_at(error)} raised {type(error).__name__}: {error}") from error
 
 
-def _import_file(path: str) -> ModuleType:
-    # Its own name per file: two files called tools.py are two modules.
-    name = f"toolfold_user_tools_{next(_numbers)}"
-    spec = importlib.util.spec_from_file_location(name, os.path.abspath(path))
-    if spec is None or spec.loader is None:
-        raise UsageError(f"tools file {path!r} is not Python; its name must end in .py")
-    module = importlib.util.module_from_spec(spec)
-    # Annotations are resolved through `sys.modules`, and siblings of the file are importable as in `python FILE`.
-    sys.modules[name] = module
-    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
-    try:
-        spec.loader.exec_module(module)
-    finally:
-        sys.path.pop(0)
-    return module
+def _raised_at(error: BaseException) -> str:
+    """Where in the user's code, which is below ours and the import system's."""
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = (__file__, modules.__file__)
+    inside = [frame for frame in frames if frame.filename not in ours and not frame.filename.startswith("<frozen")]
+    return f" in line {inside[0].lineno}" if inside else ""
+
+
+def _line_of(value: object) -> str:
+    code = getattr(getattr(value, "__wrapped__", value), "__code__", None)
+    return "" if code is None else f", line {code.co_firstlineno}"
 
 
 def _import_module(name: str) -> ModuleType:

@@ -6,12 +6,11 @@ import asyncio
 import os
 import signal
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 from toolfold.doors.cli.exits import Exit
 
-if TYPE_CHECKING:
-    from toolfold.models import Outcome
+_T = TypeVar("_T")
 
 
 # Any: what a coroutine yields and is sent is asyncio's business.
@@ -25,7 +24,7 @@ def run_to_end(work: Coroutine[Any, Any, None]) -> None:
 
 
 # Any: what a coroutine yields and is sent is asyncio's business.
-def until_stopped(work: Coroutine[Any, Any, Outcome]) -> Outcome | int:
+def until_stopped(work: Coroutine[Any, Any, _T]) -> _T | int:
     """Run to the end, or to SIGINT or SIGTERM: then the exit code, with the program cancelled."""
     loop = asyncio.new_event_loop()
     task = loop.create_task(work)

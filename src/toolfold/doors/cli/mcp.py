@@ -12,17 +12,21 @@ from typing import TYPE_CHECKING
 
 from toolfold.config import Config, find_config, load_config
 from toolfold.config.importing import import_servers
+from toolfold.config.load import with_left_out
+from toolfold.doors.cli.inputs import read_files
 from toolfold.doors.cli.loops import run_to_end
 from toolfold.doors.mcp.address import TOKEN_VARIABLE, guarded, parse_address
 from toolfold.doors.mcp.early import Early, answer_early
 from toolfold.doors.mcp.texts import INSTRUCTIONS
-from toolfold.errors import UsageError
+from toolfold.errors import UsageError, install_extra
 
 if TYPE_CHECKING:
     from toolfold.tools.tool import Tool
 
 
-def mcp_command(config: Path | None, http: str | None, imported: list[Path], *, callback: bool) -> int:
+def mcp_command(
+    config: Path | None, http: str | None, imported: list[Path], *, files: list[Path], callback: bool
+) -> int:
     """Serve `execute_program` to an MCP client, over the servers of a config. Stdout is the protocol's."""
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="toolfold: %(message)s")
     found = read_config(config, imported)
@@ -30,18 +34,18 @@ def mcp_command(config: Path | None, http: str | None, imported: list[Path], *, 
     address = None if http is None else parse_address(http)
     if address is not None:
         guarded(*address, token=token)
-    modules = _modules(found)
+    modules, given = _modules(found), read_files(files, found.program_limits)
     early = _answer_early() if address is None and not callback else None
     # Imported here: mistakes are told and the first answer is given without the SDK, which takes most of the start.
     try:
         from toolfold.doors.mcp.serve import serve_http, serve_stdio  # noqa: PLC0415
         from toolfold.doors.mcp.setup import open_door  # noqa: PLC0415
     except ModuleNotFoundError as error:
-        raise UsageError(f"{error.name!r} is not installed; install toolfold[mcp]") from error
+        raise UsageError(f"{error.name!r} is not installed; {install_extra('mcp')}") from error
 
     async def serve() -> None:
         # Made in here: what waits needs a running event loop.
-        door = open_door(found, modules=modules, is_alone=address is None, callback=callback)
+        door = open_door(found, modules=modules, files=given, is_alone=address is None, callback=callback)
         if address is None:
             await serve_stdio(door, early)
         else:
@@ -65,10 +69,12 @@ def read_config(path: Path | None, imported: list[Path]) -> Config:
         raise UsageError("no toolfold.yaml here or above; write one with 'toolfold init', or name one with --config")
     config = Config() if path is None else load_config(path)
     servers = {server.name: server for server in config.servers}
+    left_out: dict[str, str] = {}
     for one in imported:
-        for server in import_servers(one):
+        for server in import_servers(one, left_out=left_out):
             servers.setdefault(server.name, server)
-    return config.model_copy(update={"servers": tuple(servers.values())})
+    left_out = {name: why for name, why in left_out.items() if name not in servers}
+    return with_left_out(config.model_copy(update={"servers": tuple(servers.values())}), left_out)
 
 
 def _modules(config: Config) -> list[Tool]:

@@ -3,8 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
 from typing import Final, TextIO
 
 from toolfold.doors.media import value_as_json
@@ -12,6 +11,7 @@ from toolfold.models import CallRecord, File, Json, Outcome, Value
 
 _SHOWN_ARGUMENTS: Final = 60
 _SHOWN_VALUE: Final = 2000
+_SHOWN_FILES: Final = 3
 
 
 def print_text(outcome: Outcome) -> None:
@@ -27,23 +27,7 @@ def print_json(outcome: Outcome) -> None:
 
 def as_json(outcome: Outcome) -> dict[str, Json]:
     """The outcome as JSON values."""
-    return {
-        "execution_id": outcome.execution_id,
-        "status": outcome.status,
-        "value": value_as_json(outcome.value),
-        "stdout": outcome.stdout,
-        "stderr": outcome.stderr,
-        "stdout_cut_bytes": outcome.stdout_cut_bytes,
-        "stderr_cut_bytes": outcome.stderr_cut_bytes,
-        "problem": asdict(outcome.problem) if outcome.problem else None,
-        "calls": [call_as_json(record) for record in outcome.calls],
-        "files": [_file(file) for file in outcome.files],
-        "engine": outcome.engine,
-        "isolation": outcome.isolation,
-        "seconds": outcome.seconds,
-        "context_saved": asdict(outcome.context_saved),
-        "hints": list(outcome.hints),
-    }
+    return outcome.to_dict()
 
 
 def call_line(record: CallRecord) -> str:
@@ -51,6 +35,16 @@ def call_line(record: CallRecord) -> str:
     arguments = shortened(shown_arguments(record.arguments), _SHOWN_ARGUMENTS)
     ending = f"failed: {record.error!r}" if record.error is not None else f"{record.bytes_out} bytes"
     return f"  {record.id:>4}  {word(record.name)}({arguments})  {record.seconds * 1000:.0f} ms  {ending}"
+
+
+def unsaved_line(files: Sequence[File]) -> str:
+    """Which files a program created for nothing, and the option that saves them."""
+    names = [word(file.name) for file in files]
+    shown = ", ".join(names[:_SHOWN_FILES])
+    more = f" and {len(names) - _SHOWN_FILES} more" if len(names) > _SHOWN_FILES else ""
+    if len(names) == 1:
+        return f"{shown} was not saved; --out DIR saves it"
+    return f"{shown}{more} were not saved; --out DIR saves them"
 
 
 def shown_arguments(arguments: Mapping[str, Value]) -> str:
@@ -73,10 +67,11 @@ def _notes(outcome: Outcome) -> list[str]:
     # An exception's traceback is already in the program's stderr.
     if outcome.problem is not None and outcome.problem.kind != "exception":
         notes.append(f"{str(outcome.problem).rstrip()}\n")
-    if sys.stderr.isatty():
+    # Whoever reads why a program failed, at a terminal or in a log, needs the next step as well.
+    if outcome.problem is not None or sys.stderr.isatty():
         notes += [f"toolfold: hint: {hint}\n" for hint in outcome.hints]
-        if outcome.value is not None:
-            notes.append(f"toolfold: value: {shortened(repr(outcome.value), _SHOWN_VALUE)}\n")
+    if outcome.value is not None and sys.stderr.isatty():
+        notes.append(f"toolfold: value: {shortened(repr(outcome.value), _SHOWN_VALUE)}\n")
     return notes
 
 
@@ -97,10 +92,6 @@ def call_as_json(record: CallRecord) -> dict[str, Json]:
         "breaker": record.breaker,
         "from_record": record.from_record,
     }
-
-
-def _file(file: File) -> dict[str, Json]:
-    return {"name": file.name, "mime": file.mime, "size": file.size}
 
 
 def shortened(text: str, length: int) -> str:

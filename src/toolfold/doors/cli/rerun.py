@@ -5,14 +5,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from toolfold.doors.cli.configured import chosen_engine, configured
 from toolfold.doors.cli.inputs import limits_for, read_program
+from toolfold.doors.cli.live import is_live, run_shown
 from toolfold.doors.cli.load import load_tools
 from toolfold.doors.cli.loops import until_stopped
+from toolfold.doors.cli.options import RunOptions
 from toolfold.doors.cli.outputs import prepare_folder
-from toolfold.doors.cli.run import RunOptions, finish, show_call, stdout_to_stderr
+from toolfold.doors.cli.run import approvals, finish, show_call, stdout_to_stderr
 from toolfold.ledger.record import History, Ledger
 from toolfold.models import Outcome
 from toolfold.runtime import Runtime
@@ -35,14 +37,17 @@ def rerun(
 
     async def once(runtime: Runtime) -> Outcome:
         async with runtime:
-            return await runtime.run(
-                text, files=begun.files, limits=limits, rerun_of=begun.execution_id, on_call=show_call(), repeat=repeat
-            )
+            given: Any = {"files": begun.files, "limits": limits, "rerun_of": begun.execution_id, "repeat": repeat}
+            given |= {"stdin": begun.program.stdin, "clock": begun.program.clock}
+            if is_live(stdout, as_json=options.as_json):
+                return await run_shown(runtime, ledger, text, stdout, on_call=show_call(), **given)
+            return await runtime.run(text, on_call=show_call(), **given)
 
-    with stdout_to_stderr():
+    with stdout_to_stderr() as stdout:
         runtime = configured(config, text, open_runtime)(
             tools=load_tools(options.tools),
             **chosen_engine(config, engine=options.engine, isolation=options.isolation, warm=1),
+            **approvals(config, options, ledger),
             limits=limits,
             ledger=ledger,
             door="cli",

@@ -1,52 +1,90 @@
 """`toolfold run`: inputs in, one program run, its outcome rendered; signals stop the program."""
 
+from __future__ import annotations
+
+import asyncio
+import logging
 import os
+import secrets
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolfold.doors.cli.configured import chosen_engine, configured, nearest_config
 from toolfold.doors.cli.exits import Exit, exit_of_status
-from toolfold.doors.cli.inputs import limits_for, read_files, read_program
-from toolfold.doors.cli.ledgers import open_for_command
-from toolfold.doors.cli.load import load_apis, load_tools
-from toolfold.doors.cli.loops import until_stopped
+from toolfold.doors.cli.inputs import limits_for, read_files, read_program, with_limits
+from toolfold.doors.cli.options import RunOptions
 from toolfold.doors.cli.outputs import prepare_folder, save_files
-from toolfold.doors.cli.render import call_line, print_json, print_text
 from toolfold.errors import UsageError
-from toolfold.ledger.record import Ledger
 from toolfold.models import CallRecord, File, Limits, Outcome
-from toolfold.runtime import Runtime
+
+if TYPE_CHECKING:
+    from toolfold.config import Config
+    from toolfold.engines.single import Single
+    from toolfold.ledger.record import Ledger
+    from toolfold.runtime import Runtime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunOptions:
-    """One command line, as it was written."""
-
-    program: str
-    tools: tuple[str, ...] = ()
-    apis: tuple[str, ...] = ()
-    timeout_seconds: float | None = None
-    engine: str | None = None
-    """`None`: the config's, or the usual one; the same for the isolation."""
-    isolation: str | None = None
-    files: tuple[Path, ...] = ()
-    out: Path | None = None
-    as_json: bool = False
-    accept_no_isolation: bool = False
-    ledger: str | None = None
-    config: Path | None = None
-
-
-def run_program(options: RunOptions, open_runtime: Callable[..., Runtime] = Runtime) -> int:
+def run_program(options: RunOptions, open_runtime: Callable[..., Runtime] | None = None) -> int:
     """Run it, print it, and return the exit code."""
+    order = _order(options)
+    text, files, limits = order.text, order.files, order.limits
+    if options.detach:
+        # Imported here: hardly any run is left behind.
+        from toolfold.doors.cli.detached import leave_behind  # noqa: PLC0415
+
+        return leave_behind(options, text, files, limits)
+    if options.out is not None:
+        prepare_folder(options.out)
+    with _sandbox_ahead(order, is_wanted=open_runtime is None):
+        # Imported here: the sandbox is being built meanwhile.
+        from toolfold.doors.cli.ledgers import open_for_command  # noqa: PLC0415
+        from toolfold.doors.cli.live import is_live  # noqa: PLC0415
+        from toolfold.doors.cli.load import load_apis, load_tools  # noqa: PLC0415
+        from toolfold.doors.cli.loops import until_stopped  # noqa: PLC0415
+        from toolfold.runtime import Runtime  # noqa: PLC0415
+
+        with stdout_to_stderr() as stdout:
+            tools = [*load_tools(options.tools), *load_apis(options.apis)]
+            ledger = open_for_command(options.ledger, order.config)
+            made = partial(
+                configured(order.config, text, open_runtime or Runtime),
+                tools=tools,
+                **order.engine,
+                **approvals(order.config, options, ledger),
+                limits=limits,
+                ledger=ledger,
+                door="cli",
+                # Whoever wants spans has set something up by now: its own start, or the tools file.
+                telemetry="opentelemetry" in sys.modules,
+            )
+            live = stdout if is_live(stdout, as_json=options.as_json) else None
+            outcome = until_stopped(_run_once(made, ledger, options, live, text, files=files, limits=limits))
+        return outcome if isinstance(outcome, int) else finish(outcome, options)
+
+
+class _Order(NamedTuple):
+    """What the options and the config come to."""
+
+    config: Config | None
+    engine: dict[str, Any]
+    """Arguments of the runtime; each has its own type."""
+    limits: Limits
+    text: str
+    files: tuple[File, ...]
+
+
+def _order(options: RunOptions) -> _Order:
+    if (options.code is None) == (not options.program):
+        raise UsageError("one program is needed: name a file, `-` for stdin, or write it after -c")
     config = nearest_config(options.config)
+    if options.is_verbose:
+        logging.getLogger("toolfold").setLevel(logging.INFO)
     # One program is run, so no guest needs to wait for the next.
     chosen = chosen_engine(
-        config, engine=options.engine, isolation=options.isolation, warm=1,
+        config, engine=options.engine, isolation=options.isolation, address=options.address, warm=1,
         accept_no_isolation=options.accept_no_isolation,
     )  # fmt: skip
     if chosen["engine_options"].get("isolation") == "none" and not options.accept_no_isolation:
@@ -55,63 +93,123 @@ def run_program(options: RunOptions, open_runtime: Callable[..., Runtime] = Runt
             "if you mean it, add --i-accept-that-programs-can-do-anything"
         )
     usual = config.program_limits if config is not None else None
+    usual = with_limits(options.limits, usual)
     limits = limits_for(options.timeout_seconds, as_json=options.as_json, usual=usual)
-    text = read_program(options.program, limits)
-    files = read_files(options.files, limits)
-    if options.out is not None:
-        prepare_folder(options.out)
-    with stdout_to_stderr():
-        tools = [*load_tools(options.tools), *load_apis(options.apis)]
-        ledger = open_for_command(options.ledger, config)
-        made = partial(
-            configured(config, text, open_runtime),
-            tools=tools,
-            **chosen,
-            limits=limits,
-            ledger=ledger,
-            door="cli",
-        )
-        outcome = until_stopped(_run_once(made, ledger, text, files, limits))
-    return outcome if isinstance(outcome, int) else finish(outcome, options)
+    text = options.code if options.code is not None else read_program(options.program, limits)
+    return _Order(config, chosen, limits, text, read_files(options.files, limits))
 
 
 @contextmanager
-def stdout_to_stderr() -> Iterator[None]:
-    """What a tool or a process of its own prints must not be taken for the program's output."""
+def _sandbox_ahead(order: _Order, *, is_wanted: bool) -> Iterator[None]:
+    """The engine's sandbox, under way for as long as this lasts, where it can be begun with before the engine is."""
+    single = _launched_ahead(order.engine, order.text, order.limits) if is_wanted else None
+    if single is None:
+        yield
+        return
+    order.engine["engine_options"]["_single"] = single
+    try:
+        yield
+    finally:
+        single.give_up()
+
+
+# Any: each argument of the runtime has its own type.
+def _launched_ahead(chosen: dict[str, Any], text: str, limits: Limits) -> Single | None:
+    """The sandbox, built while the rest is loaded, where it is the process engine without the host's libraries."""
+    options = chosen["engine_options"]
+    if chosen["engine"] != "process" or sys.platform != "linux":
+        return None
+    if options.get("host_libraries"):
+        return None
+    # Imported here: other engines do without.
+    from toolfold.doors.cli.ahead import launched  # noqa: PLC0415
+
+    return launched(text, limits, isolation=options["isolation"], sets=options.get("library_sets", ()))
+
+
+@contextmanager
+def stdout_to_stderr() -> Iterator[int]:
+    """What a tool or a process of its own prints must not be taken for the program's output, which has the handle."""
     sys.stdout.flush()
     kept = os.dup(1)
     os.dup2(2, 1)
     try:
-        yield
+        yield kept
     finally:
         sys.stdout.flush()
         os.dup2(kept, 1)
         os.close(kept)
 
 
+# Any: options of `Runtime.run`.
 async def _run_once(
-    made: Callable[[], Runtime], ledger: Ledger, text: str, files: tuple[File, ...], limits: Limits
-) -> Outcome:
+    made: Callable[[], Runtime], ledger: Ledger, options: RunOptions, live: int | None, text: str, **given: Any
+) -> Outcome:  # fmt: skip
+    execution_id = secrets.token_hex(8)
     try:
         async with made() as runtime:
-            return await runtime.run(text, files=files, limits=limits, on_call=show_call())
+            given["execution_id"] = execution_id
+            given["on_call"] = show_call(always=options.is_verbose)
+            if live is not None:
+                from toolfold.doors.cli.live import run_shown  # noqa: PLC0415 - as above
+
+                return await run_shown(runtime, ledger, text, live, **given)
+            return await runtime.run(text, **given)
+    except asyncio.CancelledError:
+        from toolfold.doors.cli.stopping import tell_stopped  # noqa: PLC0415 - hardly any program is stopped
+
+        await tell_stopped(ledger, execution_id, where=options.ledger)
+        raise
     finally:
         await ledger.close()
 
 
-def show_call() -> Callable[[CallRecord], None] | None:
-    if not sys.stderr.isatty():
+# Any: an option of the runtime.
+def approvals(config: Config | None, options: RunOptions, ledger: Ledger) -> dict[str, Any]:
+    """Arguments of `Runtime`: who is asked, where the config has tools to ask for, and not the console alone."""
+    asks = config is not None and (config.tools.ask or config.tools.ask_destructive)
+    if config is None or not asks or (config.approvals == "console" and not options.yes):
+        return {}
+    # Imported here: few programs ask.
+    from toolfold.config.build import approvals_of  # noqa: PLC0415
+    from toolfold.doors.cli.asking import approve_at_terminal, terminal_handle  # noqa: PLC0415
+
+    if config.approvals == "both" and not options.yes and terminal_handle() is None:
+        return {}  # the console is asked
+    approve = approve_at_terminal(is_yes=options.yes)
+    return {"approve": approve, **({} if options.yes else approvals_of(config, ledger, approve))}
+
+
+def show_call(*, always: bool = False) -> Callable[[CallRecord], None] | None:
+    if not always and not sys.stderr.isatty():
         return None
-    return lambda record: print(call_line(record), file=sys.stderr, flush=True)
+    # Imported here for the same reason.
+    from toolfold.doors.cli.render import call_line  # noqa: PLC0415
+    from toolfold.doors.cli.stage import stage  # noqa: PLC0415
+
+    def show(record: CallRecord) -> None:
+        stage.clear()
+        print(call_line(record), file=sys.stderr, flush=True)
+
+    return show
 
 
 def finish(outcome: Outcome, options: RunOptions) -> int:
+    # Imported here for the same reason.
+    from toolfold.doors.cli.render import print_json, print_text, unsaved_line  # noqa: PLC0415
+
     if options.as_json:
         print_json(outcome)
     else:
         print_text(outcome)
+    if os.environ.get("TOOLFOLD_DEBUG"):
+        for call in outcome.calls:
+            if call.traceback:
+                print(f"toolfold: call {call.id} of {call.name!r} failed\n{call.traceback}", file=sys.stderr, end="")
     code = exit_of_status(outcome.status)
     if options.out is None:
+        if outcome.files and not options.as_json and sys.stderr.isatty():
+            print(f"toolfold: {unsaved_line(outcome.files)}", file=sys.stderr)
         return code
     complaints = save_files(outcome.files, options.out)
     for complaint in complaints:

@@ -1,35 +1,52 @@
 """`toolfold runs`: what the ledger holds. The options; what is shown is in `history`, what is run in `rerun`."""
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Final, Literal, TypeVar, cast
 
 import typer
 
-from toolfold.doors.cli.configured import EngineOption, nearest_config
+from toolfold.doors.cli.configured import nearest_config
 from toolfold.doors.cli.ledgers import open_for_command
+from toolfold.doors.cli.option_types import ConfigOption, EngineOption
 from toolfold.errors import UsageError
-from toolfold.ledger.record import History, Ledger
+from toolfold.ledger.record import Filter, History, Ledger, State
 
 _T = TypeVar("_T")
+_LONGEST_WAIT_SECONDS: Final = 31_536_000
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds <= _LONGEST_WAIT_SECONDS:
+        raise typer.BadParameter(f"{text!r} is not a number of seconds from 0 to {_LONGEST_WAIT_SECONDS}")
+    return seconds
+
 
 runs_app = typer.Typer(
-    help="List executions, show one, or run one again without repeating its calls.", rich_markup_mode=None
+    help="List, show, wait for, delete or rerun executions.",
+    rich_markup_mode=None,
 )
 
 _Where = Annotated[
     str | None,
-    typer.Option("--ledger", metavar="PATH|memory", help="The ledger; the one in your state folder unless given."),
+    typer.Option("--ledger", metavar="PATH|memory", help="The ledger. Default: the one in your state folder."),
 ]
-_Id = Annotated[str, typer.Argument(metavar="ID", help="The start of its id is enough.")]
+_Id = Annotated[str, typer.Argument(metavar="ID", help="The id of the execution, or the beginning of it.")]
 _AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+_Limit = Annotated[int, typer.Option(min=1, help="How many to list, newest first.")]
+_Statuses = Literal["finished", "failed", "rejected", "timeout", "limit", "cancelled", "running", "paused"]
 
 
 @runs_app.callback(invoke_without_command=True)
-def _list(
+def _runs(
     context: typer.Context,
-    limit: Annotated[int, typer.Option(min=1, help="How many, newest first.")] = 20,
+    limit: _Limit = 20,
     json: _AsJson = False,
     ledger: _Where = None,
 ) -> int:
@@ -44,19 +61,94 @@ def _list(
     return history.print_list(summaries, as_json=json)
 
 
+@runs_app.command("list")
+def _list(
+    context: typer.Context,
+    status: Annotated[_Statuses | None, typer.Option(help="Only executions with this status.")] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(metavar="AGE|DATE", help="Only executions that started since then: 30m, 2h, 7d, or 2026-01-31."),
+    ] = None,
+    tool: Annotated[str | None, typer.Option(metavar="NAME", help="Only executions that called this tool.")] = None,
+    door: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Only executions started through it: cli, library, mcp, http, ..."),
+    ] = None,
+    limit: _Limit = 20,
+    json: _AsJson = False,
+    ledger: _Where = None,
+) -> int:
+    """List executions, newest first. `--tool` finds only executions that have ended."""
+    # Imported here for the same reason.
+    from toolfold.doors.cli import history  # noqa: PLC0415
+    from toolfold.doors.cli.inputs import moment_of  # noqa: PLC0415
+
+    is_state = status in ("running", "paused")
+    wanted = Filter(
+        # cast: mypy does not narrow a literal by `in`.
+        state=cast("State", status) if is_state else None,
+        status=None if is_state else status,
+        since=None if since is None else moment_of(since),
+        tool=tool,
+        door=door,
+    )
+    found = with_ledger(ledger or context.obj, lambda opened: opened.search(wanted, limit=limit))
+    return history.print_list(found, as_json=json, is_filtered=wanted != Filter())
+
+
+@runs_app.command("delete")
+def _delete(
+    context: typer.Context,
+    ids: Annotated[
+        list[str], typer.Argument(metavar="ID...", help="The ids of the executions, or the beginning of each.")
+    ],
+    force: Annotated[
+        bool, typer.Option("--force", help="Also delete executions that are running or paused; they cannot continue.")
+    ] = False,
+    ledger: _Where = None,
+) -> int:
+    """Delete executions from the ledger, including everything recorded about them."""
+
+    async def delete(opened: Ledger) -> int:
+        # All are looked at first: a wrong id deletes nothing.
+        found = [await load(opened, one) for one in ids]
+        for history in found:
+            if history.state != "ended" and not force:
+                name = history.begun.execution_id
+                raise UsageError(f"execution {name!r} is {history.state}, so it may go on; add --force to delete it")
+        return sum([await opened.delete(history.begun.execution_id) for history in found])
+
+    count = with_ledger(ledger or context.obj, delete)
+    typer.echo(f"deleted {count} execution{'' if count == 1 else 's'}")
+    return 0
+
+
 @runs_app.command("show")
 def _show(
     context: typer.Context,
     id: _Id,
-    full: Annotated[bool, typer.Option("--full", help="Also the arguments and replies, whole.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Also print the complete arguments and replies.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", help="Show its calls live until it ends, then print it.")] = False,
     json: _AsJson = False,
     ledger: _Where = None,
 ) -> int:
-    """Show one execution: its program, its output, its calls as a timeline."""
+    """Show one execution: its program, its output and its calls over time."""
     # Imported here for the same reason.
     from toolfold.doors.cli import history  # noqa: PLC0415
 
-    shown = with_ledger(ledger or context.obj, lambda opened: load(opened, id))
+    async def ended(opened: Ledger) -> History:
+        found = await load(opened, id)
+        if follow and found.outcome is None:
+            # Imported here for the same reason.
+            from rich.console import Console  # noqa: PLC0415
+
+            from toolfold.doors.cli.waterfall import followed  # noqa: PLC0415
+
+            await followed(opened, found.begun, Console(stderr=True, highlight=False))
+            return await load(opened, found.begun.execution_id)
+        return found
+
+    shown = with_ledger(ledger or context.obj, ended)
     return history.print_history(shown, full=full, as_json=json)
 
 
@@ -65,38 +157,37 @@ def _rerun(
     context: typer.Context,
     id: _Id,
     program: Annotated[
-        str | None, typer.Argument(metavar="FILE|-", help="The corrected program; the recorded one unless given.")
+        str | None, typer.Argument(metavar="FILE|-", help="The corrected program. Default: the recorded one.")
     ] = None,
     tools: Annotated[
         list[str] | None,
-        typer.Option(metavar="FILE.py|MODULE", help="Tools for the program, as in `toolfold run`. Repeatable."),
+        typer.Option(
+            metavar="FILE.py|MODULE", help="A Python file or module with tools, as for `toolfold run`. Repeatable."
+        ),
     ] = None,
-    config: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The config; the nearest toolfold.yaml from here upwards unless given."),
-    ] = None,
+    config: ConfigOption = None,
     engine: EngineOption = None,
     isolation: Annotated[
         Literal["namespace", "landlock"] | None,
-        typer.Option(help="How the process engine is walled in; the config's, or namespace, unless given."),
+        typer.Option(help="How the process engine isolates the program. Default: the config's, or namespace."),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Write the files that the program made into DIR.")
+        Path | None, typer.Option(metavar="DIR", help="Write the files that the program creates to DIR.")
     ] = None,
     repeat: Annotated[
         list[str] | None,
-        typer.Option(metavar="TOOL", help="May be called again where its reply is not on record. Repeatable."),
+        typer.Option(metavar="TOOL", help="A tool that may be called again if its reply was not recorded. Repeatable."),
     ] = None,
     json: _AsJson = False,
     ledger: _Where = None,
 ) -> int:
-    """Run a corrected program: calls that the earlier execution made too get the replies they got there.
+    """Run a corrected program; calls that the earlier execution already made get the recorded replies.
 
-    It begins with the files and limits of the earlier one. Exit codes are those of `toolfold run`.
+    It starts with the files and limits of the earlier one. The exit codes are those of `toolfold run`.
     """
     # Imported here: listing and showing start without the runtime.
+    from toolfold.doors.cli.options import RunOptions  # noqa: PLC0415
     from toolfold.doors.cli.rerun import rerun  # noqa: PLC0415
-    from toolfold.doors.cli.run import RunOptions  # noqa: PLC0415
 
     options = RunOptions(
         program=program or "", tools=tuple(tools or ()), engine=engine, isolation=isolation, out=out, as_json=json
@@ -107,6 +198,38 @@ def _rerun(
         return rerun(options, opened, asyncio.run(load(opened, id)), repeat=repeat, config=found)
     finally:
         asyncio.run(opened.close())
+
+
+@runs_app.command("wait")
+def _wait(
+    context: typer.Context,
+    id: _Id,
+    timeout: Annotated[
+        float | None, typer.Option(parser=_seconds, metavar="SECONDS", help="How long to wait. Default: until it ends.")
+    ] = None,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Cancel the program instead of waiting.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write the files that the program creates to DIR.")
+    ] = None,
+    json: _AsJson = False,
+    ledger: _Where = None,
+) -> int:
+    """Wait for an execution of any process, and answer its questions. Ctrl-C leaves it running.
+
+    The exit codes are those of `toolfold run`; 75 if the time is up, or if nobody is here to answer a question.
+    """
+    # Imported here for the same reason.
+    from toolfold.doors.cli.options import RunOptions  # noqa: PLC0415
+    from toolfold.doors.cli.outputs import prepare_folder  # noqa: PLC0415
+    from toolfold.doors.cli.wait import WaitOptions, wait_for  # noqa: PLC0415
+
+    where = ledger or context.obj
+    found = with_ledger(where, lambda opened: load(opened, id))
+    if out is not None:
+        prepare_folder(out)
+    options = WaitOptions(timeout_seconds=timeout, cancel=cancel, finish=RunOptions(program="", out=out, as_json=json))
+    # A ledger of its own: the first is closed before a process is forked from this one.
+    return wait_for(lambda: open_for_command(where, nearest_config() if where is None else None), found, options)
 
 
 def with_ledger(where: str | None, use: Callable[[Ledger], Awaitable[_T]]) -> _T:

@@ -2,54 +2,58 @@
 
 import asyncio
 import logging
+import socket
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from toolfold.errors import UsageError
+from toolfold.doors.cli.option_types import ConfigOption
+from toolfold.errors import UsageError, install_extra
 
 if TYPE_CHECKING:
     from toolfold.config import Config
 
 
 def serve_command(
-    config: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The config; the nearest toolfold.yaml from here upwards unless given."),
-    ] = None,
-    host: Annotated[str | None, typer.Option(help="Where to listen; 127.0.0.1 unless given.")] = None,
+    config: ConfigOption = None,
+    host: Annotated[str | None, typer.Option(help="The address to listen on. Default: 127.0.0.1.")] = None,
     port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="The port; 8000 unless given, 0 takes a free one.")
+        int | None, typer.Option(min=0, max=65535, help="The port; 0 picks a free one. Default: 8000.")
     ] = None,
-    base_path: Annotated[str | None, typer.Option(metavar="PATH", help="Before every path, such as /v1.")] = None,
+    base_path: Annotated[str | None, typer.Option(metavar="PATH", help="A prefix for every path, such as /v1.")] = None,
     advertise: Annotated[
         str | None,
         typer.Option(
             metavar="URL",
-            help="Where other replicas reach this one, where they share a ledger; --host and --port unless given.",
+            help="The URL at which other replicas with the same ledger reach this one. Default: --host and --port.",
         ),
     ] = None,
     ledger: Annotated[
         str | None,
-        typer.Option(metavar="PATH|URL|memory", help="Where executions are kept; in your state folder unless given."),
+        typer.Option(
+            metavar="PATH|URL|memory", help="Where to record executions. Default: a file in your state folder."
+        ),
     ] = None,
-    console: Annotated[bool, typer.Option("--console", help="Also serve the console, at /console.")] = False,
+    console: Annotated[bool, typer.Option("--console", help="Also serve the console at /console.")] = False,
 ) -> int:
-    """Serve programs over HTTP: a code backend that LibreChat can point at."""
+    """Serve programs over HTTP, for LibreChat and other clients."""
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="toolfold: %(message)s")
     said = {"host": host, "port": port, "base_path": base_path, "advertise": advertise}
     found = _config(config, said, ledger=ledger)
     # Imported here: every other command starts without them, and a mistake in the config is told before.
     from toolfold.config.build import module_sources  # noqa: PLC0415
+    from toolfold.doors.cli.consoles import announced  # noqa: PLC0415
     from toolfold.doors.cli.load import load_tools  # noqa: PLC0415
 
     try:
         from toolfold.doors.http.serve import serve  # noqa: PLC0415
-        from toolfold.doors.http.setup import open_app  # noqa: PLC0415
+        from toolfold.doors.http.setup import open_app, refuse_open_door  # noqa: PLC0415
+        from toolfold.doors.listening import listen  # noqa: PLC0415
     except ModuleNotFoundError as error:
-        raise UsageError(f"{error.name!r} is not installed; install toolfold[http]") from error
+        raise UsageError(f"{error.name!r} is not installed; {install_extra('http')}") from error
 
     modules = load_tools(module_sources(found))
 
@@ -64,19 +68,30 @@ def serve_command(
 
     links: list[str] = []
 
-    async def run() -> None:
+    async def run(listening: socket.socket) -> None:
         # Made in here: what waits needs a running event loop.
         app, opened = open_app(found, modules=modules)
         if console:
             from toolfold.doors.console.setup import mount_console  # noqa: PLC0415 - only where it is wanted
 
             links.append(mount_console(app, found, opened))
+        known = ExitStack()
+
+        def tell_all(port: int) -> None:
+            tell(port)
+            if console:
+                known.enter_context(announced(port, opened, f"{found.http.base_path}/console"))
+
         try:
-            await serve(app, found.http.host, found.http.port, on_listening=tell)
+            with known:
+                await serve(app, found.http.host, found.http.port, on_listening=tell_all, listening=listening)
         finally:
             await opened.close()
 
-    asyncio.run(run())
+    refuse_open_door(found.http)
+    # First of all: a second server on one port mostly has the first one's ledger as well, and the port is the news.
+    with listen(found.http.host, found.http.port, advice="--port 0 picks a free one") as listening:
+        asyncio.run(run(listening))
     return 0
 
 

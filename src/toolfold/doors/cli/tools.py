@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from toolfold.doors.cli.configured import ApiOption
+from toolfold.doors.cli.option_types import ApiOption
 from toolfold.errors import UsageError
 from toolfold.models import Json, ToolSpec
 
@@ -18,44 +18,67 @@ if TYPE_CHECKING:
     from toolfold.tools.embedding import Embedder
     from toolfold.tools.tool import Tool
 
-tools_app = typer.Typer(
-    help="List tools, search them, write their stubs, or learn what they return.", rich_markup_mode=None
-)
+tools_app = typer.Typer(help="List or search tools, and write stubs for them.", rich_markup_mode=None)
 
 _Sources = Annotated[
     list[str] | None,
-    typer.Option("--tools", metavar="FILE.py|MODULE", help="Where the tools are: its `@tool` objects. Repeatable."),
+    typer.Option("--tools", metavar="FILE.py|MODULE", help="A Python file or module with tools. Repeatable."),
 ]
 _Config = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="The config; without --tools, the nearest toolfold.yaml from here upwards."),
+    typer.Option(
+        metavar="FILE",
+        help="The config file. Default without --tools: the nearest toolfold.yaml in this or a parent folder.",
+    ),
 ]
+_Detail = Annotated[Literal["name", "signature", "full"], typer.Option(help="How much to print of each tool.")]
 _AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
+@tools_app.callback(invoke_without_command=True)
+def _tools(
+    context: typer.Context,
+    tools: _Sources = None,
+    api: ApiOption = None,
+    config: _Config = None,
+    detail: _Detail = "name",
+    json: _AsJson = False,
+) -> int:
+    command = context.invoked_subcommand
+    if command is None:
+        return _list(tools, api, config, detail, json)
+    if tools or api or config is not None or detail != "name" or json:
+        raise UsageError(f"write the options after {command!r}, as in 'toolfold tools {command} --tools tools.py'")
+    return 0
+
+
 @tools_app.command("list")
-def _list(tools: _Sources = None, api: ApiOption = None, config: _Config = None, json: _AsJson = False) -> int:
-    """List the tools, one line each: the name that programs call, and what it does."""
+def _list(
+    tools: _Sources = None,
+    api: ApiOption = None,
+    config: _Config = None,
+    detail: _Detail = "name",
+    json: _AsJson = False,
+) -> int:
+    """List the tools, with the name that programs use and a short description."""
     # Imported here: `--help` starts without reading schemas.
     from toolfold.tools.search import describe  # noqa: PLC0415
 
-    _print([describe(spec, "name") for spec in _specs(tools, api, config)], as_json=json)
+    _print([describe(spec, detail) for spec in _specs(tools, api, config)], as_json=json)
     return 0
 
 
 @tools_app.command("search")
 def _search(
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="What is needed, in a few words.")],
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="What the tool should do, in a few words.")],
     tools: _Sources = None,
     api: ApiOption = None,
     config: _Config = None,
-    detail: Annotated[
-        Literal["name", "signature", "full"], typer.Option(help="How much to print of each tool.")
-    ] = "name",
-    limit: Annotated[int, typer.Option(min=1, help="At most this many, best first.")] = 8,
+    detail: _Detail = "name",
+    limit: Annotated[int, typer.Option(min=1, help="The maximum number of results, best first.")] = 8,
     json: _AsJson = False,
 ) -> int:
-    """Find tools by what they do; exit 1 when none fits."""
+    """Find tools by what they do; exit 1 if none matches."""
     # Imported here for the same reason.
     from toolfold.tools.search import Index, describe  # noqa: PLC0415
 
@@ -66,7 +89,9 @@ def _search(
 
 @tools_app.command("stubs")
 def _stubs(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Gets tools/<domain>/<tool>.py; made if missing.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The folder to write tools/<domain>/<tool>.py to; created if missing.")
+    ],
     tools: _Sources = None,
     api: ApiOption = None,
     config: _Config = None,
@@ -88,16 +113,16 @@ def _stubs(
 @tools_app.command("learn")
 def _learn(
     names: Annotated[
-        list[str], typer.Argument(metavar="TOOL[=JSON]...", help="Which tools to call, and with which arguments.")
+        list[str], typer.Argument(metavar="TOOL[=JSON]...", help="The tools to call, with their arguments.")
     ],
     tools: _Sources = None,
     config: _Config = None,
     ledger: Annotated[
         str | None,
-        typer.Option(metavar="PATH", help="The ledger; the config's, or the one in your state folder, unless given."),
+        typer.Option(metavar="PATH", help="The ledger. Default: the config's, or the one in your state folder."),
     ] = None,
 ) -> int:
-    """Call read-only tools twice, and remember what they return: keys and types, never values."""
+    """Call read-only tools twice and remember what they return: keys and types, never values."""
     # Imported here for the same reason.
     from toolfold.doors.cli.learn import learn  # noqa: PLC0415
 
@@ -148,7 +173,7 @@ def _print(shown: list[dict[str, Json]], *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(shown, ensure_ascii=False, indent=2, default=str))
         return
-    names = [".".join(part for part in (one.get("domain"), one["name"]) if part) for one in shown]
+    names = [str(one["name"]) for one in shown]
     width = min(40, max(map(len, names), default=0))
     for name, one in zip(names, shown, strict=True):
         if "signature" not in one:

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from toolfold.doors.bridged import BridgedRuntime
 from toolfold.doors.http.auth import Auth
 from toolfold.doors.http.refusals import Refusal
 from toolfold.doors.loopback import is_from_here
+from toolfold.runtime import Runtime
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -152,6 +154,13 @@ class Access:
 
     def _signature(self, payload: str) -> str:
         return _text(hmac.digest(self._key, b"console/" + payload.encode(), "sha256"))
+
+
+def hidden_from(runtime: Runtime, viewer: Viewer) -> frozenset[str]:
+    """Tools that a viewer's own programs do not know of."""
+    if viewer.tenant is None or not isinstance(runtime, BridgedRuntime):
+        return frozenset()
+    return runtime.hidden_from(viewer.tenant)
 
 
 class Guard:

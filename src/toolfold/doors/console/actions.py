@@ -9,7 +9,7 @@ import msgspec
 from fastapi import Request, Response
 
 from toolfold.doors.console import shapes
-from toolfold.doors.console.access import Access, Viewer
+from toolfold.doors.console.access import Access, Viewer, hidden_from
 from toolfold.doors.console.watch import Watch
 from toolfold.doors.http.refusals import Refusal
 from toolfold.doors.http.responses import json_response
@@ -117,8 +117,9 @@ class Actions:
 
     async def check(self, request: Request) -> Response:
         """What the static check says of a program, `{"text": ...}`; it is not run."""
-        await self._access.actor(request)
-        problem = await self._runtime.check((await _read(request, _Text)).text)
+        viewer = await self._access.actor(request)
+        text = (await _read(request, _Text)).text
+        problem = await self._runtime.check(text, hidden=hidden_from(self._runtime, viewer))
         if problem is None:
             return json_response(200, {"problem": None})
         shown = {"kind": problem.kind, "message": problem.message, "line": problem.line, "column": problem.column}
@@ -149,7 +150,10 @@ class Actions:
 
     async def call(self, request: Request, name: str) -> Response:
         """Try a tool: one direct call, `{"arguments": {...}}`, through the router, on record."""
-        await self._access.actor(request)
+        viewer = await self._access.actor(request)
+        if viewer.tenant is not None:
+            # A direct call is nobody's: no rule on who may call what would hold it.
+            raise Refusal(403, "only the operator of this console tries tools; call it in a program")
         asked = await _read(request, _Arguments)
         try:
             async with asyncio.timeout(_TRIED_SECONDS):

@@ -66,6 +66,7 @@ def create_console(
         openapi_url="/api/openapi.json",
         docs_url=None,
         redoc_url=None,
+        redirect_slashes=False,
     )
     reading = Reading(ledger, watch, runtime, access, is_hidden=hide_arguments)
     actions = Actions(ledger, watch, runtime, access)

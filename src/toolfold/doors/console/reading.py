@@ -9,19 +9,22 @@ from urllib.parse import quote
 
 from fastapi import Query, Request, Response
 
+from toolfold.doors.bridged import BridgedRuntime
 from toolfold.doors.console import shapes
-from toolfold.doors.console.access import Access, Viewer
+from toolfold.doors.console.access import Access, Viewer, hidden_from
 from toolfold.doors.console.watch import Watch
 from toolfold.doors.http.refusals import Refusal
 from toolfold.doors.http.responses import json_response
 from toolfold.ledger.record import Filter, History, Ledger
 from toolfold.ledger.scanning import Statistics
 from toolfold.ledger.summing import Use
+from toolfold.models import MIB
 from toolfold.runtime import Runtime
 
 _HOUR: Final = 3600.0
 _DAY: Final = 86_400.0
 _CACHED: Final = 4
+_CACHED_BYTES: Final = 32 * MIB
 _USES: Final = 3000
 _SHOWN_TYPES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp", "text/plain", "text/csv")
 
@@ -56,7 +59,8 @@ class Reading:
             state=state, status=status, door=door, tool=tool, tenant=tenant, session=session, since=since, until=until,
             text=text,
         )  # fmt: skip
-        await self._watch.ready()
+        # Not waited for: whoever also listens is told to read again once it knows the calls of those that run.
+        self._watch.begin()
         found = await self._ledger.search(wanted, limit=limit, before=before)
         rows = []
         for summary in found:
@@ -66,15 +70,17 @@ class Reading:
 
     async def execution(self, request: Request, execution_id: str) -> Response:
         """One execution: its program, its events so far, its outcome; `place` is where its stream goes on."""
-        history = await self.history(await self._access.viewer(request), execution_id)
+        viewer = await self._access.viewer(request)
+        history = await self.history(viewer, execution_id)
         story = await self._ledger.story(execution_id)
         shown = shapes.of_history(history, hidden=self._is_hidden)
         assert story is not None
-        events = shapes.of_entries(story.entries)
-        known = {spec.name for spec in self._runtime.tools}
+        events = shapes.of_entries(story.entries) + shapes.of_lost(history)
+        known = {spec.name for spec in self._runtime.tools} - hidden_from(self._runtime, viewer)
         used = {event["tool"] for event in events if "tool" in event}
         missing = sorted(str(name) for name in used - known)
-        return json_response(200, {**shown, "events": events, "place": story.place, "missing_tools": missing})
+        more = {"events": events, "place": story.place, "missing_tools": missing, "may_act": viewer.may_act}
+        return json_response(200, {**shown, **more})
 
     async def call(self, request: Request, execution_id: str, call_id: int) -> Response:
         """One call with its arguments and its reply; of a large value the beginning and its size."""
@@ -159,12 +165,17 @@ class Reading:
         by_tool: dict[str, list[tuple[float, Use]]] = defaultdict(list)
         for at, use in await self._statistics.uses(_USES, viewer.tenant):
             by_tool[use.tool].append((at, use))
-        specs = {spec.name: spec for spec in self._runtime.tools}
+        hidden = hidden_from(self._runtime, viewer)
+        specs = {spec.name: spec for spec in self._runtime.tools if spec.name not in hidden}
         if q.strip():
             hits = self._runtime.search(q[:400], limit=50, detail="name")
             specs = {hit["name"]: specs[hit["name"]] for hit in hits if hit["name"] in specs}
         shown = [shapes.of_tool(spec, by_tool.get(spec.name, ())) for spec in specs.values()]
-        return json_response(200, {"tools": shown, "may_act": viewer.may_act})
+        # Only the operator's: a tenant is told neither which servers there are nor why one failed.
+        servers = self._runtime.servers if viewer.tenant is None and isinstance(self._runtime, BridgedRuntime) else ()
+        status = [{"name": one.name, "state": one.state, "tools": one.tools, "detail": one.detail} for one in servers]
+        may_try = viewer.may_act and viewer.tenant is None
+        return json_response(200, {"tools": shown, "servers": status, "may_act": may_try})
 
     async def history(self, viewer: Viewer, execution_id: str) -> History:
         """The record of an execution that the viewer may see.
@@ -175,13 +186,17 @@ class Reading:
         history = self._ended.get(execution_id)
         if history is None:
             history = await self._ledger.load(execution_id)
-            if history is not None and history.state == "ended":
+            if history is not None and history.state == "ended" and _size(history) <= _CACHED_BYTES:
                 self._ended[execution_id] = history
                 while len(self._ended) > _CACHED:
                     self._ended.popitem(last=False)
         if history is None or viewer.tenant not in (None, history.begun.tenant):
             raise Refusal(404, f"no execution {execution_id[:80]!r}")
         return history
+
+
+def _size(history: History) -> int:
+    return 0 if history.outcome is None else sum(call.bytes_in + call.bytes_out for call in history.outcome.calls)
 
 
 def _line(text: str, line: int) -> str:

@@ -66,7 +66,26 @@ def mount_console(app: FastAPI, config: Config, ledger: Ledger) -> str:
             await console.state.watch.close()
 
     app.router.lifespan_context = life
+    _describe(app, console, f"{config.http.base_path}/console")
     return f"/console/login?token={access.new_token()}"
+
+
+def _describe(app: FastAPI, console: FastAPI, prefix: str) -> None:
+    """One page for both: what the console answers is in the door's own document."""
+    of_door = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        found = of_door()
+        if f"{prefix}/api/executions" not in found["paths"]:
+            own = console.openapi()
+            found["paths"] |= {f"{prefix}{path}": item for path, item in own["paths"].items()}
+            for kind, named in own.get("components", {}).items():
+                known = found.setdefault("components", {}).setdefault(kind, {})
+                known |= {name: shape for name, shape in named.items() if name not in known}
+        return found
+
+    # As FastAPI documents it: the method is an attribute of the app.
+    app.openapi = openapi  # type: ignore[method-assign]
 
 
 def _key(config: Config, ledger: Ledger) -> bytes:

@@ -15,7 +15,8 @@ from toolfold.doors.media import value_as_json
 from toolfold.ledger.decisions import arguments_digest
 from toolfold.ledger.record import Decided, Entry, Given, History, Made, Moment, Summary
 from toolfold.ledger.summing import Use
-from toolfold.models import Json, Outcome, ToolSpec, Value
+from toolfold.models import CallRecord, Json, Outcome, ToolSpec, Value
+from toolfold.program.stubs import signature
 
 _ERROR_CHARACTERS: Final = 2000
 _FOLDED_BYTES: Final = 256 * 1024
@@ -41,15 +42,7 @@ def _event(entry: Entry) -> dict[str, Json] | None:
             call = entry.call
             return {"type": "called", "id": call.id, "tool": call.tool, "line": call.line, "at": round(entry.at, 6)}
         case Given():
-            record = entry.record
-            return {
-                "type": "replied", "id": record.id, "tool": record.name, "line": record.line,
-                "at": round(record.started_seconds, 6), "seconds": round(record.seconds, 6),
-                "error": None if record.error is None else record.error[:_ERROR_CHARACTERS],
-                "bytes_in": record.bytes_in, "bytes_out": record.bytes_out, "attempts": record.attempts,
-                "cached": record.cached, "from_record": record.from_record,
-                "edited": record.used_arguments is not None,
-            }  # fmt: skip
+            return _replied(entry.record)
         case Decided():
             return {
                 "type": "decided", "id": entry.call_id, "approved": entry.approved, "reason": entry.reason,
@@ -63,9 +56,34 @@ def _event(entry: Entry) -> dict[str, Json] | None:
                 "type": "asked", "id": entry.call_id, "at": entry.at, "tool": facts.get("tool"),
                 "line": facts.get("line", 0),
             }  # fmt: skip
+        case Moment(kind="retried"):
+            return {
+                "type": "retried", "id": entry.call_id, "at": entry.at, "attempt": entry.facts.get("attempt", 0),
+                "error": entry.text[:_ERROR_CHARACTERS],
+            }  # fmt: skip
+        case Moment(kind="ticked"):
+            return None
         case Moment():
             return {"type": entry.kind, "at": entry.at}
     return None
+
+
+def _replied(record: CallRecord) -> dict[str, Json]:
+    return {
+        "type": "replied", "id": record.id, "tool": record.name, "line": record.line,
+        "at": round(record.started_seconds, 6), "seconds": round(record.seconds, 6),
+        "error": None if record.error is None else record.error[:_ERROR_CHARACTERS],
+        "bytes_in": record.bytes_in, "bytes_out": record.bytes_out, "attempts": record.attempts,
+        "cached": record.cached, "from_record": record.from_record, "edited": record.used_arguments is not None,
+    }  # fmt: skip
+
+
+def of_lost(history: History) -> list[dict[str, Json]]:
+    """Calls that only the outcome knows: there was more than the ledger keeps of one execution."""
+    if not history.is_full or history.outcome is None:
+        return []
+    kept = {entry.record.id for entry in history.entries if isinstance(entry, Given)}
+    return [_replied(record) for record in history.outcome.calls if record.id not in kept]
 
 
 def of_history(history: History, *, hidden: bool) -> dict[str, Json]:
@@ -125,12 +143,14 @@ def of_call(history: History, call_id: int, *, hidden: bool) -> dict[str, Json] 
     elif made is not None:
         arguments = made.arguments
         found = {"type": "called", "id": made.id, "tool": made.tool, "line": made.line}
-    else:
-        asked = next((one for one in history.entries if _is_question(one, call_id)), None)
-        if not isinstance(asked, Moment):
-            return None
+    elif (asked := next((one for one in history.entries if _is_question(one, call_id)), None)) is not None:
+        assert isinstance(asked, Moment)
         arguments = asked.facts.get("arguments", {})
         found = _event(asked) or {}
+    elif (lost := next((one for one in of_lost(history) if one["id"] == call_id), None)) is not None:
+        arguments, found = {}, {**lost, "lost": True}
+    else:
+        return None
     if hidden:
         return {**found, "reply": None, "arguments": None, "hidden": True}
     used = given.record.used_arguments if given is not None else None
@@ -169,8 +189,11 @@ def of_tool(spec: ToolSpec, uses: Iterable[tuple[float, Use]]) -> dict[str, Json
     calls = failed = 0
     seconds: list[float] = []
     errors: list[dict[str, Json]] = []
-    last_at = 0.0
+    last_at = breaker_at = 0.0
+    breaker = ""
     for at, use in uses:
+        if use.breaker and at > breaker_at:
+            breaker, breaker_at = use.breaker, at
         calls += use.calls
         failed += use.failed
         seconds.extend(use.seconds)
@@ -181,8 +204,10 @@ def of_tool(spec: ToolSpec, uses: Iterable[tuple[float, Use]]) -> dict[str, Json
     return {
         "name": spec.name, "python_name": spec.python_name, "domain": spec.domain, "description": spec.description,
         "source": spec.source, "read_only": spec.read_only, "destructive": spec.destructive,
-        "input_schema": dict(spec.input_schema), "calls": calls, "failed": failed, "last_at": last_at,
+        "signature": signature(spec), "input_schema": dict(spec.input_schema),
+        "calls": calls, "failed": failed, "last_at": last_at,
         "p50": _quantile(seconds, 0.5), "p95": _quantile(seconds, 0.95), "errors": errors,
+        "breaker": {"did": breaker, "at": breaker_at} if breaker else None,
     }  # fmt: skip
 
 

@@ -17,6 +17,7 @@ from toolfold.doors.http.refusals import Refusal
 from toolfold.ledger.record import Filter, Ledger
 
 _BEAT_SECONDS: Final = 10.0
+_GATHER_SECONDS: Final = 0.02
 _AGAIN_MILLISECONDS: Final = 500
 _HEADERS: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 _encode: Final = msgspec.json.Encoder().encode
@@ -50,7 +51,7 @@ class Streams:
         return _streamed(self._rows(viewer))
 
     async def _events(self, execution_id: str, place: int) -> AsyncIterator[bytes]:
-        async with self._watch.changes() as changes:
+        async with self._watch.changes(execution_id) as changes:
             last_state = ""
             while True:
                 story = await self._ledger.story(execution_id, after=place)
@@ -67,8 +68,11 @@ class Streams:
                     yield _message(body, id=str(place))
                 if story.state == "ended":
                     return
-                async for beat in _until(changes, execution_id):
+                async for beat in _until(changes):
                     yield beat
+                await asyncio.sleep(_GATHER_SECONDS)
+                while not changes.empty():
+                    changes.get_nowait()
 
     async def _rows(self, viewer: Viewer) -> AsyncIterator[bytes]:
         async with self._watch.changes() as changes:
@@ -101,12 +105,12 @@ class Streams:
         }
 
 
-async def _until(changes: asyncio.Queue[str], execution_id: str) -> AsyncIterator[bytes]:
+async def _until(changes: asyncio.Queue[str]) -> AsyncIterator[bytes]:
     """Wait for news of one execution, with a sign of life now and then."""
     while True:
         try:
-            if await asyncio.wait_for(changes.get(), _BEAT_SECONDS) in ("", execution_id):
-                return
+            await asyncio.wait_for(changes.get(), _BEAT_SECONDS)
+            return
         except TimeoutError:
             yield b": still here\n\n"
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from toolfold.errors import ToolfoldError
-from toolfold.ledger.record import Begun, Decided, Filter, Given, Ledger, Made, Moment, Story, first_line
+from toolfold.ledger.record import Begun, Change, Decided, Filter, Given, Ledger, Made, Moment, Story, first_line
 
 _log: Final = logging.getLogger(__name__)
 _MOST_OPEN: Final = 2000
@@ -74,7 +74,7 @@ class Live:
             "first_line": first_line(begun.program.sent_text),
             "session": begun.session, "tenant": begun.tenant, "door": begun.door, "failed": self.failed,
             "saved_bytes": 0, "lanes": [], "bars": self.bars, "open": sorted(self.open.values()),
-            "waiting": len(self.asked),
+            "asking": sorted(asked.at for asked in self.asked.values()), "waiting": len(self.asked),
         }  # fmt: skip
 
 
@@ -84,7 +84,8 @@ class Watch:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self.live: dict[str, Live] = {}
-        self._readers: set[asyncio.Queue[str]] = set()
+        self._readers: dict[asyncio.Queue[str], str] = {}
+        """Those who are told, and of which execution; empty: of all."""
         self._task: asyncio.Task[None] | None = None
         self._is_ready = asyncio.Event()
 
@@ -95,22 +96,29 @@ class Watch:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
 
-    async def ready(self) -> None:
-        """What is open now is known."""
+    def begin(self) -> None:
+        """Follow from now on."""
         if self._task is None:
             self._task = asyncio.create_task(self._work())
+
+    async def ready(self) -> None:
+        """What is open now is known."""
+        self.begin()
         await self._is_ready.wait()
 
     @asynccontextmanager
-    async def changes(self) -> AsyncIterator[asyncio.Queue[str]]:
-        """Ids of executions about which something was written; empty: read all anew."""
+    async def changes(self, of: str = "") -> AsyncIterator[asyncio.Queue[str]]:
+        """Ids of executions about which something was written; empty: read all anew.
+
+        Who asks for those `of` one execution is told as soon as they are written, the others once `live` has them.
+        """
         await self.ready()
         queue: asyncio.Queue[str] = asyncio.Queue()
-        self._readers.add(queue)
+        self._readers[queue] = of
         try:
             yield queue
         finally:
-            self._readers.discard(queue)
+            del self._readers[queue]
 
     def waiting(self, tenant: str | None) -> Iterator[tuple[Live, Moment]]:
         """Calls that wait for a person, the oldest first."""
@@ -142,7 +150,7 @@ class Watch:
                 await asyncio.sleep(_GATHER_SECONDS)  # so that it follows before it reads
                 await self._read_all()
             while True:
-                fresh = {(await coming).execution_id}
+                fresh = {self._heard(await coming)}
                 cursor = coming.result().cursor
                 coming = asyncio.ensure_future(anext(changes))
                 deadline = time.monotonic() + _GATHER_SECONDS
@@ -150,12 +158,13 @@ class Watch:
                     done, _ = await asyncio.wait([coming], timeout=left)
                     if not done:
                         break
-                    change = coming.result()
-                    fresh.add(change.execution_id)
-                    cursor = change.cursor
+                    fresh.add(self._heard(coming.result()))
+                    cursor = coming.result().cursor
                     coming = asyncio.ensure_future(anext(changes))
-                for execution_id in fresh:
-                    await (self._read(execution_id) if execution_id else self._read_all())
+                if "" in fresh:
+                    await self._read_all()
+                else:
+                    await asyncio.gather(*map(self._read, fresh))
                 yield cursor
         except StopAsyncIteration:
             return  # the ledger was closed
@@ -164,6 +173,12 @@ class Watch:
             with contextlib.suppress(BaseException):
                 await coming
             await changes.aclose()
+
+    def _heard(self, change: Change) -> str:
+        for queue, of in self._readers.items():
+            if of == change.execution_id and queue.empty():
+                queue.put_nowait(of)
+        return change.execution_id
 
     async def _read_all(self) -> None:
         self.live.clear()
@@ -195,6 +210,6 @@ class Watch:
             self._tell(execution_id)
 
     def _tell(self, execution_id: str) -> None:
-        for queue in self._readers:
-            if queue.qsize() < _MOST_OPEN:
+        for queue, of in self._readers.items():
+            if queue.qsize() < _MOST_OPEN and (not of or not execution_id):
                 queue.put_nowait(execution_id)

@@ -29,9 +29,10 @@ from toolfold.doors.frameworks.items import Item, as_item
 from toolfold.doors.frameworks.render import Shown, shown_crash, shown_outcome, shown_reply
 from toolfold.doors.frameworks.texts import ENTRY_NAME
 from toolfold.errors import EngineCrashed, ToolError, UsageError
+from toolfold.execution.describing import DescribedFiles
 from toolfold.execution.driving import Answer as AnswerPause
 from toolfold.execution.driving import Answers, drive, refuse_approvals
-from toolfold.models import Limits, Outcome, Paused, Reply
+from toolfold.models import File, Limits, Outcome, Paused, Reply
 from toolfold.runtime import Runtime
 from toolfold.tools.router import error_text
 from toolfold.tools.shape import to_value
@@ -43,7 +44,7 @@ Answer: TypeAlias = Callable[[Item], Any]
 
 def anthropic_tool(
     runtime: Runtime, *, tools: Sequence[Any] = (), name: str = ENTRY_NAME, session: str = "",
-    limits: Limits | None = None, with_both: bool = False,
+    limits: Limits | None = None, with_both: bool = False, files: Sequence[File] | DescribedFiles = (),
 ) -> AnthropicTool:  # fmt: skip
     """This runtime as a tool for Anthropic's Messages API.
 
@@ -56,6 +57,8 @@ def anthropic_tool(
         session: Keeps names and files between the programs; empty keeps nothing.
         limits: Of each program; the runtime's own unless given.
         with_both: Also offer, for direct calls, the runtime's tools that may be called either way.
+        files: In the working directory of every program; a session may change them. The model is told of their names,
+            and, if they come from `await runtime.describe_files(files)`, of what is in them.
 
     Raises:
         UsageError: a definition is wrong, or has the name of one of the runtime's tools.
@@ -64,8 +67,9 @@ def anthropic_tool(
     specs = read_tools(given, taken=frozenset(spec.name for spec in (*runtime.tools, *runtime.direct_tools)))
     outside = [spec for spec in specs.values() if spec.allowed_callers != "direct"]
     entry = Entry(
-        runtime=runtime, name=name, session=session, limits=limits, with_both=with_both, outside=tuple(outside)
-    )
+        runtime=runtime, name=name, session=session, limits=limits, with_both=with_both, outside=tuple(outside),
+        files=DescribedFiles.of(files),
+    )  # fmt: skip
     return AnthropicTool(entry, tuple(given))
 
 
@@ -151,12 +155,7 @@ class AnthropicTool:
         text = program_text(item["input"])
         if isinstance(text, Shown):
             return text
-        return await self._step(
-            entry.runtime.start(
-                text, tools=entry.outside, limits=entry.limits, session=entry.session, keep_names=bool(entry.session)
-            ),
-            answer,
-        )
+        return await self._step(entry.runtime.start(text, tools=entry.outside, **entry.options()), answer)
 
     async def _step(self, work: Awaitable[Paused | Outcome], answer: AnswerPause = refuse_approvals) -> Paused | Shown:
         """The pause that `answer` leaves to the host, or the end; approvals have no shape here and are refused."""

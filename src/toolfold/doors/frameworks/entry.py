@@ -7,13 +7,14 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 from toolfold.doors.frameworks.render import Shown, shown_crash, shown_outcome, shown_reply
 from toolfold.doors.frameworks.texts import ENTRY_NAME, SCHEMA, rules
 from toolfold.doors.prompts import tools_text
 from toolfold.errors import EngineCrashed, UsageError
-from toolfold.models import Json, Limits, Outcome, ToolSpec
+from toolfold.execution.describing import DescribedFiles
+from toolfold.models import File, Json, Limits, Outcome, ToolSpec
 from toolfold.runtime import Runtime
 from toolfold.tools.learning import Snapshot
 
@@ -21,6 +22,15 @@ SIGNATURE_BUDGET_CHARACTERS: Final = 6_000
 _LONGEST_NAME: Final = 64
 """Of a tool, for every provider."""
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
+
+
+class RunOptions(TypedDict):
+    """What each program of an entry is run with."""
+
+    files: Sequence[File]
+    limits: Limits | None
+    session: str
+    keep_names: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +44,7 @@ class Entry:
         limits: Of each program; the runtime's own unless given.
         with_both: Tools that may be called either way are offered directly, too.
         outside: Tools that only the caller can answer.
+        files: In the data folder of every program, or in that of the session; the model is told of them.
     """
 
     runtime: Runtime
@@ -42,6 +53,7 @@ class Entry:
     limits: Limits | None = None
     with_both: bool = False
     outside: Sequence[ToolSpec] = ()
+    files: DescribedFiles = field(default_factory=DescribedFiles)
     _known: list[Snapshot] = field(default_factory=list, repr=False, compare=False)
     """What was learned when the first description was written: they stay the same, so that prompt caches hold."""
 
@@ -58,7 +70,8 @@ class Entry:
         if not self._known:
             self._known.append(self.runtime.learned_now())
         text = tools_text(specs, budget_characters=SIGNATURE_BUDGET_CHARACTERS, known=self._known[0])
-        return "\n\n".join(part for part in (rules(keeps_names=bool(self.session), has_both=has_both), text) if part)
+        how = rules(keeps_names=bool(self.session), has_both=has_both)
+        return "\n\n".join(part for part in (how, text, self.files.text()) if part)
 
     def schema(self) -> dict[str, Json]:
         """Of the arguments; fits the strict modes of all providers."""
@@ -72,7 +85,12 @@ class Entry:
 
     async def run(self, text: str) -> Outcome:
         """One program, to its end."""
-        return await self.runtime.run(text, limits=self.limits, session=self.session, keep_names=bool(self.session))
+        return await self.runtime.run(text, **self.options())
+
+    def options(self) -> RunOptions:
+        """Of each program."""
+        files = self.files.given_to(self.session, self.runtime.sessions)
+        return {"files": files, "limits": self.limits, "session": self.session, "keep_names": bool(self.session)}
 
     async def answer(self, name: str, arguments: Mapping[str, Any] | str) -> Shown:
         """A model's call of this tool or of a direct one; its mistakes are answered, not raised."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from toolfold.doors.frameworks.entry import Entry, program_text
 from toolfold.doors.frameworks.render import Shown, shown_crash, shown_outcome
 from toolfold.doors.frameworks.texts import ENTRY_NAME
-from toolfold.errors import EngineCrashed, UsageError
-from toolfold.models import Limits, Outcome
+from toolfold.errors import EngineCrashed, UsageError, install_extra
+from toolfold.execution.describing import DescribedFiles
+from toolfold.models import File, Limits, Outcome
 from toolfold.runtime import Runtime
 
 if TYPE_CHECKING:
@@ -17,8 +19,9 @@ if TYPE_CHECKING:
 
 
 def langchain_tool(
-    runtime: Runtime, *, name: str = ENTRY_NAME, session: str = "", limits: Limits | None = None, images: bool = False
-) -> StructuredTool:
+    runtime: Runtime, *, name: str = ENTRY_NAME, session: str = "", limits: Limits | None = None, images: bool = False,
+    files: Sequence[File] | DescribedFiles = (),
+) -> StructuredTool:  # fmt: skip
     """This runtime as a tool for LangChain and LangGraph agents.
 
     Its message has the text that the model reads, and as artifact the whole `Outcome`. A program that did
@@ -32,6 +35,8 @@ def langchain_tool(
         limits: Of each program; the runtime's own unless given.
         images: Show pictures to the model, for those that take them in a tool's message: Anthropic's, Google's, and
             OpenAI's with `use_responses_api=True`. OpenAI's Chat Completions refuse the whole request.
+        files: In the working directory of every program; a session may change them. The model is told of their names,
+            and, if they come from `await runtime.describe_files(files)`, of what is in them.
 
     Raises:
         UsageError: LangChain is not installed.
@@ -40,7 +45,7 @@ def langchain_tool(
     try:
         import langchain_core.tools  # noqa: F401, PLC0415
     except ModuleNotFoundError as error:
-        raise UsageError(f"{error.name!r} is not installed; install toolfold[langchain]") from error
+        raise UsageError(f"{error.name!r} is not installed; {install_extra('langchain')}") from error
 
     from toolfold.doors.frameworks.langchain_program import (  # noqa: PLC0415 - the same
         ProgramFailed,
@@ -48,7 +53,8 @@ def langchain_tool(
         handle_failure,
     )
 
-    entry = Entry(runtime=runtime, name=name, session=session, limits=limits)
+    given = DescribedFiles.of(files)
+    entry = Entry(runtime=runtime, name=name, session=session, limits=limits, files=given)
     loop = _running_loop()
 
     # Any: LangChain hands over what the model wrote, and does not hold it against a schema that is a dict.

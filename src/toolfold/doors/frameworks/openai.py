@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,13 +11,14 @@ from toolfold.doors.frameworks.items import Item, as_item
 from toolfold.doors.frameworks.render import Shown
 from toolfold.doors.frameworks.texts import ENTRY_NAME
 from toolfold.errors import UsageError
-from toolfold.models import Limits, ToolSpec
+from toolfold.execution.describing import DescribedFiles
+from toolfold.models import File, Limits, ToolSpec
 from toolfold.runtime import Runtime
 
 
 def openai_tool(
     runtime: Runtime, *, name: str = ENTRY_NAME, session: str = "", limits: Limits | None = None,
-    with_both: bool = False, custom: bool = False,
+    with_both: bool = False, custom: bool = False, files: Sequence[File] | DescribedFiles = (),
 ) -> OpenAITool:  # fmt: skip
     """This runtime as a tool for OpenAI's APIs, and for those that take the same shapes.
 
@@ -27,10 +29,12 @@ def openai_tool(
         limits: Of each program; the runtime's own unless given.
         with_both: Also offer, for direct calls, the tools that may be called either way.
         custom: A custom tool, whose input is the bare program, in place of a function with JSON arguments.
+        files: In the working directory of every program; a session may change them. The model is told of their names,
+            and, if they come from `await runtime.describe_files(files)`, of what is in them.
     """
-    return OpenAITool(
-        Entry(runtime=runtime, name=name, session=session, limits=limits, with_both=with_both), is_custom=custom
-    )
+    given = DescribedFiles.of(files)
+    entry = Entry(runtime=runtime, name=name, session=session, limits=limits, with_both=with_both, files=given)
+    return OpenAITool(entry, is_custom=custom)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ Nothing here needs gem itself; the tool objects have what gem's `ToolEnvWrapper`
 environments built on it ask of a tool.
 """
 
+from toolfold.doors.gem.batch import ProgramBatch
 from toolfold.doors.gem.create import (
     create_programmatic_tool_calling_tool_http,
     create_programmatic_tool_calling_tool_stdio,
@@ -18,6 +19,7 @@ __all__ = [
     "Executor",
     "FiveValues",
     "LocalTools",
+    "ProgramBatch",
     "ProgrammaticToolCallingTool",
     "create_filesystem_tool",
     "create_memory_tool",

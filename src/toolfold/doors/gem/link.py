@@ -7,15 +7,27 @@ import os
 import threading
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, suppress
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
-from mcp import Client
+from mcp_types import CallToolResult, ListToolsResult
 
 _T = TypeVar("_T")
+
+
+class Child(Protocol):
+    """Who runs the programs: the SDK's client of a child process, or what stands in its place."""
+
+    # Any: arguments are JSON, and the SDK has types of its own for the rest.
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any] | None = None, *, meta: Any = None
+    ) -> CallToolResult: ...
+    async def list_tools(self, *, cache_mode: Any = ...) -> ListToolsResult: ...
+
+
 _ANSWER_SECONDS: Final = 10.0
 """Others may share the child: one that is only busy must not be taken for a dead one."""
 
-Connect: TypeAlias = Callable[[], AbstractAsyncContextManager[Client]]
+Connect: TypeAlias = Callable[[], AbstractAsyncContextManager["Child"]]
 
 
 class Link:
@@ -30,7 +42,7 @@ class Link:
         self._held: _Held | None = None
 
     # Any: what a coroutine yields and is sent is asyncio's business.
-    def run(self, work: Callable[[Client], Coroutine[Any, Any, _T]]) -> _T:
+    def run(self, work: Callable[[Child], Coroutine[Any, Any, _T]]) -> _T:
         """Do something with the client; blocks until it is done."""
         future = asyncio.run_coroutine_threadsafe(self._with_client(work), self._running_loop())
         try:
@@ -63,7 +75,7 @@ class Link:
                 self._thread.start()
             return self._loop
 
-    async def _with_client(self, work: Callable[[Client], Coroutine[Any, Any, _T]]) -> _T:
+    async def _with_client(self, work: Callable[[Child], Coroutine[Any, Any, _T]]) -> _T:
         if self._held is None or self._held.is_over:
             self._held = _Held(self._connect)
         held = self._held
@@ -85,14 +97,14 @@ class _Held:
 
     def __init__(self, connect: Connect) -> None:
         self._stop = asyncio.Event()
-        self._ready: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
+        self._ready: asyncio.Future[Child] = asyncio.get_running_loop().create_future()
         self._task = asyncio.create_task(self._hold(connect))
 
     @property
     def is_over(self) -> bool:
         return self._stop.is_set() or self._task.done()
 
-    async def client(self) -> Client:
+    async def client(self) -> Child:
         return await asyncio.shield(self._ready)
 
     async def answers(self) -> bool:

@@ -9,9 +9,7 @@ import threading
 from collections.abc import Callable, Coroutine, Hashable
 from typing import Any, Protocol, TypeVar
 
-from mcp import Client
-
-from toolfold.doors.gem.link import Link
+from toolfold.doors.gem.link import Child, Link
 
 _T = TypeVar("_T")
 
@@ -20,7 +18,7 @@ class Line(Protocol):
     """A way to the child; a link of one's own, or a share of one."""
 
     # Any: what a coroutine yields and is sent is asyncio's business.
-    def run(self, work: Callable[[Client], Coroutine[Any, Any, _T]]) -> _T: ...
+    def run(self, work: Callable[[Child], Coroutine[Any, Any, _T]]) -> _T: ...
     def close(self) -> None: ...
 
 
@@ -43,7 +41,7 @@ class Share:
         self._link: Link | None = None
 
     # Any: the same.
-    def run(self, work: Callable[[Client], Coroutine[Any, Any, _T]]) -> _T:
+    def run(self, work: Callable[[Child], Coroutine[Any, Any, _T]]) -> _T:
         """Do something with the client; blocks until it is done."""
         return self._taken().run(work)
 

@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Protocol
 
-from mcp import Client, MCPError
+from mcp import MCPError
 from mcp_types import CallToolResult, TextContent
 
 from toolfold.doors.callback.grants import ListedTool, granted
@@ -16,6 +16,7 @@ from toolfold.doors.callback.server import TOOL
 from toolfold.doors.callback.wire import TOOL_NAME, WORKSPACE, OpenCall, ToolReply
 from toolfold.doors.gem.actions import callable_tools, instructions, parse_action, respond
 from toolfold.doors.gem.executor import Answers, Executor, FiveValues, OnOutput
+from toolfold.doors.gem.link import Child
 from toolfold.doors.gem.sharing import Line
 from toolfold.errors import UsageError
 from toolfold.models import ToolSpec
@@ -124,7 +125,7 @@ class ProgrammaticToolCallingTool:
     # its parts
 
     # Any: arguments are JSON.
-    async def _call(self, client: Client, arguments: dict[str, Any]) -> CallToolResult:
+    async def _call(self, client: Child, arguments: dict[str, Any]) -> CallToolResult:
         # In a task of this call's own, which all that answers it is started from.
         _answers.set(self._answers)
         return await client.call_tool(TOOL_NAME, arguments, meta=self._meta)

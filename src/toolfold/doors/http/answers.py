@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from toolfold.doors.http.refusals import CANCELLED, TIMED_OUT, Refusal
-from toolfold.models import Call, Outcome
+from toolfold.models import Call, Outcome, Paused
 
 LIBRECHAT: Final = "LibreChat/"
 """How its `User-Agent` starts; it shows an error's text only with status 200."""
@@ -40,16 +40,22 @@ def for_client(answer: Answer, user_agent: str) -> tuple[int, dict[str, Any]]:
     return 200, {**body, "error": answer.known_error or body["error"], "stderr": stderr}
 
 
-def tool_calls(calls: Sequence[Call], *, session: str, token: str) -> Answer:
-    """The client's turn."""
+def tool_calls(paused: Paused, *, session: str, token: str) -> Answer:
+    """The client's turn: what it is to execute, and where the server asks its clients, what it is to approve."""
+    asks = {"approvals": _shown(paused.approvals)} if paused.approvals else {}
     return Answer(
         body={
-            "status": "tool_call_required",
+            "status": "approval_required" if asks else "tool_call_required",
             "session_id": session,
             "continuation_token": token,
-            "tool_calls": [{"id": call_name(call.id), "name": call.tool, "input": call.arguments} for call in calls],
+            "tool_calls": _shown(paused.calls),
+            **asks,
         }
     )
+
+
+def _shown(calls: Sequence[Call]) -> list[dict[str, Any]]:
+    return [{"id": call_name(call.id), "name": call.tool, "input": call.arguments} for call in calls]
 
 
 def accepted(execution_id: str, *, session: str) -> Answer:

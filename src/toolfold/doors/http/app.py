@@ -26,10 +26,12 @@ from toolfold.doors.http.files import SessionFiles, new_session
 from toolfold.doors.http.forwarded import HEADER as FORWARDED
 from toolfold.doors.http.forwarded import PASSED_HEADERS, ForwardedRequest, Passed
 from toolfold.doors.http.gate import Gate
-from toolfold.doors.http.held import Start
+from toolfold.doors.http.held import Gone, Start
 from toolfold.doors.http.metrics import Metrics
 from toolfold.doors.http.once import Once
+from toolfold.doors.http.oneshot import OneShots
 from toolfold.doors.http.pace import Pace, Paced
+from toolfold.doors.http.pages import add_pages
 from toolfold.doors.http.refusals import Refusal
 from toolfold.doors.http.responses import Responses, json_response
 from toolfold.doors.http.results import specs_of
@@ -80,6 +82,7 @@ def create_app(
             finally:
                 door.is_ready = False
                 await door.waits.close()
+                await door.shots.close()
                 await door.executions.close()
                 if replicas is not None:
                     await replicas.close()
@@ -89,16 +92,18 @@ def create_app(
         version=toolfold.__version__,
         lifespan=life,
         openapi_url=f"{door.settings.base_path}/openapi.json",
-        docs_url=f"{door.settings.base_path}/docs",
+        # Of our own: FastAPI's page loads its script from another host.
+        docs_url=None,
         redoc_url=None,
     )
     app.state.max_connections = door.settings.max_connections
     app.state.runtime = runtime
     app.state.auth = door.auth
     app.state.drain = door.executions.drain
-    app.state.suspend = door.executions.suspend
+    app.state.suspend = door.suspend
     app.state.replicas = replicas
     door.add_routes(app)
+    add_pages(app, door.settings.base_path, toolfold.__version__)
     door.add_guards(app)
     app.add_exception_handler(Refusal, door.responses.refuse)
     app.add_exception_handler(ToolfoldError, door.responses.refuse)
@@ -142,9 +147,11 @@ class _Door:
             runtime, settings, limits=limits, gate=self._gate, metrics=self._metrics, clock=clock, peers=replicas
         )  # fmt: skip
         self._once = Once(self.executions, settings)
+        self.shots = OneShots(runtime, settings, limits=limits, gate=self._gate, metrics=self._metrics, reads=self)
         self.waits = Waits(
-            runtime, self.executions, self.responses, most_seconds=settings.max_timeout_seconds, tenant=self._tenant
-        )
+            runtime, ledger, self.executions, self.responses, most_seconds=settings.max_timeout_seconds,
+            received=self.received,
+        )  # fmt: skip
 
     def add_routes(self, app: FastAPI) -> None:
         """Every path, with what OpenAPI is to say of it."""
@@ -157,6 +164,8 @@ class _Door:
         add("POST", "/exec/programmatic", self.programmatic)
         add("POST", "/exec/programmatic/cancel", self.cancel)
         add("POST", "/exec", self.execute)
+        add("POST", "/exec/batch", self.shots.batch)
+        add("POST", "/run_code", self.shots.run_code)
         add("GET", "/executions/{execution_id}", self.waits.get)
         add("GET", "/executions/{execution_id}/output", self.waits.output)
         add("DELETE", "/executions/{execution_id}", self.waits.delete)
@@ -169,6 +178,11 @@ class _Door:
         add("GET", "/health", self.health)
         add("GET", "/ready", self.ready)
         add("GET", "/metrics", self.metrics)
+
+    def suspend(self) -> None:
+        """Stop what runs, because the server does not wait any longer."""
+        self.executions.suspend()
+        self.shots.suspend()
 
     def add_guards(self, app: FastAPI) -> None:
         """What every request passes first, whatever its path; the last one added is the outermost."""
@@ -184,16 +198,17 @@ class _Door:
 
     async def programmatic(self, request: Request) -> Response:
         """Start a program whose tools the client executes, or continue one."""
-        received = await self._received(request)
-        asked = await self._read(request, received, wire.ProgrammaticRequest)
+        received = await self.received(request)
+        asked = await self.read(request, received, wire.ProgrammaticRequest)
         if asked.continuation_token is not None:
             execution_id = self.executions.id_of(asked.continuation_token, received.tenant)
             work = self.executions.go_on(
-                asked.continuation_token, asked.tool_results or [], tenant=received.tenant,
-                session=asked.session_id, body_bytes=len(received.body), request=received,
+                asked.continuation_token, asked.tool_results or [], decisions=asked.decisions or [],
+                tenant=received.tenant, session=asked.session_id, body_bytes=len(received.body), request=received,
             )  # fmt: skip
             wait = preferred_wait(request)
             if wait is None:
+                self.waits.forget(execution_id)
                 return self.responses.respond(request, await work)
             answer = await self.waits.run(execution_id, received.tenant, asked.session_id or "", work, wait)
             return self.responses.respond(request, answer)
@@ -214,8 +229,8 @@ class _Door:
 
     async def execute(self, request: Request) -> Response:
         """Run a program without tools of the client's."""
-        received = await self._received(request, may_be_in_body=True, is_start="idempotency-key" not in request.headers)
-        asked = await self._read(request, received, wire.ExecuteRequest)
+        received = await self.received(request, may_be_in_body=True, is_start="idempotency-key" not in request.headers)
+        asked = await self.read(request, received, wire.ExecuteRequest)
         start = Start(
             tenant=received.tenant,
             session=asked.session_id or new_session(),
@@ -229,19 +244,26 @@ class _Door:
     async def _start(self, request: Request, start: Start, received: ForwardedRequest) -> Answer | Passed:
         # As its prompt tells the model: a timeout caps one run of the sandbox, not the time that tools take elsewhere.
         is_librechat = answers.is_librechat(request.headers.get("user-agent", ""))
-        start = replace(start, counts_pauses=not is_librechat, gone=partial(_gone, request))
+        start = replace(start, counts_pauses=not is_librechat, gone=self.gone(request))
         key, wait = request.headers.get("idempotency-key"), preferred_wait(request)
         if wait is None:
             return await self._once.start(start, key, received)
         key = key or secrets.token_hex(16)
         start = self._once.named(start, key, received)
-        work = self._once.start(start, key, received)
+        await self.executions.claim(start.execution_id)  # before it is answered: any replica is to find it from then on
+        work = self._claimed(start, key, received)
         return await self.waits.run(start.execution_id, start.tenant, start.session, work, wait)
+
+    async def _claimed(self, start: Start, key: str, received: ForwardedRequest) -> Answer | Passed:
+        try:
+            return await self._once.start(start, key, received)
+        finally:
+            self.executions.unclaim(start.execution_id)
 
     async def cancel(self, request: Request) -> Response:
         """End an execution: by the id that its request had, or by its token."""
-        received = await self._received(request)
-        asked = await self._read(request, received, wire.CancelRequest)
+        received = await self.received(request)
+        asked = await self.read(request, received, wire.CancelRequest)
         if not asked.request_id and not asked.continuation_token:
             raise Refusal(400, "request_id is missing; send that of the request to cancel, or its continuation_token")
         await self.executions.cancel(
@@ -249,12 +271,15 @@ class _Door:
         )
         return json_response(202, {"status": "cancellation_requested"})
 
-    async def _received(
+    async def received(
         self, request: Request, *, may_be_in_body: bool = False, is_start: bool = False
     ) -> ForwardedRequest:
         """A request and whose it is, which another replica may have found out already; its body is read last."""
         headers = {name: value for name in PASSED_HEADERS if (value := request.headers.get(name))}
-        received = ForwardedRequest(path=self.responses.path(request), body=b"", tenant="", headers=headers)
+        path, method = self.responses.path(request), request.method
+        if method != "POST" and request.url.query:
+            path = f"{path}?{request.url.query}"
+        received = ForwardedRequest(path=path, tenant="", headers=headers, method=method)
         if self._replicas is not None and (signed := request.headers.get(FORWARDED)):
             vouched = self._replicas.receive(signed, received)
             received = replace(received, tenant=vouched.tenant, is_from_replica=True)
@@ -265,14 +290,21 @@ class _Door:
         admit(request, received.tenant)
         if is_start:
             self._gate.expect_start(received.tenant)
+        if method != "POST":
+            return received
         expect(request, "application/json")
         received = replace(received, body=await request.body())
         if vouched is not None:
             vouched.check(received.body)
         return received
 
-    async def _read(self, request: Request, received: ForwardedRequest, model: type[Body]) -> Body:
-        return await read(received.body, model, self._gate, received.tenant, partial(_gone, request))
+    async def read(self, request: Request, received: ForwardedRequest, model: type[Body]) -> Body:
+        """Its body, of that type."""
+        return await read(received.body, model, self._gate, received.tenant, self.gone(request))
+
+    def gone(self, request: Request) -> Gone:
+        """Returns when the client has closed its connection."""
+        return partial(_gone, request)
 
     async def _key_in_body(self, request: Request) -> str:
         try:
@@ -322,7 +354,7 @@ class _Door:
         await self._tenant(request)
         guests = await self._runtime.guests()
         text = self._metrics.render(
-            paused=self._gate.paused_now, guests=guests.count, guest_memory_bytes=guests.memory_bytes
+            guests.nodes, paused=self._gate.paused_now, guests=guests.count, guest_memory_bytes=guests.memory_bytes
         )
         return Response(text, media_type="text/plain; version=0.0.4")
 

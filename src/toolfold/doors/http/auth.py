@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import hmac
 from collections.abc import Mapping
@@ -103,7 +104,17 @@ def _credential(headers: Headers) -> str:
     if key := headers.get("x-api-key"):
         return key
     scheme, _, value = (headers.get("authorization") or "").partition(" ")
+    if scheme.lower() == "basic":
+        return _password(value.strip())
     return value.strip() if scheme.lower() in ("bearer", "apikey") else ""
+
+
+def _password(encoded: str) -> str:
+    """Of `https://anyone:KEY@host/`: clients that can be told nothing but an address have their key in it."""
+    try:
+        return base64.b64decode(encoded, validate=True).decode().partition(":")[2]
+    except ValueError:
+        return ""
 
 
 def _digest(text: str) -> bytes:

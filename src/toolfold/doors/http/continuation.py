@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 import msgspec
 
 from toolfold.doors.http.refusals import INVALID_TOKEN, Refusal
-from toolfold.doors.http.results import replies_of
+from toolfold.doors.http.results import decisions_of, replies_of
 from toolfold.doors.http.tokens import Token
-from toolfold.doors.http.wire import ToolResult
+from toolfold.doors.http.wire import ApprovalDecision, ToolResult
 from toolfold.execution.recorded import Recorded
 from toolfold.models import Reply
+from toolfold.tools.context import Decision
 
 Standing: TypeAlias = Literal["new", "taken"]
 
@@ -25,6 +26,8 @@ class Continuation:
 
     token: Token
     replies: Sequence[Reply] = ()
+    decisions: Mapping[int, Decision] = field(default_factory=dict)
+    """By call."""
     digest: bytes = b""
     """Tells the same results, sent again, from others."""
     request_id: str = ""
@@ -32,17 +35,21 @@ class Continuation:
     @property
     def is_start(self) -> bool:
         """It asks for the first pause, and answers nothing."""
-        return not self.replies
+        return not self.replies and not self.decisions
 
 
-def continuation_of(token: Token, results: Sequence[ToolResult], request_id: str) -> Continuation:
+def continuation_of(
+    token: Token, results: Sequence[ToolResult], decisions: Sequence[ApprovalDecision], request_id: str
+) -> Continuation:
     """What a client sent.
 
     Raises:
-        Refusal: A result is no answer to a call.
+        Refusal: A result is no answer to a call, or a decision is none.
     """
-    digest = hashlib.sha256(msgspec.json.encode([result.model_dump() for result in results])).digest()
-    return Continuation(token=token, replies=replies_of(results), digest=digest, request_id=request_id)
+    digest = hashlib.sha256(msgspec.json.encode([one.model_dump() for one in (*results, *decisions)])).digest()
+    replies = replies_of(results) if results or not decisions else ()
+    decided = decisions_of(decisions, by=token.tenant)
+    return Continuation(token=token, replies=replies, decisions=decided, digest=digest, request_id=request_id)
 
 
 def standing_of(sent: Continuation, recorded: Recorded) -> Standing:
@@ -51,10 +58,11 @@ def standing_of(sent: Continuation, recorded: Recorded) -> Standing:
     Raises:
         Refusal: Neither; the token is of an earlier pause, or came with other results before.
     """
-    taken = recorded.answered
-    if len(taken) == sent.token.replies:
+    if recorded.said == sent.token.replies:
         return "new"
-    is_same = all(taken.get(reply.call_id) == reply for reply in sent.replies)
-    if is_same and len(taken) == sent.token.replies + len(sent.replies):
+    is_same = all(recorded.answered.get(reply.call_id) == reply for reply in sent.replies) and all(
+        recorded.decided.get(call_id) == (one.approved, one.reason) for call_id, one in sent.decisions.items()
+    )
+    if is_same and recorded.said == sent.token.replies + len(sent.replies) + len(sent.decisions):
         return "taken"
     raise Refusal(400, INVALID_TOKEN)

@@ -44,6 +44,17 @@ class ToolCallRequired(Shape):
     tool_calls: list[ToolCall]
 
 
+class ApprovalRequired(Shape):
+    """The client's turn: calls that need a person's yes, and those that the program waits for beside them."""
+
+    status: Literal["approval_required"]
+    session_id: str
+    continuation_token: str
+    tool_calls: list[ToolCall]
+    approvals: list[ToolCall]
+    """To be answered with `decisions`. Only where the server asks its clients: `http.ask_clients`."""
+
+
 class Completed(Shape):
     """The program ended."""
 
@@ -85,6 +96,30 @@ class Ran(Shape):
     """As above."""
     session_id: str | None = None
     """Not there where LibreChat's request went no further."""
+
+
+class CommandResult(Shape):
+    """How a program ran, as a process would have."""
+
+    status: Literal["Finished", "Error", "TimeLimitExceeded"]
+    execution_time: float | None
+    return_code: int | None
+    stdout: str
+    stderr: str
+
+
+class RanCode(Shape):
+    """What `POST /run_code` gives, as SandboxFusion does."""
+
+    status: Literal["Success", "Failed", "SandboxError"]
+    message: str
+    compile_result: CommandResult | None
+    """Always null."""
+    run_result: CommandResult | None
+    """Null with `SandboxError`."""
+    executor_pod_name: str | None
+    files: dict[str, str]
+    """Contents in base64, by name."""
 
 
 class CancellationRequested(Shape):
@@ -182,10 +217,12 @@ _DOOR: Final = (401, 403)
 _PROGRAM: Final = (400, *_DOOR, 404, 408, 409, 413, 415, 422, 429, 500, 503)
 _FILE: Final = (400, *_DOOR, 404, 429)
 _ANSWERS: Final[dict[tuple[str, str], tuple[tuple[type[Shape], ...], tuple[int, ...]]]] = {
-    ("POST", "/exec/programmatic"): ((ToolCallRequired, Completed, Failed), _PROGRAM),
+    ("POST", "/exec/programmatic"): ((ToolCallRequired, ApprovalRequired, Completed, Failed), _PROGRAM),
     ("POST", "/exec"): ((Ran, Failed), _PROGRAM),
+    ("POST", "/exec/batch"): ((), (400, *_DOOR, 404, 408, 413, 415, 429, 500, 503)),
+    ("POST", "/run_code"): ((RanCode,), (400, *_DOOR, 408, 413, 415, 429, 500, 503)),
     ("POST", "/exec/programmatic/cancel"): ((CancellationRequested,), (400, *_DOOR, 408, 413, 415, 429, 500, 503)),
-    ("GET", "/executions/{execution_id}"): ((ToolCallRequired, Completed, Failed), (*_PROGRAM,)),
+    ("GET", "/executions/{execution_id}"): ((ToolCallRequired, ApprovalRequired, Completed, Failed), (*_PROGRAM,)),
     ("GET", "/executions/{execution_id}/output"): ((), (400, *_DOOR, 404, 429, 500, 503)),
     ("DELETE", "/executions/{execution_id}"): ((CancellationRequested,), (400, *_DOOR, 404, 429, 500, 503)),
     ("POST", "/upload"): ((Uploaded,), (400, *_DOOR, 408, 413, 415, 429)),
@@ -206,11 +243,14 @@ _PLAIN: Final = {
     ("GET", "/download/{session}/{file}"): "*/*",
     ("GET", "/metrics"): "text/plain",
     ("GET", "/executions/{execution_id}/output"): "text/event-stream",
+    ("POST", "/exec/batch"): "application/x-ndjson",
 }
 _REQUESTS: Final[dict[str, type[wire.Request]]] = {
     "/exec/programmatic": wire.ProgrammaticRequest,
     "/exec/programmatic/cancel": wire.CancelRequest,
     "/exec": wire.ExecuteRequest,
+    "/exec/batch": wire.BatchRequest,
+    "/run_code": wire.RunCodeRequest,
 }
 _SHAPES: Final[set[type[Shape]]] = {
     StillRunning,

@@ -11,18 +11,19 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Final, TypeVar
 
 from toolfold.doors.http import answers
 from toolfold.doors.http.answers import Answer
 from toolfold.doors.http.continuation import continuation_of
-from toolfold.doors.http.files import SessionFiles
+from toolfold.doors.http.files import SessionFiles, key_of
 from toolfold.doors.http.forwarded import ForwardedRequest, Passed
 from toolfold.doors.http.gate import Gate
 from toolfold.doors.http.held import Held, Said, Start
 from toolfold.doors.http.holding import Holding
 from toolfold.doors.http.metrics import Metrics
 from toolfold.doors.http.peers import Alone, Moved, Peers
+from toolfold.doors.http.records import ended_before
 from toolfold.doors.http.refusals import (
     EXPIRED,
     HOST_FAILURES,
@@ -36,11 +37,12 @@ from toolfold.doors.http.results import refuse_large
 from toolfold.doors.http.rounds import Rounds
 from toolfold.doors.http.settings import Settings
 from toolfold.doors.http.steps import Steps
-from toolfold.doors.http.wire import ToolResult
+from toolfold.doors.http.wire import ApprovalDecision, ToolResult
 from toolfold.errors import Fenced, LedgerFailed, ToolfoldError
 from toolfold.models import Limits
 from toolfold.runtime import Runtime
 
+_T = TypeVar("_T")
 _TRIES: Final = 10
 """To find the replica that holds an execution while it moves."""
 
@@ -124,17 +126,53 @@ class Executions:
         finally:
             self._peers.unclaim(start.execution_id)
 
+    async def claim(self, execution_id: str) -> None:
+        """Have other replicas look for an execution here, although it is not on record yet; until `unclaim`."""
+        with suppress(LedgerFailed):  # which its start is told, too, and answers for
+            await self._peers.claim(execution_id)
+
+    def unclaim(self, execution_id: str) -> None:
+        """It has begun, or never will."""
+        self._peers.unclaim(execution_id)
+
+    async def take_up(self, execution_id: str) -> Answer | None:
+        """Go on with an execution that is on record, to its next answer; `None` if another replica holds it.
+
+        Raises:
+            Refusal: It is on record no more.
+        """
+
+        async def attempt() -> Answer | None:
+            recorded = await self._runtime.recorded(execution_id)
+            if recorded is None:
+                raise Refusal(400, EXPIRED)
+            if recorded.outcome is not None:
+                begun = recorded.begun
+                return ended_before(recorded.outcome, begun.session.removeprefix(key_of(begun.tenant, "")))
+            if not await self._peers.claim(execution_id):
+                return None
+            return await self._rounds.take_up(execution_id, recorded)
+
+        try:
+            return await self._while_it_moves(attempt)
+        finally:
+            self._peers.unclaim(execution_id)
+
+    async def pass_on(self, execution_id: str, request: ForwardedRequest) -> Passed | None:
+        """What the replica says that holds an execution; `None` if no other does."""
+        return await self._peers.pass_on(execution_id, request)
+
     # continuations
 
     async def go_on(
-        self, text: str, results: Sequence[ToolResult], *, tenant: str, session: str | None = None,
-        body_bytes: int = 0, request: ForwardedRequest | None = None,
+        self, text: str, results: Sequence[ToolResult], *, decisions: Sequence[ApprovalDecision] = (), tenant: str,
+        session: str | None = None, body_bytes: int = 0, request: ForwardedRequest | None = None,
     ) -> Answer | Passed:  # fmt: skip
-        """Answer calls of a paused execution and run it to its end or its next pause."""
+        """Answer or decide on calls of a paused execution and run it to its end or its next pause."""
         token = self._rounds.read(text, tenant, session)
         if body_bytes > self._reply_bytes:
             refuse_large(results, self._reply_bytes)
-        sent = continuation_of(token, results, request.request_id if request is not None else "")
+        sent = continuation_of(token, results, decisions, request.request_id if request is not None else "")
 
         async def attempt() -> Answer | Passed:
             held = self._holding.get(token.execution_id)
@@ -147,7 +185,7 @@ class Executions:
 
         return await self._while_it_moves(attempt)
 
-    async def _while_it_moves(self, attempt: Callable[[], Awaitable[Answer | Passed]]) -> Answer | Passed:
+    async def _while_it_moves(self, attempt: Callable[[], Awaitable[_T]]) -> _T:
         """Try again while another replica has the execution now, or just had it."""
         for _ in range(_TRIES):
             try:

@@ -18,7 +18,7 @@ import msgspec
 from toolfold.doors.http.forwarded import HEADER, ForwardedRequest, Passed
 from toolfold.doors.http.refusals import Refusal
 
-_ANSWERED_HEADERS: Final = ("content-type", "retry-after")
+_ANSWERED_HEADERS: Final = ("content-type", "retry-after", "location")
 _PURPOSE: Final = b"toolfold: a request from replica to replica"
 MISDIRECTED: Final = 421
 GONE: Final = "another replica has this address now"
@@ -56,7 +56,9 @@ class Forwarder:
         # As bytes, as they came: text that is not ASCII would be refused.
         headers = {name.encode(): value.encode("latin-1") for name, value in named.items()}
         try:
-            answer = await self._client.post(address + request.path, content=request.body, headers=headers)
+            answer = await self._client.request(
+                request.method, address + request.path, content=request.body, headers=headers
+            )
         except (httpx2.TransportError, httpx2.InvalidURL):
             return None
         kept = {name: answer.headers[name] for name in _ANSWERED_HEADERS if name in answer.headers}
@@ -83,7 +85,7 @@ class Forwarder:
         return Vouched(tenant, digest)
 
     def _signature(self, request: ForwardedRequest, replica: str, digest: str) -> str:
-        words = (request.path, replica, request.tenant, sorted(request.headers.items()), digest)
+        words = (request.method, request.path, replica, request.tenant, sorted(request.headers.items()), digest)
         return hmac.digest(self._key, msgspec.json.encode(words), "sha256").hex()
 
 

@@ -18,10 +18,11 @@ class ForwardedRequest:
 
     path: str
     """Behind the base path."""
-    body: bytes
+    body: bytes = b""
     tenant: str
     """Whose it is: found out where it came in, and not again."""
     headers: Mapping[str, str] = field(default_factory=dict)
+    method: str = "POST"
     is_from_replica: bool = False
     """Another replica forwarded it, so it goes no further."""
 

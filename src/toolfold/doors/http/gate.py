@@ -62,12 +62,25 @@ class Gate:
         Raises:
             Refusal: 429, before anything of it is read.
         """
+        if (seconds := self._seconds_to_start(tenant)) > 0:
+            raise rate_limited(seconds)
+
+    async def wait_for_start(self, tenant: str) -> None:
+        """Count one start as soon as the tenant may have another; for programs that came in one request."""
+        while True:
+            seconds = self._seconds_to_start(tenant)
+            if seconds <= 0:
+                break
+            await asyncio.sleep(seconds)  # others of the tenant may be quicker then
+        self._of(tenant).allowance -= 1
+
+    def _seconds_to_start(self, tenant: str) -> float:
+        """Until the tenant may have another start."""
         share, per_minute = self._of(tenant), self._settings.starts_per_minute
         now = time.monotonic()
         share.allowance = min(per_minute, share.allowance + (now - share.counted_at) * per_minute / 60)
         share.counted_at = now
-        if share.allowance < 1:
-            raise rate_limited((1 - share.allowance) * 60 / per_minute)
+        return max(0.0, (1 - share.allowance) * 60 / per_minute)
 
     @asynccontextmanager
     async def turn(self, tenant: str, gone: Gone | None = None) -> AsyncIterator[float]:

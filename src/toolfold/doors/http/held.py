@@ -57,7 +57,9 @@ class Held:
     state: State
     round: int = 0
     replies: int = 0
+    """Of the client: results and decisions."""
     open_calls: frozenset[int] = frozenset()
+    open_approvals: frozenset[int] = frozenset()
     has_session: bool = False
     """It has its turn of the session, to be given back once."""
     last: Said | None = None

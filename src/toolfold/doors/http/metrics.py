@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from toolfold.engines.base import NodeLoad
 
 _HELP: Final = {
     "toolfold_http_executions_total": ("counter", "Executions that ended, by status."),
@@ -21,6 +26,13 @@ _HELP: Final = {
     "toolfold_http_running": ("gauge", "Requests whose program runs now."),
     "toolfold_http_guests": ("gauge", "Guests that run, are paused or wait for a program now."),
     "toolfold_http_guest_memory_bytes": ("gauge", "Memory of all guests now; of what they share each has its part."),
+}
+_OF_NODE: Final = {
+    "toolfold_http_node_guests": ("gauge", "Guests of the node, as it last said.", "guests"),
+    "toolfold_http_node_guest_memory_bytes": ("gauge", "Memory of its guests, as it last said.", "guest_memory_bytes"),
+    "toolfold_http_node_programs": ("gauge", "Programs that run, wait or are paused there now.", "programs"),
+    "toolfold_http_node_started_total": ("counter", "Programs that began there.", "started"),
+    "toolfold_http_node_moved_total": ("counter", "Programs that went on elsewhere when it was lost.", "moved"),
 }
 _BOUNDS: Final[dict[str, tuple[float, ...]]] = {
     "toolfold_http_execution_rounds": (0, 1, 2, 5, 10, 20, 50, 100),
@@ -48,8 +60,8 @@ class Metrics:
         self._buckets[name][bisect_left(_BOUNDS[name], value)] += 1
         self._sums[name] += value
 
-    def render(self, **now: int) -> str:
-        """All of them, with the gauges that only others know, such as `paused=3`."""
+    def render(self, nodes: Sequence[NodeLoad] = (), **now: int) -> str:
+        """All of them, with the gauges that only others know, such as `paused=3`, and those of each node."""
         gauges = {f"toolfold_http_{name}": value for name, value in now.items()}
         gauges["toolfold_http_running"] = self.running
         lines = []
@@ -63,6 +75,9 @@ class Metrics:
                 case _:
                     found = sorted((label, count) for (one, label), count in self._counts.items() if one == name)
                     lines += [f"{name}{label} {count:.15g}" for label, count in found] or [f"{name} 0"]
+        for name, (kind, help_text, field) in (_OF_NODE if nodes else {}).items():
+            lines += [f"# HELP {name} {help_text}", f"# TYPE {name} {kind}"]
+            lines += [f'{name}{{node="{one.address}"}} {getattr(one, field)}' for one in nodes]
         return "\n".join(lines) + "\n"
 
     def _histogram(self, name: str) -> list[str]:

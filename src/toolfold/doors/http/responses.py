@@ -71,7 +71,7 @@ class Responses:
             _log.error("%s %s: %s%s", request.method, request.url.path, refusal.text, reason)
         self._metrics.add("refusals", status=refusal.status)
         refused(request.scope, refusal.status)
-        if not self.path(request).startswith("/exec"):
+        if not self.path(request).startswith("/exec") or self.path(request) == "/exec/batch":
             # A file that is gone is 404 for everyone: LibreChat asks in order to upload it again.
             refusal.is_contract = False
         return self.respond(request, answers.refused(refusal), _allowed(request) if refusal.status == 405 else None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import jsonschema_rs
@@ -12,8 +12,11 @@ import msgspec
 
 from toolfold.doors.http.answers import call_name
 from toolfold.doors.http.refusals import Refusal
-from toolfold.doors.http.wire import ToolDefinition, ToolResult
+from toolfold.doors.http.wire import ApprovalDecision, ToolDefinition, ToolResult
+from toolfold.errors import UsageError
+from toolfold.execution.recorded import BY_CALLER
 from toolfold.models import Reply, ToolSpec
+from toolfold.tools.context import Decision
 from toolfold.tools.expansion import bounded
 from toolfold.tools.names import unique_names
 
@@ -68,13 +71,10 @@ def replies_of(results: Sequence[ToolResult]) -> list[Reply]:
         raise Refusal(400, "tool_results is empty; answer at least one of the open calls")
     replies: dict[int, Reply] = {}
     for one in results:
-        match = _CALL.fullmatch(one.call_id)
         shown = one.call_id[:_SHOWN_CHARACTERS]
-        if match is None:
-            raise Refusal(400, f"call_id {shown!r} is none of ours; send back the id of the tool call")
+        call_id = _call_id(one.call_id)
         if "result" not in one.model_fields_set and not one.is_error:
             raise Refusal(400, f"the result of {shown!r} is missing; send 'result', or 'is_error' with a message")
-        call_id = int(match[1])
         if call_id in replies:
             raise Refusal(400, f"{shown!r} is answered twice; answer each call once")
         if one.is_error:
@@ -84,12 +84,38 @@ def replies_of(results: Sequence[ToolResult]) -> list[Reply]:
     return list(replies.values())
 
 
-def check_calls(replies: Sequence[Reply], open_calls: frozenset[int]) -> None:
-    """Refuse a reply to a call that is not open."""
-    for reply in replies:
-        if reply.call_id not in open_calls:
-            names = ", ".join(call_name(call_id) for call_id in sorted(open_calls)[:20])
-            raise Refusal(400, f"no open call {call_name(reply.call_id)!r}; open are {names}")
+def decisions_of(given: Sequence[ApprovalDecision], *, by: str) -> dict[int, Decision]:
+    """Decisions on calls, on record with whose they are."""
+    decisions: dict[int, Decision] = {}
+    for one in given:
+        call_id = _call_id(one.call_id)
+        if call_id in decisions:
+            raise Refusal(400, f"{one.call_id!r} is decided twice; decide on each call once")
+        try:
+            decisions[call_id] = Decision(
+                approved=one.approved, reason=one.reason, arguments=one.arguments, covers=one.covers, calls=one.calls,
+                by=f"{BY_CALLER}{by}",
+            )  # fmt: skip
+        except UsageError as error:
+            raise Refusal(400, f"the decision on {one.call_id!r} is wrong: {error}") from error
+    return decisions
+
+
+def _call_id(text: str) -> int:
+    match = _CALL.fullmatch(text)
+    if match is None:
+        shown = text[:_SHOWN_CHARACTERS]
+        raise Refusal(400, f"call_id {shown!r} is none of ours; send back the id of the tool call")
+    return int(match[1])
+
+
+def check_calls(call_ids: Iterable[int], open_calls: frozenset[int], what: str = "call") -> None:
+    """Refuse an answer to a call that is not open."""
+    for call_id in call_ids:
+        if call_id not in open_calls:
+            names = ", ".join(call_name(one) for one in sorted(open_calls)[:20])
+            open_ones = f"open are {names}" if names else "none is open"
+            raise Refusal(400, f"no open {what} {call_name(call_id)!r}; {open_ones}")
 
 
 def refuse_large(results: Sequence[ToolResult], limit: int) -> None:

@@ -75,12 +75,13 @@ class Rounds:
             return answers.stopped(text, outcome, status=400, session=held.session)
         self._metrics.add("rounds")
         held.open_calls = frozenset(call.id for call in step.calls)
+        held.open_approvals = frozenset(call.id for call in step.approvals)
         self._holding.move(held, "pause")
         if self._holding.is_draining:
             self._holding.hand_over_soon(held)
         place = (held.execution_id, held.round, held.replies, held.session, held.tenant)
         token = self._tokens.sign(Token(*place, held.deadline, step.seconds_left))
-        return answers.tool_calls(step.calls, session=held.session, token=token)
+        return answers.tool_calls(step, session=held.session, token=token)
 
     async def cancelled(self, held: Held) -> Answer:
         """The answer to whoever waited for an execution that was cancelled."""
@@ -136,8 +137,9 @@ class Rounds:
             raise Refusal(400, EXPIRED)
         if token.round != held.round or not held.is_paused:
             raise Refusal(400, INVALID_TOKEN)
-        check_calls(sent.replies, held.open_calls)
-        step = await self._steps.resume(held, sent.replies)
+        check_calls((reply.call_id for reply in sent.replies), held.open_calls)
+        check_calls(sent.decisions, held.open_approvals, "approval")
+        step = await self._steps.resume(held, sent.replies, sent.decisions)
         return await self.cancelled(held) if step is None else await self.answer(held, step)
 
     async def _expired(self, held: Held | None, token: Token) -> Answer:
@@ -161,7 +163,7 @@ class Rounds:
         held = self._holding.get(start.execution_id)
         if held is not None and held.last is not None and held.last.round == 0:
             return held.last.answer
-        if recorded.answered or (held is not None and held.is_known):
+        if recorded.said or (held is not None and held.is_known):
             if recorded.outcome is None:
                 raise Refusal(409, _GONE_ON)
             return ended_before(recorded.outcome, token.session)
@@ -176,6 +178,30 @@ class Rounds:
                 await self._holding.lose(held)
                 raise
             held.last = None if answer is None else Said(0, b"", answer)
+            return answer
+
+    async def take_up(self, execution_id: str, recorded: Recorded) -> Answer:
+        """Go on with an execution that no process holds, from its record; its next answer."""
+        begun = recorded.begun
+        session = begun.session.removeprefix(key_of(begun.tenant, ""))
+        deadline = begun.expires_at or begun.began_at + max(begun.limits.wall_seconds, self._max_seconds)
+        place = (recorded.rounds + 1, recorded.said, session, begun.tenant)
+        held = self._holding.get(execution_id) or self._unread(Token(execution_id, *place, deadline))
+        async with held.lock:
+            if held.is_known:
+                if held.last is None or held.state == "lost":
+                    raise Moved
+                return held.last.answer  # of the request that had it meanwhile
+            try:
+                step = await self._steps.bring_back(held)
+            except Fenced:
+                await self._holding.lose(held)
+                raise
+            was_doomed = held.state == "doomed"
+            self._holding.move(held, "read")
+            held.round, held.replies = recorded.rounds, recorded.said
+            answer = await (self.cancelled(held) if was_doomed else self.answer(held, step))
+            held.last = Said(0, b"", answer)
             return answer
 
     def _first_token(self, start: Start, recorded: Recorded) -> Token:
@@ -200,7 +226,7 @@ class Rounds:
         step = await self._steps.bring_back(held)
         was_doomed = held.state == "doomed"
         self._holding.move(held, "read")
-        held.replies = len(recorded.answered)
+        held.replies = recorded.said
         # A new continuation finds the pause that its token names; a taken one finds the pause after it.
         held.round = token.round - 1 if standing == "new" else token.round
         if isinstance(step, Paused):

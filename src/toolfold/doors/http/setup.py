@@ -47,11 +47,7 @@ def open_app(config: Config, *, modules: Sequence[Tool] = ()) -> tuple[FastAPI, 
         config: What it says of `http`, `ledger`, `sessions`, limits and tools.
         modules: The tools of `tools.modules`, loaded.
     """
-    if not config.http.keys and config.http.jwt is None and not is_loopback(config.http.host):
-        raise UsageError(
-            f"{config.http.host!r} can be reached from elsewhere, and no key is configured; "
-            "set http.keys, or listen on 127.0.0.1"
-        )
+    refuse_open_door(config.http)
     folder = _folder(config)
     ledger = ledger_of(config)
     if isinstance(ledger, SqliteLedger):
@@ -70,11 +66,24 @@ def open_app(config: Config, *, modules: Sequence[Tool] = ()) -> tuple[FastAPI, 
         session_files=store,
         entry_name=ENTRY_NAME,
         door="http",
-        # A server has no person in front of it.
-        **(approvals_of(config, ledger) or {"approve": deny}),
+        # A server has no person in front of it, unless it asks its clients: then programs pause for a yes.
+        **(approvals_of(config, ledger) or ({} if config.http.ask_clients else {"approve": deny})),
         before_files=None if replicas is None else replicas.confirm,
     )
     return create_app(runtime, ledger, settings, limits=config.program_limits, replicas=replicas), ledger
+
+
+def refuse_open_door(http: HttpConfig) -> None:
+    """Whoever can be reached from elsewhere must have a key.
+
+    Raises:
+        UsageError: there is none.
+    """
+    if not http.keys and http.jwt is None and not is_loopback(http.host):
+        raise UsageError(
+            f"{http.host!r} can be reached from elsewhere, and no key is configured; "
+            "set http.keys, or listen on 127.0.0.1"
+        )
 
 
 def _for_tenants(config: Config, tools: Sequence[Tool]) -> list[Tool]:

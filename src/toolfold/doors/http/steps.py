@@ -6,7 +6,7 @@ It knows sessions, turns and deadlines, but neither tokens nor responses.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +20,7 @@ from toolfold.doors.http.refusals import CANCELLED, EXPIRED, HOST_FAILURES, Refu
 from toolfold.errors import Fenced, UsageError
 from toolfold.models import File, Limits, Outcome, Paused, Reply
 from toolfold.runtime import Runtime
+from toolfold.tools.context import Decision
 
 
 class Steps:
@@ -83,19 +84,22 @@ class Steps:
             expires_at=held.deadline,
         )  # fmt: skip
 
-    async def resume(self, held: Held, replies: Sequence[Reply]) -> Paused | Outcome | None:
+    async def resume(
+        self, held: Held, replies: Sequence[Reply], decisions: Mapping[int, Decision]
+    ) -> Paused | Outcome | None:
         """Run the next step of an execution that is paused here."""
         async with self._gate.turn(held.tenant) as waited:
             self._metrics.observe("queue_seconds", waited)
             if not held.is_paused:  # the deadline, or a cancel, was first
                 raise Refusal(400, EXPIRED)
             self._holding.move(held, "resume")
-            held.replies += len(replies)
+            said = len(replies) + len(decisions)
+            held.replies += said
             try:
-                return await self._step(held, self._runtime.resume(held.execution_id, replies))
+                return await self._step(held, self._runtime.resume(held.execution_id, replies, decisions=decisions))
             except HOST_FAILURES:
                 # The client may send the same continuation again; the ledger does not write it twice.
-                held.replies -= len(replies)
+                held.replies -= said
                 self._holding.move(held, "pause")
                 if held.execution_id not in self._runtime.executions:
                     await self._holding.lose(held)  # it was cut off, and only the ledger knows how far it came

@@ -21,16 +21,18 @@ from toolfold.doors.http.answers import Answer, accepted
 from toolfold.doors.http.executions import Executions
 from toolfold.doors.http.files import key_of
 from toolfold.doors.http.forwarded import ForwardedRequest, Passed
-from toolfold.doors.http.held import Start
 from toolfold.doors.http.records import ended_before
-from toolfold.doors.http.refusals import CANCELLED, Refusal
+from toolfold.doors.http.refusals import CANCELLED, Refusal, changes_hands
 from toolfold.doors.http.responses import Responses, json_response
 from toolfold.execution.recorded import Recorded
+from toolfold.execution.told import output_of
 from toolfold.execution.watching import Part, Place
+from toolfold.ledger.record import Ledger
 from toolfold.runtime import Runtime
 
 MOST_REMEMBERED: Final = 200
 _LOOK_SECONDS: Final = 0.2
+_TRIES: Final = 10
 _ASYNC: Final = re.compile(r"(^|[,;\s])respond-async($|[,;\s])", re.IGNORECASE)
 _WAIT: Final = re.compile(r"(?:^|[,;\s])wait=(\d{1,6})($|[,;\s])", re.IGNORECASE)
 _ID: Final = re.compile(r"[0-9a-f]{16,64}")
@@ -41,7 +43,16 @@ _PLACE: Final = re.compile(r"(\d{1,9}),(\d{1,9})")
 class _Started:
     tenant: str
     session: str
-    answer: asyncio.Task[Answer | Passed]
+    answer: asyncio.Task[Answer | Passed | None]
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether it has answered, and waits for its client."""
+        task = self.answer
+        if not task.done() or task.cancelled() or task.exception() is not None:
+            return False
+        answer = task.result()
+        return isinstance(answer, Answer) and "continuation_token" in answer.body
 
 
 def preferred_wait(request: Request) -> float | None:
@@ -58,25 +69,33 @@ class Waits:
 
     Args:
         most_seconds: That one request may wait.
-        tenant: Whose a request is.
+        received: A request as it can be forwarded, and whose it is.
     """
 
     def __init__(
-        self, runtime: Runtime, executions: Executions, responses: Responses, *, most_seconds: float,
-        tenant: Callable[[Request], Coroutine[Any, Any, str]],
+        self, runtime: Runtime, ledger: Ledger, executions: Executions, responses: Responses, *, most_seconds: float,
+        received: Callable[[Request], Coroutine[Any, Any, ForwardedRequest]],
     ) -> None:  # fmt: skip
         self._runtime = runtime
+        self._ledger = ledger
         self._executions = executions
         self._responses = responses
         self._most_seconds = most_seconds
-        self._tenant = tenant
+        self._received = received
         self._started: dict[str, _Started] = {}
 
     async def run(
         self, execution_id: str, tenant: str, session: str, work: Coroutine[Any, Any, Answer | Passed], wait: float
     ) -> Answer | Passed:
         """Begin, and wait for the answer for a while."""
-        return await self._answer(execution_id, self._add(execution_id, tenant, session, work), wait)
+        answer = await self._answer(execution_id, self._add(execution_id, tenant, session, work), wait)
+        assert answer is not None, "a start has an answer"
+        return answer
+
+    def forget(self, execution_id: str) -> None:
+        """Its last answer is about to be out of date; an execution that is not remembered is looked for on record."""
+        if (started := self._started.get(execution_id)) is not None and started.answer.done():
+            del self._started[execution_id]
 
     async def close(self) -> None:
         """The server stops; what runs has been suspended."""
@@ -90,21 +109,38 @@ class Waits:
 
     async def get(self, request: Request, execution_id: str) -> Response:
         """The answer that the execution has by now, or 202 when the time to wait is over."""
-        tenant = await self._tenant(request)
+        received = await self._received(request)
         wait = self._seconds(request.query_params.get("wait", "0"))
-        started = self._known(execution_id, tenant)
-        if started is None:
-            recorded = await self._recorded(execution_id, tenant)
-            session = recorded.begun.session.removeprefix(key_of(tenant, ""))
-            if recorded.outcome is not None:
-                return self._responses.respond(request, ended_before(recorded.outcome, session))
-            started = self._add(execution_id, tenant, session, self._again(execution_id, recorded, session))
-        answer = await self._answer(execution_id, started, wait)
-        return self._responses.respond(request, answer)
+        for _ in range(_TRIES):
+            started = self._known(execution_id, received.tenant)
+            if started is None:
+                found = await self._elsewhere(execution_id, received)
+                if not isinstance(found, Recorded):
+                    return self._responses.respond(request, found)
+                work = self._executions.take_up(execution_id)
+                started = self._add(execution_id, received.tenant, _session(found), work)
+            answer = await self._answer(execution_id, started, wait)
+            if answer is not None:
+                return self._responses.respond(request, answer)
+            self.forget(execution_id)  # another replica was quicker: ask that
+        raise changes_hands()
+
+    async def _elsewhere(self, execution_id: str, received: ForwardedRequest) -> Answer | Passed | Recorded:
+        """The answer of the record, or of the replica that holds it; else what there is to go on with."""
+        recorded = await self._runtime.recorded(execution_id)
+        # Another tenant's is as unknown as one that never was.
+        if recorded is not None and recorded.begun.tenant != received.tenant:
+            raise _unknown(execution_id)
+        if recorded is not None and recorded.outcome is not None:
+            return ended_before(recorded.outcome, _session(recorded))
+        passed = await self._executions.pass_on(execution_id, received)  # also where it is not on record yet
+        if passed is None and recorded is None:
+            raise _unknown(execution_id)
+        return passed or recorded  # type: ignore[return-value]  # one of them is there
 
     async def output(self, request: Request, execution_id: str) -> Response:
         """What the program prints, as server-sent events, from the beginning or from `Last-Event-ID` on."""
-        tenant = await self._tenant(request)
+        tenant = (await self._received(request)).tenant
         said = request.headers.get("last-event-id", "0,0")
         found = _PLACE.fullmatch(said)
         if found is None:
@@ -117,13 +153,17 @@ class Waits:
 
     async def delete(self, request: Request, execution_id: str) -> Response:
         """End the program; also where it has ended."""
-        tenant = await self._tenant(request)
-        started = self._known(execution_id, tenant)
+        received = await self._received(request)
+        started = self._known(execution_id, received.tenant)
         if started is None:
-            await self._recorded(execution_id, tenant)
+            found = await self._elsewhere(execution_id, received)
+            if isinstance(found, Passed):
+                return self._responses.respond(request, found)
         if execution_id in self._runtime.executions:
-            await self._executions.cancel(tenant, execution_id=execution_id)
-        elif started is not None and not started.answer.done():
+            await self._executions.cancel(received.tenant, execution_id=execution_id)
+        elif started is None:
+            await self._executions.cancel(received.tenant, execution_id=execution_id, request=received)
+        elif not started.answer.done():
             started.answer.cancel()  # it waits for its turn, and nothing of it has run
         return json_response(202, {"status": "cancellation_requested"})
 
@@ -133,6 +173,8 @@ class Waits:
         found = self._started.get(execution_id)
         if not _ID.fullmatch(execution_id) or (found is not None and found.tenant != tenant):
             raise _unknown(execution_id)
+        if found is not None and found.is_paused and execution_id not in self._runtime.executions:
+            return None  # it has been ended, or is elsewhere: its record knows
         return found
 
     async def _recorded(self, execution_id: str, tenant: str) -> Recorded:
@@ -143,7 +185,7 @@ class Waits:
         return recorded
 
     def _add(
-        self, execution_id: str, tenant: str, session: str, work: Coroutine[Any, Any, Answer | Passed]
+        self, execution_id: str, tenant: str, session: str, work: Coroutine[Any, Any, Answer | Passed | None]
     ) -> _Started:
         task = asyncio.ensure_future(work)
         task.add_done_callback(lambda one: one.cancelled() or one.exception())  # nobody has to ask for it
@@ -154,16 +196,7 @@ class Waits:
             del self._started[key]
         return started
 
-    async def _again(self, execution_id: str, recorded: Recorded, session: str) -> Answer | Passed:
-        """Go on with one that a process left behind."""
-        begun = recorded.begun
-        start = Start(
-            tenant=begun.tenant, session=session, code=begun.program.sent_text, execution_id=execution_id,
-            timeout_seconds=begun.limits.wall_seconds,
-        )  # fmt: skip
-        return await self._executions.start_once(start, ForwardedRequest(path="", body=b"", tenant=begun.tenant))
-
-    async def _answer(self, execution_id: str, started: _Started, wait: float) -> Answer | Passed:
+    async def _answer(self, execution_id: str, started: _Started, wait: float) -> Answer | Passed | None:
         task = started.answer
         await asyncio.wait([task], timeout=min(wait, self._most_seconds))
         if task.cancelled():
@@ -193,6 +226,11 @@ class Waits:
                 break
             # It waits for its turn, or goes on in a moment.
             await asyncio.wait([started.answer], timeout=_LOOK_SECONDS)
+        if started is None and recorded is not None and recorded.outcome is None:
+            async for part in output_of(self._ledger, execution_id, place):
+                place = part.place
+                yield _event(part)
+            recorded = None
         recorded = recorded or await self._runtime.recorded(execution_id)
         outcome = recorded.outcome if recorded is not None else None
         if outcome is not None:
@@ -203,6 +241,11 @@ class Waits:
                     yield _sent(stream, rest, f"{len(outcome.stdout)},{len(outcome.stderr)}")
         status = "" if outcome is None else outcome.status
         yield _sent("end", status or "paused", f"{place.stdout},{place.stderr}")
+
+
+def _session(recorded: Recorded) -> str:
+    begun = recorded.begun
+    return begun.session.removeprefix(key_of(begun.tenant, ""))
 
 
 def _unknown(execution_id: str) -> Refusal:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StringConstraints
 
@@ -50,6 +50,21 @@ class ToolResult(Request):
     error_message: str | None = None
 
 
+class ApprovalDecision(Request):
+    """What a person said to a call that needs a yes."""
+
+    call_id: str
+    approved: bool
+    reason: str = ""
+    """Why not; the program reads it."""
+    covers: Literal["call", "arguments", "tool"] = "call"
+    """This call, calls with equal arguments, or the tool for the rest of the program."""
+    calls: int | None = None
+    """For at most so many calls, this one included."""
+    arguments: dict[str, Any] | None = None
+    """Instead of those that the program gave; only for this call."""
+
+
 class ExecuteRequest(Request):
     """`POST /exec`: a program without tools."""
 
@@ -61,11 +76,59 @@ class ExecuteRequest(Request):
     files: list[FileReference] | None = None
 
 
+class BatchProgram(Request):
+    """One program of a batch."""
+
+    code: str
+    id: (
+        Annotated[str, StringConstraints(max_length=200)]
+        | Annotated[int, Field(strict=True, ge=-(2**63), lt=2**63)]
+        | None
+    ) = None
+    """Comes back in its line."""
+    lang: Language = "py"
+    timeout: Milliseconds | None = None
+    """Milliseconds, 1000 to 300000."""
+    files: list[FileReference] | None = None
+    """Each with the `session_id` that it was uploaded to."""
+    stdin: str | None = None
+    """What it reads from standard input; without it there is none, and `input()` is refused."""
+    seed: Annotated[int, Field(strict=True, ge=0, lt=2**64)] | None = None
+    """Of its randomness."""
+    clock: Annotated[float, Field(strict=True, allow_inf_nan=False, ge=0, lt=1e11)] | None = None
+    """What its clocks say at its start, in seconds since 1970; with a seed it says the same each time."""
+
+
+class BatchRequest(Request):
+    """`POST /exec/batch`."""
+
+    programs: Annotated[list[BatchProgram], Field(min_length=1)]
+    """At most 10,000."""
+
+
+class RunCodeRequest(Request):
+    """`POST /run_code`, as SandboxFusion has it."""
+
+    code: str
+    language: Language
+    stdin: str | None = None
+    compile_timeout: Annotated[float, Field(strict=True, allow_inf_nan=False)] | None = None
+    """Not used: Python needs none."""
+    run_timeout: Annotated[float, Field(strict=True, allow_inf_nan=False)] | None = None
+    """Seconds, 10 unless given."""
+    memory_limit_mb: Annotated[int, Field(strict=True, alias="memory_limit_MB")] = -1
+    """At most what the server allows; 0 or less takes that."""
+    files: dict[str, str | None] = Field(default_factory=dict)
+    """Contents in base64, by name."""
+    fetch_files: list[str] = Field(default_factory=list)
+    """Names of files to send back."""
+
+
 class ProgrammaticRequest(Request):
     """`POST /exec/programmatic`: `code` and `tools` to start, or `continuation_token` and `tool_results` to go on."""
 
     model_config = ConfigDict(
-        json_schema_extra={"anyOf": [{"required": ["code"]}, {"required": ["continuation_token", "tool_results"]}]}
+        json_schema_extra={"anyOf": [{"required": ["code"]}, {"required": ["continuation_token"]}]}
     )
 
     code: str | None = None
@@ -77,6 +140,8 @@ class ProgrammaticRequest(Request):
     files: list[FileReference] | None = None
     continuation_token: str | None = None
     tool_results: list[ToolResult] | None = None
+    decisions: list[ApprovalDecision] | None = None
+    """On the `approvals` of the pause, where the server asks its clients."""
 
 
 class CancelRequest(Request):

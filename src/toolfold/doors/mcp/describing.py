@@ -10,7 +10,8 @@ from typing import Final, Protocol
 from toolfold.doors.mcp.description import Known, Listed, program_description
 from toolfold.doors.mcp.texts import CONTRACT, program_schema
 from toolfold.errors import ToolfoldError
-from toolfold.models import Json, ToolSpec
+from toolfold.execution.describing import DescribedFiles
+from toolfold.models import File, Json, ToolSpec
 
 _MOST_CLIENTS: Final = 1_000
 _WAIT_SECONDS: Final = 0.5
@@ -37,15 +38,18 @@ class Describing:
         max_characters: What clients show of it; `None` takes what is known of each client.
         history: Gives what earlier programs have shown of the tools. It is read once for each client, so that the
             text does not change under a client whose prompt is cached.
+        files: In the data folder of every program.
     """
 
     def __init__(
         self, *, is_contract: bool = False, max_characters: int | None = None,
-        history: Callable[[], Awaitable[History]] | None = None,
+        history: Callable[[], Awaitable[History]] | None = None, files: Sequence[File] = (),
     ) -> None:  # fmt: skip
         self.is_contract = is_contract
         self._max_characters = max_characters
         self._history = history
+        self.files = DescribedFiles.of(files)
+        """What is in them is known once a guest has read them."""
         self._known: dict[str, History | None] = {}
         self._last: tuple[tuple[object, ...], tuple[str, bool]] | None = None
 
@@ -70,10 +74,10 @@ class Describing:
         if self.is_contract:
             return CONTRACT, False
         room, history = self._max_characters or kept_characters, self._known.get(client)
-        key = (room, tuple(servers), tuple(specs), id(history))
+        key = (room, tuple(servers), tuple(specs), id(history), self.files.lines)
         if self._last is None or self._last[0] != key:
             known = Known() if history is None else Known(used=history.uses, learned=history.schemas(specs))
-            self._last = (key, program_description(servers, specs, max_characters=room, known=known))
+            self._last = (key, program_description(servers, specs, max_characters=room, known=known, files=self.files))
         return self._last[1]
 
     def schema(self, max_seconds: float, *, yields: bool = False) -> dict[str, Json]:

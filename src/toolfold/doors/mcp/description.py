@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from toolfold.doors.mcp.budget import OVERVIEW_CHARACTERS, SAFE_CHARACTERS
 from toolfold.doors.mcp.texts import DESCRIPTION, not_reachable, still_connecting
+from toolfold.execution.describing import DescribedFiles
 from toolfold.models import Json, ToolSpec
 from toolfold.program.dense import HEADER
 from toolfold.program.dense_fit import dense_within
@@ -35,11 +36,13 @@ class Known:
 
 def program_description(
     servers: Sequence[Listed], specs: Sequence[ToolSpec], *, max_characters: int = SAFE_CHARACTERS,
-    known: Known | None = None,
+    known: Known | None = None, files: DescribedFiles | None = None,
 ) -> tuple[str, bool]:  # fmt: skip
-    """Of `execute_program`: the rules, then what there is to call; and whether every signature is there."""
+    """Of `execute_program`: the rules, its files, then what there is to call; and whether every signature is there."""
     known = known or Known()
     parts = [DESCRIPTION, *_absent(servers, max_characters // 4)]
+    if files is not None and files.files:
+        parts.append(files.text(max_characters // 4))
     if not specs:
         return "\n\n".join(parts), True
     parts.append(HEADER)

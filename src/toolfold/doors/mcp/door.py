@@ -7,6 +7,7 @@ import base64
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
+from contextvars import ContextVar
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Self, TypeAlias
@@ -27,6 +28,7 @@ from toolfold.doors.mcp.render import failed, to_mcp, to_result
 from toolfold.doors.mcp.resources import Files, Kept
 from toolfold.doors.mcp.running import Running
 from toolfold.doors.mcp.serving import ANSWER_WAIT_SECONDS, Serving, Share
+from toolfold.doors.mcp.tasks import Tasks, has_tasks
 from toolfold.doors.mcp.texts import (
     ENTRY_NAME,
     INSTRUCTIONS,
@@ -37,18 +39,21 @@ from toolfold.doors.mcp.texts import (
     WAIT_NAME,
     WAIT_SCHEMA,
 )
-from toolfold.doors.mcp.yielding import Holds, Yielding, checked_id, new_id, unknown
+from toolfold.doors.mcp.yielding import Holds, Yielding, checked_id, left_of, new_id, unknown
 from toolfold.errors import ToolfoldError, UsageError
 from toolfold.models import Limits, Outcome
 from toolfold.runtime import Runtime
 
 Context = ServerRequestContext[Any, Any]
 """Any: nothing here reads what the lifespan yields or what the transport puts into a request."""
-Answered: TypeAlias = types.CallToolResult | types.InputRequiredResult
+Answered: TypeAlias = types.CallToolResult | types.InputRequiredResult | dict[str, Any]
+"""Any: a task, for which the SDK has no type."""
 
 NAME: Final = "toolfold"
 FIRST_LIST_WAIT_SECONDS: Final = 1.0
 """How long the first `tools/list` waits for servers of which nothing is known from last time."""
+_CAME_AT: Final[ContextVar[float]] = ContextVar("toolfold_came_at")
+"""When the request of this task came; its client's clock has been running since."""
 _SETTLE_SECONDS: Final = 0.05
 """Servers that come up together are told of together."""
 _META: Final = {"anthropic/alwaysLoad": True, "anthropic/maxResultSizeChars": 500_000}
@@ -94,12 +99,17 @@ class Door:
             version=toolfold.__version__,
             instructions=INSTRUCTIONS,
             on_list_tools=self._list_tools,
-            on_call_tool=self._call_tool,
+            # A task has a shape of its own, which the SDK sends as it is and has no type for.
+            on_call_tool=self._call_tool,  # type: ignore[arg-type]
             on_list_resources=self._list_resources,
             on_list_resource_templates=self._list_resource_templates,
             on_read_resource=self._read_resource,
             on_subscriptions_listen=ListenHandler(self._changes),
         )
+        Tasks(
+            find=self._serving.find, revive=self._revive, stop=self._serving.stop, forget=self._serving.forget,
+            result=self._result,
+        ).add_to(self.server)  # fmt: skip
         # What the client hands back is sealed: nobody resumes a program that is not theirs.
         security = RequestStateSecurity.ephemeral(ttl=ANSWER_WAIT_SECONDS)
         self.server.middleware += [RequestStateBoundary(security, default_audience=NAME), self._on_each_request]
@@ -156,15 +166,16 @@ class Door:
         if not self._has_listed:
             self._has_listed = True
             await self._offer.wait_for_unknown(FIRST_LIST_WAIT_SECONDS)
+            await self._read_files()
         await self._offer.describing.meet(client_of(context))
         description, is_all = self._offer.description(kept_by(context), client_of(context))
+        # A client with tasks waits for programs itself.
+        tells_to_wait = self._serving.yielding.is_on and not has_tasks(context)
         tools = [
             types.Tool(
                 name=ENTRY_NAME,
                 description=description,
-                input_schema=self._offer.describing.schema(
-                    self._limits.wall_seconds, yields=self._serving.yielding.is_on
-                ),
+                input_schema=self._offer.describing.schema(self._limits.wall_seconds, yields=tells_to_wait),
                 _meta=_META,
             )
         ]
@@ -179,7 +190,7 @@ class Door:
                     _meta=_META,
                 )
             )
-        if self._serving.yielding.is_on:
+        if tells_to_wait:
             tools.append(
                 types.Tool(name=WAIT_NAME, description=WAIT_DESCRIPTION, input_schema=WAIT_SCHEMA, _meta=_META)
             )
@@ -200,6 +211,8 @@ class Door:
                 running = self._serving.come_back(params)
             else:
                 running = await self._start(context, arguments, is_durable=seconds is not None)
+            now = asyncio.get_running_loop().time()
+            seconds = left_of(seconds, now - _CAME_AT.get(now))
             return await self._serve(context, running, Share(yield_seconds=seconds, is_wait=is_wait))
         except ToolfoldError as error:
             return to_mcp(error)
@@ -219,15 +232,18 @@ class Door:
         assert self._ready is not None
         self._ready.result()  # raises where the sandbox is not available
         await self._offer.wait_for_mentioned(text)
+        session = f"{client_of(context)}/{session}" if session else ""
+        files = self._offer.describing.files.given_to(session, self._runtime.sessions)
         running = Running(
             self._runtime,
             new_id(owner_of(context)),
             limits=replace(self._limits, wall_seconds=seconds),
-            session=f"{client_of(context)}/{session}" if session else "",
+            session=session,
             can_ask=can_ask(context),
             asker=name_of(context),
         )
-        running.start(text, None if is_legacy(context) else self._clients.tell_roots, is_durable=is_durable)
+        before = None if is_legacy(context) else self._clients.tell_roots
+        running.start(text, before, files=files, is_durable=is_durable)
         self._clients.running[running.id] = running
         return running
 
@@ -286,6 +302,13 @@ class Door:
 
     # files
 
+    async def _read_files(self) -> None:
+        """Have a guest say what is in those that programs are given, before a client is told of them."""
+        given = self._offer.describing.files
+        if given.files and self._ready is not None:
+            await asyncio.wait([self._ready])
+            self._offer.describing.files = await self._runtime.describe_files(given.files)
+
     def _keep_files(self, client: str, outcome: Outcome) -> tuple[Kept, ...]:
         kept = self._files.add(client, outcome.execution_id, outcome.files)
         self._changes.tell_files(client)
@@ -327,6 +350,7 @@ class Door:
 
     async def _on_each_request(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         CLIENT.set(client_of(ctx))
+        _CAME_AT.set(asyncio.get_running_loop().time())
         # The handshake is not over before its answer; what the client can do is known with its next message.
         if ctx.method != "initialize":
             self._clients.meet(ctx)

@@ -83,7 +83,11 @@ def _discovery(request: dict[str, Any], instructions: str) -> dict[str, Any] | N
         return None
     return {
         "cacheScope": "private",
-        "capabilities": {"resources": {"listChanged": True, "subscribe": True}, "tools": {"listChanged": True}},
+        "capabilities": {
+            "extensions": {f"{_META}tasks": {}},
+            "resources": {"listChanged": True, "subscribe": True},
+            "tools": {"listChanged": True},
+        },
         "instructions": instructions,
         "resultType": "complete",
         "supportedVersions": [_VERSION],

@@ -12,6 +12,8 @@ from toolfold.models import Outcome
 from toolfold.runtime import Runtime
 
 _SHOWN_LINE_CHARACTERS: Final = 200
+_MUCH_CHARACTERS: Final = 4 * 1024
+"""A part of so many may have been cut in the middle of a line; a shorter one ends where the program stopped."""
 
 
 class Heard:
@@ -44,9 +46,8 @@ class Heard:
             if part.stream != "stdout":
                 continue
             self._parts.append(part.text)
-            lines = part.text.rstrip().rsplit("\n", 1)
-            if lines[-1].strip():
-                self._note(lines[-1].strip()[:_SHOWN_LINE_CHARACTERS])
+            if line := _last_line(part.text):
+                self._note(line[:_SHOWN_LINE_CHARACTERS])
 
     def take(self, most_bytes: int) -> str:
         """What came since this was last called, cut as the output of an outcome is."""
@@ -69,3 +70,8 @@ class Heard:
         output.add(rest)
         shown, cut_bytes = output.cut()
         return replace(outcome, stdout=shown, stdout_cut_bytes=cut_bytes, stdout_tail=output.tail())
+
+
+def _last_line(text: str) -> str:
+    whole = text.rpartition("\n")[0] if len(text) >= _MUCH_CHARACTERS else ""
+    return (whole or text).rstrip().rpartition("\n")[2].strip()

@@ -68,13 +68,15 @@ class Offer:
         blocked: Names that are refused by name even where no server has such a tool.
         prepare: Has the last word on each tool: timeouts, retries, caches of the config.
         when_complete: Told of all tools whenever they are read and no server's are missing.
+        left_out: Servers of the config that cannot be started, and why.
         describing: Writes what clients are told.
     """
 
     def __init__(
         self, runtime: Runtime, *, local: Sequence[Tool] = (), policy: Policy | None = None,
         blocked: Sequence[str] = (), prepare: Callable[[Iterable[Tool]], Sequence[Tool]] = tuple,
-        when_complete: Callable[[Iterable[ToolSpec]], None] | None = None, describing: Describing | None = None,
+        when_complete: Callable[[Iterable[ToolSpec]], None] | None = None, left_out: Mapping[str, str] | None = None,
+        describing: Describing | None = None,
     ) -> None:  # fmt: skip
         self._runtime = runtime
         self._local = tuple(local)
@@ -82,6 +84,7 @@ class Offer:
         self._blocked = tuple(blocked)
         self._prepare = prepare
         self._when_complete = when_complete
+        self._left_out = left_out or {}
         self._servers: Servers | None = None
         self._index = Index(())
         self._search_tool = _telling(search_tool(lambda: self._index), self._missing)
@@ -125,15 +128,16 @@ class Offer:
         await self.wait_for(self._connecting(), SEARCH_WAIT_SECONDS)
         index = await self._runtime.learned_index(self._index)
         hits, missing = await index.search_aside(query), self._missing()
+        left_out = "".join(f"\n\n{line}" for line in self._left_out_lines())
         if not hits:
-            return _nothing_yet(query, missing) if missing else self._nothing(query)
+            return (_nothing_yet(query, missing) if missing else self._nothing(query)) + left_out
         # As they are declared: what was learned of them is marked.
         declared = {spec.name: spec for spec in self._specs}
         specs = [declared.get(hit.spec.name, hit.spec) for hit in hits]
         shown = _shown(specs, detail, (await self._runtime.learned()).schemas(specs))
         if self.describing.is_contract and detail != "name":  # else the description has it
             shown = f"{HEADER}\n{shown}"
-        return f"{shown}\n\n{missing}; its tools are not among these" if missing else shown
+        return (f"{shown}\n\n{missing}; its tools are not among these" if missing else shown) + left_out
 
     def _nothing(self, query: str) -> str:
         near = ", ".join(self._index.domains_near(query))
@@ -165,10 +169,19 @@ class Offer:
 
     def notes_on(self, text: str) -> tuple[str, ...]:
         """Why tools that a program mentions may be missing."""
-        return tuple(
+        absent = (
             f"server {one.name!r} is not connected: {one.detail or one.state}"
             for one in self._statuses()
             if one.state != "ready" and mentions(text, one.name)
+        )
+        return (*absent, *self._left_out_lines(text))
+
+    def _left_out_lines(self, text: str | None = None) -> tuple[str, ...]:
+        """One for each server that cannot be started; of a program's text, for those that it mentions."""
+        return tuple(
+            f"server {name!r} is left out: {why}"
+            for name, why in self._left_out.items()
+            if text is None or mentions(text, name)
         )
 
     def _connecting(self) -> list[str]:

@@ -25,7 +25,7 @@ from toolfold.doors.mcp.heard import Heard
 from toolfold.doors.mcp.questions import CLIENT_ROUNDS, Questions
 from toolfold.errors import ToolRefused, UsageError
 from toolfold.execution.driving import Answers, drive, refuse_approvals
-from toolfold.models import Call, CallRecord, Limits, Outcome, Paused
+from toolfold.models import Call, CallRecord, File, Limits, Outcome, Paused, ToolSpec
 from toolfold.runtime import Runtime
 from toolfold.tools.context import Decision
 
@@ -92,20 +92,23 @@ class Running:
         self.heard = Heard(runtime, execution_id, self.note)
         """What it printed."""
         self._turn = 0
-        self._began = time.perf_counter()
+        self.began_at = time.time()
+        """Here."""
 
     def start(
-        self, text: str, before: Callable[[Running], Awaitable[None]] | None = None, *, is_durable: bool = False
-    ) -> None:
+        self, text: str, before: Callable[[Running], Awaitable[None]] | None = None, *, files: Sequence[File] = (),
+        is_durable: bool = False,
+    ) -> None:  # fmt: skip
         """Begin the program.
 
         Args:
             text: The program.
             before: Awaited before it starts; it may ask as well.
+            files: In its data folder from its start.
             is_durable: Other processes can go on with it, if it has no session.
         """
         self.text = text
-        self._go(self._run(text, before, is_durable=is_durable))
+        self._go(self._run(text, before, files, is_durable=is_durable))
 
     def revive(self) -> None:
         """Go on with a program of which the record is left."""
@@ -148,6 +151,16 @@ class Running:
         self._progress.add(message)
         self._news.set()
 
+    async def decision_on(self, call: Call) -> Decision | None:
+        """What the person says to a call that others may decide on, too; a `cancel` decides nothing."""
+        if not self.can_ask:
+            return None
+        try:
+            answer = await self.ask(approval_form(call))
+        except ToolRefused:
+            return None
+        return None if answer.action == "cancel" else answer_of(answer, by=self._asker)
+
     # what the client's side reads
 
     async def news(self, seconds: float | None, listen_after: float) -> AsyncIterator[None]:
@@ -180,7 +193,7 @@ class Running:
     @property
     def seconds(self) -> float:
         """Since its start here."""
-        return time.perf_counter() - self._began
+        return time.time() - self.began_at
 
     @property
     def open_calls(self) -> tuple[Call, ...]:
@@ -244,7 +257,7 @@ class Running:
         self._news.set()
 
     async def _run(
-        self, text: str, before: Callable[[Running], Awaitable[None]] | None, *, is_durable: bool
+        self, text: str, before: Callable[[Running], Awaitable[None]] | None, files: Sequence[File], *, is_durable: bool
     ) -> Outcome:
         CURRENT.set(self)
         if before is not None:
@@ -252,7 +265,7 @@ class Running:
         # Without a session nothing is kept, whatever `keep_names` says.
         options: dict[str, Any] = {
             "limits": self.limits, "on_call": self._count, "session": self._session, "keep_names": True,
-            "execution_id": self.execution_id,
+            "execution_id": self.execution_id, "files": files,
         }  # fmt: skip
         if not self.can_ask and not is_durable:
             return await self._runtime.run(text, **options)
@@ -294,3 +307,9 @@ class Running:
             return answer_of(await self.ask(approval_form(call, is_last=is_last)), by=self._asker)
         except ToolRefused as error:
             return Decision(approved=False, reason=str(error))
+
+
+async def ask_client(call: Call, _: ToolSpec) -> Decision | None:
+    """Asks the client whose program makes the call."""
+    running = CURRENT.get()
+    return None if running is None else await running.decision_on(call)

@@ -55,7 +55,8 @@ async def serve_http(door: Door, host: str, port: int, *, token: str = "") -> No
     unchecked = TransportSecuritySettings(enable_dns_rebinding_protection=False)
     app: ASGIApp = door.server.streamable_http_app(streamable_http_path=PATH, transport_security=unchecked)
     app = _Guarded(app, token) if token else OnlyFromHere(app, text=_ONLY_FROM_HERE)
-    listening = listen(host, port)
+    shown = f"[{host}]" if ":" in host else host
+    listening = listen(host, port, advice=f"--http {shown}:0 picks a free one")
     server = Server(app, timeout_graceful_shutdown=2)
 
     def stop() -> None:
@@ -63,7 +64,6 @@ async def serve_http(door: Door, host: str, port: int, *, token: str = "") -> No
 
     async with door:
         await door.connect()
-        shown = f"[{host}]" if ":" in host else host
         _log.warning("listening on http://%s:%d%s", shown, listening.getsockname()[1], PATH)
         with on_signal(stop):
             await server.serve(sockets=[listening])

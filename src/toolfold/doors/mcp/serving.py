@@ -15,6 +15,7 @@ from toolfold.doors.mcp.client import Clients, ask, is_legacy
 from toolfold.doors.mcp.questions import CLIENT_ROUNDS, Question
 from toolfold.doors.mcp.render import still_running, taken_over
 from toolfold.doors.mcp.running import Running
+from toolfold.doors.mcp.tasks import created, has_tasks
 from toolfold.doors.mcp.yielding import Holds, Yielding
 from toolfold.errors import UsageError
 from toolfold.models import Outcome
@@ -94,8 +95,8 @@ class Serving:
 
     async def serve(
         self, context: Context, running: Running, share: Share
-    ) -> Outcome | types.CallToolResult | types.InputRequiredResult:
-        """Until it has ended, has a question for a client that comes back, or yields."""
+    ) -> Outcome | types.CallToolResult | types.InputRequiredResult | dict[str, Any]:
+        """Until it has ended, has a question for a client that comes back, or yields; perhaps as a task."""
         stays = share.is_wait
         asking: dict[str, asyncio.Task[None]] = {}
         turn = running.take_turn()
@@ -114,7 +115,8 @@ class Serving:
             await _tell_progress(context, running)
             if not running.is_done:
                 stays = True
-                return self._yield(running)
+                self._keep(running)
+                return created(running) if has_tasks(context) and not share.is_wait else _yielded(running)
         finally:
             for task in asking.values():
                 task.cancel()
@@ -124,30 +126,28 @@ class Serving:
                 with anyio.CancelScope(shield=True):
                     await running.cancel()
             if running.is_done and (not stays or running.has_turn(turn)):
-                self._forget(running)
+                self.forget(running)
         return running.outcome()
 
     async def stop(self, running: Running) -> Outcome:
         """End a program, as its client asked for, with what it printed since the last answer."""
         running.take_turn()
         outcome = await running.stop()
-        self._forget(running)
+        self.forget(running)
         return outcome
 
-    def _yield(self, running: Running) -> types.CallToolResult:
+    def forget(self, running: Running) -> None:
+        """Its client has all of it."""
+        self._clients.running.pop(running.id, None)
+        self._yielded.pop(running.execution_id, None)
+        self._holds.drop(running.execution_id, has_ended=True)
+
+    def _keep(self, running: Running) -> None:
         self._yielded.setdefault(running.execution_id, running)
         self._holds.take(running.execution_id, is_new=True)
         unread = [one for one in self._yielded.values() if one.is_done]
         for old in unread[: max(0, len(unread) - _MOST_UNREAD)]:
-            self._forget(old)
-        return still_running(
-            running.execution_id, printed=running.printed(), calls=running.open_calls, seconds=running.seconds
-        )
-
-    def _forget(self, running: Running) -> None:
-        self._clients.running.pop(running.id, None)
-        self._yielded.pop(running.execution_id, None)
-        self._holds.drop(running.execution_id, has_ended=True)
+            self.forget(old)
 
     def _come_again(self, running: Running, questions: Mapping[str, Question]) -> types.InputRequiredResult:
         """The program stands still until the client asks again, with answers; for so long and no longer."""
@@ -163,8 +163,14 @@ class Serving:
     def _expire(self, running: Running) -> None:
         """Nobody came back with an answer."""
         self._parked.pop(running.id, None)
-        self._forget(running)
+        self.forget(running)
         self._spawn(running.cancel())
+
+
+def _yielded(running: Running) -> types.CallToolResult:
+    return still_running(
+        running.execution_id, printed=running.printed(), calls=running.open_calls, seconds=running.seconds
+    )
 
 
 async def _tell_progress(context: Context, running: Running) -> None:

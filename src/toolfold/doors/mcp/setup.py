@@ -15,32 +15,41 @@ from toolfold.config.build import (
     runtime_options,
     with_policies,
 )
+from toolfold.config.load import left_out_servers
 from toolfold.config.model import Config
 from toolfold.config.strays import Strays
 from toolfold.doors.mcp.client import Clients
 from toolfold.doors.mcp.describing import Describing
 from toolfold.doors.mcp.door import Door
 from toolfold.doors.mcp.offer import Offer, Servers
+from toolfold.doors.mcp.running import ask_client
 from toolfold.doors.mcp.texts import ENTRY_NAME
 from toolfold.doors.mcp.yielding import yielding_of
+from toolfold.execution.arguments import HandedOver
 from toolfold.ledger.sqlite import SqliteLedger
+from toolfold.models import File
 from toolfold.runtime import Runtime
 from toolfold.sources.mcp import Bridge
 from toolfold.tools.tool import Tool
 
 
-def open_door(config: Config, *, modules: Sequence[Tool] = (), is_alone: bool = True, callback: bool = False) -> Door:
+def open_door(
+    config: Config, *, modules: Sequence[Tool] = (), files: Sequence[File] = (), is_alone: bool = True,
+    callback: bool = False,
+) -> Door:  # fmt: skip
     """A door that is not entered yet.
 
     Args:
         config: What to bridge, what to allow, within which limits.
         modules: The tools of `tools.modules`, loaded.
+        files: In the data folder of every program.
         is_alone: One client for the whole life of the door, as on stdio.
         callback: Also serve `programmatic_tool_calling`, whose programs call tools of the client's process.
     """
     options = runtime_options(config)
     ledger = ledger_of(config)
-    runtime = Runtime(**options, ledger=ledger, entry_name=ENTRY_NAME, door="mcp", **approvals_of(config, ledger))
+    approve = approvals_of(config, ledger, ask_client)
+    runtime = Runtime(**options, ledger=HandedOver(ledger), entry_name=ENTRY_NAME, door="mcp", **approve)
     local = [*modules, *declared_tools(config)]
     strays = Strays(config)
     if not config.servers:
@@ -52,10 +61,12 @@ def open_door(config: Config, *, modules: Sequence[Tool] = (), is_alone: bool = 
         blocked=config.tools.block or (),
         prepare=partial(with_policies, config),
         when_complete=strays.warn,
+        left_out=left_out_servers(config),
         describing=Describing(
             is_contract=config.mcp.description == "contract",
             max_characters=config.mcp.max_characters,
             history=runtime.learned,
+            files=files,
         ),
     )
     door = Door(

@@ -14,32 +14,28 @@ ENTRY_NAME: Final = "execute_program"
 SEARCH_NAME: Final = "search_tools"
 WAIT_NAME: Final = "wait_program"
 
-INSTRUCTIONS: Final = (
-    f"For tasks with several tool calls, loops or large replies, use `{ENTRY_NAME}`: a Python program calls the tools "
-    "and returns only what it prints."
-)
+INSTRUCTIONS: Final = f"Use `{ENTRY_NAME}` for several tool calls, loops or large replies."
 DESCRIPTION: Final = """\
-Run a Python program that calls the tools below; they can be called only in a program. Only what it prints comes back: \
-replies stay inside it and cost no context. Do a whole task in one program, with loops, filters and `await \
-asyncio.gather(...)` for independent calls. Replies are Python values; do not parse them again. A failing tool raises \
-`ToolError`. There is no network and no host file; files written to the working directory come back. If a program \
-fails midway, do not repeat its earlier calls that change something."""
-_CODE: Final = "Python; `await` works at the top level."
-_SESSION: Final = "Keeps variables and files for programs with the same name."
+Run a Python program; only programs can call the tools below. Only what it prints comes back: replies cost no context. \
+Do a whole task in one program, with loops, filters and `await asyncio.gather(...)` for independent calls. Replies are \
+Python values; do not parse them. A failing tool raises `ToolError`. No network or host files; files it writes come \
+back. After a failure, do not repeat calls that changed something."""
+_CODE: Final = "Top-level `await` works."
+_SESSION: Final = "Keeps variables and files by name."
 
-SEARCH_DESCRIPTION: Final = f"Find tools for `{ENTRY_NAME}` by what they do; returns signatures."
+SEARCH_DESCRIPTION: Final = "Find tools for programs by purpose; returns signatures."
 
 # Any: a JSON Schema.
 SEARCH_SCHEMA: Final[dict[str, Any]] = {
     "type": "object",
     "properties": {
         "query": {"type": "string"},
-        "detail": {"enum": ["name", "signature", "full"], "default": "signature"},
+        "detail": {"enum": ["name", "signature", "full"]},
     },
     "required": ["query"],
 }
 
-WAIT_DESCRIPTION: Final = "Wait for a program that is still running, or cancel it."
+WAIT_DESCRIPTION: Final = "Wait for a running program or cancel it."
 # Any: a JSON Schema.
 WAIT_SCHEMA: Final[dict[str, Any]] = {
     "type": "object",
@@ -69,7 +65,7 @@ def program_schema(max_seconds: float, *, is_contract: bool = False, yields: boo
         "properties": {
             "code": {"type": "string", "description": _CONTRACT_CODE if is_contract else _CODE},
             "session": {"type": "string", "description": _SESSION},
-            "timeout_seconds": {"type": "number", "exclusiveMinimum": 0, "maximum": seconds},
+            "timeout_seconds": {"type": "number", "maximum": seconds},
             **({"yield_after_seconds": {"type": "number"}} if yields else {}),
         },
         "required": ["code"],

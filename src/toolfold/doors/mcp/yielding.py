@@ -22,6 +22,8 @@ CLIENT_TIMEOUT: Final = "MCP_TOOL_TIMEOUT"
 """Milliseconds, in the environment of Claude Code and of the servers that it starts: a wall for each tool call."""
 _SHARE: Final = 0.8
 """Of a client's timeout: the rest is for the way there and back."""
+_LEAST_SECONDS: Final = 0.2
+"""For a program to begin, so that there is something to answer."""
 _ID: Final = re.compile(r"[0-9a-f]{24}")
 _RANDOM_CHARACTERS: Final = 16
 
@@ -52,6 +54,11 @@ class Yielding:
         if isinstance(asked, bool) or not isinstance(asked, (int, float)) or not asked > 0:
             raise UsageError(f"yield_after_seconds must be a number above 0, got {asked!r}")
         return float(asked) if self.most_seconds is None else min(float(asked), self.most_seconds)
+
+
+def left_of(seconds: float | None, spent_seconds: float) -> float | None:
+    """What is left of a request's time after the sandbox and the servers were waited for; never nothing."""
+    return None if seconds is None else max(seconds - spent_seconds, min(seconds, _LEAST_SECONDS))
 
 
 def yielding_of(configured: float | None, environment: Mapping[str, str], wall_seconds: float) -> Yielding:

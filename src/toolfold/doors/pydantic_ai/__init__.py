@@ -1,10 +1,12 @@
 """The door for Pydantic AI: toolsets whose tools a model calls from programs. Needs `toolfold[pydantic-ai]`."""
 
+from toolfold.errors import install_extra
+
 try:
     # The one optional package that all modules of this door need.
     import pydantic_ai as _needed  # noqa: F401
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError("toolfold.pydantic_ai needs Pydantic AI; install toolfold[pydantic-ai]") from error
+    raise ModuleNotFoundError(f"toolfold.pydantic_ai needs Pydantic AI; {install_extra('pydantic-ai')}") from error
 
 from toolfold.doors.pydantic_ai.approvals import NestedApprovals, fold, unfold
 from toolfold.doors.pydantic_ai.configured import ConfigToolset

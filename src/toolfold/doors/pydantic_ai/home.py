@@ -11,20 +11,22 @@ import copy
 import logging
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any, Final, Generic, Self, TypeAlias, TypeVar
 
 from toolfold.doors.prompts import Form
+from toolfold.doors.pydantic_ai.long import LongPrograms
 from toolfold.doors.pydantic_ai.texts import run_code_description
 from toolfold.engines.base import Engine, EngineSettings, EngineWrapper
 from toolfold.engines.registry import chosen_engine
 from toolfold.errors import ToolfoldError, UsageError
+from toolfold.execution.describing import DescribedFiles, described
 from toolfold.ledger.memory import MemoryLedger
 from toolfold.ledger.open import open_ledger
 from toolfold.ledger.record import Ledger
-from toolfold.models import Limits, Outcome, ToolSpec
+from toolfold.models import File, Limits, Outcome, ToolSpec
 from toolfold.runtime import Runtime
 from toolfold.tools.catalog import Catalog
 from toolfold.tools.learning import Learning, Lessons, Snapshot
@@ -92,20 +94,34 @@ class Home:
         self._ledger: str | Ledger = MemoryLedger() if ledger is None or ledger == "memory" else ledger
         self._open: dict[asyncio.AbstractEventLoop, _Open] = {}
         self._is_learning = learn
-        self._descriptions: _Recent[tuple[_Specs, int | None, Form, Snapshot | None], str] = _Recent()
+        self._descriptions: _Recent[tuple[_Specs, int | None, Form, Snapshot | None, str], str] = _Recent()
+        self._described: DescribedFiles | None = None
         self._known: OrderedDict[str, Snapshot] = OrderedDict()
         """What was learned before each conversation began."""
         self._failed: dict[str, str] = {}
         """The last execution of each run, where it failed."""
+        self.long = LongPrograms()
+        """Those that outlasted their run."""
 
     def description(
-        self, specs: tuple[ToolSpec, ...], budget_characters: int | None, form: Form, known: Snapshot | None = None
-    ) -> str:
+        self, specs: tuple[ToolSpec, ...], budget_characters: int | None, form: Form, known: Snapshot | None = None,
+        files: str = "",
+    ) -> str:  # fmt: skip
         """Of `run_code`; the same object as long as the tools are the same, because each step asks for it."""
         return self._descriptions.get(
-            (specs, budget_characters, form, known),
-            lambda key: run_code_description(key[0], budget_characters=key[1], form=key[2], known=key[3]),
+            (specs, budget_characters, form, known, files),
+            lambda key: run_code_description(key[0], budget_characters=key[1], form=key[2], known=key[3], files=key[4]),
         )
+
+    async def files_text(self, files: Sequence[File]) -> str:
+        """What a model is told of the files that every program has; a guest reads them, once."""
+        if not files:
+            return ""
+        if self._described is None and asyncio.get_running_loop() in self._open:
+            opened = await self._opened()
+            assert opened.engine is not None
+            self._described = await described(opened.engine, files, self._limits)
+        return (self._described or DescribedFiles.of(files)).text()
 
     async def known(self, conversation: str) -> Snapshot | None:
         """What earlier programs have shown of the tools; it stays the same for a conversation, whose prompt is cached.
@@ -152,6 +168,7 @@ class Home:
         opened = self._open[loop]
         opened.users -= 1
         if opened.users == 0:
+            await self.long.close()
             del self._open[loop]
             await opened.close()
 

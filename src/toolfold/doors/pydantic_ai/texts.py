@@ -47,8 +47,8 @@ DIRECTLY: Final = "call these directly"
 
 def run_code_description(
     specs: Sequence[ToolSpec], *, budget_characters: int | None = None, form: Form = "dense",
-    known: Snapshot | None = None,
+    known: Snapshot | None = None, files: str = "",
 ) -> str:  # fmt: skip
-    """The description of `run_code`: how to write a program, and the signatures of what it may call."""
+    """The description of `run_code`: how to write a program, the signatures of what it may call, and its files."""
     tools = tools_text(specs, budget_characters=budget_characters, form=form, known=known)
-    return f"{_HEAD}\n\n{tools or _NO_TOOLS}"
+    return "\n\n".join(part for part in (_HEAD, tools or _NO_TOOLS, files) if part)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import asyncio
+import secrets
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from os import PathLike
 from typing import Any, Final, Self
 
@@ -11,6 +14,8 @@ from pydantic import TypeAdapter
 from pydantic_ai import (
     AbstractToolset,
     ApprovalRequired,
+    DeferredToolRequests,
+    DeferredToolResults,
     ModelResponse,
     RunContext,
     ToolDefinition,
@@ -27,6 +32,7 @@ from toolfold.doors.pydantic_ai.approvals import NestedAnswers, answers_in, note
 from toolfold.doors.pydantic_ai.beside import root_of, tools_beside
 from toolfold.doors.pydantic_ai.callers import callers_of, is_listing_beside, listing_for_code, spec_of
 from toolfold.doors.pydantic_ai.home import Home, settled
+from toolfold.doors.pydantic_ai.long import LongProgram, deferred
 from toolfold.doors.pydantic_ai.nested import Nested, through_pydantic_ai
 from toolfold.doors.pydantic_ai.render import to_exception, to_retry, to_return
 from toolfold.doors.pydantic_ai.search import NOTE, SEVERAL, searches_of
@@ -36,7 +42,7 @@ from toolfold.engines.registry import with_old_keywords
 from toolfold.errors import ToolfoldError
 from toolfold.execution.driving import drive
 from toolfold.ledger.record import Ledger
-from toolfold.models import Limits, Outcome, Paused
+from toolfold.models import File, Limits, Outcome, Paused
 from toolfold.runtime import Runtime
 
 
@@ -67,7 +73,7 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
 
     Args:
         wrapped: Any toolset: functions, MCP, combined, filtered, prefixed, external.
-        engine: `auto`, `process`, `monty`, the name of an engine that another distribution registers, or an `Engine`.
+        engine: `auto`, `process`, `monty`, `ray`, the name of an engine that others register, or an `Engine`.
         engine_options: Options of an engine that is given by name, as those of `Runtime`.
         isolation: Deprecated: `engine_options={"isolation": ...}` says the same.
         limits: Of each program.
@@ -80,9 +86,13 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
             with docstrings, which takes about three times as many tokens.
         reuse_replies: Whether a program that corrects a failed one gets the replies that the failed one got,
             for the same tools with the same arguments, so that nothing is done twice.
+        yield_after_seconds: How long a run of the agent waits for a program; one that takes longer is a deferred call,
+            and `wait` waits for it. Without it, a run waits for as long as a program may take.
         on_outcome: Told of every program that ended, with its files and hints.
         learn: Note what tools that do not declare it return (keys and types, never values); descriptions of later
             conversations show it.
+        files: In the working directory of every program. The model is told what is in them: columns and types, sheets,
+            rows, as a guest reads it.
     """
 
     engine: str | Engine = "auto"
@@ -96,10 +106,14 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
     engine_options: Mapping[str, Any] | None = None
     signatures: Form = "dense"
     learn: bool = True
+    files: Sequence[File] = ()
+    yield_after_seconds: float | None = None
     # A field, so that the copies that Pydantic AI makes for each run share it.
     _home: Home | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        if self.yield_after_seconds is not None and not self.yield_after_seconds > 0:
+            raise UserError(f"yield_after_seconds must be above 0, got {self.yield_after_seconds!r}")
         if self._home is None:
             options = with_old_keywords(self.engine, self.engine_options, isolation=self.isolation)
             self._home = Home(
@@ -160,7 +174,9 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
             toolset=self,
             tool_def=ToolDefinition(
                 name=RUN_CODE,
-                description=self.home.description(specs, self.budget_characters, self.signatures, known),
+                description=self.home.description(
+                    specs, self.budget_characters, self.signatures, known, await self.home.files_text(self.files)
+                ),
                 parameters_json_schema=RUN_CODE_SCHEMA,
                 metadata={"code_arg_name": "code", "code_arg_language": "python"},
             ),
@@ -183,7 +199,7 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
             manager=_manager(ctx, toolset, tools), outer_id=ctx.tool_call_id or "", stop=runtime.cancel, found_key=NOTE
         )
         nested.enter()
-        outcome = await self._run(runtime, nested, ctx, tool_args["code"])
+        nested, outcome = await self._run(runtime, nested, ctx, tool_args["code"])
         self.home.note_end(ctx.run_id or "", outcome)
         if self.on_outcome is not None:
             self.on_outcome(outcome)
@@ -195,21 +211,71 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
         notes = {SEVERAL: nested.found} if nested.found else {}
         return to_return(outcome, content, notes=notes, revealed=nested.revealed)
 
-    async def _run(self, runtime: Runtime, nested: Nested, ctx: RunContext[AgentDepsT], code: str) -> Outcome:
-        """Run the program to its end, or to a question that nobody here can answer.
+    async def wait(
+        self, requests: DeferredToolRequests, *, timeout_seconds: float | None = None
+    ) -> DeferredToolResults:
+        """Wait for programs that outlasted their run to end, or to need an answer.
+
+        Give what it returns to the agent's next run, with the history of the last one: `run_code` has its result
+        there, or is deferred again. Programs go on while the agent or the toolset is entered.
+        """
+        return await self.home.long.wait(requests, timeout_seconds)
+
+    async def _run(
+        self, runtime: Runtime, nested: Nested, ctx: RunContext[AgentDepsT], code: str
+    ) -> tuple[Nested, Outcome]:
+        """Run the program to its end, or for as long as a run of the agent waits; also what its calls went through.
 
         Raises:
-            ApprovalRequired: The program waits; the note in the metadata says what for.
+            CallDeferred: It goes on, and a later run can have its result.
         """
         key = f"{ctx.conversation_id}/{ctx.tool_call_id}"
         try:
             nested.answers = await self._answers(ctx, key)
+        except ToolfoldError as error:
+            raise to_exception(error, had_paused=False) from error
+        execution_id = nested.answers.execution_id or secrets.token_hex(8)
+        known = self.home.long.get(execution_id)
+        if known is None and self.yield_after_seconds is None:
+            return nested, await self._driven(runtime, nested, ctx, code, key, execution_id)
+        if known is None:
+            work = asyncio.create_task(self._driven(runtime, nested, ctx, code, key, execution_id))
+            known = LongProgram(nested, work, partial(runtime.suspend, execution_id))
+        has_yielded = self.home.long.get(execution_id) is not None
+        try:
+            await asyncio.wait([known.work], timeout=self.yield_after_seconds)
+        except asyncio.CancelledError:
+            if not has_yielded:  # else only the wait for it is cancelled
+                known.work.cancel()
+                await asyncio.wait([known.work])
+            raise
+        if not known.work.done():
+            self.home.long.add(execution_id, known)
+            raise deferred(execution_id, runtime.open_calls(execution_id))
+        self.home.long.drop(execution_id)
+        return known.nested, known.work.result()
+
+    async def _driven(
+        self, runtime: Runtime, nested: Nested, ctx: RunContext[AgentDepsT], code: str, key: str, execution_id: str
+    ) -> Outcome:
+        """The program to its end, or to a question that nobody here can answer.
+
+        Raises:
+            ApprovalRequired: The program waits; the note in the metadata says what for.
+        """
+        try:
             if nested.answers.execution_id:
-                step = await runtime.resume(nested.answers.execution_id)
+                found = await runtime.recorded(execution_id)
+                if found is not None and found.outcome is not None and not nested.answers.results:
+                    return found.outcome  # it came to its end when no run waited for it
+                step = await runtime.resume(execution_id)
                 nested.limit_answers(step.approvals if isinstance(step, Paused) else ())
             else:
                 rerun_of = self.home.failed(ctx.run_id or "") if self.reuse_replies else ""
-                step = await runtime.start(code, tenant=key, rerun_of=rerun_of)
+                step = await runtime.start(
+                    code, files=self.files, tenant=key, rerun_of=rerun_of, execution_id=execution_id,
+                    durable=self.yield_after_seconds is not None,
+                )  # fmt: skip
             step = await drive(runtime, step, nested.answer)
             if isinstance(step, Paused):
                 await runtime.release(step.execution_id)

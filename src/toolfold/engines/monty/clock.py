@@ -43,10 +43,11 @@ class Clock:
         """Stand still."""
         self._held_at = self._held_at or time.monotonic()
 
-    def release(self) -> None:
-        """Go on."""
+    def release(self, counted_seconds: float = 0.0) -> None:
+        """Go on, so much later than it stood."""
         if self._held_at is not None:
-            self._lost_seconds, self._held_at = self._lost_seconds + time.monotonic() - self._held_at, None
+            lost_seconds = time.monotonic() - self._held_at - counted_seconds
+            self._lost_seconds, self._held_at = self._lost_seconds + lost_seconds, None
 
 
 class Timers:

@@ -47,7 +47,7 @@ class Driver:
     def __init__(self, monty: ModuleType, pool: Any, order: Order, post: Callable[[Event], None]) -> None:
         self._monty, self._pool, self._order = monty, pool, order
         self._before = before = decode(order.snapshot) if order.snapshot else None
-        self._tape = MontyTape(order.tape)
+        self._tape = MontyTape(order.tape, order.program.clock)
         self._toolbox = Toolbox(order)
         self._media = MediaBox(monty, before.media if before else ())
         self._files = _data_folder(monty, order, before)
@@ -94,7 +94,7 @@ class Driver:
                 "sleep": "call_host",
                 "random_start": "system" if seed is None else {"seed": seed},
                 # A round trip per clock read, so only where a replay must see the same time again.
-                "datetime": "call_host" if self._tape.is_on else "system",
+                "datetime": "call_host" if self._tape.has_clock else "system",
             },
             "external_modules": {"tools": lambda: self._toolbox.module(self._monty.ExternalModule)},
         }
@@ -156,13 +156,15 @@ class Driver:
         return step.resume()
 
     def _serve_os(self, step: Step) -> Step:
+        if step.function_name.endswith(".sleep"):
+            self._tape.slept(step.args[0])
         if step.function_name == "asyncio.sleep":
             self.waits.timers.set(step.args[0], step.call_id)
             return step.resume({"future": ...})
         if step.function_name == "time.sleep":
             self.waits.sleep(step.args[0])
             return step.resume({"return_value": None})
-        if self._tape.is_on and step.function_name in CLOCKS:
+        if self._tape.has_clock and step.function_name in CLOCKS:
             zone = step.args[0] if step.args else None
             return step.resume({"return_value": time_for(step.function_name, zone, self._tape.clock())})
         return step.resume_auto()

@@ -20,7 +20,7 @@ from toolfold.engines.monty.driver import Driver
 from toolfold.engines.monty.state import FORMAT
 from toolfold.engines.monty.type_check import TypeChecker
 from toolfold.engines.monty.waits import Freeze
-from toolfold.errors import EngineUnavailable, UsageError
+from toolfold.errors import EngineUnavailable, UsageError, install_extra
 from toolfold.models import Problem, Reply
 
 
@@ -68,6 +68,8 @@ class MontyEngine:
             raise UsageError("the engine is not entered; use `async with` on it first")
         if order.session:
             raise UsageError("the monty engine keeps no names between programs; use the process engine, or files only")
+        if order.program.stdin is not None:
+            raise UsageError("programs on the monty engine have no standard input; use the process engine, or a file")
         async with self._slots:
             run = MontyRun(self._monty, self._pool, order)
             try:
@@ -120,6 +122,11 @@ class MontyRun:
         """Let the program's clock go on."""
         self._driver.waits.clock.release()
         self._driver.waits.inbox.put("look")
+
+    def release_after(self, seconds: float) -> None:
+        """Let the program's clock go on from where it would be, had so much time passed."""
+        self._driver.waits.clock.release(seconds)
+        self._driver.waits.inbox.put("due")
 
     def nudge(self, event: Waiting) -> None:
         """An event of the host's own, in its turn."""
@@ -188,5 +195,5 @@ def _import_monty() -> ModuleType:
     try:
         import pydantic_monty  # noqa: PLC0415  # an optional extra
     except ImportError as error:
-        raise EngineUnavailable("the monty engine is not installed; install toolfold[monty]") from error
+        raise EngineUnavailable(f"the monty engine is not installed; {install_extra('monty')}") from error
     return pydantic_monty

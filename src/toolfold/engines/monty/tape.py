@@ -16,6 +16,7 @@ from toolfold.engines.base import Taped
 MAX_ENTRIES: Final = 100_000
 """A program that wants more is let go on, but cannot be replayed."""
 
+_TICK_SECONDS: Final = 1e-6
 _END: Final = -1
 _FIRST_TIMER: Final = -2
 
@@ -23,8 +24,10 @@ _FIRST_TIMER: Final = -2
 class MontyTape:
     """Records, and plays what is on record first. Without a tape it does neither."""
 
-    def __init__(self, tape: Taped | None) -> None:
+    def __init__(self, tape: Taped | None, steady: float | None = None) -> None:
         self.is_on = tape is not None
+        self._steady = steady
+        """A time of the program's own, which readings and sleeps advance; `None` where it is the real one."""
         old = tape or Taped()
         self._old_wakes, self._old_clocks = deque(old.wakes), deque(old.clocks)
         self._entries = len(old.wakes) + len(old.clocks)
@@ -32,6 +35,11 @@ class MontyTape:
         self._new_wakes: list[int] = []
         self._new_clocks: list[float] = []
         self._is_spoilt = False
+
+    @property
+    def has_clock(self) -> bool:
+        """Whether the program reads the time here."""
+        return self.is_on or self._steady is not None
 
     @property
     def is_playing(self) -> bool:
@@ -75,12 +83,20 @@ class MontyTape:
 
     def clock(self) -> float:
         """Seconds since 1970: now, or as they were then."""
+        if self._steady is not None:
+            self.slept(_TICK_SECONDS)
+            return self._steady
         if self._old_clocks:
             return self._old_clocks.popleft()
         now = time.time()
         if len(self._new_clocks) <= MAX_ENTRIES:
             self._new_clocks.append(now)
         return now
+
+    def slept(self, seconds: float) -> None:
+        """The program's own time advances by a sleep."""
+        if self._steady is not None:
+            self._steady += max(0.0, seconds)
 
     def new(self) -> Taped | None:
         """What is not on record yet; `None` for nothing."""

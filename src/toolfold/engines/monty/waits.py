@@ -31,8 +31,8 @@ class Freeze:
     answer: Callable[[bytes | None], None]
 
 
-Message: TypeAlias = Reply | Freeze | Literal["stop", "look"]
-"""`look`: the clock was stopped or started."""
+Message: TypeAlias = Reply | Freeze | Literal["stop", "look", "due"]
+"""`look`: the clock was stopped or started; `due`: it has gone ahead; timers come before later replies."""
 
 
 class Waits:
@@ -95,6 +95,9 @@ class Waits:
     def _take_what_is_there(self) -> None:
         while not self.inbox.empty():
             self._take(None)
+        self._let_run_out()
+
+    def _let_run_out(self) -> None:
         while (due := self.timers.due()) is not None:
             call_id, error = due
             self._tape.timed(call_id)
@@ -108,7 +111,9 @@ class Waits:
             return
         if message == "stop":
             raise StoppedError
-        if isinstance(message, Freeze):
+        if message == "due":
+            self._let_run_out()
+        elif isinstance(message, Freeze):
             message.answer(self._frozen())
         elif isinstance(message, Reply) and self._calls.take(message):
             self._tape.replied()

@@ -13,12 +13,14 @@ import os
 import platform
 import socket
 import tempfile
-from collections.abc import AsyncIterator, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Container, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from toolfold.engines.process import layout
 from toolfold.engines.process.guest import Guest
+from toolfold.engines.process.launch import launch
+from toolfold.engines.process.orders import Plan
 from toolfold.engines.process.tiers import LANDLOCK, LAYERS, NAMESPACE, NAMESPACES, Layer, Tier, TierName
 from toolfold.engines.process.zygote import Zygote
 from toolfold.errors import EngineError
@@ -76,6 +78,8 @@ class Diagnosis:
     """By tier: what it cannot enforce here."""
     libraries: tuple[str, ...]
     """Modules that programs can import besides the standard library."""
+    library_sets: Mapping[str, str] = field(default_factory=dict)
+    """By the name of each set in the config: its state, and its packages."""
     host_libraries: bool
     """Whether the config gives them all that is installed here besides."""
     tier: TierName
@@ -86,22 +90,22 @@ class Diagnosis:
 
 async def examine(required: Isolation = "namespace", *, host_libraries: bool = False) -> Diagnosis:
     """Try every layer, run every attack in both tiers, and compare with what is `required`."""
-    layers = tuple([await _try_layer(layer) for layer in LAYERS])
-    canaries: dict[str, tuple[Finding, ...]] = {}
-    notes: dict[str, tuple[str, ...]] = {}
+    tiers = (LANDLOCK, NAMESPACE)
+    reports = await asyncio.gather(*(_attack_tier(tier, host_libraries=host_libraries) for tier in tiers))
+    proven = {layer for tier, report in zip(tiers, reports, strict=True) if report.locked for layer in tier.layers}
+    layers = await asyncio.gather(*(_layer(layer, proven) for layer in LAYERS))
     reached: TierName = "none"
-    for tier in (LANDLOCK, NAMESPACE):
-        canaries[tier.name], notes[tier.name] = await _attack_tier(tier, host_libraries=host_libraries)
-        if all(finding.ok for finding in canaries[tier.name]):
+    for tier, report in zip(tiers, reports, strict=True):
+        if all(finding.ok for finding in report.findings):
             reached = tier.name
     return Diagnosis(
         kernel=platform.release(),
         machine=platform.machine(),
         python=platform.python_version(),
         user=os.geteuid(),
-        layers=layers,
-        canaries=canaries,
-        notes=notes,
+        layers=tuple(layers),
+        canaries={tier.name: report.findings for tier, report in zip(tiers, reports, strict=True)},
+        notes={tier.name: report.notes for tier, report in zip(tiers, reports, strict=True)},
         libraries=tuple(layout.library_modules()),
         host_libraries=host_libraries,
         tier=reached,
@@ -110,25 +114,43 @@ async def examine(required: Isolation = "namespace", *, host_libraries: bool = F
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _TierReport:
+    """What the attacks in one tier found."""
+
+    findings: tuple[Finding, ...]
+    notes: tuple[str, ...] = ()
+    locked: bool = False
+    """A guest was locked with every layer of the tier."""
+
+
+async def _layer(layer: Layer, proven: Container[Layer]) -> Finding:
+    """A guest that was locked with all layers of a tier proves each; otherwise the layer is tried alone."""
+    return Finding(name=layer, ok=True, detail="") if layer in proven else await _try_layer(layer)
+
+
 async def _try_layer(layer: Layer) -> Finding:
     """A guest locked with this layer alone, and with what the layer itself stands on."""
     needed: set[Layer] = {layer, "user"} if layer in NAMESPACES else {layer}
     name: Literal["namespace", "landlock"] = "namespace" if layer in NAMESPACES else "landlock"
     try:
-        async with _jail(Tier(name, frozenset(needed))) as zygote, _guest(zygote):
+        async with _bare_jail(Tier(name, frozenset(needed))) as zygote, _guest(zygote):
             return Finding(name=layer, ok=True, detail="")
     except (EngineError, TimeoutError) as error:
         return Finding(name=layer, ok=False, detail=_reason(error))
 
 
-async def _attack_tier(tier: Tier, *, host_libraries: bool = False) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
+async def _attack_tier(tier: Tier, *, host_libraries: bool = False) -> _TierReport:
+    """Every attack at once, each in its own guest of one jail."""
     try:
         async with _jail(tier, host_libraries=host_libraries) as zygote:
+            async with _guest(zygote):
+                pass
             with _targets() as names:
-                findings = [await _attack(zygote, name, text, names) for name, text in ATTACKS.items()]
-            return tuple(findings), zygote.notes
-    except EngineError as error:
-        return tuple(Finding(name=name, ok=False, detail=_reason(error)) for name in ATTACKS), ()
+                findings = await asyncio.gather(*(_attack(zygote, *attack, names) for attack in ATTACKS.items()))
+            return _TierReport(findings=tuple(findings), notes=zygote.notes, locked=True)
+    except (EngineError, TimeoutError) as error:
+        return _TierReport(findings=tuple(Finding(name=name, ok=False, detail=_reason(error)) for name in ATTACKS))
 
 
 async def _attack(zygote: Zygote, name: str, text: str, names: Mapping[str, Any]) -> Finding:
@@ -141,6 +163,20 @@ async def _attack(zygote: Zygote, name: str, text: str, names: Mapping[str, Any]
     if refusal in _REFUSALS:
         return Finding(name=name, ok=True, detail=refusal)
     return Finding(name=name, ok=False, detail=refusal or "leaked: the attack reached its aim")
+
+
+@contextlib.asynccontextmanager
+async def _bare_jail(tier: Tier) -> AsyncIterator[Zygote]:
+    """In which nothing will run."""
+    plan = Plan(
+        tier=tier, library_set="bare", limits=Limits(), loop_module=PROBE, host_libraries=False, modules=(),
+        runs_programs=False,
+    )  # fmt: skip
+    zygote = await Zygote.hear_of(await launch(plan), plan)
+    try:
+        yield zygote
+    finally:
+        await zygote.close()
 
 
 @contextlib.asynccontextmanager

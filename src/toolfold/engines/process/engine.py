@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
 
 from msgspec import structs
 
 from toolfold import forks
-from toolfold.engines.base import MOST_KEPT_BYTES, MOST_KEPT_GUESTS, Capabilities, Guests
+from toolfold.engines.base import MOST_KEPT_BYTES, MOST_KEPT_GUESTS, NOT_OPEN, Capabilities, Guests
 from toolfold.engines.process.host import ProcessRun
+from toolfold.engines.process.jails import BARE, Jail, installed_set, jail_of, with_room
 from toolfold.engines.process.kept import KeptGuests
 from toolfold.engines.process.layout import library_modules
 from toolfold.engines.process.memory import held_bytes
@@ -22,18 +22,16 @@ from toolfold.engines.process.taken import TakenGuest
 from toolfold.engines.process.tiers import Tier, tier_named
 from toolfold.engines.process.zygote import Zygote
 from toolfold.errors import EngineUnavailable, UsageError
-from toolfold.models import MIB, OWN_SETS, InstalledSet, LibrarySet, Limits
+from toolfold.models import InstalledSet, LibrarySet, Limits
 from toolfold_guest.offline import MODULES as PLACEHOLDERS
 
 if TYPE_CHECKING:
     from toolfold.engines.base import EngineSettings, Order
-
-_ROOM_BYTES: Final = 128 * MIB
-"""For numpy and the like, which a program may import along with the packages of an installed set."""
+    from toolfold.engines.single import Single
 
 
 class ProcessEngine:
-    """One zygote for each library set, made when a program first needs it.
+    """One zygote in a jail of its own for each library set, made when a program first needs it.
 
     Args:
         isolation: `namespace`, `landlock`, or a `Tier` of one's own (for tests of single layers).
@@ -59,26 +57,33 @@ class ProcessEngine:
         self._warm = warm
         self._host_libraries = host_libraries
         self._sets = tuple(library_sets)
-        self._pools: dict[LibrarySet, Pool] = {}
-        self._starting: dict[LibrarySet, asyncio.Lock] = {}
+        self._pools: dict[Jail, Pool] = {}
+        self._starting: dict[Jail, asyncio.Lock] = {}
         self._forewarning = Forewarning()
         self._is_open = False
         self._burials: set[asyncio.Task[None]] = set()
         self._max_kept = (max_kept_guests, max_kept_bytes)
         self._kept = KeptGuests(*self._max_kept)
+        self._single: Single | None = None
         self.notes: tuple[str, ...] = ()
 
     @classmethod
     def from_settings(
         cls, settings: EngineSettings, /, *, isolation: str | Tier = "namespace", warm: int = 2,
         accept_no_isolation: bool = False, host_libraries: bool = False, library_sets: Sequence[InstalledSet] = (),
+        _single: Single | None = None,
     ) -> ProcessEngine:  # fmt: skip
-        """For the registry: what the runtime says, and the options that a user gives."""
-        return cls(
+        """For the registry: what the runtime says, and the options that a user gives.
+
+        `_single` is for one program, whose fork server is on its way.
+        """
+        engine = cls(
             isolation=isolation, limits=settings.limits, warm=warm, accept_no_isolation=accept_no_isolation,
             host_libraries=host_libraries, library_sets=library_sets, max_kept_guests=settings.max_kept_guests,
             max_kept_bytes=settings.max_kept_bytes,
         )  # fmt: skip
+        engine._single = _single
+        return engine
 
     @property
     def isolation(self) -> str:
@@ -96,7 +101,7 @@ class ProcessEngine:
         self._is_open = True
         forks.watch(self)
         # Now, not with the first program: whether this machine can isolate at all must be known before anything runs.
-        pool = await self._pool("bare")
+        pool = await self._pool(BARE)
         self.notes = pool.zygote.notes
         return self
 
@@ -115,9 +120,11 @@ class ProcessEngine:
 
     def open(self, order: Order) -> ProcessRun:
         """Start a program. Leaving the context kills the guest and frees all it held."""
-        if order.program.library_set not in OWN_SETS:
-            order = self._with_room(order)
-        return ProcessRun(order, TakenGuest(self._pool, self._kept, self._forewarning, order))
+        jail = self._jail(order.program.library_set, is_session=bool(order.session))
+        installed = installed_set(order.program.library_set, self._sets)
+        if installed is not None:
+            order = structs.replace(order, limits=with_room(order.limits, installed))
+        return ProcessRun(order, TakenGuest(partial(self._pool, jail), self._kept, self._forewarning, order))
 
     def has_session(self, session: str) -> bool:
         """Whether the names of that session are still there."""
@@ -129,7 +136,7 @@ class ProcessEngine:
 
     async def preload(self, library_set: LibrarySet) -> None:
         """Have guests with these libraries wait, before the first program asks for them."""
-        await self._pool(library_set)
+        await self._pool(self._jail(library_set))
 
     async def guests(self) -> Guests:
         """Of all library sets, parked ones too; the zygotes that they were forked from are not among them."""
@@ -142,44 +149,49 @@ class ProcessEngine:
         self._burials.add(burial)
         burial.add_done_callback(self._burials.discard)
 
-    async def _pool(self, library_set: LibrarySet) -> Pool:
-        pool = self._pools.get(library_set)
+    def _jail(self, library_set: LibrarySet, *, is_session: bool = False) -> Jail:
+        """The one of a single program is BARE, and has what the program needs."""
+        if library_set == "bare" and not (is_session and self._sets):
+            return BARE
+        if self._single is not None and self._single.has(library_set):
+            return BARE
+        return jail_of(library_set, self._sets, is_session=is_session)
+
+    async def _pool(self, jail: Jail) -> Pool:
+        pool = self._pools.get(jail)
         if pool is None or pool.zygote.closed:
-            pool = await self._new_pool(self._loaded_set(library_set))
+            pool = await self._new_pool(jail)
         self._forewarning.pool = pool
         return pool
 
-    def _with_room(self, order: Order) -> Order:
-        """Libraries that a guest imports by itself cost the program nothing, as those of the zygote."""
-        found = next((one for one in self._sets if one.replaces(order.program.library_set)), None)
-        if found is None or found.preload:
-            return order
-        memory_bytes = order.limits.memory_bytes + found.code_bytes + _ROOM_BYTES
-        return structs.replace(order, limits=replace(order.limits, memory_bytes=memory_bytes))
-
-    def _loaded_set(self, library_set: LibrarySet) -> LibrarySet:
-        """The one whose zygote a program gets: packages of an installed set are imported in the locked guest."""
-        if library_set in OWN_SETS:
-            return library_set
-        return next((one.name for one in self._sets if one.preload and one.replaces(library_set)), "bare")
-
-    async def _new_pool(self, library_set: LibrarySet) -> Pool:
+    async def _new_pool(self, jail: Jail) -> Pool:
         # Programs that need the same libraries at once must not start two zygotes.
-        async with self._starting.setdefault(library_set, asyncio.Lock()):
-            pool = self._pools.get(library_set)
+        async with self._starting.setdefault(jail, asyncio.Lock()):
+            pool = self._pools.get(jail)
             if pool is not None and not pool.zygote.closed:
                 return pool
             # Asked again after waiting: the engine may have been left meanwhile.
             if not self._is_open:
-                raise EngineUnavailable("the engine is not open; use it in `async with`")
+                raise EngineUnavailable(NOT_OPEN)
             if pool is not None:
                 self._bury(pool)
-            zygote = await Zygote.start(
-                tier=self._tier,
-                library_set=library_set,
-                limits=self._limits,
-                host_libraries=self._host_libraries,
-                sets=self._sets,
-            )
-            pool = self._pools[library_set] = Pool(zygote, self._limits, self._warm)
+            pool = self._pools[jail] = await self._started_pool(jail)
             return pool
+
+    async def _started_pool(self, jail: Jail) -> Pool:
+        single = self._single if jail is BARE else None
+        if single is not None and not self._pools:
+            zygote = await Zygote.hear_of(single.launched, single.plan)
+            return Pool(zygote, single.plan.limits, 1, refills=False)
+        limits = self._limits
+        if not jail.has_all_sets:
+            limits = with_room(limits, installed_set(jail.library_set, self._sets))
+        zygote = await Zygote.start(
+            tier=self._tier,
+            library_set=jail.library_set,
+            limits=limits,
+            host_libraries=self._host_libraries,
+            sets=jail.mounted(self._sets) if single is None else single.plan.sets,
+        )
+        # A session has limits of its own, so no guest that waits would do for it.
+        return Pool(zygote, limits, 0 if jail.has_all_sets else self._warm)

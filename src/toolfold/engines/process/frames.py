@@ -33,6 +33,10 @@ def start_frame(order: Order, *, has_files: bool) -> bytes:
     }
     if order.program.library_set not in OWN_SETS:
         options["library_set"] = order.program.library_set
+    if order.program.stdin is not None:
+        options["stdin"] = order.program.stdin.encode("utf-8", "surrogatepass")
+    if order.program.clock is not None:
+        options["clock"] = order.program.clock
     if order.tape is not None:
         options["tape"] = (list(order.tape.wakes), list(order.tape.clocks))
     return encode_start(options)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from toolfold.protocol.codec import HOLD_FRAME, RELEASE_FRAME
+from toolfold.protocol.codec import HOLD_FRAME, release_frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,11 +37,11 @@ class Hold:
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(FREEZE_AFTER_SECONDS, self._freeze)
 
-    def release(self) -> None:
-        """The execution goes on."""
+    def release(self, counted_seconds: float = 0.0) -> None:
+        """The execution goes on; so much of its pause counts for its timers."""
         # First: a frozen guest reads nothing.
         self.thaw()
-        self._write(RELEASE_FRAME)
+        self._write(release_frame(counted_seconds))
 
     def thaw(self) -> None:
         """Let its threads run again. Harmless when they do."""

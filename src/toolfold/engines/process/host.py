@@ -71,13 +71,15 @@ class ProcessRun:
         await taken.take()
         sock, limits = taken.guest.sock, order.limits
         # All anew with each try: bytes of a guest that is gone must not be read as those of the next.
-        self._conversation = Conversation(len(order.tools), limits)
-        self._conversation.start(with_files=bool(order.files) and not taken.is_kept)
         most = UNREAD_REPLIES_BYTES + limits.reply_bytes + limits.data_bytes
         self._connection = Connection(sock, taken.pool.buffer, most)
+        # At once: a guest that finds its program waiting when it is born loses no time with a rehearsal, and while
+        # one that waited begins, there is time for the rest.
+        if not taken.is_started:
+            self._send_first(self._first_frames())
+        self._conversation = Conversation(len(order.tools), limits)
+        self._conversation.start(with_files=bool(order.files) and not taken.is_kept)
         self._hold = Hold(taken.guest, self._write, order.on_frozen)
-        # At once: a guest that finds its program waiting when it is born loses no time with a rehearsal.
-        self._send_first(self._first_frames())
         self._ahead = LookAhead(sock, taken.pool, is_started=taken.is_told)
         self._replies = Replies(self._reply, self._ahead.answered, limits.reply_bytes)
         try:
@@ -87,16 +89,17 @@ class ProcessRun:
             raise
 
     def _send_first(self, frames: bytes) -> None:
-        place = self._taken.guest.place
+        # The cap of what may wait is above all that these can be.
+        place, send = self._taken.guest.place, self._connection.send
         if self._taken.is_told:
-            self._write(frames)
+            send(frames)
             place.set_free()
         elif self._taken.pool.is_shared:
             place.set_free()
-            self._write(frames)
+            send(frames)
         else:
             with place.here():
-                self._write(frames)
+                send(frames)
 
     def _first_frames(self) -> bytes:
         order = self._order
@@ -215,6 +218,10 @@ class ProcessRun:
     def release(self) -> None:
         """The execution goes on."""
         self._hold.release()
+
+    def release_after(self, seconds: float) -> None:
+        """The execution goes on, with timers as if so much time had passed."""
+        self._hold.release(seconds)
 
     def ask_for_output(self) -> None:
         """Have what was printed so far come now; a guest sends it with its next call otherwise."""

@@ -71,9 +71,9 @@ class Layout:
     """Where guests find the installed sets, by name; on no path until a program needs one."""
 
 
-def jailed(*, host_libraries: bool = False, sets: Sequence[InstalledSet] = ()) -> Layout:
+def jailed(*, host_libraries: bool = False, sets: Sequence[InstalledSet] = (), with_copies: bool = True) -> Layout:
     """A tree of its own: neutral paths only."""
-    sites, packages, copies = _packages(host_libraries=host_libraries)
+    sites, packages, copies = _packages(host_libraries=host_libraries, with_copies=with_copies)
     stdlib, libraries = _stdlib(), _libraries()
     home_stdlib = f"{HOME}/{sys.platlibdir}/{_VERSION}"
     # Each single file or folder, so that the tree holds nothing that is not named here.
@@ -112,7 +112,7 @@ def jailed(*, host_libraries: bool = False, sets: Sequence[InstalledSet] = ()) -
     )
 
 
-def _packages(*, host_libraries: bool) -> tuple[list[str], list[Pair], list[Pair]]:
+def _packages(*, host_libraries: bool, with_copies: bool) -> tuple[list[str], list[Pair], list[Pair]]:
     """Folders of packages in the tree, what is mounted there, and what is copied."""
     if host_libraries:
         pairs = [(path, f"{HOME}/site{index or ''}") for index, path in enumerate(_sites())]
@@ -121,7 +121,7 @@ def _packages(*, host_libraries: bool) -> tuple[list[str], list[Pair], list[Pair
     copied: list[Pair] = []
     for name, source in library_entries(tuple(_sites())).items():
         # A mount costs every fork some microseconds, so small packages are copied into the tree instead.
-        (copied if _is_small(source) else mounted).append((source, f"{HOME}/site/{name}"))
+        (copied if with_copies and _is_small(source) else mounted).append((source, f"{HOME}/site/{name}"))
     return [f"{HOME}/site"] if mounted or copied else [], mounted, copied
 
 
@@ -194,8 +194,14 @@ def _packages_of_stdlib() -> list[str]:
 def _is_small(path: str) -> bool:
     if not os.path.isdir(path):
         return os.path.getsize(path) <= _SMALL_BYTES
-    sizes = [os.path.getsize(os.path.join(top, name)) for top, _, names in os.walk(path) for name in names]
-    return len(sizes) <= _SMALL_FILES and sum(sizes) <= _SMALL_BYTES
+    files = size = 0
+    for top, _, names in os.walk(path):
+        files += len(names)
+        # As soon as it is known: a large package has thousands.
+        if files > _SMALL_FILES:
+            return False
+        size += sum(os.path.getsize(os.path.join(top, name)) for name in names)
+    return size <= _SMALL_BYTES
 
 
 @lru_cache(maxsize=1)

@@ -29,7 +29,7 @@ BUFFER_BYTES: Final = 256 * 1024
 class Pool:
     """Parked guests of one zygote."""
 
-    def __init__(self, zygote: Zygote, limits: Limits, warm: int) -> None:
+    def __init__(self, zygote: Zygote, limits: Limits, warm: int, *, refills: bool = True) -> None:
         self.zygote = zygote
         self._limits = limits
         self._usual = _of_process(limits)
@@ -45,6 +45,8 @@ class Pool:
         self._top_up_timer: asyncio.TimerHandle | None = None
         self._is_closed = False
         self._top_up()
+        if not refills:
+            self._warm = 0
 
     def take(self, limits: Limits) -> Guest:
         """A guest for one program. It may still be on its way: see `until_ready`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from toolfold.engines.process.files import collect
 
@@ -17,14 +17,18 @@ if TYPE_CHECKING:
     from toolfold.engines.process.kept import KeptGuests
     from toolfold.engines.process.pool import Pool
     from toolfold.engines.process.speed.forewarning import Forewarning
-    from toolfold.models import LibrarySet, Limits
+    from toolfold.models import Limits
+
+
+_EMPTY_TMPFS_BYTES: Final = 40
+"""As Linux has it; every name in a folder adds to it. Where that should ever differ, the folder is listed."""
 
 
 class TakenGuest:
     """A guest that its session kept, one that was told of the program, or the next one of the pool.
 
     Args:
-        pool_of: Gives the pool of a library set, and starts it if there is none.
+        pool_of: Gives the pool that the guest is of, and starts it if there is none.
         kept: The guests of sessions.
         forewarning: The guest that knows a program which was being checked.
         order: What it is for.
@@ -35,7 +39,7 @@ class TakenGuest:
 
     def __init__(
         self,
-        pool_of: Callable[[LibrarySet], Coroutine[Any, Any, Pool]],
+        pool_of: Callable[[], Coroutine[Any, Any, Pool]],
         kept: KeptGuests,
         forewarning: Forewarning,
         order: Order,
@@ -50,11 +54,13 @@ class TakenGuest:
         """It has served a program of this session, and has its names and files."""
         self.is_told = False
         """It has made the program ready, and waits for its start."""
+        self.is_started = False
+        """It has been sent that, too."""
 
     async def take(self) -> None:
         """Have a guest. It may still be on its way: see `until_ready`."""
         order = self._order
-        self.pool = await self._pool_of(order.program.library_set)
+        self.pool = await self._pool_of()
         kept = self._kept.take(order.session) if order.session else None
         self.is_kept = kept is not None
         if kept is not None:
@@ -63,9 +69,9 @@ class TakenGuest:
             self.pool, self.guest, self._files = kept
             return
         limits = self._limits()
-        told = self._forewarning.take(self.pool, limits, order.program.text, order.tools)
+        told = self._forewarning.take(self.pool, limits, order)
         self.is_told = told is not None
-        self.guest = told or self.pool.take(limits)
+        self.guest, self.is_started = told or (self.pool.take(limits), False)
 
     def _limits(self) -> Limits:
         """A guest that serves a whole session has CPU time for many programs."""
@@ -84,12 +90,18 @@ class TakenGuest:
         else:
             self.pool.give_back(self.guest)
 
+    def _has_nothing(self) -> bool:
+        # One call where listing takes eight: in memory, a folder's size counts what is in it.
+        if self.pool.zygote.has_tree and os.fstat(self.guest.data_fd).st_size == _EMPTY_TMPFS_BYTES:
+            return True
+        return not os.listdir(self.guest.data_fd)
+
     async def with_files(self, ended: Ended, *, is_sound: bool) -> Ended:
         """Collect after the kill: a guest that still runs could change what is being read."""
         if self.guest.data_fd < 0:
             return ended
         # By the descriptor that the guest sent before its program ran: its path means another folder out here.
-        if not os.listdir(self.guest.data_fd):
+        if self._has_nothing():
             had, self._files = self._files, frozenset()
             # Nothing to read, so its end need not be hastened before the outcome is out.
             return replace(ended, deleted=had) if had else ended

@@ -23,7 +23,8 @@ from typing import Any, Final
 
 from toolfold import forks
 from toolfold.engines.process.guest import Guest
-from toolfold.engines.process.launch import Plan, launch, notes_of
+from toolfold.engines.process.launch import launch, notes_of
+from toolfold.engines.process.orders import Launched, Plan
 from toolfold.engines.process.tiers import Tier
 from toolfold.errors import EngineCrashed, EngineUnavailable
 from toolfold.models import InstalledSet, LibrarySet, Limits
@@ -52,6 +53,8 @@ class Zygote:
         self._process = process
         self._control = control
         self._folder = folder
+        self.has_tree = not folder
+        """Its guests have files of their own, in memory."""
         self._loop = asyncio.get_running_loop()
         self._ids = itertools.count(1)
         self._guests: dict[int, Guest] = {}
@@ -80,8 +83,12 @@ class Zygote:
             host_libraries=host_libraries,
             sets=sets,
         )
-        process, control, folder = await launch(plan)
-        zygote = cls(process, control, folder)
+        return await cls.hear_of(await launch(plan), plan)
+
+    @classmethod
+    async def hear_of(cls, launched: Launched, plan: Plan) -> Zygote:
+        """One that was launched by this plan, when it is ready; raises as `start`."""
+        zygote = cls(launched.process, launched.control, launched.folder)
         zygote.notes = notes_of(plan)
         try:
             async with asyncio.timeout(START_SECONDS):
@@ -92,7 +99,7 @@ class Zygote:
         except BaseException:
             await zygote.close()
             raise
-        zygote._loop.add_reader(control.fileno(), zygote._read)
+        zygote._loop.add_reader(zygote._control.fileno(), zygote._read)
         return zygote
 
     @property

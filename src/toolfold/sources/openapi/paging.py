@@ -18,14 +18,15 @@ _NEXT: Final = re.compile(r"""\brel\s*=\s*["']?[^"']*\bnext\b""", re.IGNORECASE)
 _PARAMETERS: Final = frozenset({
     "page", "per_page", "perpage", "page_size", "pagesize", "cursor", "after", "page_token", "pagetoken", "offset",
     "starting_after", "next_token", "nexttoken", "next_cursor", "continuation_token", "marker", "page[after]",
-    "page[cursor]", "page[number]", "start_cursor", "next_page",
+    "page[cursor]", "page[number]", "start_cursor", "next_page", "$skip", "$skiptoken", "skiptoken", "pagination_token",
+    "bookmark",
 })  # fmt: skip
 _TOKENS: Final[Mapping[str, tuple[str, ...]]] = {
     "next_cursor": ("cursor", "next_cursor", "after", "start_cursor"),
     "nextCursor": ("cursor", "nextCursor", "after"),
     "next_page_token": ("page_token", "next_page_token"),
     "nextPageToken": ("pageToken", "nextPageToken"),
-    "next_token": ("next_token", "nextToken"),
+    "next_token": ("next_token", "nextToken", "pagination_token"),
     "nextToken": ("nextToken", "next_token"),
     "next_page": ("page", "next_page"),
     "nextPage": ("page", "nextPage"),
@@ -33,11 +34,16 @@ _TOKENS: Final[Mapping[str, tuple[str, ...]]] = {
     "cursor": ("cursor",),
     "after": ("after",),
     "next_marker": ("marker",),
+    "end_cursor": ("after", "cursor"),
+    "endCursor": ("after", "cursor"),
+    "bookmark": ("bookmark",),
     "next": ("cursor", "after", "page_token", "page"),
 }
 """Names of a token in a body, and of the parameters that take it."""
-_WITHIN: Final = ("", "meta", "pagination", "paging", "page", "page_info", "response_metadata", "links", "_links",
-                  "cursors", "cursor")  # fmt: skip
+_WITHIN: Final = ("", "meta", "pagination", "paging", "page", "page_info", "pageInfo", "response_metadata", "links",
+                  "_links", "cursors", "cursor")  # fmt: skip
+_MORE: Final = ("has_next_page", "hasNextPage", "has_more", "hasMore")
+"""Where one of these stands beside a token and is false, the token leads nowhere."""
 _URLS: Final = ("next", "next_url", "@odata.nextLink", "nextLink", "next_page_url", "next_page_uri")
 
 
@@ -73,6 +79,10 @@ def _parts(body: Json) -> Iterator[Mapping[str, Json]]:
         part = body.get(name) if name else body
         if isinstance(part, Mapping):
             yield part
+            # `paging.cursors.after`, as Facebook has it.
+            cursors = part.get("cursors") if name else None
+            if isinstance(cursors, Mapping):
+                yield cursors
 
 
 def _from_url(part: Mapping[str, Json]) -> str | None:
@@ -86,6 +96,8 @@ def _from_url(part: Mapping[str, Json]) -> str | None:
 
 
 def _from_token(part: Mapping[str, Json], parameters: Collection[str]) -> str | None:
+    if any(part.get(name) is False for name in _MORE):
+        return None
     for name, takers in _TOKENS.items():
         token = part.get(name)
         if isinstance(token, bool) or not isinstance(token, str | int) or not token:

@@ -2,7 +2,7 @@
 
 from importlib.util import find_spec
 
-from toolfold.errors import UsageError
+from toolfold.errors import UsageError, install_extra
 
 if find_spec("httpx2") is None:
-    raise UsageError("APIs need httpx2; install it with 'pip install toolfold[apis]'")
+    raise UsageError(f"APIs need the package 'httpx2'; {install_extra('apis')}")

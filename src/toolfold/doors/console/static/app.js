@@ -31,7 +31,7 @@ async function show() {
   const views = { inbox, tools, savings, runs: id ? { rerun, compare }[more] ?? run : runs };
   document.title = `${{ inbox: "Inbox", tools: "Tools", savings: "Savings" }[view] ?? (id ? id.slice(0, 8) : "Runs")} · toolfold`;
   try {
-    const left = await (views[view] ?? runs)(main, { id, query });
+    const left = await (views[view] ?? runs)(main, { id, query, isCurrent: () => own === turn });
     if (own === turn) leave = left ?? (() => {}); else left?.();
   } catch (error) {
     if (own === turn) failed(error);

@@ -23,6 +23,9 @@ export function fill(element, ...children) {
   return element;
 }
 
+// Lets the browser draw and answer in between.
+export const breathe = () => new Promise((go) => { setTimeout(go); });
+
 export function toast(text) {
   const one = h("div", {}, text);
   document.getElementById("toast").append(one);

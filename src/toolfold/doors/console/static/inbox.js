@@ -89,7 +89,7 @@ export async function inbox(main) {
         h("button", { class: "good small", type: "button", disabled: !mayAct, onclick: () => decide(ones, { approved: true }) }, `Approve all ${ones.length}`),
         h("button", { class: "bad small", type: "button", disabled: !mayAct, onclick: () => deny(ones) }, "Deny all")),
       h("div", { class: "wide" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, "Run"), h("th", {}, "Line"), differing.map((name) => h("th", {}, name)), h("th", {}, h("span", { class: "muted" }, "")))),
-        h("tbody", {}, ones.map((one) => row(one, differing))))));
+        h("tbody", {}, ones.map((one) => [row(one, differing), key(one) === selected ? whole(one, differing.length + 3) : null])))));
     }));
     place.querySelector('[aria-selected="true"]')?.scrollIntoView({ block: "nearest" });
   }
@@ -100,8 +100,15 @@ export async function inbox(main) {
     return h("tr", { class: "ask-row", "data-key": key(one), "aria-selected": String(key(one) === selected), onclick: () => { if (selected !== key(one)) { selected = key(one); draw(); } } },
       h("td", {}, h("a", { class: "mono", href: `#/runs/${encodeURIComponent(one.execution_id)}` }, one.execution_id.slice(0, 8)), h("div", { class: "muted" }, `${one.door || "–"} · ${ago(one.began_at + one.at)}`)),
       h("td", {}, h("span", { class: "muted num" }, one.line ? `${one.line} ` : ""), h("span", { class: "mono" }, one.program_line)),
-      one.arguments?.head !== undefined ? h("td", {}, value(one.arguments)) : differing.map((name) => h("td", { class: "mono" }, shown(args[name]).slice(0, 200))),
+      one.arguments?.head !== undefined ? h("td", {}, value(one.arguments)) : differing.map((name) => h("td", { class: "mono", "data-name": name }, shown(args[name]).slice(0, 200))),
       h("td", { class: "act" }, button("Approve", "good", () => decide([one], { approved: true })), " ", button("Edit", "", () => edit(one)), " ", button("Deny", "bad", () => deny([one]))));
+  }
+
+  // Everything that is approved is in sight: the cells above it are cut.
+  function whole(one, width) {
+    const rest = () => decide([one], { approved: true, covers: "tool" });
+    return h("tr", { class: "ask-whole" }, h("td", { colspan: width }, h("div", { class: "row" }, h("span", { class: "muted small" }, "All arguments"), h("span", { class: "grow" }),
+      h("button", { class: "small", type: "button", disabled: !mayAct, onclick: rest }, `Approve ${one.tool} for the rest of this program`)), value(one.arguments)));
   }
 
   const press = (event) => {

@@ -36,7 +36,15 @@ export async function rerun(main, { id }) {
   text.addEventListener("scroll", () => { gutter.scrollTop = text.scrollTop; });
   text.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); start(); }
-    // Tab stays the key that leaves the field, unless something is written before it on the line.
+    // Tab stays the key that leaves the field; a new line begins where the last one did.
+    if (event.key !== "Enter" || event.defaultPrevented || event.isComposing) return;
+    const { selectionStart: at, selectionEnd: to, value: all } = text;
+    const line = all.slice(all.lastIndexOf("\n", at - 1) + 1, at);
+    const indent = line.match(/^ */)[0] + (/:\s*$/.test(line) ? "    " : "");
+    if (!indent) return;
+    event.preventDefault();
+    text.setRangeText(`\n${indent}`, at, to, "end");
+    text.dispatchEvent(new Event("input"));
   });
   go.addEventListener("click", start);
   fill(main, h("div", { class: "crumbs" }, h("a", { href: "#/runs" }, "Runs"), h("span", { class: "muted" }, "/"), h("a", { class: "mono", href: `#/runs/${encodeURIComponent(id)}` }, id), h("span", { class: "muted" }, "/"), h("h1", {}, "Rerun with a fix")),

@@ -1,10 +1,13 @@
 // One run: the program's own lines with the calls each made, the waterfall, the selected call, the output.
 import { follow, get, post } from "./api.js";
-import { bytes, fill, h, moment, pill, plural, seconds, toast } from "./dom.js";
+import { breathe, bytes, fill, h, moment, pill, plural, seconds, toast } from "./dom.js";
+import { files } from "./files.js";
 import { lines } from "./highlight.js";
 import { LongList } from "./lists.js";
 import { value } from "./values.js";
 import { Waterfall } from "./waterfall.js";
+
+const PART = 4000;
 
 // What the events of a run add up to.
 export class Story {
@@ -14,7 +17,16 @@ export class Story {
     this.printed = [];
     this.marks = [];
     this.end = 0;
-    this.take(execution.events);
+  }
+
+  // Of a long one: a part, then a breath, so that no task is long.
+  static async of(execution) {
+    const story = new Story(execution);
+    for (let at = 0; at < execution.events.length; at += PART) {
+      await breathe();
+      story.take(execution.events.slice(at, at + PART));
+    }
+    return story;
   }
 
   call(event) {
@@ -32,9 +44,14 @@ export class Story {
 
   take(events) {
     for (const event of events) {
-      if (event.type === "called") { const call = this.call(event); if (event.at) call.at = call.asking === undefined ? event.at : call.at; }
+      if (event.type === "called") {
+        const call = this.call(event);
+        if (event.at && call.asking === undefined) call.at = event.at;
+        else if (event.at) call.decidedAt = event.at;
+      }
       else if (event.type === "replied") Object.assign(this.call(event), event, { asking: false });
       else if (event.type === "asked") this.call(event).asking = true;
+      else if (event.type === "retried") { const call = this.byId.get(event.id); if (call) (call.retries ??= []).push(event); }
       else if (event.type === "decided") { const call = this.byId.get(event.id); if (call) { call.asking = false; call.decided = event; } }
       else if (event.type === "printed") this.printed.push(event);
       else if (event.type === "paused") this.marks.push([event.at, null]);
@@ -45,9 +62,10 @@ export class Story {
   }
 }
 
-export async function run(main, { id }) {
+export async function run(main, { id, isCurrent }) {
   const execution = await get(`executions/${encodeURIComponent(id)}`);
-  const story = new Story(execution);
+  const story = await Story.of(execution);
+  if (!isCurrent()) return () => {};
   let selected = 0;
   let stopped = false;
 
@@ -82,16 +100,16 @@ export async function run(main, { id }) {
   function head() {
     const status = execution.outcome?.status ?? "";
     const missing = execution.missing_tools.length;
-    const why = missing ? `This console does not have ${execution.missing_tools.slice(0, 3).join(", ")}: start it with the program's own config` : "Edit the program and run it; calls that it made already are not made again";
+    const why = !execution.may_act ? "This console is read-only" : execution.state !== "ended" ? "It has not ended yet" : missing ? `This console does not have ${execution.missing_tools.slice(0, 3).join(", ")}: start it with the program's own config` : "Edit the program and run it; calls that it made already are not made again";
     const asking = story.calls.filter((call) => call.asking).length;
     fill(crumbs, h("a", { href: "#/runs" }, "Runs"), h("span", { class: "muted" }, "/"), h("h1", { class: "mono" }, id), pill({ ...execution, status, waiting: asking && !status ? asking : 0 }),
       h("span", { class: "grow" }),
       asking && !status ? h("a", { href: "#/inbox" }, `${plural(asking, "call")} in the inbox`) : null,
-      execution.state !== "ended" ? h("button", { class: "bad", type: "button", onclick: cancel }, "Cancel") : null,
-      h("button", { class: "main", type: "button", id: "rerun", disabled: missing || execution.state !== "ended", title: why, onclick: () => { location.hash = `#/runs/${encodeURIComponent(id)}/rerun`; } }, "Rerun with a fix"));
+      execution.state !== "ended" && execution.may_act ? h("button", { class: "bad", type: "button", onclick: cancel }, "Cancel") : null,
+      h("button", { class: "main", type: "button", id: "rerun", disabled: missing || !execution.may_act || execution.state !== "ended", title: why, onclick: () => { location.hash = `#/runs/${encodeURIComponent(id)}/rerun`; } }, "Rerun with a fix"));
     const fact = (name, text) => (text ? h("span", {}, `${name} `, h("b", {}, text)) : null);
     const spent = execution.outcome?.seconds ?? Date.now() / 1000 - execution.began_at;
-    fill(facts, fact("began", moment(execution.began_at)), fact("took", seconds(spent)), fact("door", execution.door), fact("engine", execution.engine && `${execution.engine} (${execution.isolation})`),
+    fill(facts, fact("began", moment(execution.began_at)), fact(execution.outcome ? "took" : "runs for", seconds(spent)), fact("door", execution.door), fact("engine", execution.engine && `${execution.engine} (${execution.isolation})`),
       fact("session", execution.session), fact("tenant", execution.tenant), execution.is_direct ? fact("", "a direct call, shown as a program") : null,
       execution.rerun_of ? h("span", {}, "rerun of ", h("a", { class: "mono", href: `#/runs/${encodeURIComponent(execution.rerun_of)}` }, execution.rerun_of.slice(0, 12)), " · ", h("a", { href: `#/runs/${encodeURIComponent(id)}/compare` }, "compare")) : null,
       missing ? h("span", {}, `cannot be rerun here: no ${execution.missing_tools.slice(0, 3).join(", ")}`) : null);
@@ -112,7 +130,7 @@ export async function run(main, { id }) {
       const open = own.filter((call) => call.seconds === null).length;
       const asking = own.filter((call) => call.asking).length;
       const took = own.reduce((sum, call) => sum + (call.seconds ?? 0), 0);
-      const text = [plural(own.length, "call"), seconds(took), failed && `${failed} failed`, asking ? `${asking} waiting` : open && execution.state !== "ended" && `${open} in flight`].filter(Boolean).join(" · ");
+      const text = [plural(own.length, "call"), open < own.length && seconds(took), failed && `${failed} failed`, asking ? `${asking} waiting` : open && execution.state !== "ended" && `${open} in flight`].filter(Boolean).join(" · ");
       const kind = failed ? "f" : asking ? "w" : open && execution.state !== "ended" ? "o" : "";
       if (row.lastChild.textContent === text) return;
       row.lastChild.replaceWith(h("button", { class: `calls ${kind}`, type: "button", onclick: () => select(own.find((call) => call.error)?.id ?? own[0].id) }, text));
@@ -124,26 +142,31 @@ export async function run(main, { id }) {
     const parts = outcome ? [["stdout", outcome.stdout], ["stderr", outcome.stderr]] : story.printed.map((part) => [part.stream, part.text]);
     const shown = parts.filter(([, text]) => text).map(([stream, text]) => h("span", { class: stream === "stderr" ? "err" : "" }, text));
     const atEnd = output.scrollHeight - output.scrollTop - output.clientHeight < 30;
-    fill(output, shown.length ? shown : h("span", { class: "muted" }, "Nothing printed yet"));
+    fill(output, shown.length ? shown : h("span", { class: "muted" }, outcome ? "Nothing printed" : "Nothing printed yet"));
     if (atEnd && !outcome) output.scrollTop = output.scrollHeight;
   }
 
   function drawSaved() {
     const outcome = execution.outcome;
-    if (!outcome) return;
+    if (!outcome) { fill(saved, files(id, "Files it began with", execution.files)); return; }
     const { context_saved: kept } = outcome;
     // As `toolfold.execution.savings` counts: a program that did not finish has replaced nothing.
     const sent = outcome.status !== "finished" ? 0 : story.calls.reduce((sum, call) => sum + call.tool.length + (call.bytes_in ?? 0) + (call.bytes_out ?? 0), 0);
     const size = new TextEncoder().encode(JSON.stringify({ code: execution.program })).length + "execute_program".length;
     const printed = sent - size - kept.bytes;
     const pair = (name, text) => [h("dt", {}, name), h("dd", {}, text)];
-    const files = outcome.files.map((file) => h("li", {}, h("a", { href: `api/executions/${encodeURIComponent(id)}/files/${file.name.split("/").map(encodeURIComponent).join("/")}`, target: "_blank", rel: "noopener" }, file.name), h("span", { class: "muted" }, ` ${bytes(file.size)}`),
-      file.mime.startsWith("image/") && file.size < 3e6 ? h("div", {}, h("img", { alt: file.name, style: { maxWidth: "100%" }, src: `api/executions/${encodeURIComponent(id)}/files/${file.name.split("/").map(encodeURIComponent).join("/")}` })) : null));
     fill(saved,
       outcome.value ? h("div", { class: "panel" }, h("header", {}, h("h2", {}, "Value")), h("div", { class: "body" }, value(outcome.value))) : null,
-      files.length ? h("div", { class: "panel" }, h("header", {}, h("h2", {}, "Files")), h("ul", { class: "body" }, files)) : null,
+      files(id, "Files it made", outcome.files), files(id, "Files it began with", execution.files),
       h("div", { class: "panel" }, h("header", {}, h("h2", {}, kept.bytes < 0 ? "Lost" : "Kept out of the context"), h("span", { class: "grow" }), h("b", { class: "num" }, `${bytes(kept.bytes)} ≈ ${Math.round(kept.tokens).toLocaleString()} tokens`)),
-        h("div", { class: "body" }, h("dl", { class: "kv" }, pair(outcome.status === "finished" ? "calls and replies" : "calls and replies (not finished: none replaced)", bytes(sent)), pair("less the program", bytes(-size)), pair("less what the model was shown", bytes(-printed)), pair("limits", `${plural(story.calls.length, "call")} of ${execution.limits.calls.toLocaleString()}, ${seconds(outcome.seconds)} of ${seconds(execution.limits.wall_seconds)}`)))));
+        h("div", { class: "body" }, h("dl", { class: "kv" }, pair(outcome.status === "finished" ? "calls and replies" : "calls and replies (not finished: none replaced)", bytes(sent)), pair("less the program", bytes(-size)), pair("less what the model was shown", bytes(-printed)), ))),
+      h("div", { class: "panel" }, h("header", {}, h("h2", {}, "Limits")), h("div", { class: "body" },
+        used("Calls", story.calls.length, execution.limits.calls, (one) => one.toLocaleString()), used("Time", outcome.seconds, execution.limits.wall_seconds, seconds),
+        used("Output", new TextEncoder().encode(outcome.stdout + outcome.stderr).length, execution.limits.output_bytes, bytes))));
+  }
+
+  function used(name, amount, limit, text) {
+    return h("div", { class: "used" }, h("span", { class: "muted" }, name), h("meter", { min: 0, max: limit, value: Math.min(amount, limit), "aria-label": name }), h("span", { class: "num" }, `${text(amount)} of ${text(limit)}`));
   }
 
   function drawCall(call) {
@@ -170,13 +193,14 @@ export async function run(main, { id }) {
     const found = await get(`executions/${encodeURIComponent(id)}/calls/${call}`);
     if (selected !== call || stopped) return;
     detail.dataset.call = call;
-    const notes = [found.from_record && "from the record", found.cached && "cached", found.attempts > 1 && `${found.attempts} attempts`, found.edited && "arguments were edited",
+    const notes = [found.from_record && "from the record", found.cached && "cached", found.attempts > 1 && `${found.attempts} attempts`, found.edited && "arguments were edited", found.lost && "too large for the ledger to keep",
       known?.decided && `${known.decided.approved ? "approved" : "denied"}${known.decided.by ? ` by ${known.decided.by}` : ""}`].filter(Boolean);
     fill(detail, h("header", {}, h("span", { class: "muted num" }, `#${found.id}`), h("h2", { class: "mono" }, found.tool), h("span", { class: "grow" }),
       notes.map((note) => h("span", { class: "tag" }, note)), h("span", { class: "num small" }, found.seconds === undefined ? "no reply yet" : seconds(found.seconds))),
     h("div", { class: "body stack" }, found.hidden ? h("div", { class: "muted" }, "Arguments and replies are hidden by the config.") : null,
       h("div", {}, h("div", { class: "muted small" }, "Arguments"), value(found.used_arguments ?? found.arguments)),
       found.used_arguments ? h("div", {}, h("div", { class: "muted small" }, "As the program wrote them"), value(found.arguments)) : null,
+      (known?.retries ?? []).map((one) => h("div", {}, h("div", { class: "muted small" }, `Attempt ${one.attempt} at ${seconds(one.at)}, after`), h("pre", { class: "problem" }, one.error))),
       found.error ? h("div", {}, h("div", { class: "muted small" }, "Error"), h("pre", { class: "problem" }, found.error)) : found.seconds !== undefined ? h("div", {}, h("div", { class: "muted small" }, `Reply, ${bytes(found.bytes_out)}`), value(found.reply)) : null));
   }
 
@@ -187,7 +211,9 @@ export async function run(main, { id }) {
     const isOver = execution.state === "ended";
     const now = isOver ? Math.max(story.end, execution.outcome?.seconds ?? 0) : Math.max(story.end, Date.now() / 1000 - execution.began_at);
     const open = story.calls.filter((call) => call.seconds === null).length;
-    count.textContent = `${plural(story.calls.length, "call")}${open && !isOver ? `, ${open} in flight` : ""}`;
+    const asking = story.calls.filter((call) => call.asking).length;
+    const moving = [asking && `${asking} waiting`, open - asking && `${open - asking} in flight`].filter(Boolean);
+    count.textContent = [plural(story.calls.length, "call"), ...(isOver ? [] : moving)].join(", ");
     fall.isOver = isOver;
     fall.show(story.calls, now, story.marks);
     count.textContent += story.calls.length ? ` · ${plural(fall.lanes, "lane")}` : "";
@@ -200,7 +226,7 @@ export async function run(main, { id }) {
 
   draw();
   drawSaved();
-  if (story.calls.length) select((story.calls.find((call) => call.error) ?? story.calls[0]).id);
+  if (story.calls.length) select((story.calls.find((call) => call.asking || call.error) ?? story.calls[0]).id);
   else fill(detail, h("div", { class: "empty" }, "No call yet"));
   let leaveStream = () => {};
   let ticking = 0;

@@ -3,7 +3,7 @@ import { everything, get } from "./api.js";
 import { ago, bytes, fill, h, pill, plural, seconds } from "./dom.js";
 import { LongList } from "./lists.js";
 
-const FIELDS = ["text", "status", "door", "tool", "session", "since"];
+const FIELDS = ["text", "status", "door", "tool", "session", "tenant", "since"];
 const SINCE = { hour: 3600, day: 86400, week: 604800 };
 
 export function lanes(row) {
@@ -21,6 +21,7 @@ export function lanes(row) {
   };
   for (const [start, length, failed] of row.bars) place(start, length, failed ? "f" : "");
   for (const start of row.open.slice(-24)) place(start, now - start, "o");
+  for (const start of row.asking.slice(-24)) place(start, now - start, "w");
   return svg;
 }
 
@@ -54,12 +55,14 @@ export async function runs(main, { query }) {
       options.map(([value, text]) => h("option", { value, selected: wanted[name] === value }, text)));
     return select;
   };
-  fill(filters, field("text", "Search first lines", "search"),
+  const text = field("text", "Search first lines", "search");
+  const tenant = field("tenant", "Tenant");
+  fill(filters, text,
     choice("status", "Status", [["", "Any status"], ["running", "Running"], ["paused", "Paused"], ["finished", "Finished"], ["failed", "Failed"],
       ["rejected", "Rejected"], ["timeout", "Timeout"], ["limit", "Limit"], ["cancelled", "Cancelled"]]),
     choice("door", "Door", [["", "Any door"], ["cli", "cli"], ["mcp", "mcp"], ["http", "http"], ["library", "library"], ["pydantic_ai", "pydantic_ai"], ["console", "console"]]),
     choice("since", "Time", [["", "Any time"], ["hour", "Last hour"], ["day", "Last day"], ["week", "Last week"]]),
-    field("tool", "Tool"), field("session", "Session"));
+    field("tool", "Tool"), field("session", "Session"), tenant);
 
   function asked() {
     const { status, since, ...rest } = wanted;
@@ -100,6 +103,8 @@ export async function runs(main, { query }) {
   const figures = async () => {
     const counts = await get("overview");
     if (stopped) return;
+    tenant.hidden = counts.tenant !== null;  // one who has a tenant's key sees nothing else
+    if (counts.is_sealed) { text.disabled = true; text.placeholder = "First lines are sealed"; }
     const card = (value, text, href, kind = "") => h("a", { class: `panel stat ${kind}`, href }, h("b", {}, value.toLocaleString()), h("span", {}, text));
     fill(stats, card(counts.running, "running now", "#/runs?status=running"),
       card(counts.waiting, counts.waiting === 1 ? "call waits for you" : "calls wait for you", "#/inbox", counts.waiting ? "ask" : ""),
@@ -108,10 +113,10 @@ export async function runs(main, { query }) {
   };
 
   function matches(row) {
-    const { state, status, door, session, text } = asked();
+    const { state, status, door, session, tenant: owner, text: words } = asked();
     return (!state || row.state === state) && (!status || row.status === status) && (!door || row.door === door)
-      && (!session || row.session === session) && !wanted.tool
-      && (!text || row.first_line.toLowerCase().includes(text.toLowerCase()));
+      && (!session || row.session === session) && (!owner || row.tenant === owner) && !wanted.tool
+      && (!words || row.first_line.toLowerCase().includes(words.toLowerCase()));
   }
 
   let refresh = 0;
@@ -145,5 +150,5 @@ function drawRow(row) {
     h("div", { class: "line" }, h("div", { class: "mono line" }, row.first_line || "(empty)"), h("div", { class: "sub" }, sub.filter(Boolean).join(" · "))),
     lanes(row),
     h("span", { class: "num" }, row.calls.toLocaleString(), row.failed ? h("span", { class: "loss", title: plural(row.failed, "failed call") }, ` ${row.failed}✕`) : null),
-    h("span", { class: "num" }, seconds(row.seconds)), h("span", { class: "num" }, saved));
+    h("span", { class: "num" }, row.status === "rejected" ? "–" : seconds(row.seconds)), h("span", { class: "num" }, saved));
 }

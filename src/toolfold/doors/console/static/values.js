@@ -2,7 +2,7 @@
 import { bytes, h } from "./dom.js";
 
 const MOST = 200;
-const IMAGES = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);
+export const IMAGES = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);
 
 export function value(folded) {
   if (!folded) return h("span", { class: "muted" }, "–");
@@ -28,7 +28,7 @@ function isRecords(json) {
 export function table(rows, most = MOST) {
   const names = [...new Set(rows.slice(0, 50).flatMap(Object.keys))];
   const cell = (one) => (one === null || one === undefined ? "" : typeof one === "object" ? JSON.stringify(one) : String(one)).slice(0, 300);
-  return h("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "Records" }, h("table", {}, h("thead", {}, h("tr", {}, names.map((name) => h("th", {}, name)))),
+  return h("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "Records" }, h("table", {}, h("thead", {}, h("tr", {}, names.map((name) => h("th", { class: typeof rows[0]?.[name] === "number" ? "num" : "" }, name)))),
     h("tbody", {}, rows.slice(0, most).map((row) => h("tr", {}, names.map((name) => h("td", { class: typeof row[name] === "number" ? "num mono" : "mono" }, cell(row[name]))))))),
   rows.length > most ? h("div", { class: "muted small" }, `… and ${rows.length - most} more`) : null);
 }

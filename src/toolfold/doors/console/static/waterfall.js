@@ -46,6 +46,7 @@ export class Waterfall {
     this.lanes = free.length;
     this.element.dataset.lanes = this.lanes;
     this.element.dataset.calls = calls.length;
+    this.element.dataset.replied = calls.reduce((sum, call) => sum + (call.seconds !== null), 0);
     this.canvas.setAttribute("aria-label", `${calls.length} calls in ${this.lanes} lanes over ${seconds(this.end)}; arrow keys select one`);
     this.schedule();
   }
@@ -90,11 +91,17 @@ export class Waterfall {
     for (const call of this.calls) {
       const y = HEAD + call.lane * LANE;
       if (y + LANE < top || y > top + shown) continue;
-      const from = this.x(call.at);
+      const isDecided = call.decidedAt > call.at && !call.asking;
+      const from = this.x(isDecided ? call.decidedAt : call.at);
       const to = this.x(call.seconds === null ? this.end : call.at + call.seconds);
       // Ten thousand bars on a thousand pixels: what would cover the same pixels is drawn once.
       if (to - from < 1 && last[call.lane] >= to && call.id !== this.selected && !call.error) continue;
       last[call.lane] = to;
+      if (isDecided) {
+        pen.fillStyle = colors.wait;
+        pen.globalAlpha = 0.45;
+        pen.fillRect(this.x(call.at), y + 5, Math.max(2, from - this.x(call.at)), LANE - 10);
+      }
       pen.fillStyle = call.asking ? colors.wait : call.error ? colors.bad : call.seconds === null ? (this.isOver ? colors.record : colors.open) : call.from_record ? colors.record : colors.ok;
       pen.globalAlpha = call.from_record ? 0.45 : 0.9;
       pen.beginPath();
@@ -132,7 +139,7 @@ export class Waterfall {
     const call = this.at(event);
     this.tip.hidden = !call;
     if (!call) return;
-    this.tip.textContent = `#${call.id} ${call.tool} · line ${call.line || "?"} · ${call.seconds === null ? (this.isOver ? "no reply" : "in flight") : seconds(call.seconds)}${call.error ? " · failed" : ""}${call.from_record ? " · from the record" : ""}`;
+    this.tip.textContent = `#${call.id} ${call.tool} · line ${call.line || "?"} · ${call.seconds === null ? (this.isOver ? "no reply" : "in flight") : seconds(call.seconds)}${call.decidedAt > call.at ? `, of which ${seconds(call.decidedAt - call.at)} for a decision` : ""}${call.error ? " · failed" : ""}${call.from_record ? " · from the record" : ""}`;
     const box = this.element.getBoundingClientRect();
     this.tip.style.left = `${Math.min(event.clientX - box.left + 12, box.width - 220)}px`;
     this.tip.style.top = `${event.clientY - box.top + 14}px`;

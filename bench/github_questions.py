@@ -1,4 +1,19 @@
-"""Sixty questions as people ask them, and the operation of GitHub's API that answers each."""
+"""Sixty questions as people ask them, and the operation of GitHub's API that answers each.
+
+`make bench-search` and `make test-apis` fetch the document.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from toolfold.models import ToolSpec
+from toolfold.sources.openapi.source import Api, api_tools
+from toolfold.tools.search import Index
+
+FOLDER = Path(__file__).parents[1] / "build" / "clients" / "github" / "node_modules"
+DOCUMENT = "@octokit/openapi/generated/api.github.com.json"
+RECALL = 0.8
+"""At least, of the first five that are found."""
 
 QUESTIONS = [
     ("close an issue", "issues_update"),
@@ -62,3 +77,16 @@ QUESTIONS = [
     ("create a git tag object", "git_create_tag"),
     ("what is my rate limit", "rate_limit_get"),
 ]
+
+
+def operations(document: Path) -> list[ToolSpec]:
+    """All of the document, as one source of tools."""
+    api = Api(spec=document, name="github", base_url="https://api.github.com")
+    return [tool.spec for tool in api_tools(api)]
+
+
+def recall(specs: Sequence[ToolSpec]) -> float:
+    """The share of the questions whose operation is among the first five."""
+    index = Index(specs)
+    hits = [name in {hit.spec.short_name for hit in index.search(text, limit=5)} for text, name in QUESTIONS]
+    return sum(hits) / len(hits)

@@ -1,0 +1,120 @@
+"""How quickly a console lists 100,000 executions, for each filter; on SQLite and on Redis."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from tests.doors.console.served import served
+from tests.ledger.redis_server import running_server
+from toolfold import Runtime
+from toolfold.ledger.record import Begun, Filter, Ledger
+from toolfold.ledger.redis import RedisLedger
+from toolfold.ledger.retention import Retention
+from toolfold.ledger.sqlite import SqliteLedger
+from toolfold.models import CallRecord, ContextSaved, Limits, Outcome, Program, Status
+
+SAMPLES = 60
+AT_MOST_MS = 50
+FILTERS = {
+    "nothing": Filter(),
+    "state": Filter(state="running"),
+    "status": Filter(status="failed"),
+    "door": Filter(door="mcp"),
+    "tool": Filter(tool="tool7"),
+    "rare tool": Filter(tool="rare"),
+    "tenant": Filter(tenant="t3"),
+    "session": Filter(session="s9"),
+    "time": Filter(since=1_050_000.0, until=1_060_000.0),
+    "text": Filter(text="needle"),
+    "status and tool": Filter(status="failed", tool="tool7"),
+}
+_KEPT = Retention(executions=10_000_000, age_seconds=float("inf"))
+
+
+async def measured(count: int) -> list[tuple[str, str, int, float, float]]:
+    """Ledger, filter, rows, median and 95th percentile in milliseconds."""
+    found = []
+    for name in ("sqlite", "redis"):
+        async with _ledger(name) as ledger:
+            if ledger is None:
+                print("NOT RUN: redis, there is no redis-server", file=sys.stderr)
+                continue
+            began = time.perf_counter()
+            await filled(ledger, count)
+            print(f"{name}: {count:,} executions written in {time.perf_counter() - began:.0f} s", file=sys.stderr)
+            found += [(name, *row) for row in await _listed(ledger)]
+    return found
+
+
+@asynccontextmanager
+async def _ledger(name: str) -> AsyncIterator[Ledger | None]:
+    if name == "redis":
+        with running_server() as server:
+            if server is None:
+                yield None
+                return
+            with server.client() as client:
+                client.config_set("appendonly", "no")  # what is measured is reading
+            shared = RedisLedger(server.url, keep=_KEPT)
+            yield shared
+            await shared.close()
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        ledger = SqliteLedger(Path(folder) / "ledger.sqlite", keep=_KEPT)
+        yield ledger
+        await ledger.close()
+
+
+async def filled(ledger: Ledger, count: int) -> None:
+    """Executions of forty tools, three doors, fifty tenants; the last fifty still run."""
+    luck = random.Random(1)
+    limits = Limits()
+    for at in range(count):
+        name = f"{at:016x}"
+        text = f"print(await tool{at % 40}({at}))" + ("  # needle" if at % 20_011 == 7 else "")
+        ledger.begin(
+            Begun(
+                execution_id=name, program=Program(text=text), tools=(), limits=limits, began_at=1_000_000.0 + at,
+                door=luck.choice(["cli", "mcp", "http"]), tenant=f"t{at % 50}", session=f"s{at % 200}",
+            )
+        )  # fmt: skip
+        tools = [f"tool{at % 40}", *(["rare"] if at % 10_007 == 3 else [])]
+        calls = tuple(CallRecord(id=1, name=one, arguments={}, seconds=0.1, bytes_out=50) for one in tools)
+        if at < count - 50:
+            status: Status = "failed" if at % 37 == 0 else "finished"
+            saved = ContextSaved(bytes=9)
+            await ledger.finish(
+                name, Outcome(execution_id=name, status=status, calls=calls, seconds=0.2, context_saved=saved)
+            )
+        if at % 2000 == 1999:
+            await ledger.find("0", limit=1)  # until they are written
+
+
+async def _listed(ledger: Ledger) -> list[tuple[str, int, float, float]]:
+    found = []
+    async with served(Runtime([], ledger=ledger), ledger) as console:
+        await console.get("overview")
+        for name, wanted in FILTERS.items():
+            fields = {field: getattr(wanted, field) for field in wanted.__dataclass_fields__}
+            query = {field: value for field, value in fields.items() if value is not None}
+            figures, rows = [], 0
+            for _ in range(SAMPLES):
+                began = time.perf_counter()
+                rows = len((await console.get("executions", **query))["executions"])
+                figures.append((time.perf_counter() - began) * 1000)
+                await asyncio.sleep(0)
+            found.append((name, rows, statistics.median(figures), p95(figures)))
+    return found
+
+
+def p95(figures: list[float]) -> float:
+    """The figure that 95 of 100 do not pass."""
+    return sorted(figures)[int(len(figures) * 0.95)]

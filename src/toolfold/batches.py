@@ -1,0 +1,11 @@
+"""What `Runtime.map` takes and yields.
+
+```python
+async for one in runtime.map(Item(text=text, tag=name) for name, text in programs):
+    print(one.tag, one.outcome.status)
+```
+"""
+
+from toolfold.execution.mapping import Item, Mapped
+
+__all__ = ["Item", "Mapped"]

@@ -1,0 +1,166 @@
+"""Who says yes at the command line: the person at the terminal, `--yes`, or nobody, which is a no.
+
+A question names the call with all of its arguments. The answer may stand for further calls of the program.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import os
+import sys
+import termios
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, suppress
+from typing import TYPE_CHECKING, Final
+
+from toolfold.doors.cli.render import shortened, shown_arguments, word
+from toolfold.doors.cli.stage import stage
+from toolfold.tools.approval import NOBODY_CAN_APPROVE
+from toolfold.tools.context import Approve, Decision
+
+if TYPE_CHECKING:
+    from toolfold.models import Call, ToolSpec
+
+_SHOWN_ARGUMENTS: Final = 4000
+_LONGEST_LINE: Final = 4096
+_MOST_CALLS: Final = 1_000_000
+_CHOICES: Final = """\
+  y  yes, this call
+  a  yes, and further calls with equal arguments
+  t  yes, and every further call of {tool} in this program
+  9  yes, this many calls of {tool}: any number
+  n  no; a reason may follow
+"""
+
+
+class Terminal:
+    """The terminal of whoever started the command; also where the program itself came from stdin."""
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+        self._turn = asyncio.Lock()
+
+    async def ask(self, call: Call) -> Decision:
+        """One question at a time, until it is answered."""
+        async with self._turn:
+            with stage.held():
+                return await self._answer(call)
+
+    async def _answer(self, call: Call) -> Decision:
+        tool = word(call.tool)
+        arguments = shortened(shown_arguments(call.arguments), _SHOWN_ARGUMENTS)
+        place = f" (line {call.line})" if call.line else ""
+        say(f"toolfold: {tool}({arguments}) needs your approval{place}\n{_CHOICES.format(tool=tool)}")
+        with suppress(termios.error):
+            termios.tcflush(self._handle, termios.TCIFLUSH)  # what was typed before was no answer to this
+        while True:
+            say("approve? ")
+            line = await self._line()
+            if line is None:
+                return Decision(approved=False, reason="nobody answered at the terminal", by=user())
+            if (decision := parsed(line)) is not None:
+                return decision
+            say(f"toolfold: {line.strip()[:40]!r} is no answer; give y, a, t, n, or a number of calls\n")
+
+    async def _line(self) -> str | None:
+        """What was typed up to the next Enter; `None` at the end of input."""
+        loop = asyncio.get_running_loop()
+        ready = asyncio.Event()
+        loop.add_reader(self._handle, ready.set)
+        try:
+            await ready.wait()
+        finally:
+            loop.remove_reader(self._handle)
+        try:
+            typed = os.read(self._handle, _LONGEST_LINE)
+        except OSError:
+            return None  # the terminal is gone
+        return typed.decode(errors="replace") if typed else None
+
+
+class TerminalApproval:
+    """An `Approve` whose programs' clocks stand still while somebody thinks."""
+
+    def __init__(self, ask: Callable[[Call], Awaitable[Decision]]) -> None:
+        self._ask = ask
+
+    async def __call__(self, call: Call, _: ToolSpec) -> Decision:
+        """For a call without a program."""
+        return await self._ask(call)
+
+    def of(self, _execution_id: str, _epoch: int, standing: Callable[[], AbstractContextManager[None]]) -> Approve:
+        """The same for the calls of one program."""
+
+        async def approve(call: Call, _: ToolSpec) -> Decision:
+            with standing():
+                return await self._ask(call)
+
+        return approve
+
+
+def approve_at_terminal(*, is_yes: bool) -> Approve:
+    """Asks whoever is there; `is_yes` is their answer to everything."""
+    if is_yes:
+        return _yes
+    handle = terminal_handle()
+    return _nobody() if handle is None else TerminalApproval(Terminal(handle).ask)
+
+
+def terminal_handle() -> int | None:
+    """To read answers from; `None` where nobody would see a question."""
+    if not sys.stderr.isatty():
+        return None
+    if sys.stdin is not None and sys.stdin.isatty():
+        return sys.stdin.fileno()
+    try:
+        return os.open("/dev/tty", os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY)
+    except OSError:
+        return None
+
+
+def parsed(line: str) -> Decision | None:
+    """An answer that was typed; `None` if it is none."""
+    word_, _, rest = line.strip().partition(" ")
+    match word_.lower():
+        case "y" | "yes":
+            return Decision(approved=True, by=user())
+        case "a":
+            return Decision(approved=True, covers="arguments", by=user())
+        case "t":
+            return Decision(approved=True, covers="tool", by=user())
+        case "n" | "no":
+            return Decision(approved=False, reason=rest.strip(), by=user())
+    if word_.isascii() and word_.isdigit() and len(word_) <= len(str(_MOST_CALLS)) and 0 < int(word_) <= _MOST_CALLS:
+        return Decision(approved=True, covers="tool", calls=int(word_), by=user())
+    return None
+
+
+def user() -> str:
+    """For the record."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return str(os.getuid())
+
+
+def say(text: str) -> None:
+    """To the person, who reads stderr."""
+    print(text, end="", file=sys.stderr, flush=True)
+
+
+async def _yes(_call: Call, _spec: ToolSpec) -> Decision:
+    return Decision(approved=True, by=f"{user()} (--yes)")
+
+
+def _nobody() -> Approve:
+    told: set[str] = set()
+
+    async def approve(call: Call, _: ToolSpec) -> Decision:
+        if call.tool not in told:
+            told.add(call.tool)
+            name = repr(call.tool)
+            say(f"toolfold: {name} needs approval, and there is no terminal to ask at; --yes approves every call\n")
+        return NOBODY_CAN_APPROVE
+
+    return approve

@@ -1,0 +1,56 @@
+"""Which consoles run on this machine, so that other commands can name a program's page. Kept in the state folder."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from urllib.parse import quote
+
+from toolfold.ledger.open import usual_path
+from toolfold.ledger.record import Ledger
+from toolfold.ledger.sqlite import SqliteLedger
+
+
+@contextmanager
+def announced(port: int, ledger: Ledger, base_path: str = "") -> Iterator[None]:
+    """Others can find the console at this port while it runs."""
+    path = _folder() / f"{port}.json"
+    said = {"pid": os.getpid(), "url": f"http://127.0.0.1:{port}{base_path}", "ledger": _name(ledger)}
+    with suppress(OSError):  # a link is missing then, and nothing else
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.write_text(json.dumps(said), "utf-8")
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def page_of(ledger: Ledger, execution_id: str) -> str:
+    """The address of a program's page in a console that runs; empty if none does."""
+    name = _name(ledger)
+    for path in sorted(_folder().glob("*.json")):
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            said = json.loads(path.read_text("utf-8"))
+            if name and said["ledger"] == name and _is_running(said["pid"]):
+                return f"{said['url']}/#/runs/{quote(execution_id, safe='')}"
+    return ""
+
+
+def _name(ledger: Ledger) -> str:
+    """Which one it is; empty for one that no other process can read."""
+    if isinstance(ledger, SqliteLedger):
+        return str(ledger.path.resolve())
+    # Not by its type: most commands do without the client of Redis.
+    return str(getattr(ledger, "where", ""))
+
+
+def _folder() -> Path:
+    return usual_path().parent / "consoles"
+
+
+def _is_running(pid: int) -> bool:
+    # One that was killed leaves its file behind, and its number may be another's by now.
+    return b"toolfold" in Path(f"/proc/{int(pid)}/cmdline").read_bytes()

@@ -1,0 +1,319 @@
+"""`toolfold run --detach`: a process of its own that runs one program, and leaves when that has ended.
+
+1. The ledger is the only way between it and the commands that wait: output, questions, answers, and the word to stop.
+2. A file in the state folder says how the program was started. The process holds a lock on it, so who finds it unlocked
+   knows that the process is gone, and starts another one that goes on with the program from its record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import json
+import os
+import secrets
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from toolfold.doors.cli.configured import chosen_engine, configured, nearest_config
+from toolfold.doors.cli.exits import Exit, exit_of_error
+from toolfold.doors.cli.ledgers import open_for_command
+from toolfold.doors.cli.load import load_apis, load_tools
+from toolfold.doors.cli.loops import run_to_end
+from toolfold.doors.cli.options import RunOptions
+from toolfold.errors import Fenced, ToolfoldError, UsageError
+from toolfold.events import ProgramBegan, RuntimeEvent
+from toolfold.execution.recorded import end_recorded
+from toolfold.ledger.decisions import Decisive, LedgerApproval
+from toolfold.ledger.following import changes_of
+from toolfold.models import File, Limits, Outcome
+from toolfold.runtime import Runtime
+
+if TYPE_CHECKING:
+    from toolfold.config import Config
+    from toolfold.execution.background import BackgroundExecution
+    from toolfold.ledger.record import Ledger
+
+THE_PROGRAM: Final = 0
+"""Where a decision names a call, this is the program: it shall end."""
+_APPROVALS_WAIT: Final = 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """One program to run, or to go on with."""
+
+    execution_id: str
+    options: RunOptions
+    text: str
+    files: tuple[File, ...] = ()
+    limits: Limits
+    is_new: bool = True
+
+
+def leave_behind(options: RunOptions, text: str, files: Sequence[File], limits: Limits) -> int:
+    """Start it, print the id to wait for, and return the exit code."""
+    if options.out is not None or options.as_json:
+        given = "--out" if options.out is not None else "--json"
+        raise UsageError(f"{given} is for the outcome; give it to 'toolfold runs wait'")
+    if options.ledger == "memory":
+        raise UsageError("--detach needs a ledger that outlives this command; --ledger memory does not")
+    order = Order(
+        execution_id=secrets.token_hex(8), options=_absolute(options), text=text, files=tuple(files), limits=limits
+    )
+    said = start(order)
+    if said["text"]:
+        print(said["text"], end="", file=sys.stderr)
+    else:
+        print(order.execution_id)
+    return int(said["code"])
+
+
+# Any: JSON values.
+def start(order: Order) -> dict[str, Any]:
+    """A process for it; what became of its start: `text` says why there is none, with its exit `code`."""
+    reads, writes = os.pipe()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Forked before any tool is loaded and any thread begun, so the child is as good as new.
+    if os.fork() == 0:
+        os.close(reads)
+        _be_alone(order, writes)
+    os.close(writes)
+    with os.fdopen(reads, "rb") as opened:
+        said = opened.read()
+    return (
+        json.loads(said) if said else {"text": "toolfold: the process for the program broke\n", "code": Exit.INTERNAL}
+    )
+
+
+# Any: JSON values.
+def go_on(execution_id: str, text: str, limits: Limits) -> dict[str, Any]:
+    """Another process for a program whose own is gone; as `start`."""
+    options = _options(json.loads(_path(execution_id).read_bytes()))
+    return start(Order(execution_id=execution_id, options=options, text=text, limits=limits, is_new=False))
+
+
+def is_left_alone(execution_id: str) -> bool:
+    """Whether it was detached, and its process is gone."""
+    try:
+        handle = os.open(_path(execution_id), os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    finally:
+        os.close(handle)
+    return True
+
+
+def forget(execution_id: str) -> None:
+    """It has ended."""
+    _path(execution_id).unlink(missing_ok=True)
+
+
+# in the process of its own
+
+
+def _be_alone(order: Order, writes: int) -> None:
+    code = Exit.INTERNAL
+    try:
+        os.setsid()
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for handle in (0, 1, 2):
+            os.dup2(nowhere, handle)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        _serve(order, partial(_tell, writes))
+        code = Exit.FINISHED
+    finally:
+        os._exit(code)
+
+
+def _tell(writes: int, text: str, code: int) -> None:
+    """What whoever started us waits for; once."""
+    with suppress(OSError):
+        os.write(writes, json.dumps({"text": text, "code": int(code)}).encode())
+        os.close(writes)
+
+
+def _serve(order: Order, tell: Callable[[str, int], None]) -> None:
+    try:
+        lock = _lock(order)
+        config = nearest_config(order.options.config)
+        made, ledger = _runtime_for(order, config)
+        run_to_end(_run(order, made, ledger, tell))
+        del lock
+    except ToolfoldError as error:
+        tell(f"toolfold: {' '.join(str(error).split())}\n", exit_of_error(error))
+        if order.is_new:
+            forget(order.execution_id)
+
+
+def _lock(order: Order) -> int:
+    path = _path(order.execution_id)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        raise UsageError(f"execution {order.execution_id!r} is running") from error
+    if order.is_new:
+        os.write(handle, json.dumps({**asdict(order.options), "cwd": str(Path.cwd())}, default=str).encode())
+    return handle
+
+
+def _runtime_for(order: Order, config: Config | None) -> tuple[Callable[..., Runtime], Ledger]:
+    options = order.options
+    chosen = chosen_engine(
+        config, engine=options.engine, isolation=options.isolation, warm=1,
+        accept_no_isolation=options.accept_no_isolation,
+    )  # fmt: skip
+    tools = [*load_tools(options.tools), *load_apis(options.apis)]
+    ledger = open_for_command(options.ledger, config)
+    if not ledger.is_lasting:
+        raise UsageError("--detach needs a ledger that outlives this command; name a file or a server")
+    # Any: either of two ways to approve.
+    approve: Any = LedgerApproval(ledger, wait_seconds=config.approvals_wait if config else _APPROVALS_WAIT)
+    if options.yes:
+        # Imported here: few programs ask.
+        from toolfold.doors.cli.asking import approve_at_terminal  # noqa: PLC0415
+
+        approve = approve_at_terminal(is_yes=True)
+    made = partial(
+        configured(config, order.text, Runtime), tools=tools, **chosen, limits=order.limits, ledger=ledger,
+        door="cli", approve=approve,
+    )  # fmt: skip
+    return made, ledger
+
+
+async def _run(
+    order: Order, made: Callable[..., Runtime], ledger: Ledger, tell: Callable[[str, int], None]
+) -> None:  # fmt: skip
+    loop, execution_id = asyncio.get_running_loop(), order.execution_id
+    task = asyncio.current_task()
+    assert task is not None
+    # The machine goes down: the record stays open, and whoever waits for it goes on with it.
+    loop.add_signal_handler(signal.SIGTERM, task.cancel)
+    begun = asyncio.Event()
+
+    def listen(event: RuntimeEvent) -> None:
+        if isinstance(event, ProgramBegan):
+            begun.set()
+
+    try:
+        async with made(listeners=[listen]) as runtime:
+            execution = await _begin(order, runtime)
+            ending = asyncio.ensure_future(execution.wait())
+            beginning = asyncio.ensure_future(begun.wait())
+            await asyncio.wait([ending, beginning], return_when=asyncio.FIRST_COMPLETED)
+            beginning.cancel()
+            if ending.done() and _is_refused(ending, tell):
+                forget(execution_id)
+                return
+            await ledger.flush(execution_id)
+            tell("", Exit.FINISHED)
+            await _to_the_end(execution, ending, ledger)
+            forget(execution_id)
+    except Fenced:
+        return  # another process has it, or has ended it
+    except ToolfoldError:
+        if not begun.is_set():
+            raise
+        await end_recorded(ledger, execution_id, "failed")
+        forget(execution_id)
+    finally:
+        await ledger.close()
+
+
+async def _begin(order: Order, runtime: Runtime) -> BackgroundExecution:
+    if not order.is_new:
+        return await runtime.attach(order.execution_id)
+    return await runtime.start(
+        order.text, background=True, execution_id=order.execution_id, files=order.files, limits=order.limits
+    )
+
+
+# Any: whatever it is waited for.
+def _is_refused(ending: asyncio.Future[Any], tell: Callable[[str, int], None]) -> bool:
+    """Whether nothing ran; the check says why."""
+    step = ending.result()
+    if not isinstance(step, Outcome) or step.status != "rejected":
+        return False
+    tell(f"{step.problem}\n", Exit.USAGE)
+    return True
+
+
+# Any: whatever it is waited for.
+async def _to_the_end(execution: BackgroundExecution, ending: asyncio.Future[Any], ledger: Ledger) -> None:
+    reading = asyncio.ensure_future(_read_along(execution))
+    obeying = asyncio.ensure_future(_obey(execution, ledger))
+    try:
+        await ending
+    finally:
+        for task in (reading, obeying):
+            task.cancel()
+        await asyncio.wait([reading, obeying])
+
+
+async def _read_along(execution: BackgroundExecution) -> None:
+    """So that the guest hands over what it prints, and it is on record for those who wait."""
+    async for _ in execution.output():
+        pass
+
+
+async def _obey(execution: BackgroundExecution, ledger: Ledger) -> None:
+    # Every ledger of ours carries decisions.
+    decisive: Decisive = ledger  # type: ignore[assignment]
+    async for story in changes_of(ledger, execution.id):
+        if await decisive.decision(execution.id, story.epoch, THE_PROGRAM) is not None:
+            await execution.cancel()
+            return
+
+
+# the file
+
+
+def _path(execution_id: str) -> Path:
+    # Imported here: only these commands need it.
+    import platformdirs  # noqa: PLC0415
+
+    # The id may be whatever somebody wrote on a command line.
+    name = "".join(letter if letter.isalnum() else "_" for letter in execution_id)[:64]
+    return platformdirs.user_state_path("toolfold") / "detached" / f"{name}.json"
+
+
+def _absolute(options: RunOptions) -> RunOptions:
+    """The same from any folder."""
+
+    def path(text: str) -> str:
+        return str(Path(text).absolute()) if text.endswith(".py") or "/" in text else text
+
+    ledger = options.ledger
+    if ledger is not None and "://" not in ledger:
+        ledger = str(Path(ledger).expanduser().absolute())
+    config = options.config.absolute() if options.config is not None else None
+    return replace(
+        options,
+        program="-",
+        tools=tuple(map(path, options.tools)),
+        files=(),
+        ledger=ledger,
+        config=config,
+        detach=False,
+    )
+
+
+# Any: JSON values.
+def _options(kept: dict[str, Any]) -> RunOptions:
+    os.chdir(kept.pop("cwd"))
+    lists = {key: tuple(value) for key, value in kept.items() if isinstance(value, list)}
+    paths = {key: Path(kept[key]) for key in ("out", "config") if kept[key] is not None}
+    return RunOptions(**{**kept, **lists, **paths})

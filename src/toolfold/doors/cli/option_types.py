@@ -1,0 +1,47 @@
+"""Options that several commands share, as the reader of the command line takes them."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from toolfold.doors.cli.configured import DEFAULT_ENGINE
+from toolfold.errors import UsageError
+
+
+def engine_name(text: str) -> str:
+    """What `--engine` takes: the name of an engine that there is."""
+    # Imported here: `--help` starts without it.
+    from toolfold.engines.registry import known_engine  # noqa: PLC0415
+
+    try:
+        return known_engine(text)
+    except UsageError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", help="The config file. Default: the nearest toolfold.yaml in this or a parent folder."
+    ),
+]
+ApiOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="[NAME=]SPEC", help="An OpenAPI document (file or URL) whose operations become tools. Repeatable."
+    ),
+]
+EngineOption = Annotated[
+    str | None,
+    typer.Option(
+        parser=engine_name,
+        metavar="NAME",
+        help="Where the program runs: auto, process, monty, ray or an installed engine. "
+        f"Default: the config's, or {DEFAULT_ENGINE}.",
+    ),
+]
+AddressOption = Annotated[
+    str | None,
+    typer.Option(metavar="HOST:PORT", help="The Ray cluster for `--engine ray`. Default: the config's, or auto."),
+]

@@ -1,0 +1,175 @@
+"""`toolfold runs wait`: read along with an execution of any process until it ends, answer what it asks, or end it.
+
+All of it goes through the ledger, so a wait that is stopped changes nothing about the program.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from toolfold.doors.cli import detached
+from toolfold.doors.cli.asking import Terminal, say, terminal_handle
+from toolfold.doors.cli.exits import Exit
+from toolfold.doors.cli.live import Shown
+from toolfold.doors.cli.loops import until_stopped
+from toolfold.doors.cli.options import RunOptions
+from toolfold.doors.cli.render import shortened, shown_arguments, word
+from toolfold.doors.cli.run import finish
+from toolfold.errors import UsageError
+from toolfold.execution.recorded import end_recorded
+from toolfold.ledger.decisions import Decisive, arguments_digest, decision_seal, lock
+from toolfold.ledger.following import changes_of
+from toolfold.ledger.record import Decided, Made, Moment
+from toolfold.models import Call, Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from toolfold.ledger.record import History, Ledger, Story
+
+_OBEY_SECONDS: Final = 0.7
+_SHOWN_ARGUMENTS: Final = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitOptions:
+    """One command line, as it was written."""
+
+    timeout_seconds: float | None = None
+    cancel: bool = False
+    finish: RunOptions
+    """What is done with the outcome."""
+
+
+def wait_for(open_ledger: Callable[[], Ledger], history: History, options: WaitOptions) -> int:
+    """Wait, show it, and return the exit code."""
+    begun = history.begun
+    if history.outcome is None and not options.cancel and detached.is_left_alone(begun.execution_id):
+        said = detached.go_on(begun.execution_id, begun.program.sent_text, begun.limits)
+        if said["text"]:
+            say(said["text"])
+            return int(said["code"])
+    waiting = _Waiting(open_ledger(), history, is_shown=not options.finish.as_json)
+    outcome = until_stopped(waiting.until(options))
+    return outcome if isinstance(outcome, int) else finish(waiting.shown.rest_of(outcome), options.finish)
+
+
+class _Waiting:
+    def __init__(self, ledger: Ledger, history: History, *, is_shown: bool) -> None:
+        self.shown = Shown(1)
+        self._ledger = ledger
+        # Every ledger of ours carries decisions.
+        self._decisive: Decisive = ledger  # type: ignore[assignment]
+        self._begun = history.begun
+        self._id = history.begun.execution_id
+        self._is_shown = is_shown
+        self._open: dict[int, Call] = {}
+        self._asking: dict[int, asyncio.Task[None]] = {}
+        self._terminal: Terminal | None = None
+
+    async def until(self, options: WaitOptions) -> Outcome | int:
+        """The outcome, or the exit code of a wait that ends before the program."""
+        handle = terminal_handle()
+        self._terminal = Terminal(handle) if handle is not None else None
+        try:
+            async with asyncio.timeout(options.timeout_seconds):
+                return await self._cancelled() if options.cancel else await self._ended()
+        except TimeoutError:
+            say(f"toolfold: execution {self._id} is still running; 'toolfold runs wait {self._id}' goes on waiting\n")
+            return Exit.OPEN
+        finally:
+            self._stop_asking()
+            await self._ledger.close()
+
+    async def _ended(self) -> Outcome | int:
+        async for story in changes_of(self._ledger, self._id):
+            self._take(story)
+            if story.outcome is not None:
+                return story.outcome
+            if self._open and not self._can_answer:
+                call = next(iter(self._open.values()))
+                say(f"toolfold: {_signature(call)} waits for {self._who}; the program goes on with it\n")
+                return Exit.OPEN
+            if story.state == "paused":
+                say(f"toolfold: execution {self._id} is paused until its client answers\n")
+                return Exit.OPEN
+            self._ask(story.epoch)
+        raise UsageError(f"execution {self._id!r} is no longer in the ledger")
+
+    async def _cancelled(self) -> Outcome:
+        """Ask its process to end it, which knows what it printed; if that does not, end its record."""
+        try:
+            async with asyncio.timeout(_OBEY_SECONDS):
+                async for story in changes_of(self._ledger, self._id):
+                    if story.outcome is not None:
+                        return story.outcome
+                    await self._decisive.decide(self._id, story.epoch, detached.THE_PROGRAM, b"")
+        except TimeoutError:
+            pass
+        await end_recorded(self._ledger, self._id, "cancelled")
+        detached.forget(self._id)
+        history = await self._ledger.load(self._id)
+        if history is None or history.outcome is None:
+            raise UsageError(f"execution {self._id!r} is held by a server; cancel it there")
+        return history.outcome
+
+    def _take(self, story: Story) -> None:
+        for entry in story.entries:
+            match entry:
+                case Moment(kind="printed") if self._is_shown:
+                    facts = entry.facts
+                    self.shown.add(facts["stream"], entry.text, facts.get("place", 0))
+                case Moment(kind="asked"):
+                    facts = entry.facts
+                    call = Call(id=entry.call_id, tool=facts["tool"], arguments=facts["arguments"], line=facts["line"])
+                    self._open[entry.call_id] = call
+                case Decided():
+                    self._close(entry.call_id)
+                case Made():
+                    self._close(entry.call.id)
+                case _:
+                    pass
+        if story.state == "ended":
+            self._stop_asking()
+
+    # questions
+
+    @property
+    def _can_answer(self) -> bool:
+        return self._terminal is not None and self._begun.door == "cli"
+
+    @property
+    def _who(self) -> str:
+        return "an answer at a terminal or in the console" if self._begun.door == "cli" else "an answer of its client"
+
+    def _ask(self, epoch: int) -> None:
+        for call in self._open.values():
+            if call.id not in self._asking:
+                self._asking[call.id] = asyncio.ensure_future(self._answer(call, epoch))
+
+    async def _answer(self, call: Call, epoch: int) -> None:
+        assert self._terminal is not None
+        decision = await self._terminal.ask(call)
+        digest = arguments_digest(call.arguments)
+        place = {"execution_id": self._id, "epoch": epoch, "call_id": call.id}
+        body = lock(decision, decision_seal(self._ledger), **place, digest=digest)  # type: ignore[arg-type]
+        if not await self._decisive.decide(self._id, epoch, call.id, body):
+            say(f"toolfold: {_signature(call)} was decided already\n")
+
+    def _close(self, call_id: int) -> None:
+        self._open.pop(call_id, None)
+        if (asking := self._asking.pop(call_id, None)) is not None and not asking.done():
+            asking.cancel()
+            os.write(sys.stderr.fileno(), b"\n")  # off the line of the question, which others have answered
+
+    def _stop_asking(self) -> None:
+        for call_id in tuple(self._asking):
+            self._close(call_id)
+
+
+def _signature(call: Call) -> str:
+    return f"call {call.id}, {word(call.tool)}({shortened(shown_arguments(call.arguments), _SHOWN_ARGUMENTS)}),"

@@ -1,0 +1,236 @@
+"""Programs that begin and end with their request, for trainers: a batch of them, and SandboxFusion's `run_code`.
+
+They have no session and do not pause, so that nothing of them is held once their client has its answer or has gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any, Final, Protocol, TypeVar
+
+from fastapi import Request, Response
+from starlette.responses import StreamingResponse
+
+from toolfold.doors.http import run_code, wire
+from toolfold.doors.http.body import Body
+from toolfold.doors.http.files import SessionFiles
+from toolfold.doors.http.forwarded import ForwardedRequest
+from toolfold.doors.http.gate import Gate, while_there
+from toolfold.doors.http.held import Gone
+from toolfold.doors.http.metrics import Metrics
+from toolfold.doors.http.refusals import HOST_FAILURES, Refusal, cut_off, put_off, to_http
+from toolfold.doors.http.responses import json_response
+from toolfold.doors.http.settings import Settings
+from toolfold.errors import ToolfoldError
+from toolfold.execution.mapping import Item, mapped
+from toolfold.models import Limits, Outcome, ToolSpec
+from toolfold.runtime import Runtime
+
+_T = TypeVar("_T")
+_STOPS: Final = "the server stops; send what has no answer again"
+NDJSON: Final = "application/x-ndjson"
+_MOST_PROGRAMS: Final = 10_000
+_log: Final = logging.getLogger(__name__)
+
+
+class Reads(Protocol):
+    """What the door reads a request with."""
+
+    async def received(self, request: Request, *, is_start: bool = False) -> ForwardedRequest: ...
+    async def read(self, request: Request, received: ForwardedRequest, model: type[Body]) -> Body: ...
+    def gone(self, request: Request) -> Gone: ...
+
+
+class OneShots:
+    """The two routes, and the programs that they run in turns of their tenants."""
+
+    def __init__(
+        self, runtime: Runtime, settings: Settings, *, limits: Limits, gate: Gate, metrics: Metrics, reads: Reads
+    ) -> None:
+        self._runtime = runtime
+        self._settings = settings
+        self._limits = limits
+        self._gate = gate
+        self._metrics = metrics
+        self._reads = reads
+        self._files = SessionFiles(runtime.sessions)
+        # Any: a batch gives nothing, a single program its outcome.
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._is_stopping = False
+
+    @property
+    def tools(self) -> tuple[ToolSpec, ...]:
+        """For `mapped`."""
+        return self._runtime.tools
+
+    # Any: the keywords of `Runtime.run`.
+    async def run(self, text: str, *, tenant: str, gone: Gone | None = None, **options: Any) -> Outcome:
+        """One program, in a turn of its tenant; cancelled when `gone` says that its client has left."""
+        async with self._gate.turn(tenant, gone) as waited:
+            self._metrics.observe("queue_seconds", waited)
+            self._metrics.running += 1
+            try:
+                async with while_there(gone):
+                    outcome = await self._runtime.run(text, tenant=tenant, **options)
+            finally:
+                self._metrics.running -= 1
+        self._metrics.add("executions", status=outcome.status)
+        if outcome.status == "timeout":
+            self._metrics.add("timeouts")
+        if outcome.problem is not None:
+            self._metrics.add("problems", kind=outcome.problem.kind)
+        return outcome
+
+    def suspend(self) -> None:
+        """The server does not wait any longer: clients are told, and may send again what has no answer."""
+        self._is_stopping = True
+        for task in self._tasks:
+            task.cancel()
+
+    async def close(self) -> None:
+        """The server stops."""
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    # routes
+
+    async def run_code(self, request: Request) -> Response:
+        """One program in the shapes of SandboxFusion."""
+        received = await self._reads.received(request, is_start=True)
+        asked = await self._reads.read(request, received, wire.RunCodeRequest)
+        item = run_code.item_of(asked, self._limits, most_seconds=self._settings.max_timeout_seconds)
+        self._gate.start(received.tenant)
+        running = self.run(
+            item.text, tenant=received.tenant, gone=self._reads.gone(request), files=item.files, limits=item.limits,
+            stdin=item.stdin,
+        )  # fmt: skip
+        try:
+            outcome = await self._tracked(running)
+        except asyncio.CancelledError:
+            if not self._is_stopping:
+                raise
+            return json_response(200, run_code.broken(_STOPS))
+        except HOST_FAILURES as error:
+            self._metrics.add("executions", status="broken")
+            started = bool(error.started) if isinstance(error, ToolfoldError) else False
+            return json_response(200, run_code.broken(cut_off(error, started=started).text))
+        return json_response(200, run_code.answer(outcome, asked, item.files))
+
+    async def batch(self, request: Request) -> Response:
+        """Many programs; each has its line in the answer as soon as it has ended."""
+        received = await self._reads.received(request, is_start=True)
+        asked = await self._reads.read(request, received, wire.BatchRequest)
+        tenant = received.tenant
+        if len(asked.programs) > _MOST_PROGRAMS:
+            text = f"programs: {len(asked.programs)} are more than {_MOST_PROGRAMS}; send them in several requests"
+            raise Refusal(400, text)
+        for number, program in enumerate(asked.programs):
+            self._check(number, program)
+        # Before the first program runs: a name that is wrong must not be found in the middle.
+        await asyncio.to_thread(self._find_files, asked, tenant)
+        lines = self._lines(_Waiting(self, self._gate), self._items(asked, tenant))
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        return StreamingResponse(lines, media_type=NDJSON, headers=headers)
+
+    # its parts
+
+    def _check(self, number: int, program: wire.BatchProgram) -> None:
+        if program.lang.lower() not in wire.LANGUAGES:
+            raise Refusal(400, f"programs.{number}.lang: {program.lang[:20]!r} cannot be run here; send 'py'")
+        most = self._settings.max_timeout_seconds
+        if program.timeout is not None and not 1 <= program.timeout / 1000 <= most:
+            said = f"{program.timeout:g}; give 1000 to {most * 1000:g} milliseconds"
+            raise Refusal(400, f"programs.{number}.timeout: is {said}")
+        if any(one.session_id is None for one in program.files or ()):
+            raise Refusal(400, f"programs.{number}.files: a batch has no session; name the session_id of each file")
+
+    def _find_files(self, asked: wire.BatchRequest, tenant: str) -> None:
+        for program in asked.programs:
+            for one in program.files or ():
+                self._files.find(tenant, one.session_id or "", one.id)
+
+    async def _items(self, asked: wire.BatchRequest, tenant: str) -> AsyncIterator[Item]:
+        for program in asked.programs:
+            files = await asyncio.to_thread(self._files.given, tenant, "", program.files) if program.files else ()
+            seconds = self._settings.timeout_seconds if program.timeout is None else program.timeout / 1000
+            yield Item(
+                text=program.code, tag=program.id, files=files, limits=replace(self._limits, wall_seconds=seconds),
+                seed=program.seed, stdin=program.stdin, clock=program.clock, tenant=tenant,
+            )  # fmt: skip
+
+    async def _lines(self, shots: _Waiting, items: AsyncIterator[Item]) -> AsyncIterator[bytes]:
+        lines: asyncio.Queue[bytes] = asyncio.Queue(maxsize=1)
+        # In a task of its own: the request's is cancelled again and again when its client leaves, also in the midst
+        # of tidying up.
+        task = self._tracked(self._fill(lines.put, shots, items))
+        try:
+            while line := await lines.get():
+                yield line
+        finally:
+            task.cancel()
+
+    async def _fill(self, put: Callable[[bytes], Awaitable[None]], shots: _Waiting, items: AsyncIterator[Item]) -> None:
+        """A line for each program, maybe one that says why there are no more, and nothing at the end."""
+        try:
+            async with aclosing(mapped(shots, items, in_flight=2 * self._settings.running)) as outcomes:
+                async for one in outcomes:
+                    await put(_line({"index": one.index, "id": one.tag, **one.outcome.to_dict()}))
+        except asyncio.CancelledError:
+            if not self._is_stopping:
+                raise
+            await put(_line({"status": "error", "error": _STOPS}))
+        except (Refusal, ToolfoldError, OSError) as error:
+            text = _why(error)
+            _log.error("POST /exec/batch: %s", text)
+            await put(_line({"status": "error", "error": text}))
+        await put(b"")
+
+    def _tracked(self, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+
+class _Waiting:
+    """Programs of a batch: where one of its own would be told to come later, it waits."""
+
+    def __init__(self, shots: OneShots, gate: Gate) -> None:
+        self._shots = shots
+        self._gate = gate
+
+    @property
+    def tools(self) -> tuple[ToolSpec, ...]:
+        return self._shots.tools
+
+    # Any: the same.
+    async def run(self, text: str, *, tenant: str = "", **options: Any) -> Outcome:
+        await self._gate.wait_for_start(tenant)
+        while True:
+            try:
+                return await self._shots.run(text, tenant=tenant, **options)
+            except Refusal as refusal:
+                if not refusal.retry_after_seconds:
+                    raise
+                await asyncio.sleep(refusal.retry_after_seconds)
+
+
+def _why(error: Refusal | ToolfoldError | OSError) -> str:
+    match error:
+        case Refusal():
+            return error.text
+        case ToolfoldError():
+            return to_http(error).text
+    return put_off(error).text
+
+
+def _line(value: dict[str, Any]) -> bytes:
+    # Not msgspec: a program's value may be an integer of any size.
+    return json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8", "backslashreplace") + b"\n"

@@ -1,0 +1,231 @@
+"""A connection from the runtime straight to a node: the same messages as through Ray, a millisecond or two sooner.
+
+The node listens for one connection, which must begin with a secret that went through Ray. What comes in is as hostile
+as before; a message's length is looked at before a byte of it is kept. Knows nothing of Ray.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import secrets
+import struct
+from typing import TYPE_CHECKING, Final
+
+from toolfold.engines.ray.wire import MAX_MESSAGE_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from toolfold.engines.ray.node import Node
+
+_TOKEN_BYTES: Final = 32
+_HANDSHAKE_SECONDS: Final = 5.0
+_HEADER: Final = struct.Struct("!QQ")
+"""The number of a message, and its length."""
+
+
+class _Frames(asyncio.Protocol):
+    """Messages out of a stream of bytes. A stream, not a reader: a task less is woken for each of them."""
+
+    def __init__(self) -> None:
+        self._bytes = bytearray()
+        self._transport: asyncio.Transport | None = None
+        self.is_full = False
+
+    def hear(self, number: int, body: bytes) -> None:
+        """A message is there."""
+        raise NotImplementedError
+
+    def has_room(self) -> None:
+        """What was written is on its way."""
+
+    def write(self, number: int, body: bytes) -> None:
+        """Send a message; beyond some of them, `is_full` says that they should wait."""
+        if self._transport is not None:
+            self._transport.write(_HEADER.pack(number, len(body)) + body)
+
+    def close(self) -> None:
+        """Hang up."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Connected."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def pause_writing(self) -> None:
+        """The other side reads more slowly than this one writes."""
+        self.is_full = True
+
+    def resume_writing(self) -> None:
+        """It has caught up."""
+        self.is_full = False
+        self.has_room()
+
+    def data_received(self, data: bytes) -> None:
+        """Some bytes: parts of a message, or several."""
+        self._bytes += data
+        while len(self._bytes) >= _HEADER.size:
+            number, size = _HEADER.unpack_from(self._bytes)
+            if size > MAX_MESSAGE_BYTES:
+                self.breach(f"a message of {size} bytes")
+                return
+            end = _HEADER.size + size
+            if len(self._bytes) < end:
+                return
+            body = bytes(memoryview(self._bytes)[_HEADER.size : end])
+            del self._bytes[:end]
+            self.hear(number, body)
+
+    def breach(self, what: str) -> None:
+        """The other side sent what none of ours sends."""
+        self.abort()
+
+    def abort(self) -> None:
+        """Hang up at once, and hear nothing that is still on its way."""
+        self._bytes.clear()
+        if self._transport is not None:
+            self._transport.abort()
+
+
+class DirectServer:
+    """A node's side.
+
+    Args:
+        on_end: Called when the runtime has hung up, or is gone: no program here is wanted any more.
+    """
+
+    def __init__(self, node: Node, on_end: Callable[[], Awaitable[None]]) -> None:
+        self.node = node
+        self.token = secrets.token_bytes(_TOKEN_BYTES)
+        self._on_end = on_end
+        self._server: asyncio.Server | None = None
+        self._taken: _Visitor | None = None
+        self._ending: asyncio.Future[None] | None = None
+
+    async def open(self, host: str) -> tuple[int, bytes]:
+        """The port to connect to, and what to say there first."""
+        self._server = await asyncio.get_running_loop().create_server(lambda: _Visitor(self), host, 0)
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port, self.token
+
+    def close(self) -> None:
+        """Take no connection any more."""
+        if self._server is not None:
+            self._server.close()
+
+    def takes(self, visitor: _Visitor) -> bool:
+        """Whether it is the runtime: the first who knows the secret is."""
+        if self._taken is not None:
+            return False
+        self._taken = visitor
+        self.close()
+        self.node.speak_to(visitor)
+        return True
+
+    def lost(self, visitor: _Visitor) -> None:
+        """A connection has ended."""
+        if visitor is self._taken:
+            self.node.speak_to(None)
+            self._ending = asyncio.ensure_future(self._on_end())
+
+
+class _Visitor(_Frames):
+    """A connection to a node: a stranger's, until it has said the secret."""
+
+    def __init__(self, server: DirectServer) -> None:
+        super().__init__()
+        self._server = server
+        self._is_known = False
+        self._patience: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._patience = asyncio.get_running_loop().call_later(_HANDSHAKE_SECONDS, self.abort)
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_known:
+            super().data_received(data)
+            return
+        self._bytes += data
+        if len(self._bytes) < _TOKEN_BYTES:
+            return
+        said, rest = bytes(self._bytes[:_TOKEN_BYTES]), bytes(self._bytes[_TOKEN_BYTES:])
+        self._bytes.clear()
+        if not hmac.compare_digest(said, self._server.token) or not self._server.takes(self):
+            self.abort()
+            return
+        self._is_known = True
+        if self._patience is not None:
+            self._patience.cancel()
+        super().data_received(rest)
+
+    def hear(self, number: int, body: bytes) -> None:
+        self._server.node.receive(number, body)
+
+    def has_room(self) -> None:
+        self._server.node.speak()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+        self._server.lost(self)
+
+
+class DirectMailbox(_Frames):
+    """The runtime's side. `attach` says who hears the messages; until then none is read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._hear: Callable[[bytes], None] | None = None
+        self._lose: Callable[[str], None] | None = None
+        self._has_room: Callable[[], None] | None = None
+
+    @classmethod
+    async def connect(cls, host: str, port: int, token: bytes) -> DirectMailbox:
+        """Connect, and say the secret.
+
+        Raises:
+            OSError: Nobody listens there, or a wall is between.
+        """
+        async with asyncio.timeout(_HANDSHAKE_SECONDS):
+            transport, mailbox = await asyncio.get_running_loop().create_connection(cls, host, port)
+        transport.pause_reading()
+        transport.write(token)
+        return mailbox
+
+    def attach(self, hear: Callable[[bytes], None], lose: Callable[[str], None], has_room: Callable[[], None]) -> None:
+        """Messages go to `hear` from now on; `lose` is told of the end of the connection."""
+        self._hear, self._lose, self._has_room = hear, lose, has_room
+        assert self._transport is not None
+        if self._transport.is_closing():
+            lose("the connection is closed")
+        else:
+            self._transport.resume_reading()
+
+    def detach(self) -> None:
+        """Bring nothing more; the node is not hung up on yet."""
+        self._hear = self._lose = self._has_room = None
+
+    def hear(self, number: int, body: bytes) -> None:
+        """A message of the node; it has its number within."""
+        if self._hear is not None:
+            self._hear(body)
+
+    def has_room(self) -> None:
+        """What was written is on its way."""
+        if self._has_room is not None:
+            self._has_room()
+
+    def breach(self, what: str) -> None:
+        """Nothing more of this node is heard."""
+        self.abort()
+        if self._lose is not None:
+            self._lose(f"it sent {what}")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The node is gone, or has hung up."""
+        if self._lose is not None:
+            self._lose("the connection is closed" if exc is None else f"{type(exc).__name__}: {exc}")

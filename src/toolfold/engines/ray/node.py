@@ -1,0 +1,372 @@
+"""A node's half: runs programs on an engine of its own, and says what happens to them. Knows nothing of Ray.
+
+Rules:
+1. Messages of the runtime are taken in the order of their numbers, however they come in.
+2. What is said waits until it is asked for. A program whose words nobody asks for is not read any further.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Protocol
+
+from toolfold.engines.base import Audible, Called, Died, Ended, Order, Printed, Taped, Timed, Waiting
+from toolfold.engines.ray import wire
+from toolfold.errors import ToolfoldError
+from toolfold.models import ReplyMeta
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from toolfold.engines.base import Engine, Event, Run
+    from toolfold.engines.ray.wire import FromNode, ToNode
+    from toolfold.models import Call, Limits, Reply
+
+MOST_WAITING_BYTES: Final = 16 * 1024 * 1024
+"""Of what is said and not asked for: programs stand still beyond that."""
+MOST_AT_ONCE_BYTES: Final = 4 * 1024 * 1024
+HEARTBEAT_SECONDS: Final = 1.0
+LATER_SECONDS: Final = 0.01
+"""How long what nobody waits for may be held back."""
+NO_RUN: Final = 0
+_PLAIN: Final = ReplyMeta()
+
+
+@dataclass(slots=True)
+class _Running:
+    order: Order
+    places: dict[str, int]
+    """Of the tools in the grant, by name."""
+    run: Run | None = None
+    own: OwnCalls | None = None
+    own_names: frozenset[str] = frozenset()
+    settled: frozenset[int] = frozenset()
+    """Calls of own tools that were served on another node."""
+    replies: int = 0
+    """That the program was given so far."""
+    early: list[Callable[[Run], None]] = field(default_factory=list)
+    """What was asked of it before it was open."""
+    task: asyncio.Task[None] | None = None
+
+
+class OwnCalls(Protocol):
+    """Calls of one program to tools of the node."""
+
+    def send(self, call: Call) -> None:
+        """Serve one, now or when there is room."""
+
+    def close(self) -> None:
+        """Drop what is in flight."""
+
+
+class OwnTools(Protocol):
+    """Tools that the node calls itself."""
+
+    def open(self, limits: Limits, done: Callable[[Call, Reply, float], None]) -> OwnCalls:
+        """For one program; `done` is told of each reply, and of how many seconds it took."""
+
+
+class Speaker(Protocol):
+    """Takes what a node says."""
+
+    is_full: bool
+
+    def write(self, number: int, body: bytes) -> None: ...
+
+
+class Node:
+    """Programs on one engine, which is entered already.
+
+    Args:
+        own: Tools whose calls need not go to the runtime.
+    """
+
+    def __init__(self, engine: Engine, own: OwnTools | None = None) -> None:
+        self._engine = engine
+        self._own = own
+        self._grants: dict[int, tuple[wire.Grant, dict[str, int]]] = {}
+        self._runs: dict[int, _Running] = {}
+        self._sessions: set[str] = set()
+        self._next = 0
+        self._early: dict[int, bytes] = {}
+        self._said: deque[tuple[int, bytes]] = deque()
+        self._said_bytes = 0
+        self._messages = 0
+        self._something = asyncio.Event()
+        self._room = asyncio.Event()
+        self._room.set()
+        self._speaker: Speaker | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # from the runtime
+
+    def receive(self, number: int, body: bytes) -> None:
+        """A message, in its turn."""
+        self._early[number] = body
+        while (body_now := self._early.pop(self._next, None)) is not None:
+            self._next += 1
+            for message in wire.unpack(body_now):
+                self._take(message)
+
+    def _take(self, message: ToNode) -> None:
+        match message:
+            case wire.Open():
+                self._open(message)
+            case wire.Answer():
+                self._answer(message)
+            case wire.Stop():
+                self._do(message.run, lambda run: run.stop(message.status, message.problem))
+            case wire.Act():
+                self._act(message)
+            case wire.Grant():
+                places = {spec.name: place for place, spec in enumerate(message.tools)}
+                self._grants[message.number] = message, places
+            case wire.Forget():
+                self._grants.pop(message.number, None)
+            case wire.EndSession():
+                self._sessions.discard(message.session)
+                self._engine.end_session(message.session)
+            case wire.Preload():
+                if self._engine.capabilities.stocked is not None:
+                    self._spawn(self._engine.capabilities.stocked.preload(message.library_set))
+
+    def _answer(self, message: wire.Answer) -> None:
+        running = self._runs.get(message.run)
+        if running is not None:
+            self._do(message.run, lambda run: _give(run, running, message.reply))
+
+    def _act(self, message: wire.Act) -> None:
+        match message.verb:
+            case "hold":
+                self._do(message.run, lambda run: run.hold())
+            case "release":
+                self._do(message.run, lambda run: _release(run, message.seconds))
+            case "output":
+                self._do(message.run, lambda run: run.ask_for_output() if isinstance(run, Audible) else None)
+            case "close":
+                running = self._runs.pop(message.run, None)
+                if running is not None and running.task is not None:
+                    running.task.cancel()
+
+    def _do(self, key: int, act: Callable[[Run], None]) -> None:
+        running = self._runs.get(key)
+        if running is None:
+            return
+        if running.run is None:
+            running.early.append(act)
+        else:
+            act(running.run)
+
+    # programs
+
+    def _open(self, message: wire.Open) -> None:
+        grant, places = self._grants[message.grant]
+        key = message.run
+        order = Order(
+            program=message.program,
+            tools=grant.tools,
+            limits=message.limits,
+            files=message.files,
+            session=message.session,
+            seed=message.seed,
+            tape=wire.tape_of(message),
+            report_waiting=message.report_waiting,
+            on_frozen=(lambda held: self._say(key, wire.WireFrozen(held))) if message.report_waiting else None,
+        )
+        running = self._runs[key] = _Running(order, places)
+        if message.may_serve and grant.own and self._own is not None:
+            running.own = self._own.open(message.limits, lambda *done: self._served(key, running, *done))
+            running.own_names, running.settled = grant.own, frozenset(message.settled)
+        running.task = self._spawn(self._serve(key, running))
+
+    def _spawn(self, work: object) -> asyncio.Task[None]:
+        task: asyncio.Task[None] = asyncio.ensure_future(work)  # type: ignore[call-overload]  # a coroutine of any kind
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _serve(self, key: int, running: _Running) -> None:
+        last: Event = Died("the guest ended without a last event")
+        try:
+            async with self._engine.open(running.order) as run:
+                running.run = run
+                for act in running.early:
+                    act(run)
+                running.early.clear()
+                async for event in run:
+                    if isinstance(event, Ended | Died):
+                        last = event
+                        break
+                    if running.own is not None and isinstance(event, Called):
+                        self._called(key, running, event)
+                    else:
+                        self._say(key, self._as_said(event, running))
+                    if not self._room.is_set():
+                        await self._room.wait()
+                # The next program of a session comes as soon as this one has ended, and must find its guest back.
+                if not running.order.session:
+                    self._say(key, self._as_said(last, running))
+            if running.order.session:
+                self._say(key, self._as_said(last, running))
+                self._look_for_sessions(running.order.session)
+        except ToolfoldError as error:
+            self._say(key, wire.WireDied(str(error), is_unbegun=running.run is None))
+        # Whatever broke: its program must not be waited for.
+        except Exception as error:  # noqa: BLE001
+            self._say(key, wire.WireDied(f"{type(error).__name__}: {error}", is_unbegun=running.run is None))
+        finally:
+            self._runs.pop(key, None)
+            if running.own is not None:
+                running.own.close()
+
+    def _called(self, key: int, running: _Running, event: Called) -> None:
+        """All calls are told; those of own tools are served here."""
+        assert running.own is not None
+        own = [call for call in event.calls if call.tool in running.own_names]
+        self._say(key, self._as_said(event, running), is_urgent=len(own) < len(event.calls))
+        for call in own:
+            if call.id not in running.settled:
+                running.own.send(call)
+
+    def _served(self, key: int, running: _Running, call: Call, reply: Reply, seconds: float) -> None:
+        if running.run is None:
+            return
+        place = running.replies
+        _give(running.run, running, reply)  # first: the guest goes on while the rest is done
+        meta = reply.meta or _PLAIN
+        size = reply.size_bytes or 0
+        said = wire.WireServed(call.id, place, seconds, reply.value, reply.error, size, meta.attempts, meta.breaker)
+        self._say(key, said, is_urgent=False)
+
+    def _as_said(self, event: Event, running: _Running) -> FromNode:
+        match event:
+            case Printed():
+                return wire.WirePrinted(event.text, event.stream, event.cut_bytes, event.is_report)
+            case Called():
+                places = running.places
+                calls = [(call.id, places[call.tool], dict(call.arguments), call.line) for call in event.calls]
+                return wire.WireCalled(calls)
+            case Waiting():
+                return wire.WireWaiting(event.replies_seen)
+            case Taped():
+                return wire.WireTaped(event.wakes, event.clocks, event.is_spoilt)
+            case Ended():
+                session = running.order.session
+                keeps = bool(session) and self._engine.has_session(session)
+                return wire.WireEnded(
+                    event.status, event.value, event.problem, event.files, event.deleted, event.notes, keeps
+                )
+            case Died():
+                return wire.WireDied(event.detail, is_unbegun=False)
+            case _:
+                raise AssertionError("only a node serves calls itself")
+
+    def _look_for_sessions(self, latest: str) -> None:
+        """A guest that is kept may have pushed others out."""
+        self._sessions.add(latest)
+        for session in [one for one in self._sessions if not self._engine.has_session(one)]:
+            self._sessions.discard(session)
+            if session != latest:
+                self._say(NO_RUN, wire.WireGone(session))
+
+    # to the runtime
+
+    def _say(self, key: int, message: FromNode, *, is_urgent: bool = True) -> None:
+        """What nobody waits for may wait a little, to leave with more."""
+        body = wire.part(message)
+        self._said.append((key, body))
+        self._said_bytes += len(body)
+        if self._said_bytes > MOST_WAITING_BYTES:
+            self._room.clear()
+        if is_urgent:
+            self._speak_up()
+        elif len(self._said) == 1:
+            asyncio.get_running_loop().call_later(LATER_SECONDS, self._speak_up)
+
+    def _speak_up(self) -> None:
+        if not self._said or self._something.is_set():
+            return
+        self._something.set()
+        if self._speaker is not None:
+            # In the next turn: more may be said in this one.
+            asyncio.get_running_loop().call_soon(self.speak)
+
+    def speak_to(self, speaker: Speaker | None) -> None:
+        """All that is said goes to this one, without being asked for."""
+        self._speaker = speaker
+        if speaker is not None:
+            self._spawn(self._beat())
+            self.speak()
+
+    def speak(self) -> None:
+        """Say what there is to say, as far as there is room."""
+        while self._speaker is not None and self._something.is_set() and not self._speaker.is_full:
+            self._speaker.write(0, self._next_message())
+
+    async def _beat(self) -> None:
+        """Rule 2 of the link: a node that says nothing is lost."""
+        while self._speaker is not None:
+            said = self._messages
+            await asyncio.sleep(HEARTBEAT_SECONDS)
+            if said == self._messages:
+                await self._say_how_it_is()
+
+    async def listen(self) -> bytes:
+        """What there is to say: now, or as soon as there is something; how the node is, if that takes a while."""
+        try:
+            async with asyncio.timeout(HEARTBEAT_SECONDS):
+                # Two may wait, and the first takes all.
+                while not self._something.is_set():
+                    await self._something.wait()
+        except TimeoutError:
+            await self._say_how_it_is()
+        return self._next_message()
+
+    def _next_message(self) -> bytes:
+        parts: list[tuple[int, bytes]] = []
+        size = 0
+        while self._said and size < MOST_AT_ONCE_BYTES:
+            one = self._said.popleft()
+            parts.append(one)
+            size += len(one[1])
+        if not self._said:
+            self._something.clear()
+        self._said_bytes -= size
+        if self._said_bytes <= MOST_WAITING_BYTES:
+            self._room.set()
+        number, self._messages = self._messages, self._messages + 1
+        return wire.join(number, parts)
+
+    async def _say_how_it_is(self) -> None:
+        stocked = self._engine.capabilities.stocked
+        count, held = 0, 0
+        if stocked is not None:
+            guests = await stocked.guests()
+            count, held = guests.count, guests.memory_bytes
+        self._say(NO_RUN, wire.WireRoom(count, held, _free_bytes()))
+
+
+def _free_bytes() -> int:
+    try:
+        with open("/proc/meminfo") as lines:
+            for line in lines:
+                if line.startswith("MemAvailable:"):
+                    return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def _give(run: Run, running: _Running, reply: Reply) -> None:
+    running.replies += 1
+    run.answer(reply)
+
+
+def _release(run: Run, seconds: float) -> None:
+    if seconds and isinstance(run, Timed):
+        run.release_after(seconds)
+    else:
+        run.release()

@@ -1,0 +1,118 @@
+"""What a program has done so far, so that it can be where it was on another node. Pure.
+
+The runtime has heard all of it: a replay says it again, and what was heard is left out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Final
+
+from toolfold.engines.base import Called, Printed, Taped
+from toolfold.protocol.packing import encode
+
+if TYPE_CHECKING:
+    from toolfold.engines.base import Event
+    from toolfold.models import Call, Reply
+
+MOST_REPLY_BYTES: Final = 64 * 1024 * 1024
+"""That are kept of one program; one that got more cannot be replayed."""
+
+
+class Diverged(Exception):
+    """The replay is not what was heard."""
+
+
+class Past:
+    """Of one program."""
+
+    def __init__(self, tape: Taped) -> None:
+        self.tape = tape
+        self.replies: list[Reply] = []
+        """In the order in which they were given."""
+        self.settled: list[int] = []
+        """Calls among them that a node served itself."""
+        self._reply_bytes = 0
+        self._calls: list[bytes] = []
+        """What each was, in short."""
+        self._heard = {"stdout": 0, "stderr": 0}
+        """Characters of each stream."""
+        self._again = {"stdout": 0, "stderr": 0}
+        """Characters that a replay has to say before it says anything new."""
+        self._calls_again = 0
+        self._last_id = 0
+        self.lost_node = ""
+        """Where it was last, if that is lost."""
+        self.why_not = ""
+        """It cannot be replayed, and this is why."""
+
+    def answered(self, reply: Reply) -> None:
+        """A reply on its way to the program."""
+        size = reply.size_bytes if reply.size_bytes is not None else len(encode(reply.value))
+        self._keep(len(self.replies), reply, size)
+
+    def served(self, place: int, reply: Reply, size: int) -> None:
+        """A reply that a node gave to the program, before those that were on their way then."""
+        self.settled.append(reply.call_id)
+        self._keep(place, reply, size)
+
+    def _keep(self, place: int, reply: Reply, size: int) -> None:
+        self._reply_bytes += size
+        if self._reply_bytes > MOST_REPLY_BYTES:
+            self.why_not = f"it got more than {MOST_REPLY_BYTES >> 20} MiB of replies"
+            self.replies.clear()
+        if not self.why_not:
+            self.replies.insert(place, reply)
+
+    def begin_again(self) -> None:
+        """The program begins anew, on another node."""
+        self._again = dict(self._heard)
+        self._calls_again = len(self._calls)
+        self._last_id = 0
+
+    def next_ids(self, count: int) -> list[int]:
+        """The ids that the next calls must have."""
+        first = self._last_id + 1
+        self._last_id += count
+        return list(range(first, first + count))
+
+    def heard(self, event: Event) -> Event | None:
+        """The event, or what is new of it.
+
+        Raises:
+            Diverged: The program does not do again what it did.
+        """
+        if isinstance(event, Called):
+            return self._called(event)
+        if isinstance(event, Printed):
+            return self._printed(event)
+        if isinstance(event, Taped):
+            if event.is_spoilt:
+                self.why_not = "it used threads, or read the clock too often"
+            self.tape = Taped((*self.tape.wakes, *event.wakes), (*self.tape.clocks, *event.clocks))
+        return event
+
+    def _called(self, event: Called) -> Called | None:
+        new = []
+        for call in event.calls:
+            key = _key(call)
+            if call.id <= self._calls_again:
+                if self._calls[call.id - 1] != key:
+                    raise Diverged(f"call {call.id} of {call.tool!r} is not the one that it made before")
+            else:
+                self._calls.append(key)
+                new.append(call)
+        return Called(*new) if new else None
+
+    def _printed(self, event: Printed) -> Printed | None:
+        again = min(self._again[event.stream], len(event.text))
+        self._again[event.stream] -= again
+        self._heard[event.stream] += len(event.text) - again
+        if not again:
+            return event
+        rest = event.text[again:]
+        return Printed(rest, event.stream, event.cut_bytes, event.is_report) if rest or event.cut_bytes else None
+
+
+def _key(call: Call) -> bytes:
+    return hashlib.blake2b(encode((call.tool, call.arguments)), digest_size=16).digest()

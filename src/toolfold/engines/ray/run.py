@@ -1,0 +1,337 @@
+"""One program on a node, seen from the runtime; when its node is lost, it goes on on another.
+
+Rules:
+1. Not a part of a message is trusted: what no guest could have said means that the node is broken.
+2. The replies are here, so that no call is made twice: a replay gets those that the program had, and calls that are
+   still being served get theirs on the node where the program is by then.
+3. A lost node is never the program's fault. A program that cannot be replayed ends in `Died`, which says why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import deque
+from typing import TYPE_CHECKING, Final, Literal
+
+import msgspec
+
+from toolfold.engines.base import Called, Died, Ended, Printed, Served, Taped, Waiting
+from toolfold.engines.process.files import checked_names
+from toolfold.engines.ray import wire
+from toolfold.engines.ray.own import OwnCalls
+from toolfold.engines.ray.past import Diverged, Past
+from toolfold.errors import EngineUnavailable, UsageError
+from toolfold.models import Call
+from toolfold.protocol.codec import Violation
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from toolfold.engines.base import Event, Order
+    from toolfold.engines.ray.fleet import Fleet
+    from toolfold.engines.ray.link import Link
+    from toolfold.engines.ray.wire import FromNode
+    from toolfold.models import Problem, Reply
+
+STOP_SECONDS: Final = 5.0
+"""How long a node has to end a program that is stopped, before it is ended without it."""
+_SLACK_BYTES: Final = 64 * 1024 * 1024
+"""Of all that a program says, beyond its limits: output, tapes, the frames themselves."""
+_TRIES: Final = 10
+"""On how many nodes a program may begin."""
+
+
+class RayRun:
+    """A `Run` that survives its node."""
+
+    def __init__(self, order: Order, fleet: Fleet) -> None:
+        # Before anything is sent: names that leave the data folder are the caller's mistake, not the node's.
+        checked_names(order.files)
+        self._order = order
+        self._fleet = fleet
+        self._seed = order.seed if order.seed is not None else secrets.randbits(63)
+        self._past = Past(order.tape or Taped())
+        self._link: Link | None = None
+        self._key = 0
+        self._left_bytes = 0
+        self._tries_left = _TRIES
+        self._events: deque[Event] = deque()
+        self._wake: asyncio.Future[None] | None = None
+        self._stopping: Ended | None = None
+        self._state: Literal["running", "held", "over"] = "running"
+        self._moving: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._own = OwnCalls(self._past, order.limits)
+
+    async def __aenter__(self) -> RayRun:
+        self._start(await self._fleet.room(self._order.session))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # Left while someone may still wait for the next event.
+        if self._state != "over":
+            self._push(Ended(status="cancelled"))
+
+    # events
+
+    def __aiter__(self) -> RayRun:
+        return self
+
+    async def __anext__(self) -> Event:
+        while not self._events:
+            if self._state == "over":
+                raise StopAsyncIteration
+            self._wake = asyncio.get_running_loop().create_future()
+            await self._wake
+        return self._events.popleft()
+
+    def nudge(self, event: Waiting) -> None:
+        """An event of the host's own, in its turn."""
+        if self._state != "over":
+            self._push(event)
+
+    def _push(self, event: Event) -> None:
+        self._events.append(event)
+        if isinstance(event, Ended | Died):
+            self._leave(is_over=True)
+        wake, self._wake = self._wake, None
+        if wake is not None and not wake.done():
+            wake.set_result(None)
+
+    # where it runs
+
+    def _start(self, link: Link) -> None:
+        order, past = self._order, self._past
+        self._link, self._key = link, self._fleet.next_run(link)
+        limits = order.limits
+        self._left_bytes = limits.sent_bytes + limits.data_bytes + _SLACK_BYTES
+        link.runs[self._key] = self
+        # Names in a guest cannot be brought back, so that there is no use for a tape.
+        tape = None if order.session and order.tape is None else past.tape
+        wakes, clocks = (None, ()) if tape is None else (tape.wakes, tape.clocks)
+        granted = link.grant(order.tools)
+        self._own.names = granted.own if order.may_serve else frozenset()
+        link.send(
+            wire.Open(
+                run=self._key,
+                grant=granted.number,
+                program=order.program,
+                limits=limits,
+                files=tuple(order.files),
+                session=order.session,
+                seed=self._seed,
+                wakes=wakes,
+                clocks=clocks,
+                report_waiting=order.report_waiting,
+                may_serve=order.may_serve,
+                settled=tuple(past.settled),
+            )
+        )
+        for reply in past.replies:
+            link.send(wire.Answer(self._key, reply))
+
+    def _leave(self, *, is_over: bool) -> None:
+        """Have the node end what it still has of the program."""
+        link, self._link = self._link, None
+        if link is not None:
+            link.runs.pop(self._key, None)
+            link.send(wire.Act(self._key, "close"))
+        if is_over:
+            self._state = "over"
+            if self._timer is not None:
+                self._timer.cancel()
+            if self._moving is not None:
+                self._moving.cancel()
+
+    def lose_node(self, why: str) -> None:
+        """Go on elsewhere, if that is possible."""
+        node = self._link.facts.address if self._link is not None else "a node"
+        self._past.lost_node = node
+        self._link = None
+        if self._state == "over":
+            return
+        if self._stopping is not None:
+            self._push(self._stopping)
+        elif self._order.session:
+            self._push(Died(f"node {node} is lost ({why}), and the names of the session with it"))
+        elif self._past.why_not:
+            text = f"node {node} is lost ({why}), and the program cannot be replayed: {self._past.why_not}"
+            self._push(Died(text))
+        elif self._state == "running":
+            self._move()
+        # One that is held moves when it is released: its timers stand still until then.
+
+    def _move(self) -> None:
+        self._moving = asyncio.create_task(self._go_elsewhere())
+
+    async def _go_elsewhere(self) -> None:
+        self._tries_left -= 1
+        try:
+            if self._tries_left <= 0:
+                raise EngineUnavailable(f"the program lost its node {_TRIES} times")
+            link = await self._fleet.room("")
+        except EngineUnavailable as error:
+            self._push(Died(str(error)))
+            return
+        self._fleet.moved[self._past.lost_node] += 1
+        self._past.begin_again()
+        self._start(link)
+
+    # from the node
+
+    def hear(self, body: bytes) -> None:
+        """A part of a message."""
+        try:
+            self._left_bytes -= len(body)
+            if self._left_bytes < 0:
+                raise Violation("more than a program may say")
+            event = self._event(wire.read(body))
+            if event is not None:
+                event = self._past.heard(event)
+        except Violation as breach:
+            link = self._link
+            # Not elsewhere: whatever made the node say that may well be in the program.
+            self._push(Died(f"the node of the program sent {breach}"))
+            if link is not None:
+                link.lose(f"it sent {breach}")
+            return
+        except Diverged as error:
+            self._push(Died(f"a node was lost, and the program cannot be replayed: {error}"))
+            return
+        if isinstance(event, Called) and self._own.names:
+            event = self._own.without(event)
+        if event is None or (isinstance(event, Taped) and self._order.tape is None):
+            return
+        if self._stopping is not None and not isinstance(event, Printed | Served | Ended):
+            return
+        if isinstance(event, Ended):
+            for served in self._own.unanswered():
+                self._push(served)
+        if isinstance(event, Ended | Died) and self._link is not None:
+            # It has ended there: to have it closed would only wake the node once more.
+            self._link.runs.pop(self._key, None)
+            self._link = None
+        self._push(event)
+
+    def _event(self, said: FromNode) -> Event | None:
+        match said:
+            case wire.WireCalled():
+                return self._called(said)
+            case wire.WirePrinted():
+                return Printed(said.text, said.stream, said.cut_bytes, said.is_report)
+            case wire.WireServed():
+                return self._own.served(said)
+            case wire.WireWaiting():
+                return Waiting(said.replies_seen)
+            case wire.WireTaped():
+                return Taped(said.wakes, said.clocks, said.is_spoilt)
+            case wire.WireEnded():
+                return self._ended(said)
+            case wire.WireDied():
+                return self._died(said)
+            case wire.WireFrozen():
+                if self._order.on_frozen is not None:
+                    self._order.on_frozen(said.held_bytes)
+                return None
+            case _:
+                raise Violation("a part that is not a run's")
+
+    def _called(self, said: wire.WireCalled) -> Called:
+        tools = self._order.tools
+        if not said.calls or any(not 0 <= place < len(tools) for _, place, _, _ in said.calls):
+            raise Violation("a call of no tool")
+        calls = [
+            Call(id=number, tool=tools[place].name, arguments=arguments, line=line)
+            for number, place, arguments, line in said.calls
+        ]
+        if [call.id for call in calls] != self._past.next_ids(len(calls)):
+            raise Violation("calls out of order")
+        return Called(*calls)
+
+    def _ended(self, said: wire.WireEnded) -> Ended:
+        limits = self._order.limits
+        try:
+            checked_names(said.files)
+        except UsageError:
+            raise Violation("a file outside of the data folder") from None
+        if len(said.files) > limits.data_files or sum(file.size for file in said.files) > limits.data_bytes:
+            raise Violation("more files than there is room for")
+        if self._order.session and self._link is not None:
+            self._fleet.note_session(self._order.session, self._link if said.keeps_session else None)
+        ended = Ended(
+            status=said.status, value=said.value, problem=said.problem, files=said.files,
+            deleted=said.deleted.intersection(file.name for file in self._order.files), notes=said.notes,
+        )  # fmt: skip
+        # A program that is stopped ends as whoever stopped it said.
+        if self._stopping is not None and ended.status != self._stopping.status:
+            raise Violation("an end that is not the one that was asked for")
+        return ended
+
+    def _died(self, said: wire.WireDied) -> Event | None:
+        """The guest broke on a sound node: as in the process engine, unless nothing of the program had run."""
+        if said.is_unbegun and self._stopping is None and not self._order.session:
+            link, self._link = self._link, None
+            if link is not None:
+                link.runs.pop(self._key, None)
+                self._past.lost_node = link.facts.address
+            self._move()
+            return None
+        return self._stopping or Died(said.detail)
+
+    # to the node
+
+    def answer(self, reply: Reply) -> None:
+        """Hand a reply to the program; ignored once the run is over."""
+        if self._state == "over":
+            return
+        if reply.traceback:
+            reply = msgspec.structs.replace(
+                reply, traceback=""
+            )  # it is for people here, and names folders of this host
+        self._past.answered(reply)
+        if self._link is not None:
+            self._link.send(wire.Answer(self._key, reply))
+
+    def hold(self) -> None:
+        """The execution pauses: the program's timers stand still until `release`."""
+        if self._state == "running":
+            self._state = "held"
+            self._act("hold")
+
+    def release(self) -> None:
+        """The execution goes on."""
+        self.release_after(0.0)
+
+    def release_after(self, seconds: float) -> None:
+        """As `release`, with timers as if so much time had passed; on another node than before, as if none had."""
+        if self._state == "held":
+            self._state = "running"
+            if self._link is None and self._moving is None:
+                self._move()
+            self._act("release", seconds)
+
+    def ask_for_output(self) -> None:
+        """Have what was printed so far come now."""
+        self._act("output")
+
+    def _act(self, verb: Literal["hold", "release", "output"], seconds: float = 0.0) -> None:
+        if self._link is not None:
+            self._link.send(wire.Act(self._key, verb, seconds))
+
+    def stop(self, status: Literal["timeout", "cancelled", "limit"], problem: Problem | None = None) -> None:
+        """End the program now; the last event then is an `Ended` with this status."""
+        if self._state == "over" or self._stopping is not None:
+            return
+        self._stopping = Ended(status=status, problem=problem)
+        if self._link is None:
+            self._push(self._stopping)
+            return
+        self._link.send(wire.Stop(self._key, status, problem))
+        self._timer = asyncio.get_running_loop().call_later(STOP_SECONDS, self._end_stop)
+
+    def _end_stop(self) -> None:
+        if self._state != "over" and self._stopping is not None:
+            self._push(self._stopping)

@@ -1,0 +1,200 @@
+"""Many programs, outcomes as they come: `Runtime.map`. Knows nothing of where programs run.
+
+Rules:
+1. An item is taken from its source only when there is room for it, and room is made when its outcome is taken:
+   what is in memory is what is in flight.
+2. A program's failure is an outcome. A failure of the engine is tried again where no call can be made twice by it,
+   and raised as what it is when that does not help.
+3. Whoever stops reading ends everything that still runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+
+from toolfold.errors import EngineCrashed, EngineError, EngineUnavailable, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from toolfold.models import File, Limits, Outcome, ToolSpec
+
+TRIES: Final = 4
+_FIRST_PAUSE_SECONDS: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """A program of a batch, with what differs from the others."""
+
+    text: str
+    # Any: whatever the caller finds it again by.
+    tag: Any = None
+    """Comes back with the outcome."""
+    tools: Collection[str] | None = None
+    """Names of the runtime's tools that this program may call; `None`: all of them."""
+    files: Sequence[File] = ()
+    limits: Limits | None = None
+    session: str = ""
+    keep_names: bool = False
+    seed: int | None = None
+    """Of its randomness; `None` takes a fresh one."""
+    stdin: str | None = None
+    clock: float | None = None
+    """These two as in `Runtime.run`."""
+    tenant: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mapped:
+    """One item of a batch that came to its end."""
+
+    index: int
+    """Its place in the batch, counted from 0."""
+    item: Item
+    outcome: Outcome
+
+    # Any: as in the item.
+    @property
+    def tag(self) -> Any:
+        """The item's."""
+        return self.item.tag
+
+
+Programs: TypeAlias = "Iterable[str | Item] | AsyncIterable[str | Item]"
+
+
+class Mappable(Protocol):
+    """The part of `Runtime` that this uses."""
+
+    @property
+    def tools(self) -> tuple[ToolSpec, ...]: ...
+    # Any: the keywords of `Runtime.run`.
+    async def run(self, text: str, **options: Any) -> Outcome: ...
+
+
+async def mapped(runtime: Mappable, programs: Programs, *, in_flight: int) -> AsyncGenerator[Mapped, None]:
+    """Outcomes in the order in which the programs end."""
+    if in_flight < 1:
+        raise UsageError(f"in_flight is {in_flight!r}; at least 1 program must be in flight")
+    flight = _Flight(runtime, in_flight)
+    feeding = asyncio.create_task(flight.feed(_pulled(programs)))
+    try:
+        while (one := await flight.landed()) is not None:
+            yield one
+    finally:
+        await flight.end(feeding)
+
+
+class _Flight:
+    """The programs that are under way."""
+
+    def __init__(self, runtime: Mappable, in_flight: int) -> None:
+        self._runtime = runtime
+        self._room = asyncio.Semaphore(in_flight)
+        self._done: asyncio.Queue[Mapped | BaseException | None] = asyncio.Queue()
+        self._running: set[asyncio.Task[None]] = set()
+
+    async def feed(self, items: AsyncIterator[Item]) -> None:
+        """Start one after the other, each when there is room; the last word is that there are no more."""
+        try:
+            index = 0
+            while True:
+                await self._room.acquire()
+                try:
+                    item = await anext(items)
+                except StopAsyncIteration:
+                    break
+                task = asyncio.create_task(self._run(index, item))
+                self._running.add(task)
+                task.add_done_callback(self._running.discard)
+                index += 1
+            while self._running:
+                await asyncio.wait(self._running)
+            self._done.put_nowait(None)
+        # The source is the caller's: whatever it raises is raised to whoever reads.
+        except Exception as error:  # noqa: BLE001
+            self._done.put_nowait(error)
+        finally:
+            if (close := getattr(items, "aclose", None)) is not None:
+                await close()
+
+    async def landed(self) -> Mapped | None:
+        """The next outcome; `None` after the last."""
+        one = await self._done.get()
+        if isinstance(one, BaseException):
+            raise one
+        if one is not None:
+            self._room.release()
+        return one
+
+    async def end(self, feeding: asyncio.Task[None]) -> None:
+        """Cancel what still runs, and wait until nothing of it is left."""
+        feeding.cancel()
+        await asyncio.gather(feeding, return_exceptions=True)
+        running = tuple(self._running)
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+    async def _run(self, index: int, item: Item) -> None:
+        try:
+            outcome = await self._outcome(item)
+        # Nobody awaits this task: its reader is told instead.
+        except Exception as error:  # noqa: BLE001
+            self._done.put_nowait(error)
+        else:
+            self._done.put_nowait(Mapped(index=index, item=item, outcome=outcome))
+
+    async def _outcome(self, item: Item) -> Outcome:
+        hidden: Collection[str] = ()
+        if item.tools is not None:
+            hidden = _hidden(item.tools, self._runtime.tools)
+        for attempt in range(TRIES):
+            try:
+                return await self._runtime.run(
+                    item.text, files=item.files, limits=item.limits, session=item.session, seed=item.seed,
+                    keep_names=item.keep_names, tenant=item.tenant, hidden=hidden, stdin=item.stdin, clock=item.clock,
+                )  # fmt: skip
+            except EngineError as error:
+                if attempt == TRIES - 1 or not self._may_try_again(error, item):
+                    raise
+                await asyncio.sleep(_FIRST_PAUSE_SECONDS * 2**attempt)
+        raise AssertionError("the last attempt returns or raises")
+
+    def _may_try_again(self, error: EngineError, item: Item) -> bool:
+        """Whether nothing can happen twice: no call was made, or only such as are safe to repeat."""
+        # A session's earlier names are gone with its guest: the program would find others than it was written for.
+        if isinstance(error, EngineUnavailable):
+            return True
+        if not isinstance(error, EngineCrashed) or item.keep_names:
+            return False
+        safe = {spec.name for spec in self._runtime.tools if spec.read_only or spec.idempotent}
+        return safe.issuperset(error.started)
+
+
+def _hidden(names: Collection[str], tools: Sequence[ToolSpec]) -> list[str]:
+    known = {spec.name for spec in tools}
+    if missing := sorted(set(names) - known):
+        raise UsageError(f"no tool {missing[0]!r} for a program of the batch; there are {', '.join(sorted(known))}")
+    return sorted(known.difference(names))
+
+
+async def _pulled(programs: Programs) -> AsyncIterator[Item]:
+    if isinstance(programs, AsyncIterable):
+        async for one in programs:
+            yield _item(one)
+    else:
+        for one in programs:
+            yield _item(one)
+
+
+def _item(one: str | Item) -> Item:
+    if isinstance(one, str):
+        return Item(text=one)
+    if not isinstance(one, Item):
+        raise UsageError(f"a batch consists of texts and `Item`s; this is a {type(one).__name__!r}")
+    return one

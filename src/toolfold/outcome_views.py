@@ -1,0 +1,155 @@
+"""An outcome as plain values, as JSON, and as a page for notebooks. Knows fields by their names, and no class of ours.
+
+All text in it may be a stranger's: in HTML each piece is escaped, and pictures are data, never addresses.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+_PICTURES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
+_MOST_PICTURES: Final = 10
+_MOST_CALLS: Final = 100
+_SHOWN_CHARACTERS: Final = 20_000
+_FIELDS: Final = (
+    "execution_id", "status", "value", "stdout", "stderr", "stdout_cut_bytes", "stderr_cut_bytes", "problem", "calls",
+    "files", "engine", "isolation", "seconds", "context_saved", "hints",
+)  # fmt: skip
+_CALL: Final = (
+    "id", "name", "line", "arguments", "started_seconds", "seconds", "error", "bytes_in", "bytes_out", "attempts",
+    "cached", "breaker", "from_record",
+)  # fmt: skip
+_PROBLEM: Final = ("kind", "message", "line", "column", "source")
+_SAVED: Final = ("tokens", "bytes", "method")
+_PRE: Final = "margin:0;padding:4px 0;white-space:pre-wrap;text-align:left"
+_COLORS: Final = {"finished": "#1a7f37", "paused": "#9a6700", "running": "#0969da"}
+
+
+# Any, here and below: values of a program, and records whose classes are not known here.
+class OutcomeViews:
+    """For an outcome to inherit from."""
+
+    __slots__ = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as JSON values: bytes are `{"base64": ...}`, files have no data, numbers beyond JSON are `None`."""
+        found = {name: getattr(self, name) for name in _FIELDS}
+        found["problem"] = _named(found["problem"], _PROBLEM)
+        found["context_saved"] = _named(found["context_saved"], _SAVED)
+        found["calls"] = [_named(call, _CALL) for call in found["calls"]]
+        found["files"] = [{"name": one.name, "mime": one.mime, "size": one.size} for one in found["files"]]
+        return {name: plain(value) for name, value in found.items()}
+
+    def to_json(self, *, indent: int | None = None) -> str:
+        """The same as text."""
+        return json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False, indent=indent)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: status, output, value, pictures, problem, and the calls over time."""
+        return f'<div style="font-family:sans-serif;font-size:13px">{"".join(_parts(self))}</div>'
+
+
+def plain(value: Any) -> Any:
+    """A value of a program as JSON has it."""
+    match value:
+        case bytes():
+            return {"base64": base64.b64encode(value).decode("ascii")}
+        case Mapping():
+            return {str(key): plain(one) for key, one in value.items()}
+        case list() | tuple():
+            return [plain(one) for one in value]
+        case float() if not math.isfinite(value):
+            return None
+    if _is_media(value):
+        fields = {"kind": value.kind, "mime": value.mime, "uri": value.uri, "name": value.name}
+        return {**fields, "data": plain(value.data)}
+    return value
+
+
+def _parts(outcome: Any) -> Iterator[str]:
+    color = _COLORS.get(outcome.status, "#cf222e")
+    count = len(outcome.calls)
+    yield (
+        f'<div><b style="color:{color}">{escape(outcome.status)}</b> in {outcome.seconds:.3f} s, '
+        f"{count} call{'' if count == 1 else 's'} <code>{escape(outcome.execution_id)}</code></div>"
+    )
+    if outcome.problem is not None:
+        yield _text(str(outcome.problem), color="#cf222e")
+    for title, text in (("output", outcome.stdout), ("stderr", outcome.stderr)):
+        if text:
+            yield f"<div><i>{title}</i></div>{_text(text)}"
+    pictures = list(_pictures(outcome.value, outcome.files))
+    if outcome.value is not None and not _is_media(outcome.value):
+        yield f"<div><i>value</i></div>{_text(json.dumps(_without_media(outcome.value), ensure_ascii=False, indent=1))}"
+    for mime, data in pictures[:_MOST_PICTURES]:
+        yield f'<img style="max-width:100%" src="data:{mime};base64,{base64.b64encode(data).decode("ascii")}">'
+    if outcome.calls:
+        yield _waterfall(outcome.calls)
+    for hint in outcome.hints:
+        yield f"<div>hint: {escape(hint)}</div>"
+
+
+def _waterfall(calls: Sequence[Any]) -> str:
+    first = min(call.started_seconds for call in calls)
+    whole = max(max(call.started_seconds + call.seconds for call in calls) - first, 1e-9)
+    rows = []
+    for call in calls[:_MOST_CALLS]:
+        before, width = (call.started_seconds - first) / whole * 100, max(call.seconds / whole * 100, 0.5)
+        color = "#1a7f37" if call.error is None else "#cf222e"
+        arguments = ", ".join(f"{name}={value!r}" for name, value in call.arguments.items())
+        title = escape(f"{call.name}({arguments})"[:500])
+        bar = f'<div style="margin-left:{before:.1f}%;width:{width:.1f}%;height:8px;background:{color}"></div>'
+        rows.append(
+            f'<tr title="{title}"><td style="text-align:left">{escape(call.name)}</td>'
+            f'<td>{call.seconds * 1000:.0f} ms</td><td style="width:60%">{bar}</td></tr>'
+        )
+    more = f"<div>and {len(calls) - _MOST_CALLS} more calls</div>" if len(calls) > _MOST_CALLS else ""
+    return f'<div><i>calls</i></div><table style="width:100%">{"".join(rows)}</table>{more}'
+
+
+def _text(text: str, *, color: str = "inherit") -> str:
+    shown = text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "…"
+    return f'<pre style="{_PRE};color:{color}">{escape(shown)}</pre>'
+
+
+def _pictures(value: Any, files: Sequence[Any]) -> Iterator[tuple[str, bytes]]:
+    if _is_media(value):
+        if value.mime in _PICTURES and value.data:
+            yield value.mime, value.data
+    elif isinstance(value, Mapping):
+        for one in value.values():
+            yield from _pictures(one, ())
+    elif isinstance(value, (list, tuple)):
+        for one in value:
+            yield from _pictures(one, ())
+    yield from ((file.mime, file.data) for file in files if file.mime in _PICTURES and file.data)
+
+
+def _without_media(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return f"<{len(value)} bytes>"
+    if _is_media(value):
+        return f"<{value.kind} {value.mime or value.uri}>"
+    if isinstance(value, Mapping):
+        return {str(key): _without_media(one) for key, one in value.items()}
+    return [_without_media(one) for one in value] if isinstance(value, (list, tuple)) else plain(value)
+
+
+def _is_media(value: Any) -> bool:
+    return hasattr(value, "mime") and hasattr(value, "uri")
+
+
+def escape(text: str) -> str:
+    """For HTML, also inside of quotes."""
+    # Not `html.escape`: every start of toolfold would wait for the table of all entities.
+    for sign, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;"), ("'", "&#x27;")):
+        text = text.replace(sign, entity)
+    return text
+
+
+def _named(record: Any, names: Sequence[str]) -> dict[str, Any] | None:
+    return None if record is None else {name: getattr(record, name) for name in names}

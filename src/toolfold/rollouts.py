@@ -1,0 +1,5 @@
+"""The public names of rollouts; see `toolfold.doors.rollouts`."""
+
+from toolfold.doors.rollouts import CLOCK, Environment, Episode, Policy, Situation, Step, Task, Turn, roll_out
+
+__all__ = ["CLOCK", "Environment", "Episode", "Policy", "Situation", "Step", "Task", "Turn", "roll_out"]

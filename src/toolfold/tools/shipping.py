@@ -1,0 +1,87 @@
+"""Tools that a process elsewhere makes for itself: each is described by where it is found, never sent as an object.
+
+Only tools whose calls need nothing of the runtime can be: no approval, no count, no queue, no context.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from toolfold.errors import UsageError
+from toolfold.models import ToolSpec
+from toolfold.tools.concurrency import Concurrency
+from toolfold.tools.tool import RetryWhen
+from toolfold.tools.withholding import withholding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from toolfold.tools.catalog import Catalog
+    from toolfold.tools.policy import Policy
+    from toolfold.tools.router import Wrapper
+    from toolfold.tools.tool import Tool
+
+
+class ShippedTool(msgspec.Struct, frozen=True, kw_only=True):
+    """One tool, as it is described to another process."""
+
+    spec: ToolSpec
+    origin: str
+    """As in `Tool`."""
+    retry: RetryWhen = "safe"
+
+
+class Shipment(msgspec.Struct, frozen=True, kw_only=True):
+    """The tools that another process is to make."""
+
+    tools: tuple[ShippedTool, ...]
+    error_details: bool = True
+    """Whether a program reads more of a tool's error than its type."""
+
+
+def shipment(names: Iterable[str], catalog: Catalog, policy: Policy, steps: Sequence[Wrapper]) -> Shipment:
+    """What another process must know to serve the calls of these tools.
+
+    Raises:
+        UsageError: One of them cannot be served elsewhere; the text says which and why.
+    """
+    shipped = []
+    for name in dict.fromkeys(names):
+        tool = catalog.find(name)
+        if tool is None:
+            near = catalog.nearest(name)
+            raise UsageError(f"tools_on_nodes: no tool {name!r}" + (f"; did you mean {near!r}?" if near else ""))
+        reason = _why_not(tool, policy, steps)
+        if reason:
+            raise UsageError(f"tools_on_nodes: {name!r} cannot run on nodes: {reason}")
+        shipped.append(ShippedTool(spec=tool.spec, origin=tool.origin, retry=tool.retry))
+    return Shipment(tools=tuple(shipped), error_details=withholding not in steps)
+
+
+def _why_not(tool: Tool, policy: Policy, steps: Sequence[Wrapper]) -> str:
+    spec = tool.spec
+    reasons = {
+        "the policy does not permit it": not policy.permits(spec),
+        "it is neither read-only nor idempotent, and a call whose node is lost is made again": not (
+            spec.read_only or spec.idempotent
+        ),
+        "its calls need approval, which is asked for where the runtime is": policy.asks(spec),
+        "max_calls limits it, and only the runtime can count its calls": policy.max_calls(spec) is not None,
+        "max_in_flight limits it, and only the runtime can count its calls": any(_queues(one, spec) for one in steps),
+        "its replies are cached, and the cache is the runtime's": spec.cache_seconds > 0,
+        "a router step of your own serves its calls, and nodes do not have it": any(map(_is_foreign, steps)),
+        "it takes a CallContext, which only the runtime has": tool.call_within is not None,
+        "nodes import tools, and it is not a function at the top level of a module": not tool.origin,
+    }
+    return next((reason for reason, is_so in reasons.items() if is_so), "")
+
+
+def _queues(step: Wrapper, spec: ToolSpec) -> bool:
+    owner = getattr(step, "__self__", None)
+    return isinstance(owner, Concurrency) and owner.limits(spec)
+
+
+def _is_foreign(step: Wrapper) -> bool:
+    return not getattr(step, "__module__", "").startswith("toolfold.")

@@ -1,0 +1,136 @@
+"""Every way a program can end, at every door that puts an outcome into words of its own.
+
+A status that is added to `Status` fails here until each door has been looked at.
+"""
+
+import json
+from collections.abc import Callable
+from typing import Any, get_args
+
+import mcp_types
+import pytest
+
+from toolfold.doors.callback import render as callback
+from toolfold.doors.cli import exits
+from toolfold.doors.console import shapes
+from toolfold.doors.frameworks.render import shown_outcome
+from toolfold.doors.http import answers, run_code, wire
+from toolfold.doors.mcp import render as mcp
+from toolfold.doors.pydantic_ai import render as pydantic_ai
+from toolfold.models import Outcome, Problem, Status
+
+PROBLEMS: dict[Status, Problem | None] = {
+    "finished": None,
+    "failed": Problem(kind="exception", message="ValueError: no", line=1),
+    "rejected": Problem(kind="syntax", message="'(' was never closed", line=2),
+    "timeout": Problem(kind="wall_clock", message="the program took longer than 5 s"),
+    "cancelled": None,
+    "limit": Problem(kind="memory", message="the program used more than 512 MiB"),
+}
+
+
+def outcome_of(status: Status) -> Outcome:
+    """As the runtime makes it."""
+    stderr = "Traceback (most recent call last):\nValueError: no\n" if status == "failed" else ""
+    return Outcome(execution_id="1", status=status, stderr=stderr, problem=PROBLEMS[status])
+
+
+def at_callback(outcome: Outcome) -> Any:
+    answer = json.loads(callback.to_json(outcome, (), callback.Frame(seconds=1, timeout_seconds=5)))
+    return answer["success"], answer["error"] and answer["error"]["type"]
+
+
+def at_command_line(outcome: Outcome) -> Any:
+    return exits.exit_of_status(outcome.status)
+
+
+def at_console(outcome: Outcome) -> Any:
+    return shapes.of_outcome(outcome, hidden=False)["status"]
+
+
+def at_frameworks(outcome: Outcome) -> Any:
+    shown = shown_outcome(outcome)
+    return shown.has_failed, shown.text.splitlines()[0]
+
+
+def at_http(outcome: Outcome) -> Any:
+    answer = answers.ended(outcome, session="s", files=[])
+    return answer.status, answer.body["status"], answer.body.get("error")
+
+
+def at_http_run_code(outcome: Outcome) -> Any:
+    answer = run_code.answer(outcome, wire.RunCodeRequest(code="", language="python"), ())
+    ran = answer["run_result"]
+    return answer["status"], ran and (ran["status"], ran["return_code"])
+
+
+def at_mcp(outcome: Outcome) -> Any:
+    result = mcp.to_result(outcome, wall_seconds=5)
+    block = result.content[0]
+    assert isinstance(block, mcp_types.TextContent)
+    return result.is_error, block.text.splitlines()[1]
+
+
+def at_pydantic_ai(outcome: Outcome) -> Any:
+    if outcome.status == "finished":
+        return pydantic_ai.to_return(outcome).return_value
+    return pydantic_ai.to_retry(outcome).message.splitlines()[0]
+
+
+EXPECTED: dict[Callable[[Outcome], Any], dict[Status, Any]] = {
+    at_callback: {
+        "finished": (True, None),
+        "failed": (False, "ValueError"),
+        "rejected": (False, "SyntaxError"),
+        "timeout": (False, "TimeoutError"),
+        "cancelled": (False, "Cancelled"),
+        "limit": (False, "LimitExceeded"),
+    },
+    at_command_line: {"finished": 0, "failed": 1, "rejected": 2, "timeout": 4, "cancelled": 130, "limit": 4},
+    at_console: {status: status for status in get_args(Status)},
+    at_frameworks: {
+        "finished": (False, "(no output)"),
+        "failed": (True, "Traceback (most recent call last):"),
+        "rejected": (True, "line 2: '(' was never closed"),
+        "timeout": (True, "The program was stopped: the program took longer than 5 s"),
+        "cancelled": (True, "The program was stopped before its end."),
+        "limit": (True, "the program used more than 512 MiB"),
+    },
+    at_http: {
+        "finished": (200, "completed", None),
+        "failed": (200, "error", "ValueError: no"),
+        "rejected": (200, "error", "SyntaxError: line 2: '(' was never closed"),
+        "timeout": (408, "error", "Execution timeout"),
+        "cancelled": (400, "error", "Execution cancelled"),
+        "limit": (200, "error", "the program used more than 512 MiB"),
+    },
+    at_http_run_code: {
+        "finished": ("Success", ("Finished", 0)),
+        "failed": ("Failed", ("Finished", 1)),
+        "rejected": ("Failed", ("Finished", 1)),
+        "timeout": ("Failed", ("TimeLimitExceeded", None)),
+        "cancelled": ("SandboxError", None),
+        "limit": ("Failed", ("Finished", 137)),
+    },
+    at_mcp: {
+        "finished": (False, "(no output)"),
+        "failed": (True, "Traceback (most recent call last):"),
+        "rejected": (True, "line 2: '(' was never closed"),
+        "timeout": (True, "TimeoutError: Execution exceeded 5s limit"),
+        "cancelled": (True, "Cancelled: the program was stopped"),
+        "limit": (True, "the program used more than 512 MiB"),
+    },
+    at_pydantic_ai: {
+        "finished": "(the program ended; it printed nothing and has no value)",
+        "failed": "Traceback (most recent call last):",
+        "rejected": "line 2: '(' was never closed",
+        "timeout": "the program took longer than 5 s",
+        "cancelled": "the program was stopped: cancelled",
+        "limit": "the program used more than 512 MiB",
+    },
+}
+
+
+@pytest.mark.parametrize("door", EXPECTED)
+def test_every_status_has_its_words(door: Callable[[Outcome], Any]) -> None:
+    assert {status: door(outcome_of(status)) for status in get_args(Status)} == EXPECTED[door]

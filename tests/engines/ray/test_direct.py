@@ -1,0 +1,120 @@
+"""The connection to a node: one runtime, which knows the secret, and nobody else."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from toolfold.engines.process import ProcessEngine
+from toolfold.engines.ray import wire
+from toolfold.engines.ray.direct import DirectMailbox, DirectServer
+from toolfold.engines.ray.node import MOST_WAITING_BYTES, Node
+from toolfold.models import Limits, Program, ToolSpec
+
+
+class Served:
+    def __init__(self, node: Node, port: int, token: bytes, ended: asyncio.Event) -> None:
+        self.node, self.port, self.token, self.ended = node, port, token, ended
+
+
+@pytest.fixture
+async def served() -> AsyncIterator[Served]:
+    ended = asyncio.Event()
+
+    async def end() -> None:
+        ended.set()
+
+    async with ProcessEngine(warm=1) as engine:
+        node = Node(engine)
+        server = DirectServer(node, end)
+        port, token = await server.open("127.0.0.1")
+        yield Served(node, port, token, ended)
+        server.close()
+
+
+class Heard:
+    """Who is attached to a mailbox."""
+
+    def __init__(self, mailbox: DirectMailbox) -> None:
+        self.messages: asyncio.Queue[bytes] = asyncio.Queue()
+        self.lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        mailbox.attach(self.messages.put_nowait, self.lose, lambda: None)
+
+    def lose(self, why: str) -> None:
+        if not self.lost.done():
+            self.lost.set_result(why)
+
+
+async def test_messages_go_both_ways(served: Served) -> None:
+    mailbox = await DirectMailbox.connect("127.0.0.1", served.port, served.token)
+    heard = Heard(mailbox)
+    opened = wire.Open(1, 0, Program(text="6 * 7"), Limits(), (), "", 1, None, (), report_waiting=False)
+    mailbox.write(0, wire.pack([wire.Grant(0, ()), opened]))
+    number, parts = wire.split(await heard.messages.get())
+    mailbox.close()
+    await served.ended.wait()
+
+    ended = wire.WireEnded("finished", 42, None, (), frozenset(), (), keeps_session=False)
+    assert (number, [(key, wire.read(body)) for key, body in parts]) == (0, [(1, ended)])
+
+
+async def test_whoever_does_not_know_the_secret_hears_nothing(served: Served) -> None:
+    stranger = await DirectMailbox.connect("127.0.0.1", served.port, b"x" * 32)
+    heard = Heard(stranger)
+    await heard.lost
+
+    assert heard.messages.empty()
+    assert not served.ended.is_set()
+
+
+async def test_there_is_one_connection_and_its_end_is_told(served: Served) -> None:
+    first = await DirectMailbox.connect("127.0.0.1", served.port, served.token)
+    await Heard(first).messages.get()  # a heartbeat: it is served
+    with pytest.raises(OSError):
+        await DirectMailbox.connect("127.0.0.1", served.port, served.token)
+    first.close()
+
+    await served.ended.wait()
+
+
+async def test_a_node_that_announces_too_much_is_hung_up_on_before_a_byte_is_kept() -> None:
+    async def announce(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(32)
+        writer.write((0).to_bytes(8, "big") + (2**40).to_bytes(8, "big") + b"x" * 1000)
+        writer.close()
+
+    server = await asyncio.start_server(announce, "127.0.0.1", 0)
+    async with server:
+        mailbox = await DirectMailbox.connect("127.0.0.1", server.sockets[0].getsockname()[1], b"x" * 32)
+        heard = Heard(mailbox)
+
+        assert await heard.lost == "it sent a message of 1099511627776 bytes"
+        assert heard.messages.empty()
+
+
+async def test_a_program_whose_words_nobody_reads_stands_still(served: Served) -> None:
+    mailbox = await DirectMailbox.connect("127.0.0.1", served.port, served.token)
+    calls = 300
+    text = (
+        "import asyncio\ntasks = []\n"
+        f"for n in range({calls}):\n"
+        "    tasks.append(asyncio.create_task(save(text='x' * 100_000)))\n"
+        "    await asyncio.sleep(0.001)\n"
+        "await asyncio.gather(*tasks)"
+    )
+    spec = ToolSpec(name="save", python_name="save")
+    opened = wire.Open(1, 0, Program(text=text), Limits(), (), "", 1, None, (), report_waiting=False)
+    mailbox.write(0, wire.pack([wire.Grant(0, (spec,)), opened]))
+    while served.node._room.is_set():
+        await asyncio.sleep(0.01)
+    held = served.node._said_bytes
+    heard = Heard(mailbox)  # now they are read
+    made = 0
+    while made < calls:
+        _, parts = wire.split(await heard.messages.get())
+        said = [wire.read(body) for key, body in parts if key == 1]
+        made += sum(len(one.calls) for one in said if isinstance(one, wire.WireCalled))
+    mailbox.close()
+    await served.ended.wait()
+
+    assert held < MOST_WAITING_BYTES + 1024 * 1024

@@ -1,0 +1,144 @@
+"""What finds executions on a Redis server: complete for ledgers of older versions, and gone with what it finds."""
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+import redis
+
+from tests.ledger.made_up import begun, made, outcome
+from tests.ledger.redis_server import RedisServer, given_redis_server, given_shared_server  # noqa: F401
+from toolfold.ledger.record import Filter
+from toolfold.ledger.redis import RedisLedger
+from toolfold.ledger.retention import Retention
+from toolfold.models import CallRecord, ContextSaved, Program
+
+pytestmark = pytest.mark.long
+
+AT = "{toolfold}:"
+FILTERS = [
+    Filter(), Filter(state="ended"), Filter(status="finished"), Filter(door="mcp"), Filter(session="s"),
+    Filter(tool="price"), Filter(text="acme"),
+]  # fmt: skip
+CALL = CallRecord(id=1, name="price", arguments={})
+
+
+@pytest.fixture
+async def opened(redis_server: RedisServer) -> AsyncIterator[Callable[..., RedisLedger]]:
+    """Opens the ledger as one more process would."""
+    ledgers: list[RedisLedger] = []
+
+    # Any: options of the ledger.
+    def open_one(**options: Any) -> RedisLedger:
+        ledgers.append(RedisLedger(redis_server.url, **options))
+        return ledgers[-1]
+
+    yield open_one
+    for ledger in ledgers:
+        await ledger.close()
+
+
+@pytest.fixture
+def ledger(opened: Callable[..., RedisLedger]) -> RedisLedger:
+    return opened()
+
+
+def index_keys(client: redis.Redis) -> list[str]:
+    keys = [key.decode().removeprefix(AT) for key in client.scan_iter(match=f"{AT}*")]
+    return sorted(key for key in keys if key.startswith("by:") or key in ("titles", "indexed"))
+
+
+def forget_index(server: RedisServer) -> None:
+    """The ledger as a toolfold leaves it that knows no index."""
+    with server.client() as client:
+        for key in index_keys(client):
+            client.delete(AT + key)
+        for row in client.scan_iter(match=f"{AT}x:*"):
+            client.hdel(row, "saved")
+
+
+async def found(ledger: RedisLedger, wanted: Filter) -> str:
+    return "".join(summary.execution_id for summary in await ledger.search(wanted))
+
+
+async def written(ledger: RedisLedger, *names: str) -> None:
+    for number, name in enumerate(names):
+        ledger.begin(begun(name, began_at=1000.0 + number, door="mcp", session="s"))
+        ended = outcome(name, calls=(CALL,), context_saved=ContextSaved(bytes=7))
+        await ledger.finish(name, ended, wait=True)
+
+
+@pytest.mark.parametrize("key", [None, b"k" * 32], ids=["plain", "sealed"])
+async def test_a_ledger_of_an_older_version_is_indexed_when_somebody_looks(
+    redis_server: RedisServer, opened: Callable[..., RedisLedger], key: bytes | None
+) -> None:
+    older = opened(key=key)
+    await written(older, "a", "b")
+    older.begin(begun("c", began_at=1002.0))
+    await older.close()
+    forget_index(redis_server)
+
+    newer = opened(key=key)
+    answers = [await found(newer, wanted) for wanted in FILTERS[:-1]]
+    by_text = await found(newer, FILTERS[-1])
+    savings = list(await newer.savings(0.0, 10.0))
+    newer.note("c", made(1))
+    await newer.finish("c", outcome("c", status="failed"), wait=True)
+    failed = await found(newer, Filter(status="failed"))
+
+    assert answers == ["cba", "ba", "ba", "ba", "ba", "ba"]
+    assert (by_text, savings, failed) == ("" if key else "cba", [(1000.0, "mcp", 2, 14, 0)], "c")
+
+
+async def test_what_an_older_version_ended_or_forgot_meanwhile_is_mended(
+    redis_server: RedisServer, opened: Callable[..., RedisLedger]
+) -> None:
+    ledger, other = opened(), opened()
+    await written(ledger, "a")
+    for name in "bc":
+        ledger.begin(begun(name, began_at=1005.0))
+        await ledger.flush(name)
+    with redis_server.client() as client:
+        client.hset(f"{AT}x:b", mapping={"state": "ended", "status": "failed"})  # by one that writes no index
+        client.delete(f"{AT}x:a", f"{AT}p:a")
+        client.zrem(f"{AT}times", "a")
+        answers = [await found(other, one) for one in (Filter(), Filter(state="running"), Filter(status="failed"))]
+        counts = await other.counts(0.0)
+        left = client.hkeys(f"{AT}indexed")
+
+    assert answers == ["cb", "c", "b"]
+    assert counts == {"running": 1, "paused": 0, "recent": 2, "failed": 1}
+    assert sorted(left) == [b"b", b"c"]
+
+
+async def test_a_record_that_expired_leaves_the_lists_and_then_the_index(
+    redis_server: RedisServer, ledger: RedisLedger
+) -> None:
+    await written(ledger, "a")
+    with redis_server.client() as client:
+        client.delete(f"{AT}x:a", f"{AT}p:a")  # as the server does by itself
+        gone = [await found(ledger, wanted) for wanted in FILTERS]
+        kept = index_keys(client)
+
+        swept = await ledger.sweep(Retention(age_seconds=0.0))
+
+        assert (gone, swept, index_keys(client)) == ([""] * len(FILTERS), 1, [])
+    assert [key.rpartition(":")[0] for key in kept] == [
+        "by:door", "by:session", "by:state", "by:status", "by:tool", "", ""
+    ]  # fmt: skip
+
+
+async def test_a_search_goes_on_where_the_server_was_not_asked_to_look_further(
+    ledger: RedisLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("toolfold.ledger.redis_listing._LOOKED_AT", 500)
+    for number in range(1200):
+        text = "'needle'" if number % 500 == 3 else "'hay'"
+        name = f"{number:04}"
+        ledger.begin(begun(name, began_at=float(number // 2), program=Program(text=text), tenant=f"t{number % 2}"))
+        await ledger.finish(name, outcome(name, context_saved=ContextSaved(bytes=1)))
+
+    assert await found(ledger, Filter(text="needle")) == "100305030003"
+    assert await found(ledger, Filter(text="needle", tenant="t0")) == ""
+    assert list(await ledger.savings(0.0, 10_000.0)) == [(0.0, "", 1200, 1200, 0)]
+    assert len(await ledger.search(Filter(), limit=5000)) == 1200
