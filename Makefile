@@ -38,7 +38,7 @@ types: $(stamp) ## types of the benchmarks, of `design` and of the tests' helper
 	@$(python) -m mypy --no-error-summary bench design tests
 
 tests: $(stamp) ## the tests alone; ARGS="-k name" picks some, WORKERS=0 runs them in one process
-	@$(python) -m pytest -q --numprocesses $(WORKERS) --dist loadfile $(ARGS)
+	@$(python) -m tests.again -q --numprocesses $(WORKERS) --dist loadfile $(ARGS)
 
 hooks: $(stamp) ## have git run `make check` before each commit, and look at the commit's message
 	@git config core.hooksPath .githooks
