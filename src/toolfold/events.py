@@ -134,25 +134,38 @@ class Listeners:
 
     A listener may have a property `is_listening`. Where it is false for all of them, `tell` is `None`: nobody makes
     events that nobody reads, which is what keeps an execution without listeners as fast as it can be.
+
+    Args:
+        listeners: The caller's own. They are told of every end, whether or not they listen.
+        usual: The log and OpenTelemetry, which have `is_listening` and want nothing while it is false.
     """
 
-    def __init__(self, listeners: Sequence[Listener]) -> None:
-        self._listeners = tuple(listeners)
+    def __init__(self, listeners: Sequence[Listener], usual: Sequence[Listener] = ()) -> None:
+        self._own = tuple(listeners)
+        self._usual = tuple(usual)
 
     @property
     def tell(self) -> Tell | None:
         """To be asked for once per execution: who begins to listen meanwhile hears of the next one, and of this end."""
-        for listener in self._listeners:
+        for listener in (*self._usual, *self._own):
             if getattr(listener, "is_listening", True):
                 return self._tell
         return None
 
     def tell_end(self, event: ProgramEnded | ProgramRejected | DirectCall) -> None:
         """Once in a life, so that everybody is told, whoever listened when it began."""
-        self._tell(event)
+        for listener in self._usual:
+            if getattr(listener, "is_listening", True):
+                self._tell(event)
+                return
+        if self._own:
+            self._tell_each(self._own, event)
 
     def _tell(self, event: RuntimeEvent) -> None:
-        for listener in self._listeners:
+        self._tell_each((*self._usual, *self._own), event)
+
+    def _tell_each(self, listeners: Sequence[Listener], event: RuntimeEvent) -> None:
+        for listener in listeners:
             try:
                 listener(event)
             # Whatever a listener does wrong, the program must not notice.

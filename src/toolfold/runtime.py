@@ -121,7 +121,7 @@ class Runtime(ExecutionControl):
             engine=self._engine,
             router=offer.router,
             ledger=ledger,
-            listeners=Listeners([*usual_listeners(with_telemetry=telemetry), *listeners, *from_observer(observer)]),
+            listeners=Listeners([*listeners, *from_observer(observer)], usual_listeners(with_telemetry=telemetry)),
             learning=learning,
             context=CallContext(entry_name=entry_name, approve=approve, learned=learning.index),
             door=door,
@@ -230,11 +230,12 @@ class Runtime(ExecutionControl):
 
         `rerun_of` names an earlier execution: calls that it made too get the replies they got there. One that it began
         without a reply fails, unless its tool is safe to call twice or named in `repeat`.
-        The files of `session` are in the data folder, and what the program leaves there is kept;
-        with `keep_names` its names are kept, too, for the next program of the session.
+        What it leaves in the data folder is kept for the next program of `session`; so are names, with `keep_names`.
         `tenant` is on record, and tools are told of it. `hidden` names tools that this program does not know of.
         `stdin` is its standard input; its clocks begin at `clock`, and advance with its readings and sleeps only.
         """
+        if not session and not hidden:
+            self._beginning.expect(text, limits or self._limits)
         wish = Wish(
             hidden=hidden, files=files, limits=limits or self._limits, on_call=on_call, rerun_of=rerun_of,
             repeat=repeat, session=self._session(session, keep_names) if session else None, tenant=tenant,
@@ -280,9 +281,8 @@ class Runtime(ExecutionControl):
             tenant=tenant, execution_id=execution_id, rerun_of=rerun_of, repeat=repeat, expires_at=expires_at,
             is_durable=durable, stdin=stdin, seed=seed, clock=clock,
         )  # fmt: skip
-        return (
-            self._in_background(execution_id, self._begin(text, wish)) if background else await self._begin(text, wish)
-        )
+        begun = self._begin(text, wish)
+        return self._in_background(execution_id, begun) if background else await begun
 
     async def resume(
         self, execution_id: str, replies: Sequence[Reply] = (), *, decisions: Mapping[int, Decision] | None = None

@@ -1,7 +1,7 @@
 """What programs save, counted: in an outcome, and over a conversation."""
 
 import toolfold
-from toolfold.execution.savings import Conversation, Exchange, context_saved, exchange
+from toolfold.execution.savings import Conversation, Exchange, code_size, context_saved, exchange
 from toolfold.models import CallRecord, ContextSaved
 
 
@@ -16,7 +16,7 @@ def test_all_calls_and_replies_are_weighed_against_the_program_and_what_it_showe
         CallRecord(id=2, name="get", arguments={"id": 7}, bytes_in=8, bytes_out=1_000),
     ]
 
-    saved = context_saved(calls, text="print(1)", shown_bytes=2)
+    saved = context_saved(calls, code_bytes=code_size("print(1)"), shown_bytes=2)
 
     program = len('execute_program{"code":"print(1)"}') + 2
     assert saved == ContextSaved(tokens=345, bytes=(4 + 2 + 400) + (3 + 8 + 1_000) - program)

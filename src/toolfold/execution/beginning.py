@@ -13,7 +13,7 @@ from toolfold.execution.earlier import earlier_output
 from toolfold.execution.plan import Plan
 from toolfold.execution.recorded import put_on_record
 from toolfold.execution.replay import Rerun, history_of, take_over
-from toolfold.execution.savings import context_saved
+from toolfold.execution.savings import code_size, context_saved
 from toolfold.execution.wish import begun_of
 from toolfold.models import Outcome, Problem, Program
 from toolfold.program.stubs import asks_for_words
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from toolfold.execution.offer import Offer
     from toolfold.execution.plan import Services
     from toolfold.execution.wish import Wish
-    from toolfold.models import Begun, ToolSpec
+    from toolfold.models import Begun, Limits, ToolSpec
     from toolfold.program import Checker
     from toolfold.sessions import Session, Sessions
 
@@ -54,6 +54,15 @@ class Beginning:
         """Whether a program may have to pause for a yes, because nobody here gives it."""
         return (self.offer.asks or self._may_ask) and self.services.context.approve is None
 
+    def expect(self, text: str, limits: Limits) -> None:
+        """Wake a guest for a program that is offered all tools and no others, before anything else is done for it.
+
+        To be woken and to compile takes the guest longer than all that the host does until the program starts.
+        """
+        check_text(text)
+        if not asks_for_words(text):
+            self._expect(text, self.offer.specs, limits)
+
     async def plan(self, text: str, wish: Wish) -> Plan | Outcome:
         """The plan of a program that passes the check, or the outcome of one that does not.
 
@@ -64,7 +73,7 @@ class Beginning:
         specs = self.offer.granted(wish.outside, wish.hidden)
         told = await self._told(specs, wish) if asks_for_words(text) else specs
         if wish.session is None:
-            self._expect(text, told, wish)
+            self._expect(text, told, wish.limits)
         else:
             await self._enter(wish.session)
         try:
@@ -110,11 +119,11 @@ class Beginning:
         await self.services.learning.read(wish.tenant)
         return tuple(self.services.learning.told(specs, wish.tenant))
 
-    def _expect(self, text: str, specs: tuple[ToolSpec, ...], wish: Wish) -> None:
-        """Have a guest make the program ready while it is checked."""
+    def _expect(self, text: str, specs: tuple[ToolSpec, ...], limits: Limits) -> None:
+        """Have a guest make the program ready while it is checked; nothing if one has begun to."""
         forewarned = self.services.engine.capabilities.forewarned
         if forewarned is not None:
-            forewarned.expect(text, specs, wish.limits)
+            forewarned.expect(text, specs, limits)
 
     async def _enter(self, session: Session) -> None:
         """Wait for the turn of the session."""
@@ -152,7 +161,9 @@ class Beginning:
             problem=problem,
             engine=begun.engine,
             isolation=begun.isolation,
-            context_saved=context_saved((), text=text, shown_bytes=len(str(problem).encode(errors="replace"))),
+            context_saved=context_saved(
+                (), code_bytes=code_size(text), shown_bytes=len(str(problem).encode(errors="replace"))
+            ),
         )
         services.listeners.tell_end(ProgramRejected(outcome.execution_id, text, problem))
         await put_on_record(services.ledger, begun, outcome)
@@ -161,7 +172,7 @@ class Beginning:
     async def _planned(self, program: Program, specs: tuple[ToolSpec, ...], wish: Wish) -> Plan:
         ledger = self.services.ledger
         rerun = Rerun(await history_of(ledger, wish.rerun_of), wish.repeat) if wish.rerun_of else None
-        earlier = await earlier_output(program.text, ledger, wish.tenant)
+        earlier = await earlier_output(program.text, ledger, wish.tenant) if "output-" in program.text else ()
         kept = self._sessions.files(wish.session.id) if wish.session is not None else ()
         begun = begun_of(
             wish, program, specs, engine=self.services.engine, kept=kept, earlier=earlier, door=self.services.door

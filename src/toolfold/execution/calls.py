@@ -48,7 +48,7 @@ class Calls:
         self._services = services
         self._life = life
         self._record = record
-        self._accounts = accounts
+        self.accounts = accounts
         self._clock = clock
         self._tell = tell
         self.replies_sent = 0
@@ -101,7 +101,7 @@ class Calls:
     @property
     def made(self) -> int:
         """How many calls there were so far."""
-        return len(self._accounts.records) + len(self._open)
+        return len(self.accounts.records) + len(self._open)
 
     @property
     def open(self) -> tuple[Call, ...]:
@@ -116,14 +116,20 @@ class Calls:
     @property
     def started(self) -> tuple[str, ...]:
         """Tools that were called, for an error after which a retry may not be safe."""
-        return (*(record.name for record in self._accounts.records), *(call.tool for call in self.open))
+        return (*(record.name for record in self.accounts.records), *(call.tool for call in self.open))
 
-    def unanswered(self) -> Iterator[CallRecord]:
-        """Calls that the program did not wait for: they may have run."""
+    def records(self) -> tuple[CallRecord, ...]:
+        """Of the program that has ended, by id. Those that it did not wait for may have run."""
+        records = self.accounts.records
+        if self._open:
+            records = [*records, *self._unanswered()]
+        return tuple(sorted(records, key=lambda record: record.id) if len(records) > 1 else records)
+
+    def _unanswered(self) -> Iterator[CallRecord]:
         now = time.perf_counter()
         for call, began in self._open.values():
             reply = Reply(call_id=call.id, error="the program ended before the reply")
-            yield self._accounts.record(call, reply, began, now)
+            yield self.accounts.record(call, reply, began, now)
 
     def serve(self, call: Call) -> None:
         """Send a call on its way: to the record, to the router, or to the outside with the next pause."""
@@ -138,7 +144,7 @@ class Calls:
         recorded = self._recorded_reply(call, plan.rerun) if plan.rerun is not None else None
         if call.tool not in plan.outside:
             if recorded is not None and recorded.error is not None:
-                self._accounts.not_repeated.append(call.tool)
+                self.accounts.not_repeated.append(call.tool)
                 self._answer(call, recorded)
                 return
             if recorded is not None:
@@ -170,12 +176,12 @@ class Calls:
             self.dispatch.send(call)
         else:
             text = f"{call.tool!r} was called before the host stopped; whether it ran is not known"
-            self._accounts.not_repeated.append(call.tool)
+            self.accounts.not_repeated.append(call.tool)
             self._answer(call, Reply(call_id=call.id, error=text, meta=ReplyMeta(attempts=0, from_record=True)))
 
     def restore(self, given: Given) -> None:
         """A reply that the program had before it was replayed; the engine gives it to the program again."""
-        self._accounts.restore(given)
+        self.accounts.restore(given)
         self.context.spent.calls[given.record.name] += 1
 
     def _refuse_unfit(self, call: Call) -> None:
@@ -211,9 +217,9 @@ class Calls:
         ended = time.perf_counter()
         self.replies_sent += 1
         self._life.run.answer(reply)  # first the answer: the guest goes on while we do the accounts
-        given = Given(reply, self._accounts.record(call, reply, began, ended))
+        given = Given(reply, self.accounts.record(call, reply, began, ended))
         self._record.note_reply(call, given)
-        self._accounts.add(given)
+        self.accounts.add(given)
 
     def note_served(self, served: Served) -> None:
         """A call that the engine has served: it goes on record, and whoever listens is told."""
@@ -222,14 +228,14 @@ class Calls:
             self._tell(ToolCalled(self._plan.begun.execution_id, call))
         self._record.begin_call(call)
         now = time.perf_counter()
-        given = Given(served.reply, self._accounts.record(call, served.reply, now - served.seconds, now))
+        given = Given(served.reply, self.accounts.record(call, served.reply, now - served.seconds, now))
         self._record.note_reply(call, given)
-        self._accounts.add(given)
+        self.accounts.add(given)
 
     def answered_outside(self, replies: list[Reply]) -> list[Given]:
         """What is to be written down of replies to open calls, before they are delivered."""
         now = time.perf_counter()
-        return [Given(reply, self._accounts.record(*self._of(reply), now)) for reply in replies]
+        return [Given(reply, self.accounts.record(*self._of(reply), now)) for reply in replies]
 
     def _of(self, reply: Reply) -> tuple[Call, Reply, float]:
         call, began = self._open[reply.call_id]
@@ -240,7 +246,7 @@ class Calls:
         del self._open[given.reply.call_id]
         self.replies_sent += 1
         self._life.run.answer(given.reply)
-        self._accounts.add(given)
+        self.accounts.add(given)
 
     def _limits_left(self) -> Limits:
         limits = self._plan.begun.limits

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from toolfold.execution.alarm import Alarm
 
 TICK_SECONDS: Final = 2.0
 
@@ -19,18 +19,21 @@ class Clock:
 
     Args:
         seconds: How long until it rings.
+        alarm: Shared with other clocks.
         ring: Called then, from the event loop.
         tick: Called every few seconds while it counts.
     """
 
-    def __init__(self, seconds: float, ring: Callable[[], None], tick: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self, seconds: float, alarm: Alarm, ring: Callable[[], None], tick: Callable[[], None] | None = None
+    ) -> None:
         self._seconds = seconds
+        self._alarm = alarm
         self._ring = ring
         self._tick = tick
         self._is_started = False
         self._standing = 0
         self._counts_since: float | None = None
-        self._timer: asyncio.TimerHandle | None = None
 
     @property
     def seconds_left(self) -> float:
@@ -65,25 +68,25 @@ class Clock:
         """Have it count or not, as it should by now."""
         should_count = self._is_started and not self._standing
         if should_count and self._counts_since is None:
-            self._counts_since = time.perf_counter()
-            # Not before the loop has its next turn: many programs have ended by then, and a timer costs twice as much.
-            asyncio.get_running_loop().call_soon(self._arm)
+            self._counts_since = now = time.perf_counter()
+            self._set_alarm(now, now + self._seconds)
         elif not should_count and self._counts_since is not None:
-            self._seconds = self.seconds_left
+            self._seconds -= time.perf_counter() - self._counts_since
             self._counts_since = None
-            if self._timer is not None:
-                self._timer.cancel()
-                self._timer = None
+            self._alarm.clear(self)
 
-    def _arm(self) -> None:
-        if self._counts_since is not None and self._timer is None:
-            left, ring = self.seconds_left, self._ring
-            if self._tick is not None and left > TICK_SECONDS:
-                left, ring = TICK_SECONDS, self._ticked
-            self._timer = asyncio.get_running_loop().call_later(left, ring)
+    def _set_alarm(self, now: float, end: float) -> None:
+        is_far = self._tick is not None and end > now + TICK_SECONDS
+        self._alarm.set(self, now + TICK_SECONDS if is_far else end, self._due)
 
-    def _ticked(self) -> None:
-        assert self._tick is not None
-        self._tick()
-        self._timer = None
-        self._arm()
+    def _due(self) -> None:
+        since, now = self._counts_since, time.perf_counter()
+        if since is None:  # it was stopped between its time and its turn
+            return
+        end = since + self._seconds
+        if now >= end:
+            self._ring()
+            return
+        if self._tick is not None:
+            self._tick()
+        self._set_alarm(now, end)

@@ -18,6 +18,7 @@ from toolfold.execution.outcome import outcome_of
 from toolfold.execution.output import Streams
 from toolfold.execution.pauses import Pauses
 from toolfold.execution.record import ExecutionRecord
+from toolfold.execution.savings import code_size
 from toolfold.models import Problem
 
 if TYPE_CHECKING:
@@ -41,10 +42,8 @@ class Execution:
 
     clock: Clock
     record: ExecutionRecord
-    calls: Calls
     _tell: Tell | None
     _output: Streams
-    _accounts: Accounts
 
     def __init__(self, plan: Plan, services: Services, on_frozen: Callable[[Execution, int], None]) -> None:
         self.plan = plan
@@ -54,6 +53,8 @@ class Execution:
         self.life = Life()
         self._opened: AbstractAsyncContextManager[Run] | None = None
         self._is_equipped = False
+        self._calls: Calls | None = None
+        self._code_bytes = 0
         self._watch: Watch | None = None
 
     # Not made with the object, because a guest that waits for its start would wait for them, too: they take a tenth
@@ -64,15 +65,23 @@ class Execution:
             return
         self._is_equipped = True
         plan, services, limits = self.plan, self._services, self.plan.begun.limits
-        self._tell = tell = services.listeners.tell
-        self.clock = Clock(limits.wall_seconds, self.time_out, self._tick if plan.is_durable else None)
+        self._tell = services.listeners.tell
+        self.clock = Clock(limits.wall_seconds, services.alarm, self.time_out, self._tick if plan.is_durable else None)
         self.record = ExecutionRecord(services.ledger, plan)
         self._output = Streams(limits.output_bytes)
-        self._accounts = Accounts(plan.begun.execution_id, self._began, tell, plan.on_call)
-        self.calls = Calls(
-            plan, services, life=self.life, record=self.record, accounts=self._accounts, clock=self.clock,
-            look_again=self._look_again, tell=tell,
-        )  # fmt: skip
+
+    @property
+    def calls(self) -> Calls:
+        """Made with the first, or when somebody asks."""
+        calls = self._calls
+        if calls is None:
+            plan, tell = self.plan, self._tell
+            calls = self._calls = Calls(
+                plan, self._services, life=self.life, record=self.record, clock=self.clock,
+                accounts=Accounts(plan.begun.execution_id, self._began, tell, plan.on_call),
+                look_again=self._look_again, tell=tell,
+            )  # fmt: skip
+        return calls
 
     @cached_property
     def _pauses(self) -> Pauses:
@@ -99,6 +108,8 @@ class Execution:
         past = self.plan.past
         if past is None:
             await self.record.begin()
+            # Now, while the program runs, and not when somebody waits for its outcome.
+            self._code_bytes = code_size(self.plan.begun.program.sent_text)
             return
         for given in past.given:
             run.answer(given.reply)
@@ -163,21 +174,23 @@ class Execution:
     async def close(self) -> None:
         """End the guest and every call that the program did not wait for."""
         self.life.move("close")
-        if self._is_equipped:
-            self.calls.dispatch.close()
+        if self._calls is not None:
+            self._calls.dispatch.close()
         opened, self._opened = self._opened, None
         if opened is not None:
             await opened.__aexit__(None, None, None)
 
     async def finish(self, ended: Ended, notes: tuple[str, ...] = (), deleted: tuple[str, ...] = ()) -> Outcome:
         """What became of it all; the ledger keeps more of the output than the caller sees."""
-        self._equip()
+        if not self._is_equipped:
+            self._equip()
         if ended.status == "failed":
             notes += never_seen(self.plan.begun, self._services.learning)
         ended = replace(ended, notes=ended.notes + notes) if notes else ended
+        code_bytes = self._code_bytes or code_size(self.plan.begun.program.sent_text)
         outcome = whole = outcome_of(
-            ended, self.plan.begun, self._services.engine, accounts=self._accounts,
-            unanswered=self.calls.unanswered(), output=self._output,
+            ended, self.plan.begun, self._services.engine, began=self._began, code_bytes=code_bytes,
+            output=self._output, calls=self._calls,
         )  # fmt: skip
         if deleted:
             outcome = whole = replace(outcome, deleted_files=deleted)

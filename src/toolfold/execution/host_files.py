@@ -22,9 +22,9 @@ _HOW: Final = {
 """By the door that the program came through; others have their own ways."""
 
 
-def host_file_hints(problem: Problem | None, begun: Begun) -> tuple[str, ...]:
+def host_file_hints(problem: Problem, begun: Begun) -> tuple[str, ...]:
     """At most one: where a program ended because a file that it wanted to read is not in the data folder."""
-    if problem is None or problem.kind != "exception":
+    if problem.kind != "exception":
         return ()
     found = _NOT_FOUND.match(problem.message)
     if found is None or _WRITES.search(problem.source or ""):

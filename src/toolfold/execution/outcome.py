@@ -11,23 +11,27 @@ from toolfold.models import Outcome
 from toolfold.tools.shape import json_size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from toolfold.engines.base import Ended, Engine
-    from toolfold.execution.accounts import Accounts
+    from toolfold.execution.calls import Calls
     from toolfold.execution.output import Streams
     from toolfold.models import Begun, CallRecord, ContextSaved
 
 
 def outcome_of(
-    ended: Ended, begun: Begun, engine: Engine, *, accounts: Accounts, unanswered: Iterable[CallRecord], output: Streams
-) -> Outcome:
-    """The outcome that the caller sees; `output` keeps more than it shows."""
+    ended: Ended, begun: Begun, engine: Engine, *, began: float, code_bytes: int, output: Streams,
+    calls: Calls | None,
+) -> Outcome:  # fmt: skip
+    """The outcome that the caller sees; `output` keeps more than it shows. `None` for a program without calls."""
     stdout, stdout_cut_bytes = output.stdout.cut()
     stderr, stderr_cut_bytes = output.stderr.cut()
-    records = (*accounts.records, *unanswered)
-    if len(records) > 1:
-        records = tuple(sorted(records, key=lambda record: record.id))
+    records = calls.records() if calls is not None else ()
+    hints = (*begun.program.notes, *engine.notes, *ended.notes)
+    if calls is not None:
+        hints += _call_hints(ended, records, calls.accounts.not_repeated)
+    if ended.problem is not None:
+        hints += host_file_hints(ended.problem, begun)
     return Outcome(
         execution_id=begun.execution_id,
         status=ended.status,
@@ -41,21 +45,17 @@ def outcome_of(
         files=ended.files,
         engine=engine.name,
         isolation=engine.isolation,
-        seconds=time.perf_counter() - accounts.began,
-        context_saved=_saved(records, ended, begun.program.sent_text, stdout + stderr),
-        hints=(
-            *begun.program.notes,
-            *engine.notes,
-            *ended.notes,
-            *_hints(ended, records, accounts.not_repeated),
-            *host_file_hints(ended.problem, begun),
-        ),
-        stdout_tail=output.stdout.tail(),
-        shapes=accounts.lately.shapes(ended, stdout, begun.program.text, begun.tools) if accounts.records else (),
+        seconds=time.perf_counter() - began,
+        context_saved=_saved(records, ended, code_bytes, stdout + stderr),
+        hints=hints,
+        stdout_tail=output.stdout.tail() if stdout_cut_bytes else "",
+        shapes=calls.accounts.lately.shapes(ended, stdout, begun.program.text, begun.tools)
+        if calls is not None
+        else (),
     )
 
 
-def _hints(ended: Ended, records: Sequence[CallRecord], not_repeated: Sequence[str]) -> tuple[str, ...]:
+def _call_hints(ended: Ended, records: Sequence[CallRecord], not_repeated: Sequence[str]) -> tuple[str, ...]:
     hints: tuple[str, ...] = ()
     if not_repeated:
         names = ", ".join(sorted(set(not_repeated)))
@@ -65,8 +65,10 @@ def _hints(ended: Ended, records: Sequence[CallRecord], not_repeated: Sequence[s
     return hints
 
 
-def _saved(records: Sequence[CallRecord], ended: Ended, text: str, shown: str) -> ContextSaved:
+def _saved(records: Sequence[CallRecord], ended: Ended, code_bytes: int, shown: str) -> ContextSaved:
     shown_bytes = len(shown) if shown.isascii() else len(shown.encode())
     if ended.value is not None:
         shown_bytes += json_size(ended.value)
-    return context_saved(records, text=text, shown_bytes=shown_bytes, is_finished=ended.status == "finished")
+    return context_saved(
+        records, code_bytes=code_bytes, shown_bytes=shown_bytes, is_finished=ended.status == "finished"
+    )

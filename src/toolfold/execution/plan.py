@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from toolfold.engines.base import Order
+from toolfold.execution.alarm import Alarm
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,6 +35,8 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     """Of calls outside of any execution; each execution has a copy with its own id, approvals and budget."""
     door: str = ""
     """On record with each execution."""
+    alarm: Alarm = msgspec.field(default_factory=Alarm)
+    """Of the executions' clocks."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):

@@ -83,7 +83,7 @@ class Conversation:
 
 
 def context_saved(
-    calls: Iterable[CallRecord], *, text: str, shown_bytes: int, is_finished: bool = True
+    calls: Iterable[CallRecord], *, code_bytes: int, shown_bytes: int, is_finished: bool = True
 ) -> ContextSaved:
     """Of one execution. Negative where the program was larger than what it replaced.
 
@@ -92,11 +92,12 @@ def context_saved(
     """
     # Plain sums of what `exchange` keeps apart: there is one of these for every program.
     replaced = sum([len(call.name) + call.bytes_in + call.bytes_out for call in calls]) if is_finished else 0
-    saved = replaced - (len(ENTRY_NAME) + _code_bytes(text) + shown_bytes)
+    saved = replaced - (len(ENTRY_NAME) + code_bytes + shown_bytes)
     return ContextSaved(tokens=round(saved / BYTES_PER_TOKEN), bytes=saved)
 
 
-def _code_bytes(text: str) -> int:
+def code_size(text: str) -> int:
+    """Of a program as the argument of a call, in bytes."""
     try:
         return json_size({"code": text})
     except UnicodeEncodeError:  # lone surrogates: the check has refused it, but it was written all the same

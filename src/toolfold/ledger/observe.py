@@ -45,17 +45,22 @@ class ObserverListener:
         return getattr(self._observer, "is_listening", True)
 
     def __call__(self, event: RuntimeEvent) -> None:
-        match event:
-            case ProgramEnded():  # first, because it is the only one where nobody listens
-                self._observer.ended(event.execution_id, event.outcome)
-            case ToolCalled():
-                self._observer.called(event.execution_id, event.call)
-            case ToolReplied():
-                self._observer.replied(event.execution_id, event.record)
-            case ProgramBegan():
-                self._observer.began(event.begun)
-            case _:
-                pass  # what came later than these four has no method
+        tell_observer(self._observer, event)
+
+
+def tell_observer(observer: Observer, event: RuntimeEvent) -> None:
+    """Hand an event to the method that is for it."""
+    match event:
+        case ToolCalled():
+            observer.called(event.execution_id, event.call)
+        case ToolReplied():
+            observer.replied(event.execution_id, event.record)
+        case ProgramBegan():
+            observer.began(event.begun)
+        case ProgramEnded():
+            observer.ended(event.execution_id, event.outcome)
+        case _:
+            pass  # what came later than these four has no method
 
 
 def from_observer(observer: Observer | None) -> list[Listener]:
@@ -67,7 +72,10 @@ def from_observer(observer: Observer | None) -> list[Listener]:
 
 
 class LogObserver:
-    """One DEBUG line per call with its duration, in `toolfold.calls`; starts and ends in `toolfold.programs`."""
+    """One DEBUG line per call with its duration, in `toolfold.calls`; starts and ends in `toolfold.programs`.
+
+    It is a listener itself, as `OtelObserver` is: both are asked for every program whether they listen.
+    """
 
     def __init__(self, *, with_arguments: bool | None = None) -> None:
         self._with_arguments = wants_arguments() if with_arguments is None else with_arguments
@@ -76,6 +84,9 @@ class LogObserver:
     def is_listening(self) -> bool:
         """Whether anybody reads the lines."""
         return _calls.isEnabledFor(logging.DEBUG) or _programs.isEnabledFor(logging.DEBUG)
+
+    def __call__(self, event: RuntimeEvent) -> None:
+        tell_observer(self, event)
 
     def began(self, begun: Begun) -> None:
         if _programs.isEnabledFor(logging.DEBUG):

@@ -11,8 +11,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from toolfold.errors import UsageError
-from toolfold.events import Listener
-from toolfold.ledger.observe import LogObserver, ObserverListener, wants_arguments
+from toolfold.events import Listener, RuntimeEvent
+from toolfold.ledger.observe import LogObserver, tell_observer, wants_arguments
 from toolfold.ledger.record import Begun
 from toolfold.models import Call, CallRecord, Outcome
 
@@ -45,10 +45,8 @@ class OtelObserver:
         except ImportError as error:
             raise UsageError("OpenTelemetry needs the package 'opentelemetry-api'; install it") from error
         self._trace = trace
-        self._find_tracers = (
-            _found(trace.get_tracer_provider, "_TRACER_PROVIDER") if tracers is None else lambda: tracers
-        )
-        self._find_meters = _found(metrics.get_meter_provider, "_METER_PROVIDER") if meters is None else lambda: meters
+        self._tracers = _Provider(trace.get_tracer_provider, "_TRACER_PROVIDER", tracers)
+        self._meters = _Provider(metrics.get_meter_provider, "_METER_PROVIDER", meters)
         self._is_heard = False
         self._tracer = trace.get_tracer(_NAME, tracer_provider=tracers)
         meter = metrics.get_meter(_NAME, meter_provider=meters)
@@ -68,7 +66,10 @@ class OtelObserver:
     @property
     def is_listening(self) -> bool:
         """Whether the application has an SDK that takes spans or metrics."""
-        return _records(self._find_tracers()) or self._is_counting()
+        return self._tracers.records or self._meters.records
+
+    def __call__(self, event: RuntimeEvent) -> None:
+        tell_observer(self, event)
 
     def began(self, begun: Begun) -> None:
         self._is_heard = self.is_listening
@@ -102,7 +103,7 @@ class OtelObserver:
         )
 
     def replied(self, execution_id: str, record: CallRecord) -> None:
-        if not self._is_heard and not self._is_counting():
+        if not self._is_heard and not self._meters.records:
             return
         labels: dict[str, str | bool] = {"toolfold.tool": record.name, "toolfold.failed": record.error is not None}
         self._calls.add(1, labels)
@@ -126,7 +127,7 @@ class OtelObserver:
         span.end()
 
     def ended(self, execution_id: str, outcome: Outcome) -> None:
-        if not self._is_heard and not self._is_counting():
+        if not self._is_heard and not self._meters.records:
             return
         labels = {"toolfold.status": outcome.status, "toolfold.engine": outcome.engine}
         output_bytes = len(outcome.stdout.encode(errors="replace")) + len(outcome.stderr.encode(errors="replace"))
@@ -153,28 +154,36 @@ class OtelObserver:
                 program.span.set_attribute("toolfold.problem", outcome.problem.kind)
         program.span.end()
 
-    def _is_counting(self) -> bool:
-        # Asked again each time: an application may set its SDK up while programs run.
-        return _records(self._find_meters())
-
     def _mark(self, span: Span, text: str) -> None:
         description = text if self._with_arguments else None
         span.set_status(self._trace.Status(self._trace.StatusCode.ERROR, description))
 
 
-def _found(get: Callable[[], object], name: str) -> Callable[[], object]:
-    """`get`, which is asked for every program, or a short cut while nothing is set.
+class _Provider:
+    """Where spans or metrics go: asked again each time, because an application may set its SDK up while programs run.
 
     Until a provider is set the API reads the environment each time, which takes longer than all else that is done for
-    a listener. Whether one is set is in a private name; where there is none, `get` is asked as before.
+    a listener. Whether one is set is in a private name of the API; where there is none, it is asked as usual.
     """
-    stands_in, names = get(), getattr(get, "__globals__", {})
-    return lambda: stands_in if names.get(name, stands_in) is None else get()
 
+    __slots__ = ("_get", "_given", "_name", "_names")
 
-def _records(provider: object) -> bool:
-    """Those of the API itself only stand in for one that is yet to come."""
-    return not type(provider).__module__.startswith(("opentelemetry.trace", "opentelemetry.metrics"))
+    def __init__(self, get: Callable[[], object], name: str, given: object | None) -> None:
+        get()  # a provider that the environment names is set from here on
+        self._get = get
+        self._given = given
+        self._name = name
+        self._names: dict[str, object] = getattr(get, "__globals__", {})
+
+    @property
+    def records(self) -> bool:
+        """Whether it is more than what the API has until one is set."""
+        provider = self._given
+        if provider is None:
+            if self._names.get(self._name, self) is None:
+                return False
+            provider = self._get()
+        return not type(provider).__module__.startswith(("opentelemetry.trace", "opentelemetry.metrics"))
 
 
 class _OpenProgram:
@@ -188,8 +197,8 @@ class _OpenProgram:
 
 def usual_listeners(*, with_telemetry: bool = True) -> list[Listener]:
     """The log, and OpenTelemetry where its API is installed."""
-    listeners: list[Listener] = [ObserverListener(LogObserver())]
+    listeners: list[Listener] = [LogObserver()]
     if with_telemetry:
         with suppress(UsageError):
-            listeners.append(ObserverListener(OtelObserver()))
+            listeners.append(OtelObserver())
     return listeners

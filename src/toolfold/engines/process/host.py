@@ -82,6 +82,8 @@ class ProcessRun:
         self._hold = Hold(taken.guest, self._write, order.on_frozen)
         self._ahead = LookAhead(sock, taken.pool, is_started=taken.is_told)
         self._replies = Replies(self._reply, self._ahead.answered, limits.reply_bytes)
+        if taken.is_ready:  # as nearly always, and then there is nothing to await
+            return
         try:
             await taken.until_ready()
         except BaseException:
@@ -112,9 +114,11 @@ class ProcessRun:
         if self._last_words_timer is not None:
             self._last_words_timer.cancel()
         # Left while someone may still wait for the next event.
-        if not self._is_over:
+        if not self._connection.is_closed:
             self._push(Ended(status="cancelled"))
-        self._taken.give_back(is_sound=self._is_sound and not self._connection.has_unsent)
+        # Only a session would keep it.
+        is_kept = bool(self._order.session) and self._is_sound and not self._connection.has_unsent
+        self._taken.give_back(is_kept=is_kept)
 
     @property
     def _is_over(self) -> bool:
@@ -164,7 +168,8 @@ class ProcessRun:
             # Rule 3 of `protocol.machine`: after an end nothing more is read, whatever is still in the socket.
             self._connection.close()
             self._hold.cancel()
-        self._wake_up()
+        if self._wake is not None:
+            self._wake_up()
 
     def _wake_up(self) -> None:
         wake, self._wake = self._wake, None
@@ -261,7 +266,7 @@ class ProcessRun:
         if not self._conversation.has_files:
             # What lies in its folder is not the program's doing.
             return ended
-        return await self._taken.with_files(ended, is_sound=self._is_sound)
+        return await self._taken.with_files(ended, is_kept=bool(self._order.session) and self._is_sound)
 
     async def _explain(self) -> Event:
         """The connection ended without a last word: ask how the process did."""

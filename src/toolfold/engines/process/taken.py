@@ -78,14 +78,20 @@ class TakenGuest:
         limits = self._order.limits
         return replace(limits, cpu_seconds=limits.cpu_seconds * 10) if self._order.session else limits
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether it is locked down."""
+        ready = self.guest.ready
+        return self.is_kept or (ready.done() and not ready.cancelled() and ready.exception() is None)
+
     async def until_ready(self) -> None:
         """Returns when it is locked down; raises if it cannot be, and then it is given back."""
         if not self.is_kept:
             await self.pool.until_ready(self.guest)
 
-    def give_back(self, *, is_sound: bool) -> None:
-        """The program is over. Its session keeps a sound guest; any other ends here."""
-        if self._order.session and is_sound:
+    def give_back(self, *, is_kept: bool) -> None:
+        """The program is over. Its session keeps a guest that is sound; any other ends here."""
+        if is_kept:
             self._kept.keep(self._order.session, self.pool, self.guest, self._files)
         else:
             self.pool.give_back(self.guest)
@@ -96,8 +102,8 @@ class TakenGuest:
             return True
         return not os.listdir(self.guest.data_fd)
 
-    async def with_files(self, ended: Ended, *, is_sound: bool) -> Ended:
-        """Collect after the kill: a guest that still runs could change what is being read."""
+    async def with_files(self, ended: Ended, *, is_kept: bool) -> Ended:
+        """Collect after the kill: a guest that still runs could change what is being read. A session keeps its own."""
         if self.guest.data_fd < 0:
             return ended
         # By the descriptor that the guest sent before its program ran: its path means another folder out here.
@@ -105,7 +111,7 @@ class TakenGuest:
             had, self._files = self._files, frozenset()
             # Nothing to read, so its end need not be hastened before the outcome is out.
             return replace(ended, deleted=had) if had else ended
-        if not (self._order.session and is_sound):
+        if not is_kept:
             self.guest.kill()
         given = {file.name: file.data for file in self._order.files}
         # In a thread: thousands of files, each opened on its own, would hold up every other program.
