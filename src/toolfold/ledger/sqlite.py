@@ -134,10 +134,12 @@ class SqliteLedger:
 
     async def finish(self, execution_id: str, outcome: Outcome, *, epoch: int = 0, wait: bool = False) -> None:
         live = self._live_of(execution_id)
-        body = codec.encode_outcome(outcome, live.noted)
+        # Now, where the caller may change what it is given; else by the thread, for which nobody waits.
+        can_change = bool(outcome.calls) or isinstance(outcome.value, (dict, list))
+        body = codec.encode_outcome(outcome, live.noted) if can_change else None
 
         def do(tables: Tables) -> None:
-            tables.finish(execution_id, epoch, outcome, body)
+            tables.finish(execution_id, epoch, outcome, body or codec.encode_outcome(outcome, live.noted))
 
         try:
             if live.is_own and live.error is None and not wait:
