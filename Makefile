@@ -12,7 +12,7 @@ lean_stamp := $(VENV)/.lean-stamp
 console_stamp := $(VENV)/.console-stamp
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo docs test-notebook demo-console test check types hooks tests test-hold test-faults test-corpora test-newer test-gem test-console console-shots bench-console test-claude test-claude-long test-claude-questions test-typescript-long test-apis test-conformance test-librechat test-rewards bench bench-pairs bench-live bench-search bench-callback requirements clean bench-bridge test-servers bench-http bench-savings bench-catalog bench-report bench-start bench-peers bench-codemode peers-requirements test-libraries test-ray test-ray-part bench-ray
+.PHONY: help setup demo docs test-notebook demo-console test check types hooks tests test-hold test-faults test-corpora test-newer test-gem test-console console-shots bench-console test-claude test-claude-long test-claude-questions test-typescript-long test-apis test-conformance test-librechat test-rewards bench bench-pairs bench-live bench-search bench-callback requirements clean bench-bridge test-servers bench-http bench-http-pairs bench-savings bench-catalog bench-report bench-start bench-peers bench-codemode peers-requirements test-libraries test-ray test-ray-part bench-ray
 
 help: ## show these lines
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
@@ -222,6 +222,9 @@ test-librechat: $(stamp) ## the real LibreChat clients against a real server; fe
 	    agents-3.0.50@npm:@librechat/agents@3.0.50 node-fetch@2.7.0; then \
 	  $(python) -m tests.clients.librechat $(librechat); \
 	fi
+
+bench-http-pairs: $(stamp) ## the HTTP door beside an older commit's, in interleaved pairs; ARGS="COMMIT --pairs 20"
+	@$(python) -m bench.http_pairs $(ARGS)
 
 bench-http: $(stamp) ## measure the HTTP door: rounds, many clients, paused memory, a flood
 	@$(python) -m bench.http

@@ -152,11 +152,14 @@ def pss(process: int) -> int:
 
 
 @contextmanager
-def served(folder: Path, ledger: str = "ledger.sqlite") -> Iterator[tuple[int, int]]:
+def served(folder: Path, ledger: str = "ledger.sqlite", tree: Path | None = None) -> Iterator[tuple[int, int]]:
+    """Port and process id of a server; of another tree's, if one is given."""
     (folder / "toolfold.yaml").write_text(CONFIG % ledger, "utf-8")
     command = [sys.executable, "-m", "toolfold", "serve", "--config", str(folder / "toolfold.yaml")]
     environment = {**os.environ, "XDG_STATE_HOME": str(folder / "state")}
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
+    if tree is not None:
+        environment["PYTHONPATH"] = str(tree / "src")
+    with subprocess.Popen(command, cwd=tree, stderr=subprocess.PIPE, text=True, env=environment) as process:
         try:
             assert process.stderr is not None
             line = process.stderr.readline()

@@ -91,7 +91,7 @@ def main() -> int:
     parser.add_argument("--bound", type=float, default=1.03, metavar="RATIO", help="default: 1.03")
     options = parser.parse_args()
     names = options.only or list(ROUNDS)
-    with _tree(options.commit) as old:
+    with older_tree(options.commit) as old:
         ratios, figures = _measure(old, names, options.pairs // PAIRS_PER_BLOCK)
     rows = {name: _row(ratios[name], figures[name]) for name in names}
     print(f"{'case':18} {'before':>10} {'now':>10}   ratio  95 % interval")
@@ -104,7 +104,7 @@ def main() -> int:
 
 
 @contextmanager
-def _tree(commit: str) -> Iterator[Path]:
+def older_tree(commit: str) -> Iterator[Path]:
     """The older tree, beside this one for as long as it is measured."""
     name = subprocess.check_output(["git", "rev-parse", "--short", commit], cwd=ROOT, text=True).strip()
     path = ROOT / "build" / "trees" / name
