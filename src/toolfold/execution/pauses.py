@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from toolfold.engines.base import Freezable, Timed
 from toolfold.errors import UsageError
@@ -22,6 +22,7 @@ from toolfold.models import Paused
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from toolfold.engines.base import Run
     from toolfold.execution.calls import Calls
     from toolfold.execution.clock import Clock
     from toolfold.execution.life import Life
@@ -58,6 +59,7 @@ class Pauses:
         """How many replies the guest had seen when it last said that it waits."""
         self._paused_at = 0.0
         """Seconds since 1970."""
+        self._is_timed: bool | None = None
         self._waits_for_person = False
         """Some of the time until it goes on is a person's, which no timer of the program counts."""
 
@@ -111,14 +113,21 @@ class Pauses:
     def go_on(self, accepted: Sequence[Given], decisions: Mapping[int, Decision]) -> None:
         """Hand what was accepted to the program."""
         run = self._life.run
-        if self._waits_for_person or not isinstance(run, Timed):
+        timed = self._timed(run) if not self._waits_for_person else None
+        if timed is None:
             run.release()
         else:
-            run.release_after(max(0.0, time.time() - self._paused_at))
+            timed.release_after(max(0.0, time.time() - self._paused_at))
         for given in accepted:
             self._calls.deliver(given)
         if decisions:
             self._calls.questions.decide(decisions)
+
+    def _timed(self, run: Run) -> Timed | None:
+        """The run, if its timers can be told of the pause. Asked once: to look at a protocol takes long."""
+        if self._is_timed is None:
+            self._is_timed = isinstance(run, Timed)
+        return cast("Timed", run) if self._is_timed else None
 
     def take_up(self, snapshot: Snapshot) -> None:
         """The program stands where it paused: be where its host was then."""

@@ -26,10 +26,21 @@ class ChangeTable:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._db = connection
+        self._changed: dict[int, None] = {}
 
     def add(self, execution: int) -> None:
-        """Something was written about the execution with this number."""
-        self._db.execute("INSERT INTO changes (execution) VALUES (?)", (execution,))
+        """Something was written about the execution with this number; `write` tells of it."""
+        self._changed[execution] = None
+
+    def write(self) -> None:
+        """At the end of a transaction, once for each execution: who follows sees all of a transaction or none."""
+        for execution in self._changed:
+            self._db.execute("INSERT INTO changes (execution) VALUES (?)", (execution,))
+        self._changed.clear()
+
+    def drop(self) -> None:
+        """The transaction was rolled back."""
+        self._changed.clear()
 
     def last(self) -> str:
         """The cursor of the latest."""

@@ -167,8 +167,7 @@ class Tables:
         row = self._row(execution_id, epoch)
         if row.is_full or row.bytes + sum(map(len, bodies)) > self._max_bytes:
             raise refusals.full(execution_id, self._max_bytes)
-        self._append(execution_id, row, bodies)
-        self._set_state(row, "running")
+        self._append(execution_id, row, bodies, state="running")
 
     def takeover(self, execution_id: str) -> int:
         """The next epoch."""
@@ -221,11 +220,12 @@ class Tables:
             raise refusals.ended(execution_id)
         return row
 
-    def _append(self, execution_id: str, row: _Row, bodies: Sequence[bytes]) -> None:
+    def _append(self, execution_id: str, row: _Row, bodies: Sequence[bytes], state: State | None = None) -> None:
+        calls, size = sum(map(codec.is_call, bodies)), sum(map(len, bodies))
         self._db.execute(
-            "UPDATE executions SET pieces = pieces + 1, calls = calls + ?, bytes = bytes + ?, touched_at = ?"
+            "UPDATE executions SET pieces = pieces + 1, calls = calls + ?, bytes = bytes + ?, touched_at = ?, state = ?"
             " WHERE number = ?",
-            (sum(map(codec.is_call, bodies)), sum(map(len, bodies)), time.time(), row.number),
+            (calls, size, time.time(), state or row.state, row.number),
         )
         self._put(execution_id, row.number, row.pieces, codec.join_entries(bodies))
         self.changes.add(row.number)
