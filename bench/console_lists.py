@@ -34,6 +34,8 @@ FILTERS = {
     "session": Filter(session="s9"),
     "time": Filter(since=1_050_000.0, until=1_060_000.0),
     "text": Filter(text="needle"),
+    "common text": Filter(text="print"),
+    "text and status": Filter(text="needle", status="failed"),
     "status and tool": Filter(status="failed", tool="tool7"),
 }
 _KEPT = Retention(executions=10_000_000, age_seconds=float("inf"))

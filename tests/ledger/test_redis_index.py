@@ -1,5 +1,6 @@
 """What finds executions on a Redis server: complete for ledgers of older versions, and gone with what it finds."""
 
+import random
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -45,7 +46,7 @@ def ledger(opened: Callable[..., RedisLedger]) -> RedisLedger:
 
 def index_keys(client: redis.Redis) -> list[str]:
     keys = [key.decode().removeprefix(AT) for key in client.scan_iter(match=f"{AT}*")]
-    return sorted(key for key in keys if key.startswith("by:") or key in ("titles", "indexed"))
+    return sorted(key for key in keys if key.startswith(("by:", "titles")) or key == "indexed")
 
 
 def forget_index(server: RedisServer) -> None:
@@ -124,7 +125,7 @@ async def test_a_record_that_expired_leaves_the_lists_and_then_the_index(
 
         assert (gone, swept, index_keys(client)) == ([""] * len(FILTERS), 1, [])
     assert [key.rpartition(":")[0] for key in kept] == [
-        "by:door", "by:session", "by:state", "by:status", "by:tool", "", ""
+        "by:door", "by:session", "by:state", "by:status", "by:tool", "", *["titles"] * 5
     ]  # fmt: skip
 
 
@@ -142,3 +143,83 @@ async def test_a_search_goes_on_where_the_server_was_not_asked_to_look_further(
     assert await found(ledger, Filter(text="needle", tenant="t0")) == ""
     assert list(await ledger.savings(0.0, 10_000.0)) == [(0.0, "", 1200, 1200, 0)]
     assert len(await ledger.search(Filter(), limit=5000)) == 1200
+
+
+async def in_pages(ledger: RedisLedger, wanted: Filter, size: int) -> list[str]:
+    pages = [[one.execution_id for one in await ledger.search(wanted, limit=size)]]
+    while len(pages[-1]) == size:
+        pages.append([one.execution_id for one in await ledger.search(wanted, limit=size, before=pages[-1][-1])])
+    return [name for page in pages for name in page]
+
+
+@pytest.mark.parametrize(("read_bytes", "in_vain"), [(1, 5000), (1 << 20, 10)])
+async def test_a_text_is_found_newest_first_however_the_executions_came_in(
+    ledger: RedisLedger, monkeypatch: pytest.MonkeyPatch, read_bytes: int, in_vain: int
+) -> None:
+    monkeypatch.setattr("toolfold.ledger.redis_listing._READ_BYTES", read_bytes)
+    monkeypatch.setattr("toolfold.ledger.redis_listing._IN_VAIN", in_vain)
+    monkeypatch.setattr("toolfold.ledger.redis_listing._FEW", 200)
+    luck = random.Random(7)
+    facts = []
+    for number in range(3000):
+        name = f"{number:05}-hay"
+        # Mostly in order, as clocks of several machines are, and some long after they began.
+        began_at = float(luck.choice([number // 3, number // 3 - luck.randrange(40), luck.randrange(1000)]))
+        text = luck.choice(["'Needle %d'", "'hay %d'", "'hay\0stack %d'", "'\u00c4rger %d'"]) % (number % 7)
+        facts.append(
+            (began_at, name, text.lower().replace("\0", ""), f"s{number % 30}", "cli" if number % 2 else "mcp")
+        )
+        ledger.begin(
+            begun(name, began_at=began_at, program=Program(text=text), session=f"s{number % 30}", door=facts[-1][4])
+        )
+        await ledger.finish(name, outcome(name))
+    facts.sort(reverse=True)
+
+    asked = [
+        ("NEEDLE", None, None),
+        ("\u00e4rger 3", None, "mcp"),
+        ("hay", "s4", None),
+        ("haystack 1", "s9", "cli"),
+        ("5-hay", None, None),
+    ]
+    answers = [
+        await in_pages(ledger, Filter(text=text, session=session, door=door), 64) for text, session, door in asked
+    ]
+
+    assert answers == [
+        [
+            name
+            for _, name, line, of, by in facts
+            if text.lower() in line and session in (None, of) and door in (None, by)
+        ]
+        for text, session, door in asked
+    ]
+    assert await found(ledger, Filter(text="needle", since=500.0, until=501.0)) == "".join(
+        name for began_at, name, line, *_ in facts if began_at == 500.0 and "needle" in line
+    )
+    assert await found(ledger, Filter(text="\0")) == ""
+
+
+async def test_nothing_of_a_first_line_is_left_once_its_execution_was_deleted(
+    redis_server: RedisServer, ledger: RedisLedger
+) -> None:
+    for name in "abc":
+        ledger.begin(begun(name, program=Program(text=f"'{name} secret'")))
+        await ledger.finish(name, outcome(name), wait=True)
+
+    await ledger.delete("b")
+
+    with redis_server.client() as client:
+        kept = client.get(f"{AT}titles:1")
+    assert isinstance(kept, bytes)
+    assert (kept.count(b"secret"), kept.count(b"b"), await found(ledger, Filter(text="secret"))) == (2, 0, "ca")
+
+
+async def test_the_earlier_form_of_the_index_is_replaced(redis_server: RedisServer, ledger: RedisLedger) -> None:
+    await written(ledger, "a")
+    with redis_server.client() as client:
+        client.zadd(f"{AT}titles", {"a\0'acme'": 1000.0})
+        client.delete(f"{AT}titles:latest", f"{AT}titles:earliest", f"{AT}titles:left", f"{AT}titles:1")
+
+        assert [await found(ledger, wanted) for wanted in FILTERS] == ["a"] * len(FILTERS)
+        assert not client.exists(f"{AT}titles")

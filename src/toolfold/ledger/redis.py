@@ -29,7 +29,8 @@ from toolfold.ledger.redis_connect import SETTINGS, failed, first_look, plain_ad
 from toolfold.ledger.redis_following import Followed
 from toolfold.ledger.redis_lease import Leases
 from toolfold.ledger.redis_lessons import RedisLessons
-from toolfold.ledger.redis_listing import STATES, RedisListing
+from toolfold.ledger.redis_listing import RedisListing
+from toolfold.ledger.redis_rows import STATES
 from toolfold.ledger.redis_writer import RedisWriter, log
 from toolfold.ledger.retention import MAX_EXECUTION_BYTES, Retention, Schedule
 from toolfold.ledger.scanning import Saving

@@ -1,8 +1,8 @@
 """What finds executions of a Redis ledger without a look at each: sorted sets by when they began.
 
 * `by:state:<state>`, `by:status:<status>`, `by:door:<door>`, `by:session:<session>`, `by:tool:<digest>`
-* `titles`   first lines in lower case, each behind its id and a zero byte; none where the ledger is sealed
-* `indexed`  hash: in which of them an execution is, for its record may expire before it is taken out
+* `indexed`  hash: where an execution's first line is (see `redis_titles`) and in which sets it is, for its record may
+             expire before it is taken out
 
 They are written in the step that writes the record. Executions of a toolfold that knew no such sets are added
 by `redis_listing` when somebody looks; until then the steps of a record leave them alone.
@@ -13,11 +13,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from toolfold.ledger.redis_titles import TITLES
 from toolfold.ledger.seal import NoSeal, Seal
 from toolfold.ledger.summing import Use
 
 # For scripts in which `at` is the prefix of all keys. The digest of a tool's name has 32 digits.
-INDEXING: Final = """
+INDEXING: Final = (
+    TITLES
+    + """
 local function add_to(kept, id, began_at, name, value)
   if value ~= '' then
     local set = 'by:' .. name .. ':' .. value
@@ -28,9 +31,8 @@ end
 local function keep_index(id, kept)
   redis.call('HSET', at .. 'indexed', id, cmsgpack.pack(kept))
 end
-local function index_start(id, began_at, state, door, session, title)
-  local kept = {title ~= '' and id .. '\\0' .. title or ''}
-  if title ~= '' then redis.call('ZADD', at .. 'titles', began_at, kept[1]) end
+local function index_start(id, began_at, state, door, session, title, era)
+  local kept = {add_title(id, began_at, title, era)}
   redis.call('ZADD', at .. 'by:state:' .. state, began_at, id)
   add_to(kept, id, began_at, 'door', door)
   add_to(kept, id, began_at, 'session', session)
@@ -52,13 +54,13 @@ local function unindex(id)
   local kept = redis.call('HGET', at .. 'indexed', id)
   if not kept then return end
   for place, set in ipairs(cmsgpack.unpack(kept)) do
-    if place > 1 then redis.call('ZREM', at .. set, id)
-    elseif set ~= '' then redis.call('ZREM', at .. 'titles', set) end
+    if place > 1 then redis.call('ZREM', at .. set, id) else remove_title(set) end
   end
   for _, state in ipairs({'running', 'paused', 'ended'}) do redis.call('ZREM', at .. 'by:state:' .. state, id) end
   redis.call('HDEL', at .. 'indexed', id)
 end
 """
+)
 
 _AT: Final = "local at = '{' .. ARGV[1] .. '}:'\n" + INDEXING
 
@@ -66,6 +68,8 @@ _AT: Final = "local at = '{' .. ARGV[1] .. '}:'\n" + INDEXING
 COMPARE: Final = (
     _AT
     + """
+-- Both are of an earlier form of this index, which is made again.
+if redis.call('EXISTS', at .. 'titles') == 1 then redis.call('UNLINK', at .. 'titles', at .. 'indexed') end
 local is_stale = false
 for _, state in ipairs({'running', 'paused'}) do
   for _, id in ipairs(redis.call('ZRANGE', at .. 'by:state:' .. state, 0, -1)) do
@@ -103,7 +107,7 @@ for place = 2, #ARGV, 5 do
   if not row[1] then
     keep_index(id, {''})
   elseif row[1] == last and redis.call('HEXISTS', at .. 'indexed', id) == 0 then
-    index_start(id, row[4], row[2], row[5] or '', row[6], title)
+    index_start(id, row[4], row[2], row[5] or '', row[6], title, 'past')
     if row[2] == 'ended' then
       index_end(id, row[4], row[3], tools)
       redis.call('HSET', at .. 'x:' .. id, 'saved', saved)
@@ -130,7 +134,7 @@ return page[1]
 
 def searched_title(title: str, seal: Seal | NoSeal) -> str:
     """A first line as it is looked through; nothing where a key hides it."""
-    return "" if isinstance(seal, Seal) else title.lower()
+    return "" if isinstance(seal, Seal) else title.lower().replace("\0", "")
 
 
 def tool_name(name: str, seal: Seal | NoSeal) -> str:

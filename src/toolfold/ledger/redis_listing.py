@@ -12,96 +12,91 @@ from dataclasses import replace
 from typing import Any, Final, get_args
 
 from toolfold.ledger import redis_index
-from toolfold.ledger.record import Filter, State, Summary
-from toolfold.ledger.scanning import Row, Saving, decode_facts, is_wanted, with_facts
+from toolfold.ledger.record import Filter
+from toolfold.ledger.redis_index import searched_title
+from toolfold.ledger.redis_rows import ROWS, rows_of
+from toolfold.ledger.redis_titles import SEARCH_TITLES, TITLES
+from toolfold.ledger.scanning import Row, Saving, decode_facts, is_wanted
 from toolfold.ledger.seal import NoSeal, Seal
 from toolfold.ledger.summing import Use
-from toolfold.models import Status
-
-STATES: Final[dict[bytes, State]] = {b"running": "running", b"paused": "paused", b"ended": "ended"}
+from toolfold.models import MIB, Status
 
 _PAGE: Final = 250
 _LOOKED_AT: Final = 20_000
-"""Members that one script looks at: about six milliseconds of the server."""
+"""Members that one script looks at: some ten milliseconds of the server."""
+_READ_BYTES: Final = 8 * MIB
+"""Of first lines, in one script: about as long."""
+_FEW: Final = 500
+"""Executions whose first lines are looked at one by one; of more, all first lines are read."""
+_IN_VAIN: Final = 5000
+"""First lines with the text, of executions that are not wanted; after those, the wanted are looked at one by one."""
+_IN_NO_LINE: Final = frozenset("\0\n")
 _INDEXED_AT_ONCE: Final = 250
 _COMPARE_SECONDS: Final = 60.0
 _FAILED: Final = tuple(status for status in get_args(Status) if status not in ("finished", "cancelled"))
 
-_ROW: Final = """
-local at = '{' .. ARGV[1] .. '}:'
-local function row_of(id)
-  local row = redis.call('HMGET', at .. 'x:' .. id, 'state', 'status', 'began_at', 'seconds', 'calls', 'title',
-    'session', 'tenant', 'door', 'facts')
-  table.insert(row, 1, id)
-  return row[2] and row
-end
-"""
-
 # Where in a set, from the newest on, whatever comes after an execution begins. Of those that began in the same moment
 # the later id comes first.
 _PLACE: Final = """
-local function id_of(member)
-  local zero = string.find(member, '\\0', 1, true)
-  return zero and string.sub(member, 1, zero - 1) or member
-end
 local function place_after(set, id, score)
   local place = redis.call('ZCOUNT', set, '(' .. score, '+inf')
   local same = redis.call('ZREVRANGEBYSCORE', set, score, score)
   for at, member in ipairs(same) do
-    if id_of(member) == id then return place + at end
+    if member == id then return place + at end
   end
   for _, member in ipairs(same) do
-    if id_of(member) > id then place = place + 1 end
+    if member > id then place = place + 1 end
   end
   return place
 end
 """
 
-_ONE: Final = _ROW + "return row_of(ARGV[2]) or {}\n"
+_ONE: Final = ROWS + "return packed_row(ARGV[2])\n"
 
-# The smallest set is gone through, and its members are looked for in the others.
+# The smallest set is gone through, and its members are looked for in the others. Where it has too many members to look
+# at the first line of each, there is no answer.
 _SEARCH: Final = (
-    _ROW
+    ROWS
+    + TITLES
     + _PLACE
     + """
-local limit, steps, id, score, since, latest, text = tonumber(ARGV[2]), tonumber(ARGV[3]), unpack(ARGV, 4, 8)
-local set, others = at .. (text == '' and 'times' or 'titles'), {}
-local fewest = text == '' and redis.call('ZCARD', set) or 0
-for place = 9, #ARGV do
+local limit, steps, id, score, since, latest, text, most = tonumber(ARGV[2]), tonumber(ARGV[3]), unpack(ARGV, 4, 9)
+local set, others = at .. 'times', {}
+local fewest = redis.call('ZCARD', set)
+for place = 10, #ARGV do
   local other = at .. ARGV[place]
   local count = redis.call('ZCARD', other)
   if count < fewest then fewest, set, other = count, other, set end
   if other ~= at .. 'times' then table.insert(others, other) end
 end
+if text ~= '' and fewest > tonumber(most) then return {} end
 if id ~= '' and score == '' then score = redis.call('ZSCORE', at .. 'times', id) end
-if not score then return {{}, '', ''} end
+if not score then return {'', 0, '', ''} end
 local place = latest == '' and 0 or redis.call('ZCOUNT', set, latest, '+inf')
 if id ~= '' then place = math.max(place, place_after(set, id, score)) end
 local last = redis.call('ZCOUNT', set, since, '+inf') - 1
-local found, looked_at = {}, ''
-local function is_in_others(id)
+local found = {}
+local function is_wanted(id)
   for _, other in ipairs(others) do
     if not redis.call('ZSCORE', other, id) then return false end
   end
-  return true
+  if text == '' then return true end
+  local kept = redis.call('HGET', at .. 'indexed', id)
+  return kept and string.find(title_at(cmsgpack.unpack(kept)[1]), text, 1, true)
 end
-while place <= last and steps > 0 do
-  local page = redis.call('ZREVRANGE', set, place, math.min(place + 499, last))
-  for _, member in ipairs(page) do
-    local zero = text ~= '' and string.find(member, '\\0', 1, true)
-    if not zero or string.find(member, text, zero + 1, true) then
-      id = zero and string.sub(member, 1, zero - 1) or member
-      local row = is_in_others(id) and row_of(id)
-      if row then table.insert(found, row) end
-      if #found == limit then return {found, '', ''} end
-    end
-    looked_at = member
-  end
+while place <= last and steps > 0 and #found < limit do
+  local page = redis.call('ZREVRANGE', set, place, math.min(place + math.min(steps, 500) - 1, last))
   if #page == 0 then break end
-  place, steps = place + #page, steps - #page
+  steps = steps - #page
+  for _, member in ipairs(page) do
+    if #found == limit then break end
+    local row = is_wanted(member) and packed_row(member) or ''
+    if row ~= '' then table.insert(found, row) end
+    place, id = place + 1, member
+  end
 end
-if place > last or looked_at == '' then return {found, '', ''} end
-return {found, id_of(looked_at), redis.call('ZSCORE', set, looked_at)}
+local is_more = place <= last and id ~= ''
+return {table.concat(found), is_more and 1 or 0, is_more and id or '', is_more and redis.call('ZSCORE', set, id) or ''}
 """
 )
 
@@ -178,10 +173,10 @@ class RedisListing:
     async def rows(self, wanted: Filter, limit: int, before: str = "") -> list[Row]:
         """Those that are wanted; `before` is the id of the last one of the page before."""
         await self._index_others()
-        if wanted.text and isinstance(self._seal, Seal):
+        if wanted.text and (isinstance(self._seal, Seal) or set(wanted.text) & _IN_NO_LINE):
             return []
         if wanted.id is not None:
-            found = [self._row(row) for row in [await self._ask(_ONE, wanted.id)] if row and not before]
+            found = rows_of(b"" if before else await self._ask(_ONE, wanted.id), self._seal)
             return [row for row in found if is_wanted(*row, wanted)]
         rows: list[Row] = []
         async for page in self._pages(wanted, limit, before):
@@ -218,22 +213,24 @@ class RedisListing:
         return found
 
     async def _pages(self, wanted: Filter, limit: int, before: str = "") -> AsyncIterator[list[Row]]:
-        sets, left = self._sets(wanted), limit
+        sets, text, left = self._sets(wanted), searched_title(wanted.text or "", self._seal), limit
         since = "-inf" if wanted.since is None else repr(wanted.since)
         until = "" if wanted.until is None else repr(wanted.until)
+        # The record is right where an older toolfold wrote it and not the sets.
+        certain = replace(wanted, text=None)
         place: Sequence[Any] = (before, "")
-        while left > 0:
+        is_more = True
+        while left > 0 and is_more:
             most = min(left, _PAGE)
-            asked = (most, _LOOKED_AT, *place, since, until, (wanted.text or "").lower(), *sets)
-            found, *place = await self._ask(_SEARCH, *asked)
-            page = [self._row(row) for row in found]
-            # The record is right where an older toolfold wrote it and not the sets.
-            yield [row for row in page if is_wanted(*row, replace(wanted, text=None))]
+            asked = (*place, since, until, text)
+            packed, is_more, *place = (
+                await self._ask(_SEARCH, most, _LOOKED_AT, *asked, _FEW, *sets)
+                or await self._ask(SEARCH_TITLES, most, _READ_BYTES, *asked, _IN_VAIN, *sets)
+                or await self._ask(_SEARCH, most, _LOOKED_AT, *asked, "inf", *sets)
+            )
+            page = [row for row in rows_of(packed, self._seal) if is_wanted(*row, certain)]
             left -= len(page)
-            if not place[0] and len(found) < most:
-                return
-            if not place[0]:
-                place = (page[-1][0].execution_id, repr(page[-1][0].began_at))
+            yield page
 
     def _sets(self, wanted: Filter) -> list[str]:
         """Those that an execution must be in; where something is empty, it is in none."""
@@ -268,20 +265,3 @@ class RedisListing:
         searched = redis_index.searched_title(title.decode(), self._seal) if isinstance(self._seal, NoSeal) else ""
         tools = "" if facts is None else redis_index.tool_names(facts.uses, self._seal)
         return execution_id, last, searched, tools, 0 if facts is None else facts.saved_bytes
-
-    def _row(self, row: Sequence[bytes]) -> Row:
-        execution_id, state, status, began_at, seconds, calls, title, session, tenant, door, facts = row
-        name = execution_id.decode()
-        summary = Summary(
-            execution_id=name,
-            state=STATES[state],
-            status=status.decode(),
-            began_at=float(began_at),
-            seconds=float(seconds),
-            calls=int(calls),
-            first_line=self._seal.open(title, f"{name}/title").decode(),
-            session=session.decode(),
-            tenant=tenant.decode(),
-            door=(door or b"").decode(),
-        )
-        return with_facts(summary, decode_facts(self._seal.open(facts, f"{name}/facts")) if facts else None)

@@ -6,7 +6,7 @@ Every key holds `{prefix}`, so that all are in one slot of a cluster. Times are 
 * `p:<id>`   list of batches of entries
 * `l:<id>`   owner of a lease; it expires by itself. It changes with the epoch, or within a write that has the epoch
 * `g:<hex>`  tools that were granted; `grants` counts the executions that share them
-* `times`, `ids`, `of:<tenant>`   sorted sets for listings; `by:…`, `titles` and `indexed`: see `redis_index`
+* `times`, `ids`, `of:<tenant>`   sorted sets for listings; `by:…`, `titles:…` and `indexed`: see `redis_index`
 * `open`, `ended`   sorted sets by the last word; `sizes`, `origins`, `total` for what retention needs to know
 * `expiring`   sorted set of open executions with a deadline of their own, by when they are forgotten
 * `lessons:<tenant>`   hash of what tools were seen to return, written by `redis_lessons`; `lessons` by the last word
@@ -79,7 +79,7 @@ if #ARGV > 19 then
     redis.call('HSET', row, 'expires', expires)
     redis.call('ZADD', at .. 'expiring', expires, id)
   end
-  index_start(id, began_at, 'running', door, session, searched)
+  index_start(id, began_at, 'running', door, session, searched, 'now')
 end
 local there = redis.call('HMGET', row, 'epoch', 'state', 'last')
 if not there[1] then return 'unknown' end
