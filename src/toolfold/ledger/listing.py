@@ -78,6 +78,9 @@ class Listing:
             order = "u.began_at DESC, u.execution DESC"
             where.append("u.tool = ?")
             values.append(self._digest(wanted.tool))
+        elif wanted.text and wanted.id is None:
+            # It has both in its order, so that other columns are read only where the text is found.
+            source = "executions e INDEXED BY executions_by_title"
         clause = " AND ".join(where) or "1"
         return f"SELECT {_COLUMNS} FROM {source} WHERE {clause} ORDER BY {order} LIMIT ?", values  # noqa: S608 - of texts of ours
 
@@ -156,8 +159,7 @@ class Listing:
         if wanted.text:
             if isinstance(self._seal, Seal):
                 where.append("0")
-            # Its own look at the index first: it has no more than time and title, and is read through quickly.
-            where.append("e.number IN (SELECT number FROM executions WHERE cast(title AS TEXT) LIKE ? ESCAPE '\\')")
+            where.append("cast(e.title AS TEXT) LIKE ? ESCAPE '\\'")
             escaped = wanted.text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
             values.append(f"%{escaped}%")
         return where, values
