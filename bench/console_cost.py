@@ -2,18 +2,25 @@
 
 `python -m bench.console --only cost`: the same programs over three SQLite ledgers, in turns. "Without" writes neither
 what only watchers need, nor the rows that followers read. The console is a process of its own with a list that
-listens. A pair is a median of each side; the figure is the mean of the pairs' ratios with its interval of 95 %.
+listens. A sample is some programs one after the other, until all of them are written; its figures are the time that
+passed and the processor time of this process, which other work on the machine disturbs much less. Compared are samples
+of the same round: the figure is the median of their ratios, with the interval that holds it 95 times in 100. Rounds go
+on until that interval is narrow.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
+import itertools
+import math
 import os
 import re
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -22,19 +29,24 @@ from typing import Any, TypeAlias
 import httpx2
 
 import toolfold
-from bench.cases import CASES
-from bench.measure import one_run
-from bench.pairs import interval
+from bench.cases import CASES, Case
+from bench.measure import PAUSE_SECONDS
 from bench.tools import TOOLS
 from toolfold.execution.record import ExecutionRecord
 from toolfold.ledger.changes import ChangeTable
 from toolfold.ledger.sqlite import SqliteLedger
 
-ROUNDS = {"empty": 9, "sequential": 4}
-"""Samples of each side in one pair."""
-PAIRS = 16
+RUNS = {"empty": 12, "sequential": 1}
+"""Programs in one sample."""
+FEWEST_ROUNDS = 30
+MOST_SECONDS = 75.0
+"""For each case."""
+NARROW = 0.03
+"""From one end of an interval to the other."""
 BOUNDS = {"nobody follows": 1.03, "one console": 1.10}
+CLOCKS = {"time": time.perf_counter, "processor time": time.process_time}
 Side: TypeAlias = tuple[SqliteLedger, toolfold.Runtime]
+Samples: TypeAlias = dict[str, list[tuple[float, ...]]]
 
 
 class Stream:
@@ -89,7 +101,7 @@ async def _read(stream: httpx2.Response) -> None:
 
 
 async def measured() -> list[tuple[str, str, float, tuple[float, float, float]]]:
-    """Case, side, median in milliseconds, and the ratio to "without" with its interval."""
+    """Case and clock, side, median in milliseconds, and the ratio to "without" with its interval."""
     stream = Stream()
     found = []
     with tempfile.TemporaryDirectory() as folder:
@@ -101,29 +113,52 @@ async def measured() -> list[tuple[str, str, float, tuple[float, float, float]]]
                 runtime = toolfold.Runtime(TOOLS, engine="process", ledger=ledger)
                 sides[name] = (ledger, await stack.enter_async_context(runtime))
             await stack.enter_async_context(console(Path(folder) / "one-console.sqlite"))
-            for case in (one for one in CASES if one.name in ROUNDS):
-                pairs = await _pairs(stream, sides, case.text, ROUNDS[case.name])
-                for name in BOUNDS:
-                    ratios = [ours / base for ours, base in zip(pairs[name], pairs["without"], strict=True)]
-                    found.append((case.name, name, statistics.median(pairs[name]) * 1000, interval(ratios)))
-                    print(f"{case.name}, {name}: x%.3f (%.3f to %.3f)" % interval(ratios), file=sys.stderr)
+            gc.freeze()  # so that a collection before each sample takes no time
+            for case in (one for one in CASES if one.name in RUNS):
+                samples = await _rounds(stream, sides, case)
+                print(f"{case.name}: {len(samples['without'])} rounds", file=sys.stderr)
+                for at, clock in enumerate(CLOCKS):
+                    for name in BOUNDS:
+                        median = statistics.median(one[at] for one in samples[name]) * 1000 / RUNS[case.name]
+                        found.append((f"{case.name}, {clock}", name, median, _compared(samples, name, at)))
     return found
 
 
-async def _pairs(stream: Stream, sides: dict[str, Side], text: str, rounds: int) -> dict[str, list[float]]:
-    """The median of each side, as often as there are pairs."""
-    medians: dict[str, list[float]] = {name: [] for name in sides}
-    order = list(sides)
-    for pair in range(-1, PAIRS):  # the first one warms up
-        taken: dict[str, list[float]] = {name: [] for name in sides}
-        for turn in range(rounds):
-            for name in order[turn % 3 :] + order[: turn % 3]:
-                ledger, runtime = sides[name]
-                stream.is_on = name != "without"
-                taken[name].append(await one_run(runtime, text))
-                await ledger.list(limit=1)  # written, before the stream is turned
-        if pair >= 0:
-            for name in sides:
-                medians[name].append(statistics.median(taken[name]))
-        order.reverse()
-    return medians
+async def _rounds(stream: Stream, sides: dict[str, Side], case: Case) -> Samples:
+    """Every side once in each round, until the intervals are narrow or the time is over."""
+    samples: Samples = {name: [] for name in sides}
+    orders = list(itertools.permutations(sides))
+    ends_at = time.monotonic() + MOST_SECONDS
+    for count in itertools.count():
+        for name in orders[count % len(orders)]:
+            stream.is_on = name != "without"
+            sample = await _sample(*sides[name], case)
+            if count:  # the first round warms up
+                samples[name].append(sample)
+        if count >= FEWEST_ROUNDS and (time.monotonic() > ends_at or _is_narrow(samples)):
+            break
+    return samples
+
+
+async def _sample(ledger: SqliteLedger, runtime: toolfold.Runtime, case: Case) -> tuple[float, ...]:
+    await asyncio.sleep(PAUSE_SECONDS)
+    gc.collect()
+    began = [clock() for clock in CLOCKS.values()]
+    for _ in range(RUNS[case.name]):
+        outcome = await runtime.run(case.text)
+        assert outcome.status == "finished", outcome
+    await ledger.list(limit=1)  # until all of it is written
+    return tuple(clock() - then for clock, then in zip(CLOCKS.values(), began, strict=True))
+
+
+def _is_narrow(samples: Samples) -> bool:
+    found = [_compared(samples, name, at) for name in BOUNDS for at in range(len(CLOCKS))]
+    return all(high - low <= NARROW for _, low, high in found)
+
+
+def _compared(samples: Samples, name: str, at: int) -> tuple[float, float, float]:
+    """The median of the ratios to "without", and the ratios between which it is 95 times in 100."""
+    ratios = sorted(ours[at] / base[at] for ours, base in zip(samples[name], samples["without"], strict=True))
+    reach = math.ceil(0.98 * math.sqrt(len(ratios)))
+    middle = len(ratios) // 2
+    return statistics.median(ratios), ratios[max(0, middle - reach)], ratios[min(len(ratios) - 1, middle + reach)]

@@ -411,3 +411,19 @@ async def test_what_no_memory_could_hold_while_the_disk_was_full_is_said(path: P
 
     assert found is not None
     assert (found.is_full, found.is_whole, len(found.entries)) == (True, False, 6)
+
+
+async def test_a_cursor_holds_when_all_that_it_was_given_for_was_deleted(path: Path) -> None:
+    ledger = SqliteLedger(path)
+    ledger.begin(begun("a"))
+    await ledger.flush("a")
+    seen = await anext(ledger.follow("0"))
+    await ledger.delete("a")
+    await ledger.sweep()
+    ledger.begin(begun("b"))
+    await ledger.flush("b")
+
+    told = await anext(ledger.follow(seen.cursor))
+    await ledger.close()
+
+    assert (seen.execution_id, told.execution_id) == ("a", "b")

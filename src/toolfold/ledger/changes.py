@@ -1,7 +1,8 @@
 """What was written, in the order in which it was committed: the part of a SQLite ledger that is followed.
 
 A row is written in the transaction of what it tells of, and only one transaction writes at a time. So the numbers
-rise in the order of the commits, and who has seen one has seen all before it.
+rise in the order of the commits, and who has seen one has seen all before it. The latest row is never deleted, so that
+no number is given twice; `AUTOINCREMENT` would keep a table for that, and half of what a row costs.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Final
 
 from toolfold.ledger.record import Change
 
-CHANGES: Final = "CREATE TABLE changes (number INTEGER PRIMARY KEY AUTOINCREMENT, execution INTEGER NOT NULL)"
+CHANGES: Final = "CREATE TABLE changes (number INTEGER PRIMARY KEY, execution INTEGER NOT NULL)"
 DECISIONS: Final = (
     "CREATE TABLE decisions (execution TEXT NOT NULL, epoch INTEGER NOT NULL, call INTEGER NOT NULL,"
     " body BLOB NOT NULL, PRIMARY KEY (execution, epoch, call)) WITHOUT ROWID"
@@ -44,8 +45,8 @@ class ChangeTable:
 
     def last(self) -> str:
         """The cursor of the latest."""
-        found = self._db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'changes'").fetchone()
-        return str(found[0] if found else 0)
+        (number,) = self._db.execute("SELECT max(number) FROM changes").fetchone()
+        return str(number or 0)
 
     def after(self, cursor: str) -> list[Change]:
         """The next ones, at most a thousand; the first has no id if some before it are gone."""
