@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TypeAlias
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -17,6 +18,8 @@ from tests.console.rig import CONFIG, Rig
 
 pytestmark = pytest.mark.timeout(280)
 
+Task: TypeAlias = tuple[float, float]
+"""Milliseconds that a task took, and those of them that it worked: other work on the machine is not the page's."""
 PROGRAM = """# Ten thousand calls
 for start in range(0, 10_000, 50):
     await asyncio.gather(*(echo(text=str(n)) for n in range(start, start + 50)))
@@ -57,7 +60,9 @@ def test_a_run_of_ten_thousand_calls_opens_at_once_and_scrolls_without_a_long_ta
         "fetch('api/executions').then((a) => a.json()).then((b) => b.executions.map((r) => r.execution_id))"
     )
 
-    opened, opening, scrolling = [], [], []
+    opened: list[float] = []
+    opening: list[Task] = []
+    scrolling: list[Task] = []
     for _ in range(5):
         with traced(browser, page) as longest:
             opened.append(page.evaluate(OPEN, [run]) / 1000)
@@ -70,17 +75,18 @@ def test_a_run_of_ten_thousand_calls_opens_at_once_and_scrolls_without_a_long_ta
         page.evaluate("location.hash = '#/runs'")
         expect(page.locator(".run")).to_be_visible()
     note("10,000 calls open", max(opened), OPEN_SECONDS, "s", f"slowest of 5; median {sorted(opened)[2]:.2f} s")
-    note("longest task, opening", max(opening), LONGEST_TASK_MS, "ms", "10,000 calls, from the browser's trace")
-    note("longest task, scrolling", max(scrolling), LONGEST_TASK_MS, "ms", "10,000 calls, from the browser's trace")
+    for name, (took, worked) in (("opening", max(opening)), ("scrolling", max(scrolling))):
+        detail = f"10,000 calls, from the browser's trace; it worked for {worked:.1f} ms of it"
+        note(f"longest task, {name}", took, LONGEST_TASK_MS, "ms", detail)
 
     assert max(opened) <= OPEN_SECONDS
-    assert max(scrolling) <= LONGEST_TASK_MS
+    assert max(scrolling)[0] <= LONGEST_TASK_MS
 
 
 @contextmanager
-def traced(browser: Browser, page: Page) -> Iterator[list[float]]:
-    """Gives the longest task of the thread that the page runs on, in milliseconds, once it is left."""
-    longest: list[float] = []
+def traced(browser: Browser, page: Page) -> Iterator[list[Task]]:
+    """Gives the longest task of the thread that the page runs on, once it is left."""
+    longest: list[Task] = []
     browser.start_tracing(page=page, categories=["toplevel", "disabled-by-default-devtools.timeline", "__metadata"])
     try:
         yield longest
@@ -88,7 +94,7 @@ def traced(browser: Browser, page: Page) -> Iterator[list[float]]:
         longest.append(_longest_task(browser.stop_tracing()))
 
 
-def _longest_task(trace: bytes) -> float:
+def _longest_task(trace: bytes) -> Task:
     events = json.loads(trace)["traceEvents"]
     pages = {
         (one["pid"], one["tid"])
@@ -97,4 +103,4 @@ def _longest_task(trace: bytes) -> float:
     }
     tasks = [one for one in events if one["name"].endswith("RunTask") and (one["pid"], one["tid"]) in pages]
     assert tasks, "the trace has no tasks of the page"
-    return max(one.get("dur", 0) for one in tasks) / 1000
+    return max((one.get("dur", 0) / 1000, one.get("tdur", 0) / 1000) for one in tasks)
