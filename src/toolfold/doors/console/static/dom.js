@@ -40,6 +40,10 @@ export function seconds(value) {
   return `${Math.floor(whole / 60)} min ${whole % 60} s`;
 }
 
+export function rounded(value) {
+  return Math.round(value).toLocaleString().replace("-", "−");
+}
+
 export function bytes(value) {
   const size = Math.abs(value);
   const sign = value < 0 ? "−" : "";

@@ -86,8 +86,9 @@ export async function inbox(main) {
       const differing = names.filter((name) => !same.includes(name)).slice(0, 6);
       return h("section", { class: "panel group", "data-tool": tool }, h("header", {}, h("h2", { class: "mono" }, tool), h("span", { class: "pill waiting" }, `${ones.length} waiting`),
         same.slice(0, 4).map((name) => h("span", { class: "tag" }, `${name} = ${shown(all[0][name]).slice(0, 40)}`)), h("span", { class: "grow" }),
-        h("button", { class: "good small", type: "button", disabled: !mayAct, onclick: () => decide(ones, { approved: true }) }, `Approve all ${ones.length}`),
-        h("button", { class: "bad small", type: "button", disabled: !mayAct, onclick: () => deny(ones) }, "Deny all")),
+        h("span", { class: "row" },
+          h("button", { class: "good small", type: "button", disabled: !mayAct, onclick: () => decide(ones, { approved: true }) }, `Approve all ${ones.length}`),
+          h("button", { class: "bad small", type: "button", disabled: !mayAct, onclick: () => deny(ones) }, "Deny all"))),
       h("div", { class: "wide" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, "Run"), h("th", {}, "Line"), differing.map((name) => h("th", {}, name)), h("th", {}, h("span", { class: "muted" }, "")))),
         h("tbody", {}, ones.map((one) => [row(one, differing), key(one) === selected ? whole(one, differing.length + 3) : null])))));
     }));

@@ -2,8 +2,9 @@
 import { h } from "./dom.js";
 
 export class LongList {
-  constructor({ height, className, draw, onEnd = null, label }) {
+  constructor({ height, className, draw, onEnd = null, label, most = 0 }) {
     this.height = height;
+    this.most = most;
     this.draw = draw;
     this.onEnd = onEnd;
     this.items = [];
@@ -17,6 +18,7 @@ export class LongList {
 
   show(items) {
     this.items = items;
+    if (this.most) this.element.style.height = `${Math.min(this.most, Math.max(1, items.length) * this.height)}px`;
     this.schedule();
   }
 

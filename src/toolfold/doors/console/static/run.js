@@ -1,6 +1,6 @@
 // One run: the program's own lines with the calls each made, the waterfall, the selected call, the output.
 import { follow, get, post } from "./api.js";
-import { breathe, bytes, fill, h, moment, pill, plural, seconds, toast } from "./dom.js";
+import { breathe, bytes, fill, h, moment, pill, plural, rounded, seconds, toast } from "./dom.js";
 import { files } from "./files.js";
 import { lines } from "./highlight.js";
 import { LongList } from "./lists.js";
@@ -76,13 +76,13 @@ export async function run(main, { id, isCurrent }) {
   const detail = h("div", { class: "panel", id: "call", "aria-live": "polite" });
   const saved = h("div", { class: "stack" });
   const fall = new Waterfall((call) => select(call));
-  const list = new LongList({ height: 28, className: "calls-list", draw: drawCall, label: "Calls" });
+  const list = new LongList({ height: 28, most: 260, className: "calls-list", draw: drawCall, label: "Calls" });
   list.element.setAttribute("role", "listbox");
   const count = h("span", { class: "muted small num", id: "count" });
   const sources = lines(execution.program.replace(/\n$/, ""), [...execution.tools, ...execution.missing_tools]);
   const rows = sources.map((parts, at) => h("div", { class: "ln", id: `line-${at + 1}` }, h("span", { class: "no" }, String(at + 1)), h("span", { class: "src" }, parts), h("span", {})));
-  const legend = h("span", { class: "legend" }, [["--accent", "call"], ["--run", "in flight"], ["--bad", "failed"], ["--warn", "waits for you"], ["--faint", "from the record"]]
-    .map(([color, text]) => h("span", {}, h("i", { style: { background: `var(${color})` } }), text)));
+  const legend = h("span", { class: "legend" }, [["--accent", "call"], ["--run", "in flight"], ["--bad", "failed"], ["--warn", "waits for you"], ["--faint", "from the record"], ["", "no reply"]]
+    .map(([color, text]) => h("span", {}, h("i", color ? { style: { background: `var(${color})` } } : { class: "hollow" }), text)));
 
   fill(main, crumbs, facts, problem,
     h("div", { class: "panel" }, h("header", {}, h("h2", {}, "Calls over time"), count, h("span", { class: "grow" }), legend), fall.element),
@@ -158,7 +158,7 @@ export async function run(main, { id, isCurrent }) {
     fill(saved,
       outcome.value ? h("div", { class: "panel" }, h("header", {}, h("h2", {}, "Value")), h("div", { class: "body" }, value(outcome.value))) : null,
       files(id, "Files it made", outcome.files), files(id, "Files it began with", execution.files),
-      h("div", { class: "panel" }, h("header", {}, h("h2", {}, kept.bytes < 0 ? "Lost" : "Kept out of the context"), h("span", { class: "grow" }), h("b", { class: "num" }, `${bytes(kept.bytes)} ≈ ${Math.round(kept.tokens).toLocaleString()} tokens`)),
+      h("div", { class: "panel" }, h("header", {}, h("h2", {}, kept.bytes < 0 ? "Lost" : "Kept out of the context"), h("span", { class: "grow" }), h("b", { class: "num" }, `${bytes(kept.bytes)} ≈ ${rounded(kept.tokens)} tokens`)),
         h("div", { class: "body" }, h("dl", { class: "kv" }, pair(outcome.status === "finished" ? "calls and replies" : "calls and replies (not finished: none replaced)", bytes(sent)), pair("less the program", bytes(-size)), pair("less what the model was shown", bytes(-printed)), ))),
       h("div", { class: "panel" }, h("header", {}, h("h2", {}, "Limits")), h("div", { class: "body" },
         used("Calls", story.calls.length, execution.limits.calls, (one) => one.toLocaleString()), used("Time", outcome.seconds, execution.limits.wall_seconds, seconds),

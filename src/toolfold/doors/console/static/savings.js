@@ -1,6 +1,6 @@
 // What programs kept out of models' contexts, and what they cost, as plain as the gains.
 import { get } from "./api.js";
-import { bytes, fill, h } from "./dom.js";
+import { bytes, fill, h, rounded } from "./dom.js";
 
 export async function savings(main, { query }) {
   const days = Number(query.get("days")) || 7;
@@ -15,7 +15,7 @@ export async function savings(main, { query }) {
   const pick = h("select", { "aria-label": "Time", onchange: () => { location.hash = `#/savings?days=${pick.value}`; } }, [[1, "Last day"], [7, "Last week"], [30, "Last 30 days"], [90, "Last 90 days"]].map(([value, text]) => h("option", { value, selected: value === days }, text)));
   const place = h("div", { class: "body" });
   fill(main, h("div", { class: "crumbs" }, h("h1", {}, "Savings"), h("span", { class: "grow" }), pick),
-    h("div", { class: "stats" }, card(bytes(gain), "kept out of contexts"), card(bytes(loss), "lost, where direct calls were cheaper", loss ? "alert" : ""), card(`≈ ${Math.round((gain - loss) / 4).toLocaleString()}`, "tokens, net; 4 bytes are 1 token"), card(count.toLocaleString(), "executions")),
+    h("div", { class: "stats" }, card(bytes(gain), "kept out of contexts"), card(bytes(loss), "lost, where direct calls were cheaper", loss ? "alert" : ""), card(`≈ ${rounded((gain - loss) / 4)}`, "tokens, net; 4 bytes are 1 token"), card(count.toLocaleString(), "executions")),
     h("div", { class: "panel" }, h("header", {}, h("h2", {}, "Over time"), h("span", { class: "muted small" }, "gains above the line, losses below")), place),
     h("div", { class: "split" },
       h("div", { class: "panel" }, h("header", {}, h("h2", {}, "By door")), h("div", { class: "wide" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, "Door"), ["Executions", "Kept out", "Lost"].map((text) => h("th", { class: "num" }, text)))), h("tbody", {}, [...doors].map(([door, [runs, saved, lost]]) => h("tr", {}, h("td", {}, door || "–"), cell(runs.toLocaleString()), cell(bytes(saved)), cell(bytes(lost)))))))),

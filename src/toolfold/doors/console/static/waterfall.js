@@ -1,7 +1,7 @@
 // The calls of one run on one time axis. Lanes are the real concurrency: a call takes the first lane that is free.
 import { h, seconds } from "./dom.js";
 
-const LANE = 15;
+const LANE = 16;
 const HEAD = 22;
 const LEFT = 8;
 
@@ -88,6 +88,15 @@ export class Waterfall {
       pen.fillText(text, Math.min(this.width - width - 2, Math.max(2, x - width / 2)), 9);
     }
     const last = [];
+    const widths = new Map();
+    const fitted = (text, room) => {
+      if (!widths.has(text)) widths.set(text, pen.measureText(text).width);
+      const width = widths.get(text);
+      if (width <= room) return text;
+      const kept = Math.floor((text.length * room) / width) - 1;
+      return kept < 6 ? "" : `${text.slice(0, kept)}…`;
+    };
+    pen.font = "10.5px system-ui, sans-serif";
     for (const call of this.calls) {
       const y = HEAD + call.lane * LANE;
       if (y + LANE < top || y > top + shown) continue;
@@ -102,21 +111,18 @@ export class Waterfall {
         pen.globalAlpha = 0.45;
         pen.fillRect(this.x(call.at), y + 5, Math.max(2, from - this.x(call.at)), LANE - 10);
       }
-      pen.fillStyle = call.asking ? colors.wait : call.error ? colors.bad : call.seconds === null ? (this.isOver ? colors.record : colors.open) : call.from_record ? colors.record : colors.ok;
+      const isLost = call.seconds === null && this.isOver && !call.asking;
+      pen.fillStyle = call.asking ? colors.wait : call.error ? colors.bad : call.seconds === null ? colors.open : call.from_record ? colors.record : colors.ok;
       pen.globalAlpha = call.from_record ? 0.45 : 0.9;
       pen.beginPath();
       pen.roundRect(from, y + 2, Math.max(2, to - from), LANE - 4, 3);
-      pen.fill();
+      if (isLost) { pen.strokeStyle = colors.record; pen.lineWidth = 1; pen.stroke(); } else pen.fill();
       pen.globalAlpha = 1;
       if (call.id === this.selected) { pen.strokeStyle = color("--text"); pen.lineWidth = 1.5; pen.stroke(); }
-      if (to - from > 60) {
-        pen.save();
-        pen.beginPath();
-        pen.rect(from, y, to - from - 4, LANE);
-        pen.clip();
-        pen.fillStyle = call.from_record ? color("--text") : color("--panel");
-        pen.fillText(call.tool, from + 6, y + LANE / 2 + 0.5);
-        pen.restore();
+      const label = to - from > 36 ? fitted(call.tool, to - from - 12) : "";
+      if (label) {
+        pen.fillStyle = call.from_record || isLost ? color("--text") : color("--panel");
+        pen.fillText(label, from + 6, y + LANE / 2 + 0.5);
       }
     }
   }
