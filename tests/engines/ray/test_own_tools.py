@@ -9,7 +9,7 @@ import pytest
 from tests.engines.ray.local_nodes import LocalNode, LocalNodes
 from toolfold import Runtime, UsageError, tool
 from toolfold.engines.base import Called, OwnTools, Taped
-from toolfold.engines.ray import RayEngine, wire
+from toolfold.engines.ray import RayEngine, node, wire
 from toolfold.engines.ray.own import OwnCalls
 from toolfold.engines.ray.past import Past
 from toolfold.errors import ToolFailed
@@ -131,6 +131,20 @@ async def test_calls_of_named_tools_are_served_on_the_node_and_are_all_on_record
         (2, "save", {"n": 2}, 1, 2, None),
         (3, "look_up", {"n": 3}, 2, 3, None),
     ]
+
+
+async def test_calls_on_the_node_take_no_message_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("LATER_SECONDS", "HEARTBEAT_SECONDS"):
+        monkeypatch.setattr(node, name, 3600.0)
+    local = LocalNode("one")
+    async with opened(LocalNodes(local)) as runtime:
+        assert local.node is not None
+        said_before = local.node.messages
+        outcome = await runtime.run("for n in range(50):\n    print(n)\n    await look_up(n=n)")
+        said = local.node.messages - said_before
+
+    assert (len(outcome.calls), outcome.stdout.split()) == (50, [str(n) for n in range(50)])
+    assert said == 1
 
 
 async def test_a_tool_that_fails_on_a_node_reads_as_one_that_fails_here() -> None:

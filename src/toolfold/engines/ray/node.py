@@ -30,7 +30,7 @@ MOST_WAITING_BYTES: Final = 16 * 1024 * 1024
 MOST_AT_ONCE_BYTES: Final = 4 * 1024 * 1024
 HEARTBEAT_SECONDS: Final = 1.0
 LATER_SECONDS: Final = 0.01
-"""How long what nobody waits for may be held back."""
+"""How long what nobody acts on may be held back: printed text, tapes, and calls that the node serves itself."""
 NO_RUN: Final = 0
 _PLAIN: Final = ReplyMeta()
 
@@ -94,7 +94,8 @@ class Node:
         self._early: dict[int, bytes] = {}
         self._said: deque[tuple[int, bytes]] = deque()
         self._said_bytes = 0
-        self._messages = 0
+        self.messages = 0
+        """How many there were so far."""
         self._something = asyncio.Event()
         self._room = asyncio.Event()
         self._room.set()
@@ -203,7 +204,9 @@ class Node:
                     if running.own is not None and isinstance(event, Called):
                         self._called(key, running, event)
                     else:
-                        self._say(key, self._as_said(event, running))
+                        # A tape and what is printed come with every frame of calls, and nobody acts on them.
+                        is_urgent = not isinstance(event, Taped | Printed)
+                        self._say(key, self._as_said(event, running), is_urgent=is_urgent)
                     if not self._room.is_set():
                         await self._room.wait()
                 # The next program of a session comes as soon as this one has ended, and must find its guest back.
@@ -275,7 +278,7 @@ class Node:
     # to the runtime
 
     def _say(self, key: int, message: FromNode, *, is_urgent: bool = True) -> None:
-        """What nobody waits for may wait a little, to leave with more."""
+        """What nobody acts on may wait a little, to leave with more: each message wakes the runtime."""
         body = wire.part(message)
         self._said.append((key, body))
         self._said_bytes += len(body)
@@ -309,9 +312,9 @@ class Node:
     async def _beat(self) -> None:
         """Rule 2 of the link: a node that says nothing is lost."""
         while self._speaker is not None:
-            said = self._messages
+            said = self.messages
             await asyncio.sleep(HEARTBEAT_SECONDS)
-            if said == self._messages:
+            if said == self.messages:
                 await self._say_how_it_is()
 
     async def listen(self) -> bytes:
@@ -337,7 +340,7 @@ class Node:
         self._said_bytes -= size
         if self._said_bytes <= MOST_WAITING_BYTES:
             self._room.set()
-        number, self._messages = self._messages, self._messages + 1
+        number, self.messages = self.messages, self.messages + 1
         return wire.join(number, parts)
 
     async def _say_how_it_is(self) -> None:

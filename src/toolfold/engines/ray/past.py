@@ -27,7 +27,7 @@ class Past:
     """Of one program."""
 
     def __init__(self, tape: Taped) -> None:
-        self.tape = tape
+        self._wakes, self._clocks = list(tape.wakes), list(tape.clocks)
         self.replies: list[Reply] = []
         """In the order in which they were given."""
         self.settled: list[int] = []
@@ -45,6 +45,11 @@ class Past:
         """Where it was last, if that is lost."""
         self.why_not = ""
         """It cannot be replayed, and this is why."""
+
+    @property
+    def tape(self) -> Taped:
+        """All that is on tape so far."""
+        return Taped(tuple(self._wakes), tuple(self._clocks))
 
     def answered(self, reply: Reply) -> None:
         """A reply on its way to the program."""
@@ -89,7 +94,8 @@ class Past:
         if isinstance(event, Taped):
             if event.is_spoilt:
                 self.why_not = "it used threads, or read the clock too often"
-            self.tape = Taped((*self.tape.wakes, *event.wakes), (*self.tape.clocks, *event.clocks))
+            self._wakes += event.wakes
+            self._clocks += event.clocks
         return event
 
     def _called(self, event: Called) -> Called | None:
