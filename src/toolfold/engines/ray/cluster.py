@@ -187,6 +187,8 @@ class RayNodes:
         with contextlib.suppress(ray.exceptions.RayError, TimeoutError):
             async with asyncio.timeout(STOP_SECONDS):
                 await actor.stop.remote()
+                # Asked first: of an actor that is killed, Ray tells the user that a worker died unexpectedly.
+                await actor.__ray_terminate__.remote()
         with contextlib.suppress(ray.exceptions.RayError, ValueError):
             ray.kill(actor)
 
