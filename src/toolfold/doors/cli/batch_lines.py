@@ -54,25 +54,22 @@ class Programs:
         self._path = path
         self._usual = usual
         self.ids: set[str] = set()
-        for name, _ in self._named():
-            self.ids.add(name)
+        for number, item in self._items():
+            if item.tag in self.ids:
+                raise self._wrong(number, f"the id {item.tag!r} is on an earlier line, too; ids must differ")
+            self.ids.add(item.tag)
 
     def items(self, done: set[str]) -> Iterator[Item]:
         """Those without a result."""
-        return (item for name, item in self._named() if name not in done)
+        return (item for _, item in self._items() if item.tag not in done)
 
-    def _named(self) -> Iterator[tuple[str, Item]]:
-        seen: set[str] = set()
+    def _items(self) -> Iterator[tuple[int, Item]]:
         try:
             with self._path.open("rb") as opened:
                 for number, raw in enumerate(opened, 1):
                     if not raw.strip():
                         continue
-                    item = self._item(number, raw)
-                    if item.tag in seen:
-                        raise self._wrong(number, f"the id {item.tag!r} is on an earlier line, too; ids must differ")
-                    seen.add(item.tag)
-                    yield item.tag, item
+                    yield number, self._item(number, raw)
         except OSError as error:
             raise UsageError(f"programs {str(self._path)!r} cannot be read: {error.strerror}") from error
 
