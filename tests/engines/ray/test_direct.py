@@ -55,7 +55,7 @@ async def test_messages_go_both_ways(served: Served) -> None:
     await served.ended.wait()
 
     ended = wire.WireEnded("finished", 42, None, (), frozenset(), (), keeps_session=False)
-    assert (number, [(key, wire.read(body)) for key, body in parts]) == (0, [(1, ended)])
+    assert (number, [(key, wire.read(body)) for key, body in parts]) == (0, [(1, [ended])])
 
 
 async def test_whoever_does_not_know_the_secret_hears_nothing(served: Served) -> None:
@@ -112,9 +112,17 @@ async def test_a_program_whose_words_nobody_reads_stands_still(served: Served) -
     made = 0
     while made < calls:
         _, parts = wire.split(await heard.messages.get())
-        said = [wire.read(body) for key, body in parts if key == 1]
+        said = [one for key, body in parts if key == 1 for one in wire.read(body)]
         made += sum(len(one.calls) for one in said if isinstance(one, wire.WireCalled))
     mailbox.close()
     await served.ended.wait()
 
     assert held < MOST_WAITING_BYTES + 1024 * 1024
+
+
+@pytest.mark.parametrize("count", [1, 2, 15, 16, 70_000])
+def test_parts_of_a_run_are_read_together_in_their_order(count: int) -> None:
+    said = [wire.WireWaiting(number) for number in range(count)]
+    body = wire.merged([wire.part(one) for one in said])
+
+    assert wire.read(body) == said

@@ -164,7 +164,8 @@ class Link:
         try:
             for key, part in self._inbox.in_turn(*wire.split(body)):
                 if key == NO_RUN:
-                    self._hear_of_node(wire.read(part))
+                    for said in wire.read(part):
+                        self._hear_of_node(said)
                 # Not known: it has ended for the runtime, and the node does not know yet.
                 elif (run := self.runs.get(key)) is not None:
                     run.hear(part)

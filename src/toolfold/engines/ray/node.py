@@ -329,19 +329,19 @@ class Node:
         return self._next_message()
 
     def _next_message(self) -> bytes:
-        parts: list[tuple[int, bytes]] = []
+        parts: dict[int, list[bytes]] = {}
         size = 0
         while self._said and size < MOST_AT_ONCE_BYTES:
-            one = self._said.popleft()
-            parts.append(one)
-            size += len(one[1])
+            key, body = self._said.popleft()
+            parts.setdefault(key, []).append(body)
+            size += len(body)
         if not self._said:
             self._something.clear()
         self._said_bytes -= size
         if self._said_bytes <= MOST_WAITING_BYTES:
             self._room.set()
         number, self.messages = self.messages, self.messages + 1
-        return wire.join(number, parts)
+        return wire.join(number, [(key, wire.merged(bodies)) for key, bodies in parts.items()])
 
     async def _say_how_it_is(self) -> None:
         stocked = self._engine.capabilities.stocked

@@ -38,6 +38,9 @@ STOP_SECONDS: Final = 5.0
 """How long a node has to end a program that is stopped, before it is ended without it."""
 _SLACK_BYTES: Final = 64 * 1024 * 1024
 """Of all that a program says, beyond its limits: output, tapes, the frames themselves."""
+_LAST: Final = (Ended, Died)
+_HEARD_TO_THE_END: Final = (Printed, Served, Ended)
+"""What counts of a program that is being stopped."""
 _TRIES: Final = 10
 """On how many nodes a program may begin."""
 
@@ -95,7 +98,7 @@ class RayRun:
 
     def _push(self, event: Event) -> None:
         self._events.append(event)
-        if isinstance(event, Ended | Died):
+        if isinstance(event, _LAST):
             self._leave(is_over=True)
         wake, self._wake = self._wake, None
         if wake is not None and not wake.done():
@@ -184,33 +187,40 @@ class RayRun:
 
     def hear(self, body: bytes) -> None:
         """A part of a message."""
+        link = self._link
         try:
             self._left_bytes -= len(body)
             if self._left_bytes < 0:
                 raise Violation("more than a program may say")
-            event = self._event(wire.read(body))
-            if event is not None:
-                event = self._past.heard(event)
+            for said in wire.read(body):
+                self._hear_one(said)
+                if self._link is not link:
+                    return  # it has ended, or goes on elsewhere
         except Violation as breach:
-            link = self._link
             # Not elsewhere: whatever made the node say that may well be in the program.
             self._push(Died(f"the node of the program sent {breach}"))
             if link is not None:
                 link.lose(f"it sent {breach}")
-            return
         except Diverged as error:
             self._push(Died(f"a node was lost, and the program cannot be replayed: {error}"))
+
+    def _hear_one(self, said: FromNode) -> None:
+        if type(said) is wire.WireServed:  # first, because most are, where a node serves calls
+            self._push(self._own.served(said))
             return
+        event = self._event(said)
+        if event is not None:
+            event = self._past.heard(event)
         if isinstance(event, Called) and self._own.names:
             event = self._own.without(event)
         if event is None or (isinstance(event, Taped) and self._order.tape is None):
             return
-        if self._stopping is not None and not isinstance(event, Printed | Served | Ended):
+        if self._stopping is not None and not isinstance(event, _HEARD_TO_THE_END):
             return
         if isinstance(event, Ended):
             for served in self._own.unanswered():
                 self._push(served)
-        if isinstance(event, Ended | Died) and self._link is not None:
+        if isinstance(event, _LAST) and self._link is not None:
             # It has ended there: to have it closed would only wake the node once more.
             self._link.runs.pop(self._key, None)
             self._link = None
@@ -222,8 +232,6 @@ class RayRun:
                 return self._called(said)
             case wire.WirePrinted():
                 return Printed(said.text, said.stream, said.cut_bytes, said.is_report)
-            case wire.WireServed():
-                return self._own.served(said)
             case wire.WireWaiting():
                 return Waiting(said.replies_seen)
             case wire.WireTaped():
