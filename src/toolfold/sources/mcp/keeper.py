@@ -105,7 +105,9 @@ class Keeper:
                 await self._attempt()
                 why = ""
             # Whatever a transport or a server's strange answer raises, the next attempt may go well.
-            except Exception as error:  # noqa: BLE001
+            except Exception as error:
+                if _is_cancelled():
+                    raise asyncio.CancelledError from error
                 why = _words(error)
             self._presence.established = None
             if self._presence.state == "ready":
@@ -180,7 +182,7 @@ class Keeper:
             await self._connect_once(known)
         except ServerHungUp:
             # Some servers exit on the new era's question.
-            if known == "legacy":
+            if known == "legacy" or _is_cancelled():
                 raise
             await self._connect_once("legacy")
 
@@ -275,6 +277,12 @@ class Keeper:
         self._presence.detail = "" if url is None else f"sign in at {url}"
         if url is not None:
             self._on_sign_in(self.server.name, url)
+
+
+def _is_cancelled() -> bool:
+    """Whether somebody ends the keeper: an SDK transport that breaks meanwhile raises its own error instead."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _fate(error: MCPError, link: Link) -> tuple[bool, str] | None:
