@@ -7,15 +7,15 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.ports import reserved_port
+
 START_SECONDS = 600
 
 
 @contextlib.contextmanager
 def prism(modules: Path, document: Path) -> Iterator[str]:
     """Its URL once it listens, which takes a minute for GitHub's document, and longer on a busy machine."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = reserved_port()
     command = ["node", str(modules / ".bin/prism"), "mock", "-p", str(port), "-v", "fatal", str(document)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:

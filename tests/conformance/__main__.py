@@ -7,11 +7,12 @@ FOLDER holds `suite` (conformance 0.1.16), `alpha` (0.2.0-alpha), `inspector`, e
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
+
+from tests.ports import reserved_port
 
 ROOT = Path(__file__).parents[2]
 BASELINE = Path(__file__).with_name("baseline.yaml")
@@ -20,9 +21,7 @@ BASELINE = Path(__file__).with_name("baseline.yaml")
 def main() -> int:
     """Run all three; exit 1 if one failed."""
     folder = Path(sys.argv[1]).resolve()
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = reserved_port()
     server = subprocess.Popen(
         [sys.executable, "-m", "tests.conformance.server", str(port)],
         cwd=ROOT,

@@ -19,6 +19,7 @@ from typing import Any, Final
 import msgspec
 
 from tests.escapes_support.numbers import NUMBERS
+from tests.ports import held_port
 
 _IPC_CREAT, _IPC_RMID, _SHARED_BYTES = 0o1000, 0, 4096
 _DIAL_EVERY_SECONDS: Final = 0.05
@@ -139,9 +140,7 @@ class Bait:
         self._hear_at("udp", socket.AF_INET, loopback)
         self._hear_at("datagram path", unix, str(self.folder / "datagrams"))
         self._hear_at("datagram abstract", unix, f"\0{self.secret[-8:]}d")
-        with socket.socket() as free:
-            free.bind(loopback)
-            self._ports["dialled"] = free.getsockname()[1]
+        self._ports["dialled"] = self._stack.enter_context(held_port())
         self._in_background(self._dial)
 
     def _serve(self, name: str, family: int, address: Any) -> None:

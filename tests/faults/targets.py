@@ -13,11 +13,11 @@ from typing import Any, Final, Literal, TypeAlias
 
 from redis.exceptions import RedisError
 
-from tests.doors.http.fleet import quiet_port
 from tests.faults.disk import Disk, own_disk
 from tests.faults.links import KINDS, Kind, Links
 from tests.faults.servers import TOOLS, Server
 from tests.ledger.redis_server import RedisServer, running_server
+from tests.ports import reserved_port
 
 TargetKind: TypeAlias = Literal["sqlite", "redis"]
 _REPLICAS: Final = 3
@@ -45,7 +45,7 @@ class Target:
         self._redis = redis
         self._disk = disk
         self.faults: Counter[str] = Counter()
-        ports = [quiet_port() for _ in range(1 if redis is None else _REPLICAS)]
+        ports = [reserved_port() for _ in range(1 if redis is None else _REPLICAS)]
         inner = [] if redis is None else [redis.port] * _REPLICAS + ports
         self._links = Links([*ports, *inner])
         kinds = ("client–server", "replica–redis", "replica–replica")

@@ -8,7 +8,6 @@ import contextlib
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -20,7 +19,9 @@ from pathlib import Path
 import pytest
 import redis
 
-_START_SECONDS = 10.0
+from tests.ports import reserved_port
+
+_START_SECONDS = 60.0
 _FETCH_SECONDS = 45.0
 
 
@@ -31,7 +32,7 @@ class RedisServer:
         self._binary = binary
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
-        self.port = _free_port()
+        self.port = reserved_port()
         self.url = f"redis://127.0.0.1:{self.port}/0"
 
     @property
@@ -163,9 +164,3 @@ def _done(command: list[str], environment: dict[str, str]) -> bool:
     except (OSError, subprocess.TimeoutExpired):
         return False
     return done.returncode == 0
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -16,18 +16,13 @@ from pathlib import Path
 import pytest
 
 from tests.doors.gem.conftest import NAME, Programs
+from tests.ports import reserved_port
 from toolfold.errors import UsageError
 from toolfold.gem import create_programmatic_tool_calling_tool_http, create_programmatic_tool_calling_tool_stdio
 
 
 def executor(name, args, call_id):
     return True, False, json.dumps(args), name, call_id
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 def is_open(number: int) -> bool:
@@ -37,7 +32,7 @@ def is_open(number: int) -> bool:
 
 @pytest.fixture
 def port(tmp_path: Path) -> Iterator[int]:
-    number = free_port()
+    number = reserved_port()
     source = Path(__file__).parents[3] / "src"
     server = subprocess.Popen(
         [sys.executable, "-m", "toolfold.doors.callback", "--transport", "streamable-http", "--port", str(number)],
@@ -69,7 +64,7 @@ def test_a_child_over_http_calls_back(port: int, tmp_path: Path) -> None:
 
 def test_a_server_that_is_not_there_is_a_usage_error() -> None:
     with pytest.raises(UsageError) as caught:
-        create_programmatic_tool_calling_tool_http(port=free_port())
+        create_programmatic_tool_calling_tool_http(port=reserved_port())
 
     assert str(caught.value).startswith("the connection to the child failed: ")
 

@@ -4,14 +4,12 @@ import asyncio
 import base64
 import json
 import os
-import random
 import re
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -209,15 +207,6 @@ def is_there(process: tuple[int, str]) -> bool:
     except OSError:
         return False
     return words[19] == process[1] and words[0] not in "ZX"
-
-
-def quiet_port() -> int:
-    """A free port that no connection gets by itself, so that it can be used twice."""
-    for port in random.sample(range(20_000, 32_000), 100):
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
-    raise AssertionError("no free port")
 
 
 async def until(is_so: Callable[[], bool | Awaitable[bool]], seconds: float = 60.0) -> None:

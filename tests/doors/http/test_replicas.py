@@ -11,10 +11,11 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.doors.http.fleet import Fleet, Replica, is_there, quiet_port, running_fleet, until
+from tests.doors.http.fleet import Fleet, Replica, is_there, running_fleet, until
 from tests.doors.http.talk import go_on, result, start
 from tests.doors.http.test_gone import dropped, post_and_leave
 from tests.ledger.redis_server import RedisServer, given_redis_server, given_shared_server  # noqa: F401
+from tests.ports import reserved_port
 
 pytestmark = pytest.mark.long
 
@@ -440,7 +441,7 @@ async def test_what_is_left_behind_is_ended_when_its_time_is_over(fleet: Fleet) 
 
 async def test_a_replica_that_is_started_again_at_its_address_holds_nothing_of_before(fleet: Fleet) -> None:
     # So long a lease that the test would not end if it was waited for.
-    port = quiet_port()
+    port = reserved_port()
     fleet.add(1, lease="1000s", port=port)
     await fleet.start(1, lease="1000s")
     a, b = fleet.replicas

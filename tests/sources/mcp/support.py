@@ -52,12 +52,6 @@ async def until(condition: Any, seconds: float = 60.0) -> None:
         await asyncio.sleep(0.01)
 
 
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
-
-
 @contextmanager
 def serving(script: str, *args: str) -> Iterator[subprocess.Popen[bytes]]:
     """A fixture server that listens on a port; give it `--http PORT`."""

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.sources.mcp.support import FakeOuter, call, free_port, listening, remember, serving, until
+from tests.ports import reserved_port
+from tests.sources.mcp.support import FakeOuter, call, listening, remember, serving, until
 from toolfold.errors import ToolUnreachable
 from toolfold.sources.mcp import Bridge, Server
 
@@ -16,7 +17,7 @@ def http(port: int, **fields) -> Server:
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_a_server_over_http_answers_many_calls_and_large_ones(era, tmp_path: Path) -> None:
-    port = free_port()
+    port = reserved_port()
     with serving("sdk_server.py", "--http", str(port)):
         await listening(port)
         async with Bridge([http(port)], eras=remember(tmp_path / "eras", era, http(port))) as bridge:
@@ -30,7 +31,7 @@ async def test_a_server_over_http_answers_many_calls_and_large_ones(era, tmp_pat
 
 
 async def test_a_server_over_the_older_sse_transport_works(tmp_path: Path) -> None:
-    port = free_port()
+    port = reserved_port()
     server = Server(name="web", transport="sse", url=f"http://127.0.0.1:{port}/sse")
     with serving("sdk_server.py", "--sse", str(port)):
         await listening(port)
@@ -42,7 +43,7 @@ async def test_a_server_over_the_older_sse_transport_works(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_a_question_over_http_reaches_the_client_outside(era, tmp_path: Path) -> None:
-    port, outer = free_port(), FakeOuter(can_elicit=True)
+    port, outer = reserved_port(), FakeOuter(can_elicit=True)
     with serving("sdk_server.py", "--http", str(port)):
         await listening(port)
         async with Bridge([http(port)], outer=outer, eras=remember(tmp_path / "eras", era, http(port))) as bridge:
@@ -53,7 +54,7 @@ async def test_a_question_over_http_reaches_the_client_outside(era, tmp_path: Pa
 
 @pytest.mark.long
 async def test_a_server_that_is_not_there_yet_is_found_and_one_that_restarts_is_found_again(tmp_path: Path) -> None:
-    port = free_port()
+    port = reserved_port()
     async with Bridge([http(port)], eras=remember(tmp_path / "eras", "legacy", http(port))) as bridge:
         await bridge.settled(timeout_seconds=60)
         assert (bridge.status()[0].state, bridge.status()[0].detail) == ("failed", "all connection attempts failed")
@@ -72,7 +73,7 @@ async def test_a_server_that_is_not_there_yet_is_found_and_one_that_restarts_is_
 
 
 async def test_a_server_that_forgot_its_session_is_asked_again_in_a_new_one(tmp_path: Path) -> None:
-    port = free_port()
+    port = reserved_port()
     async with Bridge([http(port)], eras=remember(tmp_path / "eras", "legacy", http(port))) as bridge:
         with serving("sdk_server.py", "--http", str(port)):
             await until(lambda: bridge.status()[0].state == "ready")

@@ -17,7 +17,8 @@ from mcp.server.auth.settings import AuthSettings, ClientRegistrationOptions
 from mcp.server.mcpserver import MCPServer
 from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 
-from tests.sources.mcp.support import call, free_port, listening, remember
+from tests.ports import reserved_port
+from tests.sources.mcp.support import call, listening, remember
 from toolfold.sources.mcp import Bridge, OAuth, Server
 
 
@@ -85,7 +86,7 @@ class Authority:
 @asynccontextmanager
 async def guarded(authority: Authority) -> AsyncIterator[Server]:
     """A server that wants everybody to sign in."""
-    port = free_port()
+    port = reserved_port()
     address = f"http://127.0.0.1:{port}"
     server = MCPServer(
         "guarded",
