@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.ports import reserved_port
+from tests.sources.mcp.json_server import JsonServer
 from tests.sources.mcp.support import FakeOuter, call, listening, remember, serving, until
 from toolfold.errors import ToolUnreachable
 from toolfold.sources.mcp import Bridge, Server
@@ -81,6 +82,28 @@ async def test_a_server_that_forgot_its_session_is_asked_again_in_a_new_one(tmp_
             await listening(port)
 
             assert await call(bridge, "mcp__web__total", numbers=[1]) == {"total": 1, "of": [1]}
+
+
+@pytest.mark.parametrize(
+    ("is_read_only", "said"),
+    [
+        (False, "server 'web' was lost during the call; it may have run, so it was not repeated"),
+        (True, "server 'web' is not there; nothing ran: the bridge is closed"),
+    ],
+)
+async def test_a_bridge_closes_while_the_answer_of_a_call_arrives(is_read_only, said: str, tmp_path: Path) -> None:
+    server = JsonServer(is_read_only=is_read_only)
+    async with asyncio.timeout(60), server.serving() as address:
+        # The SDK's transport fails to hand the answer over once the session is closed, and raises that in place
+        # of the cancellation that closes the bridge.
+        async with Bridge([address], eras=remember(tmp_path / "eras", "legacy", address)) as bridge:
+            await bridge.settled(timeout_seconds=60)
+            waiting = asyncio.create_task(call(bridge, "mcp__web__echo"))
+            await server.called.wait()
+        with pytest.raises(ToolUnreachable) as caught:
+            await waiting
+
+    assert (str(caught.value), server.sessions) == (said, 1)
 
 
 async def test_a_page_that_is_no_server_says_so(tmp_path: Path) -> None:

@@ -98,6 +98,12 @@ class Keeper:
 
     async def run(self) -> None:
         """For as long as the bridge is open; cancel it to end the server."""
+        try:
+            await self._keep()
+        finally:
+            self._presence.end()
+
+    async def _keep(self) -> None:
         loop, failures, losses = asyncio.get_running_loop(), 0, 0
         while True:
             self._ready_at = math.inf

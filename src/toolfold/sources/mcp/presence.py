@@ -83,6 +83,13 @@ class Presence:
             _log.warning("server %r: %s", self._name, why)
         self.become("failed", why)
 
+    def end(self) -> None:
+        """There will be no further attempt, so nobody waits for one from now on."""
+        self.established = None
+        self.detail = "the bridge is closed"
+        self.settled.set()
+        self.attempted.set()
+
 
 class Listing:
     """The tools of a server: those of last time until it has listed them itself, and while it is away."""
