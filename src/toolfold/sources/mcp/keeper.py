@@ -350,4 +350,6 @@ def _words(error: BaseException) -> str:
             return masked(f"no command {error.filename!r}; check the path")
         case httpx2.HTTPStatusError():
             return f"HTTP {error.response.status_code} {error.response.reason_phrase}".strip()
+        case httpx2.TransportError() if str(error).strip():
+            return masked(str(error).strip().lower())
     return masked(str(error).strip())[:_SHOWN_CHARACTERS] or type(error).__name__
