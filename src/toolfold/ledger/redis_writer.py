@@ -168,8 +168,10 @@ class RedisWriter:
         pause = _LINGER_SECONDS
         while self._dirty:
             if not self._hurry.is_set():
+                # Not `wait_for`: in Python 3.11 that returns what came together with a cancellation.
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._hurry.wait(), pause)
+                    async with asyncio.timeout(pause):
+                        await self._hurry.wait()
             self._hurry.clear()
             lives = list(self._dirty)[:_AT_ONCE]
             pause = _LINGER_SECONDS if await self._try(lives) else _AWAY_SECONDS

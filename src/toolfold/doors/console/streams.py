@@ -80,7 +80,9 @@ class Streams:
             while True:
                 fresh: set[str] = set()
                 try:
-                    fresh.add(await asyncio.wait_for(changes.get(), _BEAT_SECONDS))
+                    # Not `wait_for`: in Python 3.11 that goes on after a cancellation that comes together with news.
+                    async with asyncio.timeout(_BEAT_SECONDS):
+                        fresh.add(await changes.get())
                     while not changes.empty():
                         fresh.add(changes.get_nowait())
                 except TimeoutError:
@@ -109,7 +111,8 @@ async def _until(changes: asyncio.Queue[str]) -> AsyncIterator[bytes]:
     """Wait for news of one execution, with a sign of life now and then."""
     while True:
         try:
-            await asyncio.wait_for(changes.get(), _BEAT_SECONDS)
+            async with asyncio.timeout(_BEAT_SECONDS):
+                await changes.get()
             return
         except TimeoutError:
             yield b": still here\n\n"

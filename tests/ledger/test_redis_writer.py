@@ -1,0 +1,32 @@
+"""The task that writes to a Redis ledger, without a server."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from redis.exceptions import ConnectionError as ConnectionLost
+
+from tests.ledger.made_up import begun
+from toolfold.ledger.redis_batch import Job
+from toolfold.ledger.redis_writer import RedisWriter
+from toolfold.ledger.retention import Retention
+from toolfold.ledger.seal import NoSeal
+
+
+async def test_a_writer_stops_while_somebody_hurries_it_and_the_server_is_away() -> None:
+    async def send(scripts: Sequence[tuple[str, Sequence[Any]]]) -> Sequence[Any]:
+        raise ConnectionLost("refused")
+
+    async def wrote(count: int, size: int) -> None:
+        raise AssertionError("nothing can be written")
+
+    writer = RedisWriter(send, "p:", NoSeal(), Retention(), 1000, wrote)
+    writer.begin(begun("a"))
+    await asyncio.sleep(0)  # its task waits for company for what has gathered
+    waiter = asyncio.get_running_loop().create_future()
+    writer.submit(writer.live("a"), Job("drain", 0, waiter))
+
+    async with asyncio.timeout(60):
+        left = await writer.stop()
+
+    assert (left, waiter.done()) == (1, False)
