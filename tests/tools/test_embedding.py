@@ -98,6 +98,7 @@ def test_where_an_embedder_fails_words_find_tools(vectors: list[list[float]], ca
     assert caplog.messages[0].startswith("the embedder failed, tools are found by words alone: ")
 
 
+@pytest.mark.long
 async def test_programs_search_with_the_embedder_of_their_runtime() -> None:
     def current_weather(place: str) -> str:
         """Conditions of a place: weather."""

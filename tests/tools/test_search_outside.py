@@ -1,6 +1,10 @@
 """Searching from a program that also has tools of its caller."""
 
+import pytest
+
 from toolfold import Outcome, Runtime, ToolSpec
+
+pytestmark = pytest.mark.long
 
 WEATHER = ToolSpec(
     name="get-forecast",

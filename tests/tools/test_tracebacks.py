@@ -16,6 +16,7 @@ def fail(text: str) -> None:
     raise RuntimeError(text)
 
 
+@pytest.mark.long
 def test_the_record_of_a_failed_call_has_its_traceback_and_the_program_has_not() -> None:
     outcome = toolfold.run_sync("await fail(text='no such row')", tools=[fail])
 

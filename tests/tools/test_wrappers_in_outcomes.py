@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from tests.tools.support import FakeClock, Planned, made
 from toolfold.models import Call
 from toolfold.runtime import Runtime
@@ -45,6 +47,7 @@ async def test_the_breaker_shows() -> None:
     ]
 
 
+@pytest.mark.long
 async def test_a_blocked_tool_passes_the_check_and_raises_at_the_call_in_a_real_program() -> None:
     name = "mcp__internal_apis__delete_resource"
     tool = made(Planned("gone"), name)
