@@ -19,6 +19,7 @@ import pytest
 
 import toolfold
 from tests.escapes_support.seen import descendants, open_descriptors
+from tests.mounts import mounts
 from toolfold.errors import EngineUnavailable
 from toolfold.runtime import Runtime
 
@@ -54,15 +55,22 @@ class Traces:
 
     processes: frozenset[int]
     descriptors: int
-    mounts: str
+    mounts: tuple[str, ...]
     folders: frozenset[str]
+
+    @classmethod
+    async def at_rest(cls) -> Traces:
+        """Before a test has done anything."""
+        await asyncio.to_thread(int)  # the event loop's own thread and descriptors count as there before
+        gc.collect()  # what earlier tests dropped holds descriptors until it is collected, which may be at any moment
+        return cls.now()
 
     @classmethod
     def now(cls) -> Traces:
         return cls(
             processes=frozenset(descendants(os.getpid())),
             descriptors=open_descriptors(),
-            mounts=Path("/proc/self/mountinfo").read_text(),
+            mounts=tuple(mounts(Path(tempfile.gettempdir()))),
             folders=frozenset(path.name for path in Path(tempfile.gettempdir()).iterdir()),
         )
 
@@ -93,7 +101,6 @@ async def settles(claim: Callable[[], bool]) -> bool:
 
 async def idle(runtime: Runtime) -> Traces:
     """What a runtime holds once its pool is full and nothing runs."""
-    gc.collect()  # what earlier tests dropped holds descriptors until it is collected, which may be at any moment
     await runtime.run("1")
     # The builder of the jail, the zygote, and the guests that wait.
     assert await settles(lambda: len(descendants(os.getpid())) >= 2 + WARM)
@@ -112,20 +119,19 @@ async def left_over(before: Traces) -> Traces:
     return Traces(
         processes=now.processes - before.processes,
         descriptors=now.descriptors - before.descriptors,
-        mounts="" if now.mounts == before.mounts else now.mounts,
+        mounts=() if now.mounts == before.mounts else now.mounts,
         folders=now.folders - before.folders,
     )
 
 
-NOTHING = Traces(processes=frozenset(), descriptors=0, mounts="", folders=frozenset())
+NOTHING = Traces(processes=frozenset(), descriptors=0, mounts=(), folders=frozenset())
 
 
 @pytest.mark.long
 @in_each_tier
 async def test_a_thousand_programs_leave_nothing(isolation: str, unproven: list[str]) -> None:
     text = "import tempfile\nopen('made', 'w').close()\ntempfile.mkstemp()\n"
-    await asyncio.to_thread(int)  # the event loop's own thread and descriptors count as there before
-    before = Traces.now()
+    before = await Traces.at_rest()
 
     async with running(isolation, unproven) as runtime:
         while_idle = await idle(runtime)
@@ -143,8 +149,7 @@ async def test_a_thousand_programs_leave_nothing(isolation: str, unproven: list[
 async def test_a_hundred_programs_cancelled_in_the_middle_of_a_call_leave_nothing(
     isolation: str, unproven: list[str]
 ) -> None:
-    await asyncio.to_thread(int)
-    before = Traces.now()
+    before = await Traces.at_rest()
 
     async with running(isolation, unproven) as runtime:
         while_idle = await idle(runtime)
@@ -163,8 +168,7 @@ async def test_a_hundred_programs_cancelled_in_the_middle_of_a_call_leave_nothin
 
 @in_each_tier
 async def test_leaving_the_runtime_ends_programs_that_still_run(isolation: str, unproven: list[str]) -> None:
-    await asyncio.to_thread(int)
-    before = Traces.now()
+    before = await Traces.at_rest()
 
     async with running(isolation, unproven) as runtime:
         tasks = [asyncio.create_task(runtime.run("while True:\n    pass")) for _ in range(3)]
@@ -209,7 +213,7 @@ async def test_a_host_that_is_killed_leaves_nothing(
 ) -> None:
     async with running(isolation, unproven):
         pass  # skips where this tier is not available
-    before = Traces.now()
+    before = await Traces.at_rest()
     source = os.pathsep.join(sys.path)
     host = subprocess.Popen(
         [sys.executable, "-c", HOST, isolation], stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": source}
@@ -230,8 +234,7 @@ async def test_a_host_that_is_killed_leaves_nothing(
 async def test_a_zygote_that_dies_takes_its_guests_along_and_the_next_program_gets_a_new_one(
     unproven: list[str],
 ) -> None:
-    await asyncio.to_thread(int)
-    before = Traces.now()
+    before = await Traces.at_rest()
 
     async with running("namespace", unproven) as runtime:
         family = (await idle(runtime)).processes - before.processes

@@ -13,6 +13,7 @@ import pytest
 import toolfold
 from tests.doors.rollouts.trainer import ENVIRONMENTS
 from tests.engines.process.test_jail_leftovers import descendants, have_ended
+from tests.mounts import mounts
 from toolfold import EngineCrashed, File, Outcome, Runtime, UsageError
 from toolfold.engines.base import Died
 from toolfold.engines.scripted import ScriptedEngine
@@ -216,7 +217,7 @@ async def test_a_mistake_is_one_line_before_anything_runs(environments: Any, opt
 @pytest.mark.parametrize("isolation", ["namespace", "landlock"])
 def test_nothing_is_left_of_a_trainer_that_is_killed(isolation: str, tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
-    mounts = Path("/proc/self/mountinfo").read_text()
+    before = mounts(tmp_path)
     root = Path(__file__).parents[3]
     trainer = subprocess.Popen(
         [sys.executable, "-m", "tests.doors.rollouts.trainer", isolation], stdout=subprocess.PIPE, cwd=root,
@@ -234,4 +235,4 @@ def test_nothing_is_left_of_a_trainer_that_is_killed(isolation: str, tmp_path: P
     assert len(processes) >= ENVIRONMENTS + 2  # a guest of each, their zygote, and who built its jail
     assert have_ended(pidfds, seconds=60)
     assert list(tmp_path.iterdir()) == []
-    assert Path("/proc/self/mountinfo").read_text() == mounts
+    assert mounts(tmp_path) == before
