@@ -1,6 +1,5 @@
 """The time in which a caller executes a call, as the program's own timers see it."""
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,8 @@ from toolfold.tools.policy import Policy
 
 FETCH = ToolSpec(name="fetch", python_name="fetch", input_schema={"type": "object", "properties": {"n": {}}})
 PROGRAM = """
-import asyncio
 try:
-    first = await asyncio.wait_for(fetch(n=1), 0.5)
+    first = await asyncio.wait_for(fetch(n=1), 500)
 except TimeoutError:
     first = "too late"
 second = await asyncio.wait_for(fetch(n=2), 60)
@@ -55,7 +53,7 @@ async def test_a_caller_that_takes_longer_than_the_program_waits_is_too_late(eng
 @pytest.mark.parametrize("engine", ["process", "monty"])
 async def test_a_caller_that_is_quick_is_in_time(engine: str) -> None:
     async with Runtime(engine=engine) as runtime:
-        step = await runtime.start(PROGRAM.replace("0.5", "3000"), tools=[FETCH])
+        step = await runtime.start(PROGRAM.replace("500", "3000"), tools=[FETCH])
         while isinstance(step, Paused):
             step = await runtime.resume(
                 step.execution_id, [Reply(call_id=call.id, value="in time") for call in step.calls]
@@ -66,13 +64,12 @@ async def test_a_caller_that_is_quick_is_in_time(engine: str) -> None:
 
 async def test_it_is_too_late_however_many_turns_the_event_loop_had_before(hours: Any) -> None:
     program = """
-import asyncio
 said = []
 for n in range(70):
     for _ in range(n):
         await asyncio.sleep(0)
     try:
-        said.append(await asyncio.wait_for(fetch(n=n), 5))
+        said.append(await asyncio.wait_for(fetch(n=n), 500))
     except TimeoutError:
         pass
 said
@@ -80,7 +77,7 @@ said
     async with Runtime() as runtime:
         step = await runtime.start(program, tools=[FETCH])
         while isinstance(step, Paused):
-            hours(10)
+            hours(1000)
             [call] = step.calls
             step = await runtime.resume(step.execution_id, [Reply(call_id=call.id, value="in time")])
 
@@ -89,7 +86,6 @@ said
 
 async def test_sleeps_of_the_program_go_on_meanwhile(hours: Any) -> None:
     program = """
-import asyncio
 order = []
 async def nap(seconds):
     await asyncio.sleep(seconds)
@@ -116,7 +112,7 @@ async def test_a_person_may_take_as_long_as_they_like(engine: str, hours: Any) -
         """Pay."""
         return "paid"
 
-    program = "import asyncio\nprint(await asyncio.wait_for(pay(amount=1), 5))"
+    program = "import asyncio\nprint(await asyncio.wait_for(pay(amount=1), 500))"
     async with Runtime([pay], engine=engine, policy=Policy(ask=["pay"])) as runtime:
         step = await runtime.start(program)
         assert isinstance(step, Paused)
@@ -146,13 +142,13 @@ async def test_a_replay_times_out_where_the_program_did_and_the_late_reply_is_on
     assert given == ["one", "two"]
 
 
-@pytest.mark.parametrize("wait_seconds", [0.1, 1000], ids=["ran out at once", "runs out later"])
-async def test_the_time_counts_across_a_restart(wait_seconds: float, tmp_path: Path, hours: Any) -> None:
+@pytest.mark.parametrize("wait_seconds", [100, 1000], ids=["ran out before it", "runs out after it"])
+async def test_the_time_counts_across_a_restart(wait_seconds: int, tmp_path: Path, hours: Any) -> None:
     path = tmp_path / "ledger.sqlite"
     async with Runtime(ledger=path) as runtime:
-        step = await runtime.start(PROGRAM.replace("0.5", str(wait_seconds)), tools=[FETCH])
+        step = await runtime.start(PROGRAM.replace("500", str(wait_seconds)), tools=[FETCH])
         assert isinstance(step, Paused)
-        await asyncio.sleep(0.2)
+        hours(200)
     hours(3600)
     async with Runtime(ledger=path) as runtime:
         step = await runtime.resume(step.execution_id, [Reply(call_id=1, value="one")])

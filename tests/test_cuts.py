@@ -65,7 +65,7 @@ async def test_a_cancelled_resume_that_is_tried_again_takes_no_reply_twice(
 async def goes_on(runtime: Runtime, name: str, call_id: int) -> str:
     """What the program printed in the end; a cancel that came while it ran has ended it."""
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             step = await runtime.resume(name, [Reply(call_id=call_id, value=call_id)])
             while isinstance(step, Paused):
                 step = await runtime.resume(name, [Reply(call_id=call.id, value=call.id) for call in step.calls])

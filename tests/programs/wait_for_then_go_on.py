@@ -3,7 +3,7 @@ import asyncio
 rows = []
 for seconds in (0.0, 5.0, 0.0):
     try:
-        rows.append(await asyncio.wait_for(slow(seconds), 0.1))
+        rows.append(await asyncio.wait_for(slow(seconds), 1))
     except TimeoutError:
         rows.append("too slow")
 print(rows)

@@ -93,7 +93,7 @@ CASES = [
 async def test_a_test_case_is_judged_as_the_program_behaves(served: Served) -> None:
     async with served(running=4) as client:
         found = await asyncio.gather(
-            *(judged(client, text, stdin, expected, run_timeout=1 if verdict == -3 else 10)
+            *(judged(client, text, stdin, expected, run_timeout=1 if verdict == -3 else 60)
               for text, stdin, expected, verdict in CASES)
         )  # fmt: skip
 

@@ -26,7 +26,7 @@ async def ends() -> Iterator[tuple[Guest, socket.socket]]:
 
 
 async def failure(guest: Guest) -> tuple[type[BaseException], str]:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         try:
             await asyncio.shield(guest.ready)
         except (EngineCrashed, EngineUnavailable) as error:
