@@ -39,7 +39,7 @@ def main(arguments: list[str]) -> int:
 
 def is_held(held: Held) -> bool:
     """Whether every promise held; prints what was measured."""
-    broken = [*held.broken, *([] if held.is_prompt else ["the honest client waits too long"])]
+    broken = [*held.broken, *held.late]
     figures = f"{held.alone.p95 * 1000:5.0f} ms {held.under.p95 * 1000:5.0f} ms {held.grown_bytes / 1e6:6.0f} MB"
     verdict = "; ".join(broken) or "held"
     without = f" (without: {CONTROLS[held.name].__doc__})" if held.is_control else ""
