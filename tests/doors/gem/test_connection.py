@@ -194,6 +194,15 @@ def test_importing_the_door_needs_no_gem() -> None:
     assert done.stdout == f"False {NAME}\n"
 
 
+@pytest.fixture
+def heeded_interrupts() -> Iterator[None]:
+    """Python has no handler of its own where whoever started the tests ignores SIGINT, as shells do for `&`."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heeded_interrupts")
 def test_ctrl_c_ends_the_program_and_keeps_the_child(tmp_path: Path) -> None:
     release = threading.Event()
 
