@@ -1,12 +1,16 @@
 """Executions in the background: waiting for one, reading along, ending it, and going on with it after a restart."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.gate import Gate
 from toolfold import Outcome, Paused, Runtime, ToolSpec, UsageError, tool
+from toolfold.engines.base import EngineWrapper, Order, Run
+from toolfold.engines.process import ProcessEngine
 from toolfold.execution.watching import Part, Place
 from toolfold.ledger.memory import MemoryLedger
 from toolfold.ledger.record import Moment
@@ -33,6 +37,35 @@ async def test_start_returns_at_once_and_a_wait_may_end_before_the_program() -> 
     assert isinstance(one, Outcome)
     assert one is two
     assert (one.execution_id, one.status, one.value, one.stdout) == (execution.id, "finished", "open", "in\n")
+
+
+class SlowToOpen(EngineWrapper):
+    """Opens no program before the test lets it."""
+
+    def __init__(self) -> None:
+        super().__init__(ProcessEngine())
+        self.asked = asyncio.Event()
+        self.may_open = asyncio.Event()
+
+    @asynccontextmanager
+    async def open(self, order: Order) -> AsyncIterator[Run]:
+        self.asked.set()
+        await self.may_open.wait()
+        async with self.inner.open(order) as run:
+            yield run
+
+
+async def test_an_execution_that_waits_for_its_guest_has_no_open_calls() -> None:
+    engine = SlowToOpen()
+    async with Runtime(engine=engine) as runtime:
+        execution = await runtime.start("1", background=True)
+        await engine.asked.wait()
+        calls = execution.open_calls
+        engine.may_open.set()
+        outcome = await execution.wait()
+
+    assert isinstance(outcome, Outcome)
+    assert (calls, outcome.value) == ((), 1)
 
 
 async def test_a_rejected_program_is_an_outcome_to_wait_for() -> None:

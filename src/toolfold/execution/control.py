@@ -126,7 +126,7 @@ class ExecutionControl:
     def open_calls(self, execution_id: str) -> tuple[Call, ...]:
         """Calls of an execution of this process that have no reply yet; none for unknown ids."""
         execution = self._live.get(execution_id)
-        return () if execution is None else execution.calls.open
+        return () if execution is None else execution.open_calls
 
     async def output(self, execution_id: str, place: Place = Place()) -> AsyncIterator[Part]:  # noqa: B008  # frozen
         """What an execution of this process prints, from a place on, each part once and in order.

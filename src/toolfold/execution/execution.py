@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from toolfold.events import Tell
     from toolfold.execution.plan import Plan, Services
     from toolfold.execution.watching import Watch
-    from toolfold.models import Outcome, Paused, Reply
+    from toolfold.models import Call, Outcome, Paused, Reply
     from toolfold.tools.context import Decision
 
 
@@ -95,6 +95,11 @@ class Execution:
     def id(self) -> str:
         """Of the execution, across processes."""
         return self.plan.begun.execution_id
+
+    @property
+    def open_calls(self) -> tuple[Call, ...]:
+        """Those without a reply; none while its guest is not there yet."""
+        return self.calls.open if self._is_equipped else ()
 
     async def open(self) -> None:
         """Give the program to the engine; one with a past also gets the replies it had."""
