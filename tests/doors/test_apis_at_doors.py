@@ -59,7 +59,7 @@ async def test_under_serve_without_named_tenants_nobody_reaches_them_and_a_line_
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     config = config_of(tmp_path, CONFIG.replace("  tools: {acme: [shop_*]}\n", ""))
 
-    _, ledger = open_app(config)
+    _, ledger = await open_app(config)
     await ledger.close()
 
     assert (

@@ -125,7 +125,7 @@ async def at_mcp(path, text):
 
 async def at_serve(path, text):
     config = load_config(path)
-    app, ledger = open_app(config, modules=_modules(config))
+    app, ledger = await open_app(config, modules=_modules(config))
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     async with (
         app.router.lifespan_context(app),

@@ -112,9 +112,9 @@ async def test_without_keys_only_this_machine_is_served(served: Served) -> None:
     assert (here.status_code, page.status_code, rebound.status_code) == (200, 403, 403)
 
 
-def test_without_keys_no_other_address_is_listened_on() -> None:
+async def test_without_keys_no_other_address_is_listened_on() -> None:
     with pytest.raises(UsageError) as caught:
-        open_app(parse_config("http: {host: 0.0.0.0}\nledger: {where: memory}\n"))
+        await open_app(parse_config("http: {host: 0.0.0.0}\nledger: {where: memory}\n"))
 
     assert str(caught.value) == (
         "'0.0.0.0' can be reached from elsewhere, and no key is configured; set http.keys, or listen on 127.0.0.1"

@@ -1,6 +1,7 @@
 """`toolfold serve`: what it refuses to do, in one line, and what it has ready."""
 
 import asyncio
+import os
 import socket
 from pathlib import Path
 
@@ -8,7 +9,9 @@ import pytest
 
 from tests.doors.http.talk import metric, start
 from tests.doors.http.test_restart import ready, server
+from toolfold.config import parse_config
 from toolfold.doors.cli.app import run_command
+from toolfold.doors.http.setup import open_app
 from toolfold.doors.listening import listen
 from toolfold.errors import UsageError
 from toolfold.ledger.sqlite import SqliteLedger
@@ -86,6 +89,26 @@ def test_a_port_in_use_is_told_before_the_ledger_that_goes_with_it(tmp_path: Pat
         f"toolfold: ledger {str(path)!r} is served by another process; "
         "name another file with --ledger FILE, or share one Redis\n"
     )
+
+
+async def test_a_server_that_is_refused_leaves_its_ledger_closed(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    first = SqliteLedger(path)
+    first.hold_alone()
+
+    with pytest.raises(UsageError) as caught:
+        await open_app(parse_config(f"ledger: {{where: {path}}}\n"))
+    await first.close()  # before it, SQLite keeps descriptors of the other, because closing them would end its locks
+
+    assert str(caught.value).startswith(f"ledger {str(path)!r} is served by another process; ")
+    assert open_in(tmp_path) == []
+
+
+def open_in(folder: Path) -> list[str]:
+    """The files that this process has open there."""
+    links = [f"/proc/self/fd/{one}" for one in os.listdir("/proc/self/fd")]
+    found = [os.readlink(link) for link in links if os.path.lexists(link)]
+    return sorted(one for one in found if one.startswith(f"{folder}/"))
 
 
 @pytest.mark.long

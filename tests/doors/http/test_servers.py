@@ -26,7 +26,7 @@ KEYS = "keys: {one: key-of-one, two: key-of-two, three: key-of-three}"
 @asynccontextmanager
 async def opened(http: str, tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
     config = parse_config(f"{SERVERS}http: {{{KEYS}, files: {tmp_path}, preload_data: false, {http}}}\n")
-    app, ledger = open_app(config)
+    app, ledger = await open_app(config)
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     async with (
         app.router.lifespan_context(app),

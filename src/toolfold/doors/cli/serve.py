@@ -70,11 +70,7 @@ def serve_command(
 
     async def run(listening: socket.socket) -> None:
         # Made in here: what waits needs a running event loop.
-        app, opened = open_app(found, modules=modules)
-        if console:
-            from toolfold.doors.console.setup import mount_console  # noqa: PLC0415 - only where it is wanted
-
-            links.append(mount_console(app, found, opened))
+        app, opened = await open_app(found, modules=modules)
         known = ExitStack()
 
         def tell_all(port: int) -> None:
@@ -83,6 +79,10 @@ def serve_command(
                 known.enter_context(announced(port, opened, f"{found.http.base_path}/console"))
 
         try:
+            if console:
+                from toolfold.doors.console.setup import mount_console  # noqa: PLC0415 - only where it is wanted
+
+                links.append(mount_console(app, found, opened))
             with known:
                 await serve(app, found.http.host, found.http.port, on_listening=tell_all, listening=listening)
         finally:

@@ -40,7 +40,7 @@ _SAME: Final = {
 }  # fmt: skip
 
 
-def open_app(config: Config, *, modules: Sequence[Tool] = ()) -> tuple[FastAPI, Ledger]:
+async def open_app(config: Config, *, modules: Sequence[Tool] = ()) -> tuple[FastAPI, Ledger]:
     """The app, and the ledger that whoever serves it must close.
 
     Args:
@@ -50,8 +50,16 @@ def open_app(config: Config, *, modules: Sequence[Tool] = ()) -> tuple[FastAPI, 
     refuse_open_door(config.http)
     folder = _folder(config)
     ledger = ledger_of(config)
-    if isinstance(ledger, SqliteLedger):
-        ledger.hold_alone()  # what one server holds of an execution, another would not know of
+    try:
+        if isinstance(ledger, SqliteLedger):
+            ledger.hold_alone()  # what one server holds of an execution, another would not know of
+        return _app(config, modules, folder, ledger), ledger
+    except BaseException:
+        await ledger.close()
+        raise
+
+
+def _app(config: Config, modules: Sequence[Tool], folder: Path, ledger: Ledger) -> FastAPI:
     settings = settings_of(config, ledger)
     store = FolderStore(folder)
     replicas = _replicas(config, settings, ledger, kept_key(folder / ".id").hex()) if is_shared(ledger) else None
@@ -70,7 +78,7 @@ def open_app(config: Config, *, modules: Sequence[Tool] = ()) -> tuple[FastAPI, 
         **(approvals_of(config, ledger) or ({} if config.http.ask_clients else {"approve": deny})),
         before_files=None if replicas is None else replicas.confirm,
     )
-    return create_app(runtime, ledger, settings, limits=config.program_limits, replicas=replicas), ledger
+    return create_app(runtime, ledger, settings, limits=config.program_limits, replicas=replicas)
 
 
 def refuse_open_door(http: HttpConfig) -> None:
