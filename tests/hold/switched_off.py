@@ -19,7 +19,7 @@ from toolfold import checking
 from toolfold.doors import listening
 from toolfold.doors.cli import main
 from toolfold.doors.connections import Patience
-from toolfold.doors.http import app, gate, jwks, pace, results, serve
+from toolfold.doors.http import app, file_routes, gate, jwks, pace, results, serve
 from toolfold.doors.http.body import Intake
 from toolfold.execution.paused_memory import PausedMemory
 from toolfold.protocol import machine
@@ -128,7 +128,7 @@ def _streaming() -> None:
             opened.seek(0)
             yield await asyncio.to_thread(opened.read)
 
-    app._pieces = whole
+    file_routes._pieces = whole
 
 
 # --- programs ----------------------------------------------------------------------------------
