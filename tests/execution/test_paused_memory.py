@@ -56,6 +56,19 @@ async def test_the_oldest_of_too_many_paused_guests_end_and_their_programs_are_r
     assert values == [["yes", 90_000_000]] * 4
 
 
+async def test_a_large_guest_is_weighed_long_before_the_threads_of_a_small_one_are_stopped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(holding, "FREEZE_AFTER_SECONDS", 3600.0)
+    limits = PausedLimits(tenant_bytes=200 * MIB, total_bytes=1024 * MIB)
+    async with Runtime(engine="process", engine_options={"warm": 0}, paused_limits=limits) as runtime:
+        small = await _start(runtime, "await ask()")
+        large = [await _start(runtime, HEAVY) for _ in range(4)]
+        await _until_letting_go(runtime, 3)
+
+        assert (small.execution_id in runtime.executions, large[-1].execution_id in runtime.executions) == (True, True)
+
+
 async def test_a_program_that_cannot_be_replayed_ends_where_its_tenant_holds_too_much() -> None:
     limits = PausedLimits(tenant_bytes=80 * MIB, total_bytes=1024 * MIB)
     async with Runtime(engine="process", engine_options={"warm": 0}, paused_limits=limits) as runtime:

@@ -16,7 +16,7 @@ import socket
 from collections.abc import Callable
 from typing import Final
 
-from toolfold.engines.process.memory import held_bytes
+from toolfold.engines.process.memory import held_bytes, own_bytes
 from toolfold.engines.process.speed.placement import Placement
 from toolfold.errors import EngineCrashed, EngineError, EngineUnavailable
 
@@ -85,6 +85,10 @@ class Guest:
         if self._is_frozen:
             self._is_frozen = False
             self._signal(signal.SIGCONT)
+
+    def own_bytes(self) -> int:
+        """About how much memory it takes, too much rather than too little; quick to ask."""
+        return own_bytes(self._pidfd) if self._pidfd >= 0 else 0
 
     def weigh(self, tell: Callable[[int], None]) -> None:
         """Tell in a later turn of the loop how much memory it takes; not if it is closed by then."""

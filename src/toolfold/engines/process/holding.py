@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 
 FREEZE_AFTER_SECONDS: Final = 0.5
 """How long the threads of a paused program may run on; most callers have answered by then."""
+LOOK_AFTER_SECONDS: Final = 0.02
+"""When to look how large it is: programs that pause faster than they are weighed could hold all memory."""
+LARGE_BYTES: Final = 64 * 1024 * 1024
+"""What has more in memory is frozen, and so weighed, at once; a guest with pandas always has."""
 
 
 class Hold:
@@ -35,7 +39,8 @@ class Hold:
         """The execution pauses. Again, if it is held already: each hold is released on its own."""
         self._write(HOLD_FRAME)
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(FREEZE_AFTER_SECONDS, self._freeze)
+            look_after = min(LOOK_AFTER_SECONDS, FREEZE_AFTER_SECONDS)
+            self._timer = asyncio.get_running_loop().call_later(look_after, self._look)
 
     def release(self, counted_seconds: float = 0.0) -> None:
         """The execution goes on; so much of its pause counts for its timers."""
@@ -53,6 +58,13 @@ class Hold:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def _look(self) -> None:
+        rest = FREEZE_AFTER_SECONDS - LOOK_AFTER_SECONDS
+        if rest <= 0 or self._guest.own_bytes() > LARGE_BYTES:
+            self._freeze()
+        else:
+            self._timer = asyncio.get_running_loop().call_later(rest, self._freeze)
 
     def _freeze(self) -> None:
         # SIGSTOP, because a program with threads goes on working while its main thread waits for the host.

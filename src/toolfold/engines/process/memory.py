@@ -26,8 +26,23 @@ def _held(pidfd: int) -> int:
             # The proportional share: most pages are the zygote's too, and a plain sum would count those often.
             share = _SHARE.search((folder / "smaps_rollup").read_text("ascii"))
             return int(share[1]) * 1024 if share else 0
-        except PermissionError:  # an ordinary user may be refused the parts: then all but mapped files
-            _, resident, shared, *_ = (folder / "statm").read_text("ascii").split()
-            return (int(resident) - int(shared)) * _PAGE_BYTES
+        except PermissionError:  # an ordinary user may be refused the parts
+            return _without_files(folder)
     except OSError:  # it ended meanwhile
         return 0
+
+
+def own_bytes(pidfd: int) -> int:
+    """All that a process has in memory but mapped files, those pages too that it shares: more than it holds.
+
+    The kernel has this number at hand, while for the share it walks all pages.
+    """
+    try:
+        return _without_files(Path("/proc", str(pid_of(pidfd))))
+    except OSError:  # it ended meanwhile
+        return 0
+
+
+def _without_files(folder: Path) -> int:
+    _, resident, shared, *_ = (folder / "statm").read_text("ascii").split()
+    return (int(resident) - int(shared)) * _PAGE_BYTES
