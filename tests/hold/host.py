@@ -168,7 +168,10 @@ class Host:
     def _below(self, pid: int) -> list[int]:
         tasks = Path(f"/proc/{pid}/task")
         # Each thread has its own: whoever started a process, it is the server's.
-        threads = os.listdir(tasks) if tasks.exists() else []
+        try:
+            threads = os.listdir(tasks)
+        except OSError:  # it has ended
+            return []
         children = [int(child) for thread in threads for child in _proc(pid, f"task/{thread}/children").split()]
         return [*children, *(one for child in children for one in self._below(child))]
 
