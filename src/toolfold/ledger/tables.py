@@ -61,6 +61,11 @@ SNAPSHOT: Final = -2
 _OUTCOME: Final = -1
 _CACHED_GRANTS: Final = 8
 _SWEPT_AT_ONCE: Final = 200
+_APPEND: Final = (
+    "UPDATE executions SET pieces = pieces + 1, calls = calls + ?, bytes = bytes + ?, touched_at = ? WHERE number = ?"
+)
+_APPEND_AND_MOVE: Final = _APPEND.replace(" WHERE", ", state = ? WHERE")
+"""Two, because SQLite writes each index anew that has a column which an UPDATE names, changed or not."""
 _SPOILT: Final = codec.encode_entry(Tape(is_spoilt=True))
 
 
@@ -221,12 +226,11 @@ class Tables:
         return row
 
     def _append(self, execution_id: str, row: _Row, bodies: Sequence[bytes], state: State | None = None) -> None:
-        calls, size = sum(map(codec.is_call, bodies)), sum(map(len, bodies))
-        self._db.execute(
-            "UPDATE executions SET pieces = pieces + 1, calls = calls + ?, bytes = bytes + ?, touched_at = ?, state = ?"
-            " WHERE number = ?",
-            (calls, size, time.time(), state or row.state, row.number),
-        )
+        values = (sum(map(codec.is_call, bodies)), sum(map(len, bodies)), time.time())
+        if state is None:
+            self._db.execute(_APPEND, (*values, row.number))
+        else:
+            self._db.execute(_APPEND_AND_MOVE, (*values, state, row.number))
         self._put(execution_id, row.number, row.pieces, codec.join_entries(bodies))
         self.changes.add(row.number)
 
