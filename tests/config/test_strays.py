@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from toolfold.config import load_config
+from toolfold.config import Config, load_config
 from toolfold.doors.http.setup import open_app
 from toolfold.doors.mcp.setup import open_door
 
@@ -29,13 +29,22 @@ LINES = [
 ]
 
 
-@pytest.mark.parametrize("door", [open_app, open_door])
-def test_a_door_warns_of_each_pattern_that_matches_no_tool(
+async def http(config: Config) -> None:
+    _, ledger = await open_app(config)
+    await ledger.close()
+
+
+async def mcp(config: Config) -> None:
+    open_door(config)
+
+
+@pytest.mark.parametrize("door", [http, mcp])
+async def test_a_door_warns_of_each_pattern_that_matches_no_tool(
     door, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("toolfold.yaml").write_text(TEXT)
 
-    door(load_config(Path("toolfold.yaml")))
+    await door(load_config(Path("toolfold.yaml")))
 
     assert [record.message for record in caplog.records if record.name == "toolfold.config.strays"] == LINES

@@ -26,7 +26,9 @@ class NoInterpreter(Exception):
 
 def run_as_nobody() -> dict[str, str]:
     """Verdict by attack."""
-    process = python_as_nobody("-m", "tests.escapes_support", copy=["src", "tests/escapes", "tests/escapes_support"])
+    process = python_as_nobody(
+        "-m", "tests.escapes_support", copy=["src", "tests/escapes", "tests/escapes_support", "tests/ports.py"]
+    )
     if process.returncode:
         raise RuntimeError(process.stderr[-2000:])
     verdicts: dict[str, str] = json.loads(process.stdout)
@@ -60,7 +62,10 @@ def _find_interpreter() -> str:
 def _copy_to(folder: Path, parts: Sequence[str]) -> str:
     ignore = shutil.ignore_patterns("__pycache__")
     for part in parts:
-        shutil.copytree(_ROOT / part, folder / part, ignore=ignore)
+        if (_ROOT / part).is_file():
+            shutil.copy(_ROOT / part, folder / part)
+        else:
+            shutil.copytree(_ROOT / part, folder / part, ignore=ignore)
     # The engine's only package that is not the standard library's.
     shutil.copytree(Path(msgspec.__file__).parent, folder / "packages" / "msgspec", ignore=ignore)
     for path in (folder, *folder.rglob("*")):
