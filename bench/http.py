@@ -71,10 +71,11 @@ def loop(rounds: int) -> str:
     return f"for n in range({rounds}):\n    await ask(n=n)\nprint('done')"
 
 
-async def round_trip(port: int) -> float:
+async def round_trip(port: int, rounds: int = ROUNDS) -> float:
+    """Milliseconds for one continuation, the median of one program."""
     seconds = []
     async with Client(port) as client:
-        body = await client.start(loop(ROUNDS))
+        body = await client.start(loop(rounds))
         while body["status"] == "tool_call_required":
             began = time.perf_counter()
             body = await client.go_on(body)

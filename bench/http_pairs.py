@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-from bench.http import Client, loop, served
+from bench.http import Client, loop, round_trip, served
 from bench.pairs import PAIRS_PER_BLOCK, ROOT, interval, older_tree
 from bench.processes import pss_bytes
 
@@ -25,15 +25,8 @@ PAUSED = 40
 
 
 async def continuation(port: int, _: int) -> float:
-    """Milliseconds for one continuation, the median of one program."""
-    seconds = []
-    async with Client(port) as client:
-        body = await client.start(loop(ROUNDS))
-        while body["status"] == "tool_call_required":
-            began = time.perf_counter()
-            body = await client.go_on(body)
-            seconds.append(time.perf_counter() - began)
-    return statistics.median(seconds) * 1000
+    """As in `bench.http`."""
+    return await round_trip(port, ROUNDS)
 
 
 async def start(port: int, _: int) -> float:
