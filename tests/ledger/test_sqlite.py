@@ -246,6 +246,27 @@ def test_one_ledger_serves_several_event_loops_one_after_another(path: Path) -> 
     asyncio.run(ledger.close())
 
 
+async def test_a_round_writes_its_pieces_its_row_and_one_index(path: Path) -> None:
+    ledger = SqliteLedger(path)
+    wal = path.with_name("ledger.sqlite-wal")
+    header, frame = 32, 24 + 4096
+    ledger.begin(begun("a"))
+    await ledger.park("a")
+
+    pages = []
+    for call in (1, 3):  # the first round may fill a page
+        with closing(sqlite3.connect(path)) as other:
+            other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        await ledger.accept("a", [given(call, "yes")])
+        ledger.note("a", made(call + 1))
+        await ledger.park("a")
+        pages.append((wal.stat().st_size - header) // frame)
+    await ledger.close()
+
+    # In each of its two commits: the piece and its key, the row, and the order in which rows were written.
+    assert pages[1] == 2 * 4
+
+
 @pytest.mark.parametrize(
     ("statement", "values"),
     [
@@ -271,6 +292,7 @@ async def test_a_command_reads_only_what_it_shows_however_long_the_ledger(
         Filter(until=9e9),
         Filter(tenant="t", until=9e9),
         Filter(state="running"),
+        Filter(state="ended"),
         Filter(status="failed"),
         Filter(door="mcp"),
         Filter(session="s"),
@@ -330,7 +352,7 @@ async def test_a_file_of_a_newer_toolfold_is_left_alone(path: Path) -> None:
     newer.close()
 
     assert refusal(path) == (
-        f"ledger {str(path)!r} was made by a newer toolfold (format 7, this one reads 4); "
+        f"ledger {str(path)!r} was made by a newer toolfold (format 7, this one reads 5); "
         "update toolfold, or name another file"
     )
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from toolfold.ledger.record import Filter, Summary
+from toolfold.ledger.rows import Ending
 from toolfold.ledger.seal import NoSeal, Seal
 from toolfold.ledger.summing import Use, lanes_of, uses_of
 from toolfold.models import Outcome
@@ -47,18 +48,22 @@ class Listing:
         self._db = connection
         self._seal = seal
 
-    def ended(self, number: int, execution_id: str, outcome: Outcome) -> None:
-        """What is shown of an execution from now on."""
+    def ended(self, number: int, execution_id: str, outcome: Outcome) -> Ending:
+        """What is shown of an execution from now on; the row is the caller's to write."""
         failed = sum(call.error is not None for call in outcome.calls)
-        lanes = _encode(lanes_of(outcome))
-        values = (failed, outcome.context_saved.bytes, lanes, number)
-        self._db.execute("UPDATE executions SET failed = ?, saved_bytes = ?, lanes = ? WHERE number = ?", values)
         for use in uses_of(outcome.calls):
             sealed = self._seal.seal(_encode(use), _place(execution_id))
             self._db.execute(
                 "INSERT OR REPLACE INTO uses SELECT ?, began_at, number, ? FROM executions WHERE number = ?",
                 (self._digest(use.tool), sealed, number),
             )
+        return Ending(
+            status=outcome.status,
+            seconds=outcome.seconds,
+            failed=failed,
+            saved_bytes=outcome.context_saved.bytes,
+            lanes=_encode(lanes_of(outcome)),
+        )
 
     def search(self, wanted: Filter, limit: int, before: str) -> list[Summary]:
         """Newest first."""
@@ -88,8 +93,8 @@ class Listing:
         """How many run and wait, and of those that began since then, how many there are and failed."""
         of_tenant, values = ("", ()) if tenant is None else (" AND tenant = ?", (tenant,))
         found = self._db.execute(
-            "SELECT state, count(*) FROM executions INDEXED BY executions_by_state"  # noqa: S608 - of texts of ours
-            f" WHERE state IN ('running', 'paused'){of_tenant} GROUP BY state",
+            "SELECT state, count(*) FROM executions INDEXED BY executions_by_status"  # noqa: S608 - of texts of ours
+            f" WHERE status = ''{of_tenant} GROUP BY state",
             values,
         )
         open_ = dict(found.fetchall())
@@ -110,7 +115,7 @@ class Listing:
         of_tenant, values = ("", ()) if tenant is None else (" AND tenant = ?", (tenant,))
         found = self._db.execute(
             "SELECT cast(began_at / ? AS INTEGER) * ? AS at, door, count(*), sum(max(saved_bytes, 0)),"  # noqa: S608 - the same
-            f" sum(max(-saved_bytes, 0)) FROM executions WHERE began_at >= ? AND state = 'ended'{of_tenant}"
+            f" sum(max(-saved_bytes, 0)) FROM executions WHERE began_at >= ? AND status != ''{of_tenant}"
             " GROUP BY at, door ORDER BY at, door",
             (bucket, bucket, since, *values),
         )
@@ -150,6 +155,9 @@ class Listing:
             if value is not None:
                 where.append(f"e.{name} = ?")
                 values.append(value)
+        if wanted.state is not None:
+            # No index has the state, which each pause changes; the status is empty as long as it has not ended.
+            where.append("e.status != ''" if wanted.state == "ended" else "e.status = ''")
         if wanted.since is not None:
             where.append("e.began_at >= ?")
             values.append(wanted.since)

@@ -12,11 +12,12 @@ from typing import Final
 
 from toolfold.errors import UsageError
 from toolfold.ledger.changes import CHANGES, DECISIONS
+from toolfold.ledger.forgetting import STEADY
 from toolfold.ledger.lessons import LESSONS
 from toolfold.ledger.listing import LISTING
 from toolfold.ledger.tables import DEADLINES, SCHEMA
 
-FORMAT: Final = 4
+FORMAT: Final = 5
 STEPS: Final[dict[int, tuple[str, ...]]] = {
     # Executions got deadlines. Some files of format 1 have the table already: it came before the format was raised.
     1: (DEADLINES,),
@@ -24,6 +25,8 @@ STEPS: Final[dict[int, tuple[str, ...]]] = {
     2: (LESSONS,),
     # What can be followed, and what listings filter by.
     3: (CHANGES, DECISIONS, *LISTING),
+    # Indexes that a pause leaves alone.
+    4: STEADY,
 }
 """What leads from each format to the next."""
 
@@ -98,5 +101,5 @@ def _columns(connection: sqlite3.Connection) -> dict[str, frozenset[str]]:
 @functools.cache
 def _expected() -> dict[str, frozenset[str]]:
     with closing(sqlite3.connect(":memory:")) as connection:
-        connection.executescript(";".join((SCHEMA, DEADLINES, LESSONS, CHANGES, DECISIONS, *LISTING)))
+        connection.executescript(";".join((SCHEMA, DEADLINES, LESSONS, CHANGES, DECISIONS, *LISTING, *STEADY)))
         return _columns(connection)

@@ -204,9 +204,7 @@ class SqliteLedger:
                 await asyncio.sleep(_LOOK_SECONDS)
 
     async def decide(self, execution_id: str, epoch: int, call_id: int, body: bytes) -> bool:
-        is_first: bool = await self._writer.wait(
-            None, lambda tables: tables.changes.decide(execution_id, epoch, call_id, body)
-        )
+        is_first: bool = await self._writer.wait(None, lambda tables: tables.decide(execution_id, epoch, call_id, body))
         return is_first
 
     async def decision(self, execution_id: str, epoch: int, call_id: int) -> bytes | None:

@@ -11,16 +11,20 @@ import sqlite3
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from contextlib import suppress
+from typing import Final
 
 from msgspec.structs import replace
 
+from toolfold.errors import ToolfoldError
 from toolfold.ledger import codec, refusals
 from toolfold.ledger.changes import ChangeTable
+from toolfold.ledger.forgetting import Forgetting
 from toolfold.ledger.lessons import LessonTable
 from toolfold.ledger.listing import Listing
-from toolfold.ledger.record import Begun, Entry, History, Parked, Sealed, State, Story, Tape, first_line
-from toolfold.ledger.retention import EXPIRED_SECONDS, Retention
+from toolfold.ledger.record import Begun, Entry, History, Parked, Sealed, Story, Tape, first_line
+from toolfold.ledger.retention import Retention
+from toolfold.ledger.rows import Row, Rows
 from toolfold.ledger.seal import NoSeal, Seal
 from toolfold.models import Outcome, ToolSpec
 
@@ -60,22 +64,7 @@ SNAPSHOT: Final = -2
 """The piece that is sealed by `snapshots`, and not here."""
 _OUTCOME: Final = -1
 _CACHED_GRANTS: Final = 8
-_SWEPT_AT_ONCE: Final = 200
-_APPEND: Final = (
-    "UPDATE executions SET pieces = pieces + 1, calls = calls + ?, bytes = bytes + ?, touched_at = ? WHERE number = ?"
-)
-_APPEND_AND_MOVE: Final = _APPEND.replace(" WHERE", ", state = ? WHERE")
-"""Two, because SQLite writes each index anew that has a column which an UPDATE names, changed or not."""
 _SPOILT: Final = codec.encode_entry(Tape(is_spoilt=True))
-
-
-class _Row(NamedTuple):
-    number: int
-    state: State
-    epoch: int
-    bytes: int
-    pieces: int
-    is_full: int
 
 
 class Tables:
@@ -88,11 +77,24 @@ class Tables:
         self.lessons = LessonTable(connection, seal)
         self.changes = ChangeTable(connection)
         self.listing = Listing(connection, seal)
+        self._rows = Rows(connection, self.changes)
+        self._forgetting = Forgetting(connection)
         # By identity, with the tuple held so that its id stays its own: a runtime grants the same one each time.
         self._grants: OrderedDict[int, tuple[tuple[ToolSpec, ...], bytes, bytes]] = OrderedDict()
         self.written_bytes = 0
 
     # writing
+
+    def write(self) -> None:
+        """Before a commit: what was only remembered so far."""
+        self._rows.write()
+        self.changes.write()
+        self._rows.drop()
+
+    def drop(self) -> None:
+        """The transaction was rolled back."""
+        self._rows.drop()
+        self.changes.drop()
 
     def begin(self, begun: Begun) -> None:
         """A new execution. Files that pass its limit are left out, and it cannot be replayed."""
@@ -120,8 +122,10 @@ class Tables:
             self._db.execute("INSERT INTO deadlines VALUES (?, ?)", (number, begun.expires_at))
         self._put(begun.execution_id, number, 0, body)
         self.changes.add(number)
+        row = Row(number, bytes=len(body), is_full=is_full)
+        self._rows.begun(begun.execution_id, row)
         if is_full:
-            self._append(begun.execution_id, self._row(begun.execution_id, 0), [_SPOILT])
+            self._append(begun.execution_id, row, [_SPOILT])
 
     def add(self, execution_id: str, epoch: int, bodies: Sequence[bytes]) -> None:
         """Entries of a running execution. Past its limit they are left out, and it is marked as full."""
@@ -139,18 +143,17 @@ class Tables:
                 break
             fitting.append(body)
         self._append(execution_id, row, [*fitting, _SPOILT])
-        self._db.execute("UPDATE executions SET is_full = 1 WHERE number = ?", (row.number,))
+        row.is_full = 1
 
     def lose(self, execution_id: str) -> None:
         """Entries were not kept; from here on the record says so."""
-        self._db.execute("UPDATE executions SET is_full = 1 WHERE id = ? AND state != 'ended'", (execution_id,))
+        with suppress(ToolfoldError):  # it is gone, or has ended with what it has
+            row = self._row(execution_id, None)
+            row.is_full, row.is_changed = 1, True
 
     def check(self, execution_id: str) -> None:
         """Raises where what was added is not all there."""
-        found = self._db.execute("SELECT is_full FROM executions WHERE id = ?", (execution_id,)).fetchone()
-        if found is None:
-            raise refusals.unknown(execution_id)
-        if found[0]:
+        if self._rows.find(execution_id).is_full:
             raise refusals.full(execution_id, self._max_bytes)
 
     def park(self, execution_id: str, epoch: int, snapshot: Sealed | None = None) -> None:
@@ -163,25 +166,29 @@ class Tables:
             self._drop_snapshot(row)
             # As it is: it was packed and sealed before it came here.
             self._db.execute("INSERT INTO pieces VALUES (?, ?, ?)", (row.number, SNAPSHOT, snapshot.body))
-            self._add_bytes(row, len(snapshot.body))
+            row.bytes += len(snapshot.body)
             self.written_bytes += len(snapshot.body)
-        self._set_state(row, "paused")
+        row.state, row.is_changed = "paused", True
 
     def accept(self, execution_id: str, epoch: int, bodies: Sequence[bytes]) -> None:
         """Replies of the outside, all or none; the execution runs again."""
         row = self._row(execution_id, epoch)
         if row.is_full or row.bytes + sum(map(len, bodies)) > self._max_bytes:
             raise refusals.full(execution_id, self._max_bytes)
-        self._append(execution_id, row, bodies, state="running")
+        row.state = "running"
+        self._append(execution_id, row, bodies)
+
+    def decide(self, execution_id: str, epoch: int, call_id: int, body: bytes) -> bool:
+        """The first decision on a call, while its execution has not ended."""
+        self._rows.write()
+        return self.changes.decide(execution_id, epoch, call_id, body)
 
     def takeover(self, execution_id: str) -> int:
         """The next epoch."""
         row = self._row(execution_id, None)
-        self._db.execute(
-            "UPDATE executions SET epoch = ?, touched_at = ? WHERE number = ?",
-            (row.epoch + 1, time.time(), row.number),
-        )
-        return row.epoch + 1
+        row.epoch += 1
+        row.is_changed = True
+        return row.epoch
 
     def finish(self, execution_id: str, epoch: int, outcome: Outcome, body: bytes) -> None:
         """The end; `body` is the outcome encoded, and is cut down where it passes the limit."""
@@ -191,53 +198,34 @@ class Tables:
             body = codec.encode_outcome(outcome, {})
         if len(body) > self._max_bytes:
             body = codec.encode_cut_down(outcome, self._max_bytes)
-        self._db.execute(
-            "UPDATE executions SET state = 'ended', status = ?, seconds = ?, touched_at = ?, bytes = bytes + ?"
-            " WHERE number = ?",
-            (outcome.status, outcome.seconds, time.time(), len(body), row.number),
-        )
+        row.state, row.is_changed = "ended", True
+        row.bytes += len(body)
         self._put(execution_id, row.number, _OUTCOME, body)
         self._drop_snapshot(row)
-        self.listing.ended(row.number, execution_id, outcome)
-        self.changes.add(row.number)
+        row.ending = self.listing.ended(row.number, execution_id, outcome)
 
-    def _drop_snapshot(self, row: _Row) -> None:
+    def _drop_snapshot(self, row: Row) -> None:
         place = (row.number, SNAPSHOT)
         found = self._db.execute("SELECT length(body) FROM pieces WHERE execution = ? AND piece = ?", place).fetchone()
         if found is not None:
             self._db.execute("DELETE FROM pieces WHERE execution = ? AND piece = ?", place)
-            self._add_bytes(row, -found[0])
+            row.bytes -= found[0]
 
-    def _add_bytes(self, row: _Row, size: int) -> None:
-        self._db.execute("UPDATE executions SET bytes = bytes + ? WHERE number = ?", (size, row.number))
-
-    def _row(self, execution_id: str, epoch: int | None) -> _Row:
+    def _row(self, execution_id: str, epoch: int | None) -> Row:
         """The execution, if this epoch may still write to it."""
-        found = self._db.execute(
-            "SELECT number, state, epoch, bytes, pieces, is_full FROM executions WHERE id = ?", (execution_id,)
-        ).fetchone()
-        if found is None:
-            raise refusals.unknown(execution_id)
-        row = _Row(*found)
+        row = self._rows.find(execution_id)
         if epoch is not None and row.epoch != epoch:
             raise refusals.fenced(execution_id)
         if row.state == "ended":
             raise refusals.ended(execution_id)
         return row
 
-    def _append(self, execution_id: str, row: _Row, bodies: Sequence[bytes], state: State | None = None) -> None:
-        values = (sum(map(codec.is_call, bodies)), sum(map(len, bodies)), time.time())
-        if state is None:
-            self._db.execute(_APPEND, (*values, row.number))
-        else:
-            self._db.execute(_APPEND_AND_MOVE, (*values, state, row.number))
+    def _append(self, execution_id: str, row: Row, bodies: Sequence[bytes]) -> None:
         self._put(execution_id, row.number, row.pieces, codec.join_entries(bodies))
-        self.changes.add(row.number)
-
-    def _set_state(self, row: _Row, state: State) -> None:
-        values = (state, time.time(), row.number)
-        self._db.execute("UPDATE executions SET state = ?, touched_at = ? WHERE number = ?", values)
-        self.changes.add(row.number)
+        row.pieces += 1
+        row.calls += sum(map(codec.is_call, bodies))
+        row.bytes += sum(map(len, bodies))
+        row.is_changed = True
 
     def _put(self, execution_id: str, number: int, piece: int, body: bytes) -> None:
         sealed = self._seal.seal(codec.deflate(body), f"{execution_id}/{piece}")
@@ -333,7 +321,8 @@ class Tables:
 
     def sweep(self, keep: Retention) -> int:
         """Forget what `keep` does not allow, a few at a time; how many went."""
-        doomed = self._expired() or self._too_old(keep) or self._too_many(keep)
+        self._rows.write()
+        doomed = self._forgetting.doomed(keep)
         self._forget(doomed)
         self.changes.sweep()
         return len(doomed)
@@ -345,6 +334,8 @@ class Tables:
         return found is not None
 
     def _forget(self, numbers: Sequence[int]) -> None:
+        self._rows.write()
+        self._rows.drop()
         for number in numbers:
             self.changes.forget(number)
             self._db.execute("DELETE FROM pieces WHERE execution = ?", (number,))
@@ -353,46 +344,3 @@ class Tables:
             self.listing.forget(number)
         if numbers:
             self._db.execute("DELETE FROM grants WHERE digest NOT IN (SELECT granted FROM executions)")
-
-    def _expired(self) -> list[int]:
-        latest = time.time() - EXPIRED_SECONDS
-        found = self._db.execute(
-            "SELECT number FROM deadlines JOIN executions ON number = execution"
-            " WHERE expires_at <= ? AND state IN ('running', 'paused') LIMIT ?",
-            (latest, _SWEPT_AT_ONCE),
-        )
-        doomed = [number for (number,) in found]
-        if not doomed:  # what has ended has no deadline any more
-            self._db.execute("DELETE FROM deadlines WHERE expires_at <= ?", (latest,))
-        return doomed
-
-    def _too_old(self, keep: Retention) -> list[int]:
-        now = time.time()
-        found = self._db.execute(
-            "SELECT number FROM executions WHERE (state = 'ended' AND touched_at <= ?)"
-            " OR (state IN ('running', 'paused') AND touched_at <= ?) LIMIT ?",
-            (now - keep.age_seconds, now - keep.open_seconds, _SWEPT_AT_ONCE),
-        )
-        return [number for (number,) in found]
-
-    def _too_many(self, keep: Retention) -> list[int]:
-        count, size = self._db.execute("SELECT count(*), coalesce(sum(bytes), 0) FROM executions").fetchone()
-        if count <= keep.executions and size <= keep.total_bytes:
-            return []
-        # Whoever has the most makes room: one tenant's flood leaves the others' records.
-        share = "count(*)" if count > keep.executions else "sum(bytes)"
-        largest = self._db.execute(
-            f"SELECT tenant FROM executions WHERE state = 'ended' GROUP BY tenant ORDER BY {share} DESC LIMIT 1"  # noqa: S608 - of the two above
-        ).fetchone()
-        doomed: list[int] = []
-        for number, its_bytes in self._db.execute(
-            "SELECT number, bytes FROM executions WHERE state = 'ended' AND tenant = ?"
-            " ORDER BY touched_at, number LIMIT ?",
-            (largest[0] if largest else "", _SWEPT_AT_ONCE),
-        ):
-            if count <= keep.executions and size <= keep.total_bytes:
-                break
-            doomed.append(number)
-            count -= 1
-            size -= its_bytes
-        return doomed

@@ -191,7 +191,7 @@ class Writer:
         try:
             self._db.execute("BEGIN IMMEDIATE")
             self._apply(jobs)
-            self._tables.changes.write()
+            self._tables.write()
             self._db.execute("COMMIT")
             if self._is_failing:
                 self._is_failing = False
@@ -209,7 +209,7 @@ class Writer:
         _answer(waiters)
 
     def _roll_back(self) -> None:
-        self._tables.changes.drop()
+        self._tables.drop()
         with suppress(sqlite3.Error):
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
