@@ -15,7 +15,7 @@ from toolfold.engines.base import Freezable, Timed
 from toolfold.errors import UsageError
 from toolfold.execution.replay import pause_of
 from toolfold.ledger import snapshots
-from toolfold.ledger.record import Sealed, Tape
+from toolfold.ledger.record import Sealed
 from toolfold.ledger.snapshots import Snapshot
 from toolfold.models import Paused
 
@@ -81,8 +81,8 @@ class Pauses:
                 frozen = await run.freeze()
             if frozen is None:
                 return None  # it says again when it waits; its timers stand still already
-            self._record.tell("paused")
             self._stop_clock()
+            self._record.note_pause(self._clock.seconds_left)
             await self._park(frozen)
             self._life.move("pause")
             self._paused_at = self._began_pausing()
@@ -161,14 +161,11 @@ class Pauses:
             unanswered.discard(reply.call_id)
 
     def _stop_clock(self) -> None:
-        """On record, so that whoever asks again after a restart is told the same, although a replay is faster."""
         self._clock.stop()
         past = self._plan.past
         if past is not None and past.seconds_left is not None:
             self._clock.put_back(past.seconds_left)
             past.seconds_left = None
-        if self._record.is_taped:
-            self._record.note(Tape(seconds_left=self._clock.seconds_left))
 
     async def _park(self, frozen: bytes) -> None:
         seal = self._ledger.snapshot_seal() if frozen else None

@@ -73,6 +73,14 @@ class ExecutionRecord:
         if self._ledger.is_lasting:
             self.note(Moment(kind=kind, at=self.at, call_id=call_id, text=text, facts=facts))
 
+    def note_pause(self, seconds_left: float) -> None:
+        """It pauses with so much of its time left; a replay is faster, and must tell the same after a restart."""
+        entries: list[Entry] = [Moment(kind="paused", at=self.at)] if self._ledger.is_lasting else []
+        if self.is_taped:
+            entries.append(Tape(seconds_left=seconds_left))
+        if entries:
+            self.note(*entries)
+
     def tell_printed(self, text: str, stream: str) -> None:
         """Output as it comes, up to a limit; all of it is in the outcome."""
         if self._ledger.is_lasting and sum(self._told.values()) < _TOLD_CHARACTERS:

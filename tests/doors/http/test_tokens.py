@@ -27,6 +27,12 @@ def test_a_token_is_read_as_it_was_signed() -> None:
     assert Tokens(KEY).read(Tokens(KEY).sign(TOKEN)) == TOKEN
 
 
+def test_a_token_of_the_first_release_is_read() -> None:
+    signed = "WyJlMSIsMyw3LCJzZXNzaW9uIiwib25lIiwyMDAwMDAwMDAwLjBd.t8DsZpEJZFZU6_e0l-it44KZWd5IeRHGidy_i320vUI"
+
+    assert Tokens(KEY).read(signed) == TOKEN
+
+
 def test_ten_thousand_mutated_tokens_are_refused() -> None:
     tokens, good = Tokens(KEY), Tokens(KEY).sign(TOKEN)
     chance = random.Random(5)

@@ -18,7 +18,7 @@ from starlette.exceptions import HTTPException
 import toolfold
 from toolfold.doors.http import answers, document, wire
 from toolfold.doors.http.answers import Answer
-from toolfold.doors.http.auth import Auth
+from toolfold.doors.http.auth import Auth, headers_of
 from toolfold.doors.http.body import Body, Intakes, admit, decoded, expect, read
 from toolfold.doors.http.executions import Executions
 from toolfold.doors.http.file_routes import FileRoutes
@@ -279,18 +279,19 @@ class _Door:
         self, request: Request, *, may_be_in_body: bool = False, is_start: bool = False
     ) -> ForwardedRequest:
         """A request and whose it is, which another replica may have found out already; its body is read last."""
-        headers = {name: value for name in PASSED_HEADERS if (value := request.headers.get(name))}
+        given = headers_of(request)
+        headers = {name: given[name] for name in PASSED_HEADERS if given.get(name)}
         path, method = self.responses.path(request), request.method
         if method != "POST" and request.url.query:
             path = f"{path}?{request.url.query}"
         vouched = None
-        if self._replicas is not None and (signed := request.headers.get(FORWARDED)):
+        if self._replicas is not None and (signed := given.get(FORWARDED)):
             unread = ForwardedRequest(path=path, tenant="", headers=headers, method=method)
             vouched = self._replicas.receive(signed, unread)
             tenant = vouched.tenant
         else:
-            key = await self._key_in_body(request) if may_be_in_body and self.auth.needs_body(request.headers) else ""
-            tenant = await self.auth.tenant(request.headers, key_in_body=key)
+            key = await self._key_in_body(request) if may_be_in_body and self.auth.needs_body(given) else ""
+            tenant = await self.auth.tenant(given, key_in_body=key)
         admit(request, tenant)
         if is_start:
             self._gate.expect_start(tenant)

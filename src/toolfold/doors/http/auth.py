@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
 import jwt
+from starlette.requests import Request
 
 from toolfold.doors.http.jwks import SigningKeys
 from toolfold.doors.http.refusals import Refusal
@@ -24,6 +25,11 @@ class Headers(Protocol):
     """What is read of a request."""
 
     def get(self, key: str, /) -> str | None: ...
+
+
+def headers_of(request: Request) -> dict[str, str]:
+    """The first of each name. Starlette's own mapping goes through all of them for each that is asked for."""
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in reversed(request.headers.raw)}
 
 
 class Auth:

@@ -36,7 +36,8 @@ class Responses:
 
     def path(self, request: Request) -> str:
         """Behind the base path."""
-        return request.url.path.removeprefix(self._base_path)
+        path: str = request.scope["path"]
+        return path.removeprefix(self._base_path)
 
     def respond(self, request: Request, answer: Answer | Passed, headers: Mapping[str, str] | None = None) -> Response:
         """An answer in the form that this client knows; another replica's as it came."""

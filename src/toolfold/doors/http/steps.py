@@ -150,7 +150,7 @@ class Steps:
         self._metrics.running += 1
         self._running.append(held)
         try:
-            await asyncio.wait([task])
+            await _over(task)
             return None if task.cancelled() else task.result()
         except asyncio.CancelledError:
             # The server is shutting down and will not wait. Other processes can continue from the ledger.
@@ -163,3 +163,20 @@ class Steps:
             self._metrics.running -= 1
             self._running.remove(held)
             held.task = None
+
+
+async def _over(task: asyncio.Future[Any]) -> None:
+    """Wait for its end, whatever that is; to be cancelled meanwhile leaves it alone. As `asyncio.wait`, for one."""
+    if task.done():
+        return
+    waiter = task.get_loop().create_future()
+
+    def tell(_: object) -> None:
+        if not waiter.done():
+            waiter.set_result(None)
+
+    task.add_done_callback(tell)
+    try:
+        await waiter
+    finally:
+        task.remove_done_callback(tell)

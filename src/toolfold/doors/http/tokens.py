@@ -44,7 +44,8 @@ class Tokens:
     def __init__(self, key: bytes) -> None:
         if len(key) < _KEY_BYTES // 2:
             raise UsageError("the key for continuation tokens is shorter than 16 bytes; give a longer one")
-        self._key = key
+        # Copied for each: `hmac.digest` would let other threads run, and wait to get the interpreter back.
+        self._hmac = hmac.new(key, digestmod="sha256")
         self._decoder = msgspec.json.Decoder(Token)
         self._last: tuple[str, Token | None] = "", None
         """One continuation reads its token several times."""
@@ -81,7 +82,9 @@ class Tokens:
         return token
 
     def _signature(self, payload: str) -> str:
-        return _text(hmac.digest(self._key, payload.encode("utf-8", "surrogatepass"), "sha256"))
+        signing = self._hmac.copy()
+        signing.update(payload.encode("utf-8", "surrogatepass"))
+        return _text(signing.digest())
 
 
 def _is_same(one: str, other: str) -> bool:

@@ -34,6 +34,8 @@ class Connection:
         self._partial = bytearray()
         self._unsent: deque[bytes | memoryview] = deque()
         self._unsent_bytes = 0
+        self._soon = b""
+        """To be sent with what comes next, or in the next turn of the loop."""
         self._max_unread_bytes = max_unread_bytes
         self._is_listening = False
         self.is_closed = False
@@ -101,10 +103,22 @@ class Connection:
             position = end
         return position
 
+    def send_soon(self, message: bytes) -> None:
+        """Send it together with the next message, so that the guest wakes up once; alone if none comes at once."""
+        if not self._soon:
+            self._loop.call_soon(self._send_soon)
+        self._soon += message
+
+    def _send_soon(self) -> None:
+        if self._soon:
+            self.send(b"")
+
     def send(self, message: bytes) -> bool:
         """Send it, or as much as the guest has room for and the rest later; false if too much waits already."""
         if self.is_closed:
             return True
+        if self._soon:
+            message, self._soon = self._soon + message, b""
         # Behind what waits already: replies must not overtake each other in the middle of a message.
         if self._unsent:
             return self._queue(message)

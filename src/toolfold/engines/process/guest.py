@@ -16,7 +16,7 @@ import socket
 from collections.abc import Callable
 from typing import Final
 
-from toolfold.engines.process.memory import held_bytes, own_bytes
+from toolfold.engines.process.memory import Gauge, held_bytes
 from toolfold.engines.process.speed.placement import Placement
 from toolfold.errors import EngineCrashed, EngineError, EngineUnavailable
 
@@ -46,6 +46,7 @@ class Guest:
         self.place = Placement(lambda: self.pidfd)
         self._forget = forget
         self._pidfd = -1
+        self._gauge = Gauge()
         self._is_locked = False
         """It said so itself, before any program could speak for it."""
         self._reason = bytearray()
@@ -88,7 +89,7 @@ class Guest:
 
     def own_bytes(self) -> int:
         """About how much memory it takes, too much rather than too little; quick to ask."""
-        return own_bytes(self._pidfd) if self._pidfd >= 0 else 0
+        return self._gauge.read(self._pidfd) if self.pidfd >= 0 else 0
 
     def weigh(self, tell: Callable[[int], None]) -> None:
         """Tell in a later turn of the loop how much memory it takes; not if it is closed by then."""
@@ -138,11 +139,12 @@ class Guest:
             if fd >= 0:
                 os.close(fd)
         self._pidfd = self.data_fd = -1
+        self._gauge.close()
         self._forget()
 
     def disown(self) -> list[int]:
         """In a forked child: never to be killed from here. The descriptors to let go of."""
-        fds = [self.sock.fileno(), self._pidfd, self.data_fd]
+        fds = [self.sock.fileno(), self._pidfd, self.data_fd, self._gauge.disown()]
         self._is_closed = True
         self._pidfd = self.data_fd = -1
         return fds

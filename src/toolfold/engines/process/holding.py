@@ -26,12 +26,17 @@ class Hold:
     Args:
         guest: The guest.
         write: Sends it a message.
+        write_soon: Sends it one together with the next.
         on_frozen: Told how many bytes it takes once it stands still.
     """
 
-    def __init__(self, guest: Guest, write: Callable[[bytes], None], on_frozen: Callable[[int], None] | None) -> None:
+    def __init__(
+        self, guest: Guest, write: Callable[[bytes], None], write_soon: Callable[[bytes], None],
+        on_frozen: Callable[[int], None] | None,
+    ) -> None:  # fmt: skip
         self._guest = guest
         self._write = write
+        self._write_soon = write_soon
         self._on_frozen = on_frozen
         self._timer: asyncio.TimerHandle | None = None
 
@@ -46,7 +51,8 @@ class Hold:
         """The execution goes on; so much of its pause counts for its timers."""
         # First: a frozen guest reads nothing.
         self.thaw()
-        self._write(release_frame(counted_seconds))
+        # What it waited for comes in the same moment.
+        self._write_soon(release_frame(counted_seconds))
 
     def thaw(self) -> None:
         """Let its threads run again. Harmless when they do."""
