@@ -120,7 +120,7 @@ def say_yes(terminal: Terminal, n: int, *, to_the_tool: bool = False) -> None:
 def say_nothing(terminal: Terminal, n: int) -> None:
     """Close the form with Escape."""
     _meet(terminal, n)
-    terminal.press("Escape")
+    terminal.repeat("Escape", lambda screen: _question(n) not in screen)
 
 
 def _meet(terminal: Terminal, n: int) -> None:
