@@ -543,9 +543,11 @@ async def test_what_others_write_is_followed_in_order_and_after_a_cursor_without
     if isinstance(writer, MemoryLedger):  # keeps nothing for who is not there, and says so
         assert (await first(reader.follow(changes[1].cursor), 1))[0].execution_id == ""
         return
-    later = await first(reader.follow(changes[1].cursor), 3)
-    assert [change.execution_id for change in later] == ["c", "b", "c"]
-    assert len({change.cursor for change in (*changes, *later[1:])}) == 5
+    # SQLite tells of an execution that was written twice in between once, in the place of the last time.
+    told_later = ["b", "c"] if isinstance(writer, SqliteLedger) else ["c", "b", "c"]
+    later = await first(reader.follow(changes[1].cursor), len(told_later))
+    assert [change.execution_id for change in later] == told_later
+    assert len({change.cursor for change in (*changes, *later[-2:])}) == 5
 
 
 async def test_a_story_goes_on_where_the_last_one_ended(ledger: AnyLedger) -> None:

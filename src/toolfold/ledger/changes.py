@@ -1,64 +1,89 @@
 """What was written, in the order in which it was committed: the part of a SQLite ledger that is followed.
 
-A row is written in the transaction of what it tells of, and only one transaction writes at a time. So the numbers
-rise in the order of the commits, and who has seen one has seen all before it. The latest row is never deleted, so that
-no number is given twice; `AUTOINCREMENT` would keep a table for that, and half of what a row costs.
+Nothing is written for it. The row of an execution has always had the time at which it was last written, in an index;
+each transaction gives later times than all before it, so they rise in the order of the commits. Who has seen
+one has seen all before it; of an execution that was written several times in between, only the last.
 """
 
 from __future__ import annotations
 
+import math
+import re
 import sqlite3
+import time
 from typing import Final
 
 from toolfold.ledger.record import Change
 
-CHANGES: Final = "CREATE TABLE changes (number INTEGER PRIMARY KEY, execution INTEGER NOT NULL)"
 DECISIONS: Final = (
     "CREATE TABLE decisions (execution TEXT NOT NULL, epoch INTEGER NOT NULL, call INTEGER NOT NULL,"
     " body BLOB NOT NULL, PRIMARY KEY (execution, epoch, call)) WITHOUT ROWID"
 )
 """What a person in another process said; see `decisions`."""
-_KEPT: Final = 200_000
 _AT_ONCE: Final = 1000
+_AHEAD_SECONDS: Final = 3600.0
+"""Of the clock, at most: it may be set back, and what was written before counts on. Times further ahead come from a
+clock that was wrong; they are not built upon, or no execution would become old enough to be forgotten."""
+_FINE_SECONDS: Final = 1e-6
+_JITTER_SECONDS: Final = 2e-6
+"""Between two clocks that are read one after the other; much less than a commit takes."""
+_TRUSTED_SECONDS: Final = 1.0
+_CURSOR: Final = re.compile(r"[0-9]{1,12}(\.[0-9]{1,9})?", re.ASCII)
+
+_LAST: Final = "SELECT max(touched_at) FROM executions WHERE touched_at <= ?"
+_AFTER: Final = (
+    "SELECT touched_at, id FROM executions WHERE touched_at > ? AND touched_at <= ? ORDER BY touched_at LIMIT ?"
+)
 
 
-class ChangeTable:
+class Changes:
     """On one connection; the caller begins and ends transactions."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._db = connection
-        self._changed: dict[int, None] = {}
+        self._latest = 0.0
+        """No time that was given here is later."""
+        self._lead = math.inf
+        """Of the time of day over the clock that nobody can set, when all times that were given lay in the past."""
+        self._trusted_until = 0.0
+        """By the other clock; until then nobody sets the one of the day to something else and back."""
+        self._is_new = True
+        """The transaction has not written yet, and others may have written before it."""
 
-    def add(self, execution: int) -> None:
-        """Something was written about the execution with this number; `write` tells of it."""
-        self._changed[execution] = None
+    def begin(self) -> None:
+        """A transaction that writes has begun."""
+        self._is_new = True
 
-    def write(self) -> None:
-        """At the end of a transaction, once for each execution: who follows sees all of a transaction or none."""
-        for execution in self._changed:
-            self._db.execute("INSERT INTO changes (execution) VALUES (?)", (execution,))
-        self._changed.clear()
-
-    def drop(self) -> None:
-        """The transaction was rolled back."""
-        self._changed.clear()
+    def now(self) -> float:
+        """When an execution is written: later than all that was committed, and than all in this transaction."""
+        if self._is_new:
+            self._is_new = False
+            now, passed = time.time(), time.monotonic()
+            is_as_before = -_JITTER_SECONDS < now - passed - self._lead < _JITTER_SECONDS
+            # Then nobody has set the clock, and whatever others wrote has an earlier time: a commit takes longer than
+            # a clock needs to go on. To look each time would be two hundredths of what a call costs.
+            if is_as_before and passed < self._trusted_until and now > self._latest:
+                self._trusted_until = passed + _TRUSTED_SECONDS
+                self._latest = now
+                return now
+            self._look()
+        self._latest = math.nextafter(self._latest, math.inf)
+        return self._latest
 
     def last(self) -> str:
         """The cursor of the latest."""
-        (number,) = self._db.execute("SELECT max(number) FROM changes").fetchone()
-        return str(number or 0)
+        return repr(self._last(time.time()))
 
     def after(self, cursor: str) -> list[Change]:
-        """The next ones, at most a thousand; the first has no id if some before it are gone."""
-        number = int(cursor)
-        found = self._db.execute(
-            "SELECT c.number, e.id FROM changes c JOIN executions e ON e.number = c.execution"
-            " WHERE c.number > ? ORDER BY c.number LIMIT ?",
-            (number, _AT_ONCE),
-        ).fetchall()
-        changes = [Change(cursor=str(at), execution_id=execution_id) for at, execution_id in found]
-        if found and found[0][0] > number + 1 and self._are_gone(number):
-            changes.insert(0, Change(cursor=str(found[0][0] - 1), execution_id=""))
+        """The next ones, at most a thousand; the first has no id if some before it may be missing."""
+        seen, now = float(cursor), time.time()
+        changes: list[Change] = []
+        if seen > now and seen > (last := self._last(now)):
+            # The clock was set back, and nothing holds the place of the cursor: what comes next may lie before it.
+            seen = last
+            changes.append(Change(cursor=repr(seen), execution_id=""))
+        found = self._db.execute(_AFTER, (seen, now + _AHEAD_SECONDS, _AT_ONCE))
+        changes += (Change(cursor=repr(at), execution_id=execution_id) for at, execution_id in found)
         return changes
 
     def decide(self, execution_id: str, epoch: int, call_id: int, body: bytes) -> bool:
@@ -69,9 +94,10 @@ class ChangeTable:
         if found is None:
             return False
         values = (execution_id, epoch, call_id, body)
-        added = self._db.execute("INSERT OR IGNORE INTO decisions VALUES (?, ?, ?, ?)", values).rowcount
-        self.add(found[0])
-        return bool(added)
+        if not self._db.execute("INSERT OR IGNORE INTO decisions VALUES (?, ?, ?, ?)", values).rowcount:
+            return False
+        self._db.execute("UPDATE executions SET touched_at = ? WHERE number = ?", (self.now(), found[0]))
+        return True
 
     def decision(self, execution_id: str, epoch: int, call_id: int) -> bytes | None:
         """What was decided."""
@@ -86,15 +112,27 @@ class ChangeTable:
             "DELETE FROM decisions WHERE execution = (SELECT id FROM executions WHERE number = ?)", (number,)
         )
 
-    def sweep(self) -> None:
-        """Forget what nobody can have missed."""
-        self._db.execute("DELETE FROM changes WHERE number <= (SELECT max(number) FROM changes) - ?", (_KEPT,))
+    def _look(self) -> None:
+        now, passed, lead = _clocks()
+        known = self._latest if self._latest <= now + _AHEAD_SECONDS else 0.0
+        last = max(known, self._last(now))
+        # While the clock lags behind, others give times that it does not know.
+        self._lead = lead if last < now else math.inf
+        self._trusted_until = passed + _TRUSTED_SECONDS
+        self._latest = max(last, now)
 
-    def _are_gone(self, number: int) -> bool:
-        (first,) = self._db.execute("SELECT min(number) FROM changes").fetchone()
-        return bool(first > number + 1)
+    def _last(self, now: float) -> float:
+        (at,) = self._db.execute(_LAST, (now + _AHEAD_SECONDS,)).fetchone()
+        return at or 0.0
+
+
+def _clocks() -> tuple[float, float, float]:
+    """The time of day, the other clock, and the lead, infinite where it cannot be told: the thread was held up."""
+    before, now, after = time.monotonic(), time.time(), time.monotonic()
+    is_exact = after - before < _JITTER_SECONDS and time.get_clock_info("time").resolution <= _FINE_SECONDS
+    return now, after, now - after if is_exact else math.inf
 
 
 def is_cursor(text: str) -> bool:
     """Whether it can be one of this ledger's."""
-    return text.isascii() and text.isdigit() and len(text) <= 18
+    return _CURSOR.fullmatch(text) is not None

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from toolfold.errors import UsageError
-from toolfold.ledger.changes import CHANGES, DECISIONS
+from toolfold.ledger.changes import DECISIONS
 from toolfold.ledger.forgetting import STEADY
 from toolfold.ledger.lessons import LESSONS
 from toolfold.ledger.listing import LISTING
@@ -147,7 +147,7 @@ def _lay_out(connection: sqlite3.Connection) -> None:
     try:
         # Asked again: another process may have been first.
         if not connection.execute("PRAGMA user_version").fetchone()[0]:
-            for statement in (*SCHEMA.split(";"), DEADLINES, LESSONS, CHANGES, DECISIONS, *LISTING, *STEADY):
+            for statement in (*SCHEMA.split(";"), DEADLINES, LESSONS, DECISIONS, *LISTING, *STEADY):
                 connection.execute(statement)
             connection.execute(f"PRAGMA application_id = {_APPLICATION}")
             connection.execute(f"PRAGMA user_version = {FORMAT}")

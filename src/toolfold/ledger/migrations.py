@@ -11,22 +11,25 @@ from pathlib import Path
 from typing import Final
 
 from toolfold.errors import UsageError
-from toolfold.ledger.changes import CHANGES, DECISIONS
+from toolfold.ledger.changes import DECISIONS
 from toolfold.ledger.forgetting import STEADY
 from toolfold.ledger.lessons import LESSONS
 from toolfold.ledger.listing import LISTING
 from toolfold.ledger.tables import DEADLINES, SCHEMA
 
 FORMAT: Final = 5
+_CHANGES: Final = "CREATE TABLE changes (number INTEGER PRIMARY KEY, execution INTEGER NOT NULL)"
 STEPS: Final[dict[int, tuple[str, ...]]] = {
     # Executions got deadlines. Some files of format 1 have the table already: it came before the format was raised.
     1: (DEADLINES,),
     # What tools were seen to return.
     2: (LESSONS,),
     # What can be followed, and what listings filter by.
-    3: (CHANGES, DECISIONS, *LISTING),
-    # Indexes that a pause leaves alone.
-    4: STEADY,
+    3: (_CHANGES, DECISIONS, *LISTING),
+    # Followers read the times of executions instead. The table stays, without rows: a process of the older toolfold
+    # that has the file open goes on writing to it.
+    # Other indexes are left alone by a pause.
+    4: ("DELETE FROM changes", *STEADY),
 }
 """What leads from each format to the next."""
 
@@ -101,5 +104,5 @@ def _columns(connection: sqlite3.Connection) -> dict[str, frozenset[str]]:
 @functools.cache
 def _expected() -> dict[str, frozenset[str]]:
     with closing(sqlite3.connect(":memory:")) as connection:
-        connection.executescript(";".join((SCHEMA, DEADLINES, LESSONS, CHANGES, DECISIONS, *LISTING, *STEADY)))
+        connection.executescript(";".join((SCHEMA, DEADLINES, LESSONS, DECISIONS, *LISTING, *STEADY)))
         return _columns(connection)

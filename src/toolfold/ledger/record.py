@@ -263,6 +263,7 @@ class Ledger(Protocol):
     def follow(self, after: str | None = None) -> AsyncIterator[Change]:
         """What any process writes, in the order in which it was written, and none twice.
 
+        Of several writes about one execution that were not read yet, a ledger may tell of the last alone.
         `after` is the cursor of the last change that was seen, perhaps by another process; `None`: from now on.
         """
 

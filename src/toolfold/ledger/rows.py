@@ -7,14 +7,13 @@ event loop and waits to get it back, so that what counts is how many there are.
 from __future__ import annotations
 
 import sqlite3
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from toolfold.ledger import refusals
 
 if TYPE_CHECKING:
-    from toolfold.ledger.changes import ChangeTable
+    from toolfold.ledger.changes import Changes
     from toolfold.ledger.record import State
 
 _FIND: Final = "SELECT number, state, epoch, calls, bytes, pieces, is_full FROM executions WHERE id = ?"
@@ -56,7 +55,7 @@ class Row:
 class Rows:
     """On one connection; the caller begins and ends transactions."""
 
-    def __init__(self, connection: sqlite3.Connection, changes: ChangeTable) -> None:
+    def __init__(self, connection: sqlite3.Connection, changes: Changes) -> None:
         self._db = connection
         self._changes = changes
         self._found: dict[str, Row] = {}
@@ -85,13 +84,12 @@ class Rows:
             if not row.is_changed:
                 continue
             row.is_changed = False
-            values = (row.state, row.epoch, row.calls, row.bytes, row.pieces, row.is_full, time.time())
+            values = (row.state, row.epoch, row.calls, row.bytes, row.pieces, row.is_full, self._changes.now())
             if (end := row.ending) is None:
                 self._db.execute(_WRITE, (*values, row.number))
             else:
                 ending = (end.status, end.seconds, end.failed, end.saved_bytes, end.lanes)
                 self._db.execute(_END, (*values, *ending, row.number))
-            self._changes.add(row.number)
 
     def drop(self) -> None:
         """The transaction is over: others may write from now on."""

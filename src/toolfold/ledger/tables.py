@@ -8,7 +8,6 @@ Grants are shared.
 from __future__ import annotations
 
 import sqlite3
-import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import suppress
@@ -18,7 +17,7 @@ from msgspec.structs import replace
 
 from toolfold.errors import ToolfoldError
 from toolfold.ledger import codec, refusals
-from toolfold.ledger.changes import ChangeTable
+from toolfold.ledger.changes import Changes
 from toolfold.ledger.forgetting import Forgetting
 from toolfold.ledger.lessons import LessonTable
 from toolfold.ledger.listing import Listing
@@ -75,7 +74,7 @@ class Tables:
         self._seal = seal
         self._max_bytes = max_execution_bytes
         self.lessons = LessonTable(connection, seal)
-        self.changes = ChangeTable(connection)
+        self.changes = Changes(connection)
         self.listing = Listing(connection, seal)
         self._rows = Rows(connection, self.changes)
         self._forgetting = Forgetting(connection)
@@ -88,13 +87,11 @@ class Tables:
     def write(self) -> None:
         """Before a commit: what was only remembered so far."""
         self._rows.write()
-        self.changes.write()
         self._rows.drop()
 
     def drop(self) -> None:
         """The transaction was rolled back."""
         self._rows.drop()
-        self.changes.drop()
 
     def begin(self, begun: Begun) -> None:
         """A new execution. Files that pass its limit are left out, and it cannot be replayed."""
@@ -104,8 +101,8 @@ class Tables:
         granted = self._grant(begun.tools)
         title = self._seal.seal(first_line(begun.program.sent_text).encode(), f"{begun.execution_id}/title")
         values = (
-            begun.execution_id, begun.began_at, time.time(), begun.session, begun.tenant, len(body), is_full, granted,
-            title, begun.door,
+            begun.execution_id, begun.began_at, self.changes.now(), begun.session, begun.tenant, len(body), is_full,
+            granted, title, begun.door,
         )  # fmt: skip
         try:
             cursor = self._db.execute(
@@ -121,7 +118,6 @@ class Tables:
         if begun.expires_at:
             self._db.execute("INSERT INTO deadlines VALUES (?, ?)", (number, begun.expires_at))
         self._put(begun.execution_id, number, 0, body)
-        self.changes.add(number)
         row = Row(number, bytes=len(body), is_full=is_full)
         self._rows.begun(begun.execution_id, row)
         if is_full:
@@ -324,7 +320,6 @@ class Tables:
         self._rows.write()
         doomed = self._forgetting.doomed(keep)
         self._forget(doomed)
-        self.changes.sweep()
         return len(doomed)
 
     def delete(self, execution_id: str) -> bool:

@@ -190,6 +190,7 @@ class Writer:
         waiters = [job.waiter for job in jobs if isinstance(job, Act) and job.waiter is not None]
         try:
             self._db.execute("BEGIN IMMEDIATE")
+            self._tables.changes.begin()
             self._apply(jobs)
             self._tables.write()
             self._db.execute("COMMIT")
