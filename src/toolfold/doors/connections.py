@@ -141,6 +141,11 @@ class Connection(H11Protocol):
             self._known.busy(self)
             self._resting = None
 
+    @property
+    def has_whole_body(self) -> bool:
+        """Of the request that is served here."""
+        return self._is_served() and not self.cycle.more_body
+
     def pause_writing(self) -> None:
         super().pause_writing()
         self._await_reader()
@@ -190,6 +195,12 @@ async def rest(seconds: float) -> bool:
         await asyncio.sleep(seconds)
         return True
     return await connection.rest(seconds)
+
+
+def has_whole_body() -> bool:
+    """Whether all of the request that is served here has come, so that nobody need wait for it."""
+    connection = _current.get()
+    return connection is not None and connection.has_whole_body
 
 
 class Listener:

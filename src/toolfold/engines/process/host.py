@@ -79,7 +79,7 @@ class ProcessRun:
             self._send_first(self._first_frames())
         self._conversation = Conversation(len(order.tools), limits)
         self._conversation.start(with_files=bool(order.files) and not taken.is_kept)
-        self._hold = Hold(taken.guest, self._write, self._connection.send_soon, order.on_frozen)
+        self._hold = Hold(taken.guest, self._write, self._connection.send_soon, order.on_frozen, taken.pool.holds)
         self._ahead = LookAhead(sock, taken.pool, is_started=taken.is_told)
         self._replies = Replies(self._reply, self._ahead.answered, limits.reply_bytes)
         if taken.is_ready:  # as nearly always, and then there is nothing to await

@@ -14,6 +14,7 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from toolfold.engines.process.holding import Holds
 from toolfold.errors import EngineUnavailable
 from toolfold.models import Limits
 
@@ -40,6 +41,7 @@ class Pool:
         self.buffer = memoryview(bytearray(BUFFER_BYTES))
         """What is read goes here first. One program of the pool reads at a time; those of other pools may be in the
         middle of it: a tool may run a program of another runtime, and another thread may have a loop of its own."""
+        self.holds = Holds()
         self._waiting = 0
         """Programs whose guest is still on its way."""
         self._top_up_timer: asyncio.TimerHandle | None = None
