@@ -526,20 +526,19 @@ async def first(changes: AsyncIterator[Change], count: int) -> list[Change]:
 async def test_what_others_write_is_followed_in_order_and_after_a_cursor_without_a_gap(new_ledger: Open) -> None:
     writer = new_ledger()
     reader = writer if isinstance(writer, MemoryLedger) else new_ledger()
-    following = reader.follow({SqliteLedger: "0", RedisLedger: "0-0"}.get(type(reader)))
-    told = asyncio.ensure_future(anext(following))
-    await asyncio.sleep(0)
+    following = reader.follow()
+    from_now_on = await anext(following)
 
     for name in "abc":
         writer.begin(begun(name))
         await writer.flush(name)
-    changes = [await told, *await first(following, 2)]
+    changes = await first(following, 3)
     await following.aclose()
     writer.note("b", made(1))
     await writer.flush("b")
     await writer.finish("c", outcome("c"), wait=True)
 
-    assert [change.execution_id for change in changes] == ["a", "b", "c"]
+    assert [change.execution_id for change in (from_now_on, *changes)] == ["", "a", "b", "c"]
     if isinstance(writer, MemoryLedger):  # keeps nothing for who is not there, and says so
         assert (await first(reader.follow(changes[1].cursor), 1))[0].execution_id == ""
         return

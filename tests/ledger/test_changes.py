@@ -105,11 +105,13 @@ async def test_nothing_is_written_for_followers(tmp_path: Path) -> None:
 async def test_of_what_two_processes_write_the_last_word_on_each_execution_is_told(tmp_path: Path) -> None:
     path = str(tmp_path / "ledger.sqlite")
     ledger = SqliteLedger(path)
-    following = ledger.follow("0")
     writers = [start("-c", WRITER, path, name) for name in "ab"]
-    ended: set[str] = set()
     cursors: list[float] = []
     async with asyncio.timeout(100):  # what was not told is waited for in vain
+        await anext(ledger.follow("0"))  # they are at work
+        following = ledger.follow()
+        assert (await anext(following)).execution_id == ""
+        ended = {one.execution_id for one in await ledger.list(limit=200) if one.state == "ended"}
         while len(ended) < 120:
             change = await anext(following)
             cursors.append(float(change.cursor))

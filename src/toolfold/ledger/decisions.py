@@ -175,10 +175,9 @@ class LedgerApproval:
         changes: AsyncGenerator[Change, None] = ledger.follow()
         looking = asyncio.ensure_future(anext(changes))
         try:
-            await self._look("")  # what came before we followed
             while True:
                 done, _ = await asyncio.wait([looking], timeout=1.0)
-                # Now and then without a change: one may have come between the first look and the first change.
+                # Now and then without a change: what an older toolfold decides may be told to nobody.
                 await self._look(looking.result().execution_id if done else "")
                 if done:
                     looking = asyncio.ensure_future(anext(changes))

@@ -34,7 +34,7 @@ async def changes_of(ledger: Ledger, execution_id: str) -> AsyncIterator[Story]:
                 left = deadline - asyncio.get_running_loop().time()
                 done, _ = await asyncio.wait([coming], timeout=max(0.0, left))
                 if not done:
-                    break  # a change may have come before we followed
+                    break  # that it was forgotten is told to nobody
                 change = coming.result()
                 coming = asyncio.ensure_future(anext(changes))
                 if change.execution_id in ("", execution_id):

@@ -226,8 +226,8 @@ class MemoryLedger(Scanned):
         changes: asyncio.Queue[Change] = asyncio.Queue()
         self._followers.add(changes)
         try:
-            if after is not None:  # what happened while nobody followed was not kept
-                yield Change(cursor=str(self._changes), execution_id="")
+            # What happened while nobody followed was not kept.
+            yield Change(cursor=str(self._changes), execution_id="")
             while True:
                 yield await changes.get()
         finally:

@@ -264,7 +264,8 @@ class Ledger(Protocol):
         """What any process writes, in the order in which it was written, and none twice.
 
         Of several writes about one execution that were not read yet, a ledger may tell of the last alone.
-        `after` is the cursor of the last change that was seen, perhaps by another process; `None`: from now on.
+        `after` is the cursor of the last change that was seen, perhaps by another process; `None`: from now on, and
+        the first has no id and comes at once. What is read once it has come lacks nothing but what follows.
         """
 
     async def delete(self, execution_id: str) -> bool:

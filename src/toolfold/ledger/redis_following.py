@@ -40,9 +40,7 @@ class Followed:
         cursor = after
         while not self._is_closed:
             first, last = await self._ask(redis_scripts.CHANGES)
-            if cursor is None:
-                cursor = last.decode()
-            elif is_behind(cursor, first.decode()):
+            if cursor is None or is_behind(cursor, first.decode()):
                 cursor = last.decode()
                 yield Change(cursor=cursor, execution_id="")
             async for change in changes_on(self._url, f"{{{self._prefix}}}:changes", cursor):

@@ -195,6 +195,8 @@ class SqliteLedger:
         if after is not None and not is_cursor(after):
             raise UsageError(f"invalid cursor {after!r}; take the one of the last change")
         cursor = await self._look(lambda tables: tables.changes.last()) if after is None else after
+        if after is None:
+            yield Change(cursor=cursor, execution_id="")
         while not self._is_closed:
             changes = await self._look(lambda tables, cursor=cursor: tables.changes.after(cursor))  # type: ignore[misc]
             for change in changes:

@@ -146,9 +146,6 @@ class Watch:
         changes: Any = self._ledger.follow(cursor)
         coming = asyncio.ensure_future(anext(changes))
         try:
-            if cursor is None:
-                await asyncio.sleep(_GATHER_SECONDS)  # so that it follows before it reads
-                await self._read_all()
             while True:
                 fresh = {self._heard(await coming)}
                 cursor = coming.result().cursor
