@@ -67,13 +67,19 @@ class Called:
         return f"Called({', '.join(map(repr, self.calls))})"
 
 
-@dataclass(frozen=True, slots=True)
-class Served:
-    """The engine called a tool itself, and the program has the reply; only where `Order.may_serve` lets it."""
+class ServedCall(NamedTuple):
+    """A call that the engine has served, and the reply that the program has."""
 
     call: Call
     reply: Reply
     seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """The engine called tools itself, in this order; only where `Order.may_serve` lets it."""
+
+    calls: Sequence[ServedCall]
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +144,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     report_waiting: bool = False
     """Yield `Waiting`; costs a message per batch of replies, so only where a pause is possible."""
     may_serve: bool = False
-    """An engine that was given tools of its own may serve their calls, and yields `Served` for each."""
+    """An engine that was given tools of its own may serve their calls, and yields `Served` for them."""
     on_frozen: Callable[[int], None] | None = None
     """Told how many bytes the program takes once it stands still in a pause. An engine may pass it by."""
 

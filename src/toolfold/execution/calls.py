@@ -222,15 +222,17 @@ class Calls:
         self.accounts.add(given)
 
     def note_served(self, served: Served) -> None:
-        """A call that the engine has served: it goes on record, and whoever listens is told."""
-        call = served.call
-        if self._tell is not None:
-            self._tell(ToolCalled(self._plan.begun.execution_id, call))
-        self._record.begin_call(call)
-        now = time.perf_counter()
-        given = Given(served.reply, self.accounts.record(call, served.reply, now - served.seconds, now))
-        self._record.note_reply(call, given)
-        self.accounts.add(given)
+        """Calls that the engine has served: they go on record together, and whoever listens is told of each."""
+        accounts, now = self.accounts, time.perf_counter
+        done = []
+        for call, reply, seconds in served.calls:
+            ended = now()
+            done.append((call, Given(reply, accounts.record(call, reply, ended - seconds, ended))))
+        self._record.note_served(done)
+        for call, given in done:
+            if self._tell is not None:
+                self._tell(ToolCalled(self._plan.begun.execution_id, call))
+            accounts.add(given)
 
     def answered_outside(self, replies: list[Reply]) -> list[Given]:
         """What is to be written down of replies to open calls, before they are delivered."""

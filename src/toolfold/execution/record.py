@@ -123,6 +123,16 @@ class ExecutionRecord:
         else:
             self.note(given)
 
+    def note_served(self, done: Sequence[tuple[Call, Given]]) -> None:
+        """Rule 3, for calls that the engine has served: whatever their tools are, they have been called."""
+        asked = self._plan.asked
+        entries: list[Entry] = []
+        for call, given in done:
+            if call.tool not in asked:
+                entries.append(Made(call))
+            entries.append(given)
+        self.note(*entries)
+
     async def before_tool(self, call: Call) -> None:
         """Rule 1: returns once it is safe to call the tool."""
         if call.tool in self.safe or call.tool in self._plan.asked:

@@ -8,7 +8,8 @@ import pytest
 from toolfold.engines.process import ProcessEngine
 from toolfold.engines.ray import wire
 from toolfold.engines.ray.direct import DirectMailbox, DirectServer
-from toolfold.engines.ray.node import MOST_WAITING_BYTES, Node
+from toolfold.engines.ray.node import Node
+from toolfold.engines.ray.outbox import MOST_WAITING_BYTES
 from toolfold.models import Limits, Program, ToolSpec
 
 
@@ -105,9 +106,9 @@ async def test_a_program_whose_words_nobody_reads_stands_still(served: Served) -
     spec = ToolSpec(name="save", python_name="save")
     opened = wire.Open(1, 0, Program(text=text), Limits(), (), "", 1, None, (), report_waiting=False)
     mailbox.write(0, wire.pack([wire.Grant(0, (spec,)), opened]))
-    while served.node._room.is_set():
+    while served.node._outbox.has_room.is_set():
         await asyncio.sleep(0.01)
-    held = served.node._said_bytes
+    held = served.node._outbox.said_bytes
     heard = Heard(mailbox)  # now they are read
     made = 0
     while made < calls:

@@ -9,7 +9,7 @@ import pytest
 from tests.engines.ray.local_nodes import LocalNode, LocalNodes
 from toolfold import Runtime, UsageError, tool
 from toolfold.engines.base import Called, OwnTools, Taped
-from toolfold.engines.ray import RayEngine, node, wire
+from toolfold.engines.ray import RayEngine, node, outbox, wire
 from toolfold.engines.ray.own import OwnCalls
 from toolfold.engines.ray.past import Past
 from toolfold.errors import ToolFailed
@@ -134,8 +134,8 @@ async def test_calls_of_named_tools_are_served_on_the_node_and_are_all_on_record
 
 
 async def test_calls_on_the_node_take_no_message_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("LATER_SECONDS", "HEARTBEAT_SECONDS"):
-        monkeypatch.setattr(node, name, 3600.0)
+    monkeypatch.setattr(outbox, "LATER_SECONDS", 3600.0)
+    monkeypatch.setattr(node, "HEARTBEAT_SECONDS", 3600.0)
     local = LocalNode("one")
     async with opened(LocalNodes(local)) as runtime:
         assert local.node is not None

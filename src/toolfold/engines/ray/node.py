@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
 from toolfold.engines.base import Audible, Called, Died, Ended, Order, Printed, Taped, Timed, Waiting
 from toolfold.engines.ray import wire
+from toolfold.engines.ray.outbox import Outbox
+from toolfold.engines.ray.records import Records
 from toolfold.errors import ToolfoldError
-from toolfold.models import ReplyMeta
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,14 +25,8 @@ if TYPE_CHECKING:
     from toolfold.engines.ray.wire import FromNode, ToNode
     from toolfold.models import Call, Limits, Reply
 
-MOST_WAITING_BYTES: Final = 16 * 1024 * 1024
-"""Of what is said and not asked for: programs stand still beyond that."""
-MOST_AT_ONCE_BYTES: Final = 4 * 1024 * 1024
 HEARTBEAT_SECONDS: Final = 1.0
-LATER_SECONDS: Final = 0.01
-"""How long what nobody acts on may be held back: printed text, tapes, and calls that the node serves itself."""
 NO_RUN: Final = 0
-_PLAIN: Final = ReplyMeta()
 
 
 @dataclass(slots=True)
@@ -42,6 +36,8 @@ class _Running:
     """Of the tools in the grant, by name."""
     run: Run | None = None
     own: OwnCalls | None = None
+    records: Records | None = None
+    """Of those."""
     own_names: frozenset[str] = frozenset()
     settled: frozenset[int] = frozenset()
     """Calls of own tools that were served on another node."""
@@ -92,15 +88,14 @@ class Node:
         self._sessions: set[str] = set()
         self._next = 0
         self._early: dict[int, bytes] = {}
-        self._said: deque[tuple[int, bytes]] = deque()
-        self._said_bytes = 0
-        self.messages = 0
-        """How many there were so far."""
-        self._something = asyncio.Event()
-        self._room = asyncio.Event()
-        self._room.set()
+        self._outbox = Outbox(self._speak_soon)
         self._speaker: Speaker | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def messages(self) -> int:
+        """How many there were so far."""
+        return self._outbox.messages
 
     # from the runtime
 
@@ -175,12 +170,13 @@ class Node:
             seed=message.seed,
             tape=wire.tape_of(message),
             report_waiting=message.report_waiting,
-            on_frozen=(lambda held: self._say(key, wire.WireFrozen(held))) if message.report_waiting else None,
+            on_frozen=(lambda held: self._outbox.say(key, wire.WireFrozen(held))) if message.report_waiting else None,
         )
         running = self._runs[key] = _Running(order, places)
         if message.may_serve and grant.own and self._own is not None:
             running.own = self._own.open(message.limits, lambda *done: self._served(key, running, *done))
             running.own_names, running.settled = grant.own, frozenset(message.settled)
+            running.records = Records(places)
         running.task = self._spawn(self._serve(key, running))
 
     def _spawn(self, work: object) -> asyncio.Task[None]:
@@ -201,48 +197,57 @@ class Node:
                     if isinstance(event, Ended | Died):
                         last = event
                         break
-                    if running.own is not None and isinstance(event, Called):
-                        self._called(key, running, event)
+                    if running.records is not None and isinstance(event, Called | Taped):
+                        self._note(key, running, running.records, event)
                     else:
                         # A tape and what is printed come with every frame of calls, and nobody acts on them.
                         is_urgent = not isinstance(event, Taped | Printed)
-                        self._say(key, self._as_said(event, running), is_urgent=is_urgent)
-                    if not self._room.is_set():
-                        await self._room.wait()
+                        self._outbox.say(key, self._as_said(event, running), is_urgent=is_urgent)
+                    if not self._outbox.has_room.is_set():
+                        await self._outbox.has_room.wait()
                 # The next program of a session comes as soon as this one has ended, and must find its guest back.
                 if not running.order.session:
-                    self._say(key, self._as_said(last, running))
+                    self._outbox.say(key, self._as_said(last, running))
             if running.order.session:
-                self._say(key, self._as_said(last, running))
+                self._outbox.say(key, self._as_said(last, running))
                 self._look_for_sessions(running.order.session)
         except ToolfoldError as error:
-            self._say(key, wire.WireDied(str(error), is_unbegun=running.run is None))
+            self._outbox.say(key, wire.WireDied(str(error), is_unbegun=running.run is None))
         # Whatever broke: its program must not be waited for.
         except Exception as error:  # noqa: BLE001
-            self._say(key, wire.WireDied(f"{type(error).__name__}: {error}", is_unbegun=running.run is None))
+            self._outbox.say(key, wire.WireDied(f"{type(error).__name__}: {error}", is_unbegun=running.run is None))
         finally:
             self._runs.pop(key, None)
             if running.own is not None:
                 running.own.close()
 
-    def _called(self, key: int, running: _Running, event: Called) -> None:
+    def _note(self, key: int, running: _Running, noted: Records, event: Called | Taped) -> None:
         """All calls are told; those of own tools are served here."""
+        if isinstance(event, Taped):
+            noted.note_tape(event)
+            self._outbox.hold(key, noted)
+            return
         assert running.own is not None
-        own = [call for call in event.calls if call.tool in running.own_names]
-        self._say(key, self._as_said(event, running), is_urgent=len(own) < len(event.calls))
+        for_runtime = [call for call in event.calls if call.tool not in running.own_names]
+        own = [call for call in event.calls if call.tool in running.own_names and call.id not in running.settled]
+        if len(own) == len(event.calls):
+            noted.note_calls(own)
+            self._outbox.hold(key, noted)
+        else:
+            self._outbox.say(key, self._as_said(event, running), is_urgent=bool(for_runtime))
         for call in own:
-            if call.id not in running.settled:
-                running.own.send(call)
+            running.own.send(call)
 
     def _served(self, key: int, running: _Running, call: Call, reply: Reply, seconds: float) -> None:
-        if running.run is None:
+        if running.run is None or running.records is None:
             return
         place = running.replies
         _give(running.run, running, reply)  # first: the guest goes on while the rest is done
-        meta = reply.meta or _PLAIN
-        size = reply.size_bytes or 0
-        said = wire.WireServed(call.id, place, seconds, reply.value, reply.error, size, meta.attempts, meta.breaker)
-        self._say(key, said, is_urgent=False)
+        said = running.records.note_reply(reply, place, seconds)
+        if said is None:
+            self._outbox.hold(key, running.records)
+        else:
+            self._outbox.say(key, said, is_urgent=False)
 
     def _as_said(self, event: Event, running: _Running) -> FromNode:
         match event:
@@ -273,26 +278,11 @@ class Node:
         for session in [one for one in self._sessions if not self._engine.has_session(one)]:
             self._sessions.discard(session)
             if session != latest:
-                self._say(NO_RUN, wire.WireGone(session))
+                self._outbox.say(NO_RUN, wire.WireGone(session))
 
     # to the runtime
 
-    def _say(self, key: int, message: FromNode, *, is_urgent: bool = True) -> None:
-        """What nobody acts on may wait a little, to leave with more: each message wakes the runtime."""
-        body = wire.part(message)
-        self._said.append((key, body))
-        self._said_bytes += len(body)
-        if self._said_bytes > MOST_WAITING_BYTES:
-            self._room.clear()
-        if is_urgent:
-            self._speak_up()
-        elif len(self._said) == 1:
-            asyncio.get_running_loop().call_later(LATER_SECONDS, self._speak_up)
-
-    def _speak_up(self) -> None:
-        if not self._said or self._something.is_set():
-            return
-        self._something.set()
+    def _speak_soon(self) -> None:
         if self._speaker is not None:
             # In the next turn: more may be said in this one.
             asyncio.get_running_loop().call_soon(self.speak)
@@ -306,8 +296,8 @@ class Node:
 
     def speak(self) -> None:
         """Say what there is to say, as far as there is room."""
-        while self._speaker is not None and self._something.is_set() and not self._speaker.is_full:
-            self._speaker.write(0, self._next_message())
+        while self._speaker is not None and self._outbox.is_due.is_set() and not self._speaker.is_full:
+            self._speaker.write(0, self._outbox.next_message())
 
     async def _beat(self) -> None:
         """Rule 2 of the link: a node that says nothing is lost."""
@@ -322,26 +312,11 @@ class Node:
         try:
             async with asyncio.timeout(HEARTBEAT_SECONDS):
                 # Two may wait, and the first takes all.
-                while not self._something.is_set():
-                    await self._something.wait()
+                while not self._outbox.is_due.is_set():
+                    await self._outbox.is_due.wait()
         except TimeoutError:
             await self._say_how_it_is()
-        return self._next_message()
-
-    def _next_message(self) -> bytes:
-        parts: dict[int, list[bytes]] = {}
-        size = 0
-        while self._said and size < MOST_AT_ONCE_BYTES:
-            key, body = self._said.popleft()
-            parts.setdefault(key, []).append(body)
-            size += len(body)
-        if not self._said:
-            self._something.clear()
-        self._said_bytes -= size
-        if self._said_bytes <= MOST_WAITING_BYTES:
-            self._room.set()
-        number, self.messages = self.messages, self.messages + 1
-        return wire.join(number, [(key, wire.merged(bodies)) for key, bodies in parts.items()])
+        return self._outbox.next_message()
 
     async def _say_how_it_is(self) -> None:
         stocked = self._engine.capabilities.stocked
@@ -349,7 +324,7 @@ class Node:
         if stocked is not None:
             guests = await stocked.guests()
             count, held = guests.count, guests.memory_bytes
-        self._say(NO_RUN, wire.WireRoom(count, held, _free_bytes()))
+        self._outbox.say(NO_RUN, wire.WireRoom(count, held, _free_bytes()))
 
 
 def _free_bytes() -> int:

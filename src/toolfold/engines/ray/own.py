@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
-from toolfold.engines.base import Called, Served
-from toolfold.models import Reply, ReplyMeta
+from toolfold.engines.base import Called, Served, ServedCall, Taped
+from toolfold.models import Call, Reply, ReplyMeta
 from toolfold.protocol.codec import Violation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Sequence
 
     from toolfold.engines.ray.past import Past
-    from toolfold.engines.ray.wire import WireServed
-    from toolfold.models import Call, Limits
+    from toolfold.engines.ray.wire import WireAnswered, WireRecord, WireServed
+    from toolfold.models import Limits, ToolSpec
 
 _MOST_ERROR_CHARACTERS: Final = 10_000
 """The router cuts an error's text to a fifth of that."""
@@ -47,6 +47,31 @@ class OwnCalls:
                 rest.append(call)
         return Called(*rest) if rest else None
 
+    def answered(self, said: WireAnswered, tools: Sequence[ToolSpec]) -> Served | None:
+        """Calls that were made and answered since the last ones; `None` if there was only a tape.
+
+        Raises:
+            Violation: No node that calls these tools says that.
+            Diverged: The program does not do again what it did.
+        """
+        if not self.names:
+            raise Violation("a reply to no call of its own")
+        past, records = self._past, said.records
+        past.heard(Taped(tuple(said.wakes), tuple(said.clocks), said.is_spoilt))
+        if [record.id for record in records] != past.next_ids(len(records)):
+            raise Violation("calls out of order")
+        served = []
+        for record in records:
+            name = tools[record.tool].name if 0 <= record.tool < len(tools) else ""
+            if name not in self.names:
+                raise Violation("a reply to no call of its own")
+            call = Call(id=record.id, tool=name, arguments=record.arguments, line=record.line)
+            # One that was in flight on a lost node was told of before.
+            if not past.heard_served(call) and self._open.pop(call.id, None) is None:
+                raise Violation("a reply to no call of its own")
+            served.append(ServedCall(call, self._reply(call.id, record), record.seconds))
+        return Served(served) if served else None
+
     def served(self, said: WireServed) -> Served:
         """A reply that the program has.
 
@@ -56,20 +81,26 @@ class OwnCalls:
         call = self._open.pop(said.call_id, None)
         if call is None:
             raise Violation("a reply to no call of its own")
-        if not 0 <= said.place <= len(self._past.replies) and not self._past.why_not:
+        return Served((ServedCall(call, self._reply(call.id, said), said.seconds),))
+
+    def _reply(self, call_id: int, said: WireServed | WireRecord) -> Reply:
+        past, size, error = self._past, said.size_bytes, said.error
+        if not 0 <= said.place <= len(past.replies) and not past.why_not:
             raise Violation("a reply out of order")
-        is_small = 0 <= said.size_bytes <= self._limits.reply_bytes and len(said.error or "") <= _MOST_ERROR_CHARACTERS
+        is_small = 0 <= size <= self._limits.reply_bytes and (error is None or len(error) <= _MOST_ERROR_CHARACTERS)
         if not is_small or not 0 <= said.seconds < math.inf or said.attempts < 0 or said.breaker not in _BREAKER:
             raise Violation("a reply that no router gives")
         meta = None
         if said.attempts != 1 or said.breaker:
             meta = ReplyMeta(attempts=said.attempts, breaker=said.breaker)
-        reply = Reply(call_id=said.call_id, value=said.value, error=said.error, size_bytes=said.size_bytes, meta=meta)
-        self._past.served(said.place, reply, said.size_bytes)
-        return Served(call, reply, said.seconds)
+        reply = Reply(call_id=call_id, value=said.value, error=error, size_bytes=size, meta=meta)
+        past.served(said.place, reply, size)
+        return reply
 
-    def unanswered(self) -> Iterator[Served]:
-        """Those that the program did not wait for: they may have run."""
-        for call in self._open.values():
-            yield Served(call, Reply(call_id=call.id, error="the program ended before the reply"), 0.0)
-        self._open = {}
+    def unanswered(self) -> Served | None:
+        """Those that the program did not wait for: they may have run. `None` if there are none."""
+        left, self._open = self._open, {}
+        if not left:
+            return None
+        error = "the program ended before the reply"
+        return Served([ServedCall(call, Reply(call_id=call.id, error=error), 0.0) for call in left.values()])

@@ -33,8 +33,8 @@ class Past:
         self.settled: list[int] = []
         """Calls among them that a node served itself."""
         self._reply_bytes = 0
-        self._calls: list[bytes] = []
-        """What each was, in short."""
+        self._calls: list[Call | bytes] = []
+        """What each was: in short, or as it is where no tool here can change it; a replay is compared with that."""
         self._heard = {"stdout": 0, "stderr": 0}
         """Characters of each stream."""
         self._again = {"stdout": 0, "stderr": 0}
@@ -72,6 +72,7 @@ class Past:
     def begin_again(self) -> None:
         """The program begins anew, on another node."""
         self._again = dict(self._heard)
+        self._calls = [one if isinstance(one, bytes) else _key(one) for one in self._calls]
         self._calls_again = len(self._calls)
         self._last_id = 0
 
@@ -101,14 +102,28 @@ class Past:
     def _called(self, event: Called) -> Called | None:
         new = []
         for call in event.calls:
-            key = _key(call)
-            if call.id <= self._calls_again:
-                if self._calls[call.id - 1] != key:
-                    raise Diverged(f"call {call.id} of {call.tool!r} is not the one that it made before")
-            else:
-                self._calls.append(key)
+            if not self._is_repeated(call):
+                self._calls.append(_key(call))
                 new.append(call)
         return Called(*new) if new else None
+
+    def heard_served(self, call: Call) -> bool:
+        """A call that a node has served; whether it was made for the first time.
+
+        Raises:
+            Diverged: The program does not do again what it did.
+        """
+        if self._is_repeated(call):
+            return False
+        self._calls.append(call)
+        return True
+
+    def _is_repeated(self, call: Call) -> bool:
+        if call.id > self._calls_again:
+            return False
+        if self._calls[call.id - 1] != _key(call):
+            raise Diverged(f"call {call.id} of {call.tool!r} is not the one that it made before")
+        return True
 
     def _printed(self, event: Printed) -> Printed | None:
         again = min(self._again[event.stream], len(event.text))

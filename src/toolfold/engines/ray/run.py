@@ -205,7 +205,12 @@ class RayRun:
             self._push(Died(f"a node was lost, and the program cannot be replayed: {error}"))
 
     def _hear_one(self, said: FromNode) -> None:
-        if type(said) is wire.WireServed:  # first, because most are, where a node serves calls
+        if type(said) is wire.WireAnswered:
+            served = self._own.answered(said, self._order.tools)
+            if served is not None:
+                self._push(served)
+            return
+        if type(said) is wire.WireServed:
             self._push(self._own.served(said))
             return
         event = self._event(said)
@@ -217,9 +222,8 @@ class RayRun:
             return
         if self._stopping is not None and not isinstance(event, _HEARD_TO_THE_END):
             return
-        if isinstance(event, Ended):
-            for served in self._own.unanswered():
-                self._push(served)
+        if isinstance(event, Ended) and (unanswered := self._own.unanswered()) is not None:
+            self._push(unanswered)
         if isinstance(event, _LAST) and self._link is not None:
             # It has ended there: to have it closed would only wake the node once more.
             self._link.runs.pop(self._key, None)

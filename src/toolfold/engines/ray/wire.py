@@ -189,6 +189,31 @@ class WireServed(msgspec.Struct, array_like=True, forbid_unknown_fields=True, ta
     breaker: str
 
 
+class WireRecord(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False):
+    """A call that the node has served, as in `WireCalled`, and its reply, as in `WireServed`."""
+
+    id: int
+    tool: int
+    arguments: dict[str, Any]
+    line: int
+    place: int
+    seconds: float
+    value: Any
+    error: str | None
+    size_bytes: int
+    attempts: int
+    breaker: str
+
+
+class WireAnswered(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=10, gc=False):
+    """Calls that were made and answered one after the other, and all that came on tape meanwhile."""
+
+    wakes: list[int]
+    clocks: list[int | float]
+    is_spoilt: bool
+    records: list[WireRecord]
+
+
 FromNode: TypeAlias = (
     WirePrinted
     | WireCalled
@@ -200,8 +225,11 @@ FromNode: TypeAlias = (
     | WireGone
     | WireRoom
     | WireServed
+    | WireAnswered
 )
 _WITH_VALUE: Final = (WireServed, WireEnded)
+_LEAVES: Final = frozenset({str, int, bool, bytes, Media, type(None)})
+"""Nothing in these needs a look."""
 _part: Final = decoder(list[FromNode])
 _parts: Final = msgspec.msgpack.Decoder(tuple[int, list[tuple[int, bytes]]])
 _join: Final = msgspec.msgpack.Encoder()
@@ -211,6 +239,26 @@ _UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, 
 def part(message: FromNode) -> bytes:
     """One part of a message of a node."""
     return encode((message,))
+
+
+CallOut: TypeAlias = tuple[int, int, msgspec.Raw, int]
+"""A call as in `WireCalled`, with its arguments as `raw` made them."""
+
+
+# Any: whatever a program sends.
+def raw(value: Any) -> msgspec.Raw:
+    """Encoded now, to be a field of what is encoded later."""
+    return msgspec.Raw(encode(value))
+
+
+def called_part(calls: list[CallOut]) -> bytes:
+    """A part with a `WireCalled`."""
+    return encode(((WireCalled.__struct_config__.tag, calls),))
+
+
+def answered_part(wakes: list[int], clocks: list[int | float], is_spoilt: bool, records: list[msgspec.Raw]) -> bytes:
+    """A part with a `WireAnswered`."""
+    return encode(((WireAnswered.__struct_config__.tag, wakes, clocks, is_spoilt, records),))
 
 
 def merged(parts: list[bytes]) -> bytes:
@@ -251,7 +299,11 @@ def read(body: bytes) -> list[FromNode]:
     except _UNREADABLE as error:
         raise Violation(f"a part that cannot be read: {error}") from None
     for one in said:
-        if isinstance(one, WireCalled):
+        if type(one) is WireAnswered:
+            for record in one.records:
+                _check(record.arguments, 0)
+                _check(record.value, 0)
+        elif isinstance(one, WireCalled):
             for _, _, arguments, _ in one.calls:
                 _check(arguments, 0)
         elif isinstance(one, _WITH_VALUE):
@@ -268,16 +320,18 @@ def _check(value: object, depth: int) -> None:
         for key, item in value.items():
             if type(key) is not str:
                 raise Violation("an object with a key that is not text")
-            _check(item, depth + 1)
+            if type(item) not in _LEAVES:
+                _check(item, depth + 1)
     elif kind is list:
         assert isinstance(value, list)
         for item in value:
-            _check(item, depth + 1)
+            if type(item) not in _LEAVES:
+                _check(item, depth + 1)
     elif kind is float:
         assert isinstance(value, float)
         if not math.isfinite(value):
             raise Violation("a number that is not finite")
-    elif not (value is None or kind in (str, int, bool, bytes, Media)):
+    elif kind not in _LEAVES:
         raise Violation(f"a value of type {kind.__name__!r}")
 
 
