@@ -101,16 +101,24 @@ class MemoryLedger(Scanned):
     def note(self, execution_id: str, *entries: Entry, epoch: int = 0) -> None:
         self._settle()
         kept = self._held(execution_id, epoch)
+        if kept.is_full:
+            return
+        bodies = kept.entries
+        size, most = 0, self._max_bytes - kept.bytes
         for entry in entries:
             body = codec.encode_entry(entry)
-            if kept.is_full:
-                return
-            if kept.bytes + len(body) > self._max_bytes:
+            size += len(body)
+            if size > most:
                 kept.is_full = True
-                body = _SPOILT
-            elif isinstance(entry, Given):
+                size += len(_SPOILT) - len(body)
+                bodies.append(_SPOILT)
+                break
+            bodies.append(body)
+            if isinstance(entry, Given):
                 kept.noted[entry.record.id] = entry.record
-            self._append(kept, body)
+            else:
+                kept.calls += codec.is_call(body)
+        self._count(kept, size)
         if self._followers:
             self._tell(kept)
 
