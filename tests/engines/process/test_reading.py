@@ -98,6 +98,28 @@ async def test_calls_in_a_row_leave_others_their_turn(patient: None) -> None:
     assert max(after - before for before, after in itertools.pairwise(turns)) == 16
 
 
+async def test_the_host_looks_for_the_next_frame_unless_another_program_is_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked: list[int] = []
+    monkeypatch.setattr(Patience, "sees", lambda self, looks=0: bool(looked.append(looks)))
+    text = "for n in range(3):\n    await echo(value=n)"
+
+    async def looks(runtime: Runtime) -> bool:
+        looked.clear()
+        await runtime.run(text)
+        return bool(looked)
+
+    async with Runtime(tools=[echo, wait], policy=Policy(ask=["wait"]), engine="process") as runtime:
+        alone = await looks(runtime)
+        await runtime.run("x = 1", session="kept", keep_names=True)
+        beside_a_kept_guest = await looks(runtime)
+        await runtime.start("await wait(milliseconds=1)")
+        beside_a_paused_program = await looks(runtime)
+
+    assert (alone, beside_a_kept_guest, beside_a_paused_program) == (True, True, False)
+
+
 async def test_a_guest_that_is_quick_is_not_taken_for_one_that_still_works(patient: None) -> None:
     @toolfold.tool
     def add(a: int, b: int) -> int:

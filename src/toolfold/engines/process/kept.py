@@ -47,6 +47,7 @@ class KeptGuests:
         if kept is None:
             return None
         kept.timer.cancel()
+        kept.pool.rouse(kept.guest)
         if kept.pool.zygote.closed:
             kept.pool.give_back(kept.guest)  # it went with its zygote
             return None
@@ -58,6 +59,7 @@ class KeptGuests:
         loop = asyncio.get_running_loop()
         timer = loop.call_later(FREEZE_AFTER_SECONDS, self._freeze, session)
         # Last in the table: it was used most recently, and goes last when there are too many.
+        pool.rest(guest)
         self._guests[session] = _Kept(pool, guest, files, timer)
         if len(self._guests) > self._max_guests:
             self.drop(next(iter(self._guests)))

@@ -38,6 +38,8 @@ class Pool:
         self._loop = asyncio.get_running_loop()
         self._parked: deque[Guest] = deque()
         self._taken: set[Guest] = set()
+        self._idle: set[Guest] = set()
+        """Those among them that a session keeps, between two of its programs."""
         self.buffer = memoryview(bytearray(BUFFER_BYTES))
         """What is read goes here first. One program of the pool reads at a time; those of other pools may be in the
         middle of it: a tool may run a program of another runtime, and another thread may have a loop of its own."""
@@ -74,8 +76,16 @@ class Pool:
 
     @property
     def is_shared(self) -> bool:
-        """Whether more than one guest is taken, if only by a paused program: none of them is favoured then."""
-        return len(self._taken) > 1
+        """Whether more than one guest has a program, if only a paused one: none of them is favoured then."""
+        return len(self._taken) - len(self._idle) > 1
+
+    def rest(self, guest: Guest) -> None:
+        """It is taken, and waits for the next program of its session: until then nobody reads what it sends."""
+        self._idle.add(guest)
+
+    def rouse(self, guest: Guest) -> None:
+        """The next program is there."""
+        self._idle.discard(guest)
 
     async def until_ready(self, guest: Guest) -> None:
         """Returns when a guest that was taken is locked down; one that cannot be is given back."""
@@ -99,6 +109,7 @@ class Pool:
     def _retire(self, guest: Guest) -> None:
         # Closed before the next is forked: the kernel counts both against the same limits.
         self._taken.discard(guest)
+        self._idle.discard(guest)
         guest.close()
         if self._warm and self._top_up_timer is None and not self._is_closed:
             self._top_up_timer = self._loop.call_later(TOP_UP_AFTER_SECONDS, self._top_up)
@@ -108,6 +119,7 @@ class Pool:
         for guest in self._taken:
             guest.close()
         self._taken.clear()
+        self._idle.clear()
         await self.close_idle()
 
     async def close_idle(self) -> None:
