@@ -31,6 +31,8 @@ RUNNERS = (LOCAL, RAY, NODE, TASK, MONTY)
 CALLS = 50
 MANY, FEW = 64, 4
 SLICES = 10
+SETTLE_SECONDS = 0.05
+"""Before a call is measured: by then the guests are made that the runner before it needs for its next programs."""
 
 
 async def _timed(work: Callable[[], Awaitable[Any]]) -> float:
@@ -128,6 +130,7 @@ async def measure(rounds: int, programs: int) -> dict[str, dict[str, list[float]
             await peers.empty(name)
         for _ in range(rounds):
             for name, ours in engines.items():
+                await asyncio.sleep(SETTLE_SECONDS)
                 note("call", name, await ours.call())
                 if name == NODE:
                     continue  # as RAY, but for its calls
