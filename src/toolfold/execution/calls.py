@@ -223,15 +223,15 @@ class Calls:
 
     def note_served(self, served: Served) -> None:
         """Calls that the engine has served: they go on record together, and whoever listens is told of each."""
-        accounts, now = self.accounts, time.perf_counter
+        accounts, tell = self.accounts, self._tell
         done = []
         for call, reply, seconds in served.calls:
-            ended = now()
+            ended = time.perf_counter()
             done.append((call, Given(reply, accounts.record(call, reply, ended - seconds, ended))))
         self._record.note_served(done)
         for call, given in done:
-            if self._tell is not None:
-                self._tell(ToolCalled(self._plan.begun.execution_id, call))
+            if tell is not None:
+                tell(ToolCalled(self._plan.begun.execution_id, call))
             accounts.add(given)
 
     def answered_outside(self, replies: list[Reply]) -> list[Given]:

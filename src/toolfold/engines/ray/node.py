@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 HEARTBEAT_SECONDS: Final = 1.0
 NO_RUN: Final = 0
+# Tuples: a union in `isinstance` is made anew each time, and there are two events for each call.
+_LAST: Final = (Ended, Died)
+_OF_CALLS: Final = (Called, Taped)
 
 
 @dataclass(slots=True)
@@ -194,10 +197,10 @@ class Node:
                     act(run)
                 running.early.clear()
                 async for event in run:
-                    if isinstance(event, Ended | Died):
+                    if isinstance(event, _LAST):
                         last = event
                         break
-                    if running.records is not None and isinstance(event, Called | Taped):
+                    if running.records is not None and isinstance(event, _OF_CALLS):
                         self._note(key, running, running.records, event)
                     else:
                         # A tape and what is printed come with every frame of calls, and nobody acts on them.
@@ -228,13 +231,14 @@ class Node:
             self._outbox.hold(key, noted)
             return
         assert running.own is not None
-        for_runtime = [call for call in event.calls if call.tool not in running.own_names]
-        own = [call for call in event.calls if call.tool in running.own_names and call.id not in running.settled]
+        names, settled = running.own_names, running.settled
+        own = [call for call in event.calls if call.tool in names and call.id not in settled]
         if len(own) == len(event.calls):
             noted.note_calls(own)
             self._outbox.hold(key, noted)
         else:
-            self._outbox.say(key, self._as_said(event, running), is_urgent=bool(for_runtime))
+            for_runtime = any(call.tool not in names for call in event.calls)
+            self._outbox.say(key, self._as_said(event, running), is_urgent=for_runtime)
         for call in own:
             running.own.send(call)
 
