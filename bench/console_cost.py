@@ -41,7 +41,7 @@ RUNS = {"empty": 12, "sequential": 1}
 FEWEST_ROUNDS = 30
 MOST_SECONDS = 75.0
 """For each case."""
-NARROW = 0.03
+NARROW = 0.015
 """From one end of an interval to the other."""
 BOUNDS = {"nobody follows": 1.03, "one console": 1.10}
 CLOCKS = {"time": time.perf_counter, "processor time": time.process_time}
