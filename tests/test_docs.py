@@ -138,6 +138,7 @@ def shell(command: str, folder: Path) -> str:
             "PYTHONPATH": source,
             "COLUMNS": "80",
             "LANG": "C.UTF-8",
+            "XDG_STATE_HOME": os.environ["XDG_STATE_HOME"],  # of the tests, not of whoever runs them
         },
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
