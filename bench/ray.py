@@ -32,7 +32,8 @@ CALLS = 50
 MANY, FEW = 64, 4
 SLICES = 10
 SETTLE_SECONDS = 0.05
-"""Before a call is measured: by then the guests are made that the runner before it needs for its next programs."""
+"""Before each of the two programs whose difference is that of the calls: by then the guests are made that the program
+before it left to be made, and both begin alike."""
 
 
 async def _timed(work: Callable[[], Awaitable[Any]]) -> float:
@@ -51,8 +52,12 @@ class Ours:
         return 1000 * await _timed(lambda: self._run("1"))
 
     async def call(self) -> float:
-        with_calls = await _timed(lambda: self._run(f"for n in range({CALLS}): await double(x=n)"))
-        return 1000 * (with_calls - await _timed(lambda: self._run("1"))) / CALLS
+        with_calls = await self._settled(f"for n in range({CALLS}): await double(x=n)")
+        return 1000 * (with_calls - await self._settled("1")) / CALLS
+
+    async def _settled(self, text: str) -> float:
+        await asyncio.sleep(SETTLE_SECONDS)
+        return await _timed(lambda: self._run(text))
 
     async def session(self) -> float:
         return 1000 * await _timed(lambda: self._run("1", session="bench", keep_names=True))
@@ -130,7 +135,6 @@ async def measure(rounds: int, programs: int) -> dict[str, dict[str, list[float]
             await peers.empty(name)
         for _ in range(rounds):
             for name, ours in engines.items():
-                await asyncio.sleep(SETTLE_SECONDS)
                 note("call", name, await ours.call())
                 if name == NODE:
                     continue  # as RAY, but for its calls
