@@ -28,12 +28,11 @@ from toolfold import Runtime
 LOCAL, RAY, NODE = "process", "ray", "ray, tools on nodes"
 TASK, MONTY = "ray task, python -c", "ray actor, raw monty"
 RUNNERS = (LOCAL, RAY, NODE, TASK, MONTY)
-CALLS = 50
+SHORT, LONG = 50, 250
 MANY, FEW = 64, 4
 SLICES = 10
 SETTLE_SECONDS = 0.05
-"""Before each of the two programs whose difference is that of the calls: by then the guests are made that the program
-before it left to be made, and both begin alike."""
+"""Before each program with calls: by then the guests are made that the program before it left to be made."""
 
 
 async def _timed(work: Callable[[], Awaitable[Any]]) -> float:
@@ -52,12 +51,13 @@ class Ours:
         return 1000 * await _timed(lambda: self._run("1"))
 
     async def call(self) -> float:
-        with_calls = await self._settled(f"for n in range({CALLS}): await double(x=n)")
-        return 1000 * (with_calls - await self._settled("1")) / CALLS
+        """By what a longer program takes over a shorter one, so that how they begin and end is not in it."""
+        longer = await self._settled(LONG)
+        return 1000 * (longer - await self._settled(SHORT)) / (LONG - SHORT)
 
-    async def _settled(self, text: str) -> float:
+    async def _settled(self, calls: int) -> float:
         await asyncio.sleep(SETTLE_SECONDS)
-        return await _timed(lambda: self._run(text))
+        return await _timed(lambda: self._run(f"for n in range({calls}): await double(x=n)"))
 
     async def session(self) -> float:
         return 1000 * await _timed(lambda: self._run("1", session="bench", keep_names=True))
