@@ -7,7 +7,7 @@ same folder is counted when it is measured, which the sweep does.
 from __future__ import annotations
 
 import threading
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 from toolfold.sessions.stores import Change, Store
 
@@ -30,6 +30,8 @@ class Quota:
         self._lock = threading.Lock()
         self._is_measured = False
         self._sizes: defaultdict[str, dict[str, int]] = defaultdict(dict)
+        self._coming: Counter[str] = Counter()
+        """Bytes that were let in and are not counted yet, by tenant: uploads at the same time see each other's."""
 
     def measure(self) -> None:
         """Count anew, from what is there."""
@@ -46,24 +48,32 @@ class Quota:
             QuotaExceeded: It has not.
             TooLarge: As the store says.
         """
+        tenant, added = _tenant_of(session), sum(file.size for file in change.put)
         if change.put:
-            self._check(session, sum(file.size for file in change.put), {file.name for file in change.put})
-        self._store.merge(session, change, max_bytes=max_bytes)
-        if change.put or change.remove:
-            size = sum(file.size for file in self._store.listed(session))
+            self._let_in(session, added, {file.name for file in change.put})
+        try:
+            self._store.merge(session, change, max_bytes=max_bytes)
+            listed = self._store.listed(session) if change.put or change.remove else None
             with self._lock:
-                self._sizes[_tenant_of(session)][session] = size
+                if listed is not None:
+                    self._sizes[tenant][session] = sum(file.size for file in listed)
+        finally:
+            with self._lock:
+                self._coming[tenant] -= added
+                if not self._coming[tenant]:
+                    del self._coming[tenant]
 
-    def _check(self, session: str, added: int, replaced: set[str]) -> None:
+    def _let_in(self, session: str, added: int, replaced: set[str]) -> None:
         if not self._is_measured:
             self.measure()
         kept = sum(file.size for file in self._store.listed(session) if file.name not in replaced)
+        tenant = _tenant_of(session)
         with self._lock:
-            others = sum(size for one, size in self._sizes[_tenant_of(session)].items() if one != session)
-        if others + kept + added > self._max_bytes:
-            raise QuotaExceeded(
-                f"the files of all sessions would take {others + kept + added} bytes, more than {self._max_bytes}"
-            )
+            others = sum(size for one, size in self._sizes[tenant].items() if one != session) + self._coming[tenant]
+            size = others + kept + added
+            if size > self._max_bytes:
+                raise QuotaExceeded(f"the files of all sessions would take {size} bytes, more than {self._max_bytes}")
+            self._coming[tenant] += added
 
 
 def _tenant_of(session: str) -> str:

@@ -17,7 +17,25 @@ MAX_PARTS: Final = 20_000
 """With every `$ref` replaced by what it names."""
 MAX_DEPTH: Final = 64
 
+_LINES_A_MINUTE: Final = 100
+
+
+class _Sparing(logging.Filter):
+    """A stranger may send such schemas as often as they like; the first ones of a minute tell what there is to know."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._minute, self._lines = 0, 0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        minute = int(record.created // 60)
+        self._lines = self._lines + 1 if minute == self._minute else 1
+        self._minute = minute
+        return self._lines <= _LINES_A_MINUTE
+
+
 _log: Final = logging.getLogger(__name__)
+_log.addFilter(_Sparing())
 
 
 def bounded(schema: Mapping[str, Json], name: str) -> Mapping[str, Json]:
