@@ -29,14 +29,17 @@ def test_references_that_double_leave_the_names_of_the_parameters(word: str, cap
     ]
 
 
-def test_a_flood_of_such_schemas_is_no_flood_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_flood_of_such_schemas_is_no_flood_in_the_log(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = logging.getLogger("toolfold.tools.expansion")
+    # Of its own: other tests come in the same minute.
+    monkeypatch.setattr(log, "filters", [type(one)() for one in log.filters])
     with caplog.at_level(logging.WARNING):
         for number in range(1000):
             bounded(doubling(40), f"tool_{number}")
-    (sparing,) = logging.getLogger("toolfold.tools.expansion").filters
-    sparing.__init__()  # for the tests that come in the same minute
 
-    assert len(caplog.messages) <= 200  # a minute may end meanwhile
+    assert 100 <= len(caplog.messages) <= 200  # a minute may end meanwhile
 
 
 def test_a_plain_schema_stays_as_it_is() -> None:

@@ -166,7 +166,7 @@ def told(noted: Records) -> list[wire.FromNode]:
 
 
 def record(number: int, place: int) -> wire.WireRecord:
-    return wire.WireRecord(number, 0, {"n": number}, 9, place, 0.5, "x", None, 3, 1, "")
+    return wire.WireRecord(number, place, 0.5, "x", None, 3, 1, "", 0, {"n": number}, 9)
 
 
 def reply(number: int) -> Reply:
@@ -236,7 +236,7 @@ def test_a_batch_is_heard_as_its_calls_and_replies(own: OwnCalls, past: Past, to
 
 
 FORGED: dict[str, Callable[[wire.WireRecord], object]] = {
-    "another's number": lambda one: setattr(one, "id", 2),
+    "another's number": lambda one: setattr(one, "call_id", 2),
     "no tool": lambda one: setattr(one, "tool", 9),
     "less than no tool": lambda one: setattr(one, "tool", -1),
     "a tool of the runtime's": lambda one: setattr(one, "tool", 1),

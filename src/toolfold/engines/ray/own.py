@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from toolfold.engines.ray.past import Past
-    from toolfold.engines.ray.wire import WireAnswered, WireRecord, WireServed
+    from toolfold.engines.ray.wire import WireAnswered, WireReply, WireServed
     from toolfold.models import Limits, ToolSpec
 
 _MOST_ERROR_CHARACTERS: Final = 10_000
@@ -58,18 +58,18 @@ class OwnCalls:
             raise Violation("a reply to no call of its own")
         past, records = self._past, said.records
         past.heard(Taped(tuple(said.wakes), tuple(said.clocks), said.is_spoilt))
-        if [record.id for record in records] != past.next_ids(len(records)):
+        if [record.call_id for record in records] != past.next_ids(len(records)):
             raise Violation("calls out of order")
         served = []
         for record in records:
             name = tools[record.tool].name if 0 <= record.tool < len(tools) else ""
             if name not in self.names:
                 raise Violation("a reply to no call of its own")
-            call = Call(id=record.id, tool=name, arguments=record.arguments, line=record.line)
+            call = Call(id=record.call_id, tool=name, arguments=record.arguments, line=record.line)
             # One that was in flight on a lost node was told of before.
             if not past.heard_served(call) and self._open.pop(call.id, None) is None:
                 raise Violation("a reply to no call of its own")
-            served.append(ServedCall(call, self._reply(call.id, record), record.seconds))
+            served.append(ServedCall(call, self._reply(record), record.seconds))
         return Served(served) if served else None
 
     def served(self, said: WireServed) -> Served:
@@ -81,9 +81,9 @@ class OwnCalls:
         call = self._open.pop(said.call_id, None)
         if call is None:
             raise Violation("a reply to no call of its own")
-        return Served((ServedCall(call, self._reply(call.id, said), said.seconds),))
+        return Served((ServedCall(call, self._reply(said), said.seconds),))
 
-    def _reply(self, call_id: int, said: WireServed | WireRecord) -> Reply:
+    def _reply(self, said: WireReply) -> Reply:
         past, size, error = self._past, said.size_bytes, said.error
         if not 0 <= said.place <= len(past.replies) and not past.why_not:
             raise Violation("a reply out of order")
@@ -93,7 +93,7 @@ class OwnCalls:
         meta = None
         if said.attempts != 1 or said.breaker:
             meta = ReplyMeta(attempts=said.attempts, breaker=said.breaker)
-        reply = Reply(call_id=call_id, value=said.value, error=error, size_bytes=size, meta=meta)
+        reply = Reply(call_id=said.call_id, value=said.value, error=error, size_bytes=size, meta=meta)
         past.served(said.place, reply, size)
         return reply
 

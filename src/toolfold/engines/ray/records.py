@@ -56,11 +56,11 @@ class Records:
     def note_reply(self, reply: Reply, place: int, seconds: float) -> wire.WireServed | None:
         """The program has it, after `place` others. What is returned is in no record: it is to be said after these."""
         meta, size = reply.meta or _PLAIN, reply.size_bytes or 0
+        served = (reply.call_id, place, seconds, reply.value, reply.error, size, meta.attempts, meta.breaker)
         if next(iter(self._untold), 0) != reply.call_id:
-            served = (reply.call_id, place, seconds, reply.value, reply.error, size, meta.attempts, meta.breaker)
             return wire.WireServed(*served)
-        call = self._untold.pop(reply.call_id)
-        record = wire.raw((*call, place, seconds, reply.value, reply.error, size, meta.attempts, meta.breaker))
+        _, tool, arguments, line = self._untold.pop(reply.call_id)
+        record = wire.raw((*served, tool, arguments, line))
         self._answered.append(record)
         self.size_bytes += len(memoryview(record))
         return None

@@ -175,8 +175,8 @@ class WireRoom(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=
     free_bytes: int
 
 
-class WireServed(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=9, gc=False):
-    """`Served`: the reply to a call that was told before."""
+class WireReply(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False):
+    """The reply to a call that the node has served."""
 
     call_id: int
     place: int
@@ -189,20 +189,16 @@ class WireServed(msgspec.Struct, array_like=True, forbid_unknown_fields=True, ta
     breaker: str
 
 
-class WireRecord(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False):
-    """A call that the node has served, as in `WireCalled`, and its reply, as in `WireServed`."""
+class WireServed(WireReply, tag=9, gc=False):
+    """`Served`, of a call that was told before."""
 
-    id: int
+
+class WireRecord(WireReply, gc=False):
+    """The same with the rest of the call, as in `WireCalled`."""
+
     tool: int
     arguments: dict[str, Any]
     line: int
-    place: int
-    seconds: float
-    value: Any
-    error: str | None
-    size_bytes: int
-    attempts: int
-    breaker: str
 
 
 class WireAnswered(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=10, gc=False):
