@@ -6,7 +6,7 @@ Kills and races, which need more than one process, are in `tests/ledger/test_sql
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -252,6 +252,34 @@ async def test_whoever_takes_over_fences_everyone_before(ledger: AnyLedger) -> N
     history = await ledger.load("a")
     assert history is not None
     assert (history.state, history.entries) == ("ended", (made(1), given(1, "late"), made(2)))
+
+
+async def test_what_was_secured_is_on_record_in_its_order(ledger: AnyLedger) -> None:
+    ledger.begin(begun("a"))
+    for number in (1, 2, 3):
+        await safe(ledger.secure("a", made(number)))
+        ledger.note("a", given(number))
+    await safe(ledger.secure("a"))
+
+    history = await ledger.load("a")
+
+    assert history == History(begun=begun("a"), entries=tuple(pairs(3)), state="running", epoch=0)
+
+
+async def test_nobody_secures_a_call_of_an_execution_that_was_taken_over(ledger: AnyLedger) -> None:
+    ledger.begin(begun("a"))
+    await safe(ledger.secure("a", made(1)))
+    await ledger.takeover("a")
+
+    with pytest.raises(Fenced):
+        await safe(ledger.secure("a", made(2)))
+
+    assert await ledger.load("a") == History(begun=begun("a"), entries=(made(1),), state="running", epoch=1)
+
+
+async def safe(waits: Awaitable[None] | None) -> None:
+    if waits is not None:
+        await waits
 
 
 async def test_a_fenced_outcome_is_refused_and_changes_nothing(ledger: AnyLedger) -> None:

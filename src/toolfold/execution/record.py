@@ -16,7 +16,7 @@ from toolfold.errors import LedgerFull
 from toolfold.ledger.record import Made, Moment, Tape
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Sequence
 
     from toolfold.engines.base import Taped
     from toolfold.execution.plan import Plan
@@ -40,7 +40,7 @@ class ExecutionRecord:
         self._is_spoilt = False
         self._told = {"stdout": 0, "stderr": 0}
         self._unnoted: Call | None = None
-        """Being served right now, and goes on record with its reply if that comes at once (rule 3)."""
+        """Being served right now, and goes on record before its tool (rule 1) or with its reply (rule 3)."""
 
     @cached_property
     def safe(self) -> frozenset[str]:
@@ -105,7 +105,7 @@ class ExecutionRecord:
         if call.tool in self._plan.asked:
             return  # what waits for a yes has not begun, and a replay asks for it again
         self._unnoted = call
-        if self.is_taped or (self.is_strict and call.tool not in self.safe):
+        if self.is_taped:
             self.note_call()
 
     def note_call(self, call: Call | None = None) -> None:
@@ -133,12 +133,19 @@ class ExecutionRecord:
             entries.append(given)
         self.note(*entries)
 
-    async def before_tool(self, call: Call) -> None:
-        """Rule 1: returns once it is safe to call the tool."""
+    def before_tool(self, call: Call) -> Awaitable[None] | None:
+        """Rule 1: what to wait for before the tool is called, if anything."""
         if call.tool in self.safe or call.tool in self._plan.asked:
-            return
+            return None
+        unnoted: tuple[Entry, ...] = ()
+        if self._unnoted is call:
+            self._unnoted, unnoted = None, (Made(call, self.at),)
+        waits = self._ledger.secure(self._id, *unnoted, epoch=self._plan.epoch)
+        return None if waits is None else self._unless_full(waits)
+
+    async def _unless_full(self, waits: Awaitable[None]) -> None:
         try:
-            await self.flush()
+            await waits
         except LedgerFull:
             # Too much to keep: one that only may pause goes on, and a pause would say it; so would a rerun.
             if self.is_taped and not self._plan.may_ask:

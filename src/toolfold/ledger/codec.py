@@ -112,6 +112,11 @@ def join_entries(bodies: Sequence[bytes]) -> bytes:
     return b"".join((b"\xdd", len(bodies).to_bytes(4, "big"), *bodies))
 
 
+def count_entries(body: bytes) -> int:
+    """How many entries `join_entries` was given."""
+    return int.from_bytes(body[1:5], "big")
+
+
 def decode_entries(body: bytes) -> list[Entry]:
     """The entries of one body, in their order."""
     return [_entry(one) for one in _entries.decode(body)]

@@ -9,7 +9,7 @@ import asyncio
 import secrets
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -129,6 +129,10 @@ class MemoryLedger(Scanned):
             raise refusals.unknown(execution_id)
         if kept.is_full:
             raise refusals.full(execution_id, self._max_bytes)
+
+    def secure(self, execution_id: str, *entries: Entry, epoch: int = 0) -> Awaitable[None]:
+        self.note(execution_id, *entries, epoch=epoch)
+        return self.flush(execution_id)
 
     async def park(self, execution_id: str, *, epoch: int = 0, snapshot: Sealed | None = None) -> None:
         kept = self._held(execution_id, epoch)

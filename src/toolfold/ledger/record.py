@@ -6,7 +6,7 @@ them, replies in the order in which it got them, and the tape of its clock reads
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -205,7 +205,7 @@ class Ledger(Protocol):
     """Where executions are kept.
 
     `begin` and `note` only gather: they return at once and are written with the next
-    `flush`, `park`, `accept` or `finish`, or shortly after, in the order given. The others
+    `flush`, `secure`, `park`, `accept` or `finish`, or shortly after, in the order given. The others
     return when what they say is safe against a kill of this process. A write with an epoch
     that is not the execution's raises `Fenced` and changes nothing.
     """
@@ -221,7 +221,13 @@ class Ledger(Protocol):
     def begin(self, begun: Begun) -> None: ...
     def note(self, execution_id: str, *entries: Entry, epoch: int = 0) -> None: ...
     async def flush(self, execution_id: str) -> None:
-        """All that was gathered for this execution is safe."""
+        """All that was gathered for this execution is safe, and others can read it."""
+
+    def secure(self, execution_id: str, *entries: Entry, epoch: int = 0) -> Awaitable[None] | None:
+        """Note these; all that was gathered for this execution is safe. Others read it soon, or when they take over.
+
+        `None`: it is safe now. Otherwise it is when what this returns was awaited.
+        """
 
     async def park(self, execution_id: str, *, epoch: int = 0, snapshot: Sealed | None = None) -> None:
         """The execution is paused. A snapshot is kept in one step with its entry `Parked`, and replaces the last.

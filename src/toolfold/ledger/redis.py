@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 import zlib
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from contextlib import suppress
 from typing import Any, Final, Literal
 
@@ -119,6 +119,10 @@ class RedisLedger(Followed):
 
     async def flush(self, execution_id: str) -> None:
         await self._wait(execution_id, Job("flush", 0))
+
+    def secure(self, execution_id: str, *entries: Entry, epoch: int = 0) -> Awaitable[None]:
+        self.note(execution_id, *entries, epoch=epoch)
+        return self.flush(execution_id)
 
     async def park(self, execution_id: str, *, epoch: int = 0, snapshot: Sealed | None = None) -> None:
         if snapshot is None or len(snapshot.body) > self._writer.max_bytes:

@@ -16,14 +16,16 @@ from typing import Final
 
 from toolfold.errors import UsageError
 from toolfold.ledger import codec
+from toolfold.ledger.ahead_left import bring_in
 from toolfold.ledger.connect import check_key, open_alone, unusable
 from toolfold.ledger.lessons import LessonTable
 from toolfold.ledger.listing import Listing
 from toolfold.ledger.migrations import write_copy
+from toolfold.ledger.retention import MAX_EXECUTION_BYTES
 from toolfold.ledger.seal import SALT_BYTES, Seal, seal_with
 from toolfold.ledger.snapshots import relock, seal_for_snapshots
 from toolfold.ledger.sqlite import only_server
-from toolfold.ledger.tables import SNAPSHOT
+from toolfold.ledger.tables import SNAPSHOT, Tables
 
 _NEXT_STEP: Final = "stop that one first, then run this again"
 
@@ -89,6 +91,7 @@ def _rekey(connection: sqlite3.Connection, path: Path, key: bytes | str | None, 
     if facts["key_id"] == same_salt.key_id:
         return Rekeyed(executions=0, copy="")
     check_key(path, facts, old)
+    bring_in(path, connection, Tables(connection, old, MAX_EXECUTION_BYTES), old)
     copy = path.with_name(f"{path.name}.key-{old.key_id}")
     _keep_copy(connection, copy)
     new_salt = secrets.token_bytes(SALT_BYTES)

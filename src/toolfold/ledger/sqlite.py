@@ -11,8 +11,9 @@ import os
 import sqlite3
 import threading
 import zlib
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -21,8 +22,11 @@ import msgspec
 from toolfold import forks
 from toolfold.errors import Fenced, LedgerFailed, ToolfoldError, UsageError
 from toolfold.ledger import codec, refusals
+from toolfold.ledger.ahead import Ahead, Gathered
+from toolfold.ledger.ahead_left import AheadFiles, bring_in, found_beside
 from toolfold.ledger.changes import is_cursor
 from toolfold.ledger.connect import connect
+from toolfold.ledger.locks import lock
 from toolfold.ledger.record import Begun, Change, Entry, Filter, Given, History, Sealed, Story, Summary
 from toolfold.ledger.retention import MAX_EXECUTION_BYTES, Retention
 from toolfold.ledger.scanning import Saving
@@ -33,11 +37,6 @@ from toolfold.ledger.tables import Tables
 from toolfold.ledger.writer import Act, OpenRecord, Writer
 from toolfold.models import Outcome
 from toolfold.tools.learning import Lesson
-
-try:
-    import fcntl
-except ImportError:  # on Windows nobody else is kept out
-    fcntl = None  # type: ignore[assignment]
 
 _T = TypeVar("_T")
 _LOOK_SECONDS: Final = 0.04
@@ -69,7 +68,10 @@ class SqliteLedger:
         writer, reader, seal = connect(self._path, key)
         self._identity = _identity(self._path)
         self._alone: int | None = None
-        self._writer = Writer(writer, Tables(writer, seal, max_execution_bytes), self._keep)
+        tables = Tables(writer, seal, max_execution_bytes)
+        bring_in(self._path, writer, tables, seal)
+        self._ahead = Ahead(self._path, seal, max_execution_bytes)
+        self._writer = Writer(writer, tables, self._keep, self._ahead)
         self._seal = seal
         self._reader = reader
         self._read_tables = Tables(self._reader, seal, max_execution_bytes)
@@ -97,25 +99,50 @@ class SqliteLedger:
     def begin(self, begun: Begun) -> None:
         if begun.execution_id in self._live:
             raise refusals.twice(begun.execution_id)
-        live = self._live[begun.execution_id] = OpenRecord(begun.execution_id, is_own=True)
+        live = self._live[begun.execution_id] = OpenRecord(
+            begun.execution_id, is_own=True, gathered=Gathered(begun.execution_id, begun, self._ahead.mark)
+        )
         self._writer.submit(Act(live, lambda tables: tables.begin(begun), is_kept=True))
 
     def note(self, execution_id: str, *entries: Entry, epoch: int = 0) -> None:
         live = self._live_of(execution_id)
         if isinstance(live.error, Fenced):
             raise live.error
+        gathered = live.gathered
         for entry in entries:
             if isinstance(entry, Given):
                 live.noted[entry.record.id] = entry.record
-            self._writer.note(live, epoch, codec.encode_entry(entry))
+            body = codec.encode_entry(entry)
+            self._writer.note(live, epoch, body)
+            if gathered is not None:
+                gathered.add(body)
 
     def learn(self, tenant: str, lesson: Lesson) -> None:
         self._writer.submit(Act(None, lambda tables: tables.lessons.add(tenant, lesson)))
 
     # waited for
 
+    def secure(self, execution_id: str, *entries: Entry, epoch: int = 0) -> Awaitable[None] | None:
+        self.note(execution_id, *entries, epoch=epoch)
+        live = self._live[execution_id]
+        gathered = live.gathered
+        if gathered is not None and live.error is None and self._ahead.write(gathered):
+            return None
+        return self.flush(execution_id)
+
     async def flush(self, execution_id: str) -> None:
-        await self._wait(execution_id, lambda tables: tables.check(execution_id))
+        gathered = self._live_of(execution_id).gathered
+        if gathered is None:
+            await self._wait(execution_id, lambda tables: tables.check(execution_id))
+            return
+        gathered.leave()
+        gathered.waiting += 1
+        try:
+            await self._wait(execution_id, lambda tables: tables.check(execution_id))
+        finally:
+            gathered.waiting -= 1
+        # While others wait, the entries between theirs and this one are in no commit yet.
+        gathered.is_whole = not gathered.waiting
 
     async def park(self, execution_id: str, *, epoch: int = 0, snapshot: Sealed | None = None) -> None:
         await self._wait(execution_id, lambda tables: tables.park(execution_id, epoch, snapshot))
@@ -124,11 +151,19 @@ class SqliteLedger:
 
     async def accept(self, execution_id: str, entries: Sequence[Given], *, epoch: int = 0) -> None:
         bodies = [codec.encode_entry(entry) for entry in entries]
+        self._live_of(execution_id).gathered = None  # these have no numbers
         await self._wait(execution_id, lambda tables: tables.accept(execution_id, epoch, bodies))
 
     async def takeover(self, execution_id: str) -> int:
         # What this process wrote under the old epoch goes first; its errors are of no interest any more.
-        epoch: int = await self._writer.wait(None, lambda tables: tables.takeover(execution_id))
+        with self._others(mark=True) as others:
+
+            def do(tables: Tables) -> int:
+                others.catch_up(tables, execution_id)
+                return tables.takeover(execution_id)
+
+            epoch: int = await self._writer.wait(None, do)
+            others.remove()
         self._live[execution_id] = OpenRecord(execution_id)
         return epoch
 
@@ -161,14 +196,25 @@ class SqliteLedger:
         return gone
 
     async def delete(self, execution_id: str) -> bool:
-        is_known: bool = await self._writer.wait(None, lambda tables: tables.delete(execution_id))
+        with self._others() as others:
+
+            def do(tables: Tables) -> bool:
+                others.catch_up(tables)  # or it would be back with the next start
+                return tables.delete(execution_id)
+
+            is_known: bool = await self._writer.wait(None, do)
+            others.remove()
         self._live.pop(execution_id, None)
         return is_known
 
     # read
 
     async def load(self, execution_id: str) -> History | None:
-        return await self._read(lambda tables: tables.load(execution_id))
+        with self._others() as others:
+            if others:
+                await self._writer.wait(None, others.catch_up)
+                others.remove()
+            return await self._read(lambda tables: tables.load(execution_id, partial(others.missing, execution_id)))
 
     async def snapshot(self, execution_id: str) -> bytes | None:
         return await self._read(lambda tables: tables.snapshot(execution_id))
@@ -259,6 +305,9 @@ class SqliteLedger:
             live = self._live[execution_id] = OpenRecord(execution_id)
         return live
 
+    def _others(self, *, mark: bool = False) -> AbstractContextManager[AheadFiles]:
+        return found_beside(self._path, self._seal, self._ahead.name, mark=mark)
+
     async def _wait(self, execution_id: str, do: Callable[[Tables], None], *, is_kept: bool = False) -> None:
         try:
             await self._writer.wait(self._live_of(execution_id), do, is_kept=is_kept)
@@ -302,12 +351,9 @@ def only_server(path: Path, next_step: str) -> int:
     """
     # A file of its own: closing a handle of the database's own file would end SQLite's locks on it.
     handle = os.open(path.with_name(f"{path.name}-serve"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        if fcntl is not None:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
+    if not lock(handle):
         os.close(handle)
-        raise UsageError(f"ledger {str(path)!r} is served by another process; {next_step}") from error
+        raise UsageError(f"ledger {str(path)!r} is served by another process; {next_step}")
     return handle
 
 

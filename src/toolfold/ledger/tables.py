@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import sqlite3
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
 from msgspec.structs import replace
 
-from toolfold.errors import ToolfoldError
+from toolfold.errors import ToolfoldError, UsageError
 from toolfold.ledger import codec, refusals
 from toolfold.ledger.changes import Changes
 from toolfold.ledger.forgetting import Forgetting
@@ -245,8 +245,17 @@ class Tables:
 
     # reading
 
-    def load(self, execution_id: str) -> History | None:
-        """One execution, whole."""
+    def count(self, execution_id: str) -> int | None:
+        """How many entries it has; `None` if it is not there."""
+        try:
+            number = self._rows.find(execution_id).number
+        except UsageError:
+            return None
+        found = self._db.execute("SELECT piece, body FROM pieces WHERE execution = ? AND piece > 0", (number,))
+        return sum(codec.count_entries(self._opened(execution_id, *one)) for one in found)
+
+    def load(self, execution_id: str, missing: Callable[[int], Sequence[bytes]] = lambda _: ()) -> History | None:
+        """One execution, whole; `missing` has the entries behind those that are here, while it runs elsewhere."""
         found = self._db.execute(
             "SELECT number, state, epoch, granted, is_full FROM executions WHERE id = ?", (execution_id,)
         ).fetchone()
@@ -264,6 +273,8 @@ class Tables:
         for piece, body in pieces.items():
             if piece > 0:
                 entries.extend(codec.decode_entries(body))
+        if state == "running" and not is_full:
+            entries.extend(codec.decode_entries(codec.join_entries(missing(len(entries)))))
         ended = pieces.get(_OUTCOME)
         return History(
             begun=codec.decode_begun(pieces[0], tools),

@@ -21,6 +21,7 @@ from typing import Any, Final, TypeAlias
 
 from toolfold.errors import LedgerFailed, ToolfoldError
 from toolfold.ledger import refusals
+from toolfold.ledger.ahead import Ahead, Gathered
 from toolfold.ledger.retention import Retention, Schedule
 from toolfold.ledger.tables import Tables
 from toolfold.models import MIB, CallRecord
@@ -49,6 +50,8 @@ class OpenRecord:
     """Why something that nobody waited for was not written."""
     is_lossy: bool = False
     """Entries were given up while the disk failed."""
+    gathered: Gathered | None = None
+    """Of one that is its own: what can be made safe without a commit."""
 
 
 Note: TypeAlias = tuple[OpenRecord, int, bytes]
@@ -83,9 +86,10 @@ Job: TypeAlias = Note | Act
 class Writer:
     """Owns the connection that writes. Its thread starts with the first job."""
 
-    def __init__(self, connection: sqlite3.Connection, tables: Tables, keep: Retention) -> None:
+    def __init__(self, connection: sqlite3.Connection, tables: Tables, keep: Retention, ahead: Ahead) -> None:
         self._db = connection
         self._tables = tables
+        self._ahead = ahead
         self._keep = keep
         self._schedule = Schedule(keep)
         self._lock = threading.Lock()
@@ -139,11 +143,13 @@ class Writer:
             self._woken.set()
         if self._thread is not None:
             self._thread.join()
+        self._ahead.close(is_committed=not self._jobs)
         self._db.close()
 
     def disown(self) -> None:
         """In a forked child: write nothing when it ends."""
         atexit.unregister(self.close)
+        self._ahead.disown()
         self._jobs = []
 
     def _rouse(self) -> None:
@@ -166,6 +172,7 @@ class Writer:
             with self._lock:
                 jobs, self._jobs = self._jobs, []
                 self._jobs_bytes = 0
+                self._ahead.turn()
                 is_last = self._is_closing
                 self._hurry.clear()
                 idle_rounds = 0 if jobs else idle_rounds + 1
@@ -194,6 +201,7 @@ class Writer:
             self._apply(jobs)
             self._tables.write()
             self._db.execute("COMMIT")
+            self._ahead.clear()
             if self._is_failing:
                 self._is_failing = False
                 _log.warning("the ledger is written again")
