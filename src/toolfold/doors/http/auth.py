@@ -5,20 +5,19 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-from collections.abc import Mapping
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
-import jwt
 from starlette.requests import Request
 
-from toolfold.doors.http.jwks import SigningKeys
 from toolfold.doors.http.refusals import Refusal
 from toolfold.doors.http.settings import JwtSettings, Settings
+from toolfold.errors import UsageError, install_extra
+
+if TYPE_CHECKING:
+    from toolfold.doors.http.signed import Signed
 
 LOCAL: Final = "local"
 """The only tenant where no key is configured."""
-_ALGORITHMS: Final = ["EdDSA", "RS256"]
-_LEEWAY_SECONDS: Final = 10
 
 
 class Headers(Protocol):
@@ -38,7 +37,7 @@ class Auth:
     def __init__(self, settings: Settings) -> None:
         self._is_open = settings.is_open
         self._keys = {tenant: _digest(key) for tenant, key in settings.keys.items()}
-        self._jwt = None if settings.jwt is None else _Signed(settings.jwt)
+        self._jwt = None if settings.jwt is None else _signed(settings.jwt)
 
     async def tenant(self, headers: Headers, *, key_in_body: str = "") -> str:
         """Whose request it is.
@@ -75,35 +74,13 @@ class Auth:
         return found
 
 
-class _Signed:
-    """JSON Web Tokens of one issuer."""
-
-    def __init__(self, settings: JwtSettings) -> None:
-        self._settings = settings
-        self._keys = SigningKeys(settings.jwks_url) if settings.jwks_url else None
-
-    async def tenant(self, token: str) -> str:
-        settings = self._settings
-        try:
-            key: Any = settings.public_key
-            if self._keys is not None:
-                key = await self._keys.of(token)
-            claims: Mapping[str, Any] = jwt.decode(
-                token, key, algorithms=_ALGORITHMS, audience=settings.audience, issuer=settings.issuer,
-                leeway=_LEEWAY_SECONDS, options={"require": ["exp"]},
-            )  # fmt: skip
-        except (jwt.PyJWTError, ValueError, TypeError):
-            return ""
-        if not settings.tenant_claim:
-            return jwt_tenant(settings.issuer, is_claim=False)
-        claim = str(claims.get(settings.tenant_claim, ""))
-        return jwt_tenant(claim) if claim else ""
-
-
-def jwt_tenant(name: str, *, is_claim: bool = True) -> str:
-    """The tenant behind a claim, or behind an issuer whose tokens tell no tenants apart."""
-    # As digits: a claim may hold any sign, and becomes part of a session's name.
-    return f"jwt:{hashlib.sha256(name.encode()).hexdigest()[:32]}" if is_claim else f"jwt:{name}"
+def _signed(settings: JwtSettings) -> Signed:
+    # Imported here: a server whose clients show keys would hold 9 MB for signatures that it never checks.
+    try:
+        from toolfold.doors.http.signed import Signed  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise UsageError(f"{error.name!r} is not installed, and http.jwt needs it; {install_extra('http')}") from error
+    return Signed(settings)
 
 
 def _credential(headers: Headers) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import secrets
 from collections.abc import Mapping
@@ -23,6 +24,12 @@ class JwtSettings:
     """Where the keys are fetched instead."""
     tenant_claim: str = ""
     """The claim that tells tenants apart; empty makes all of one issuer one tenant."""
+
+
+def jwt_tenant(name: str, *, is_claim: bool = True) -> str:
+    """The tenant behind a claim, or behind an issuer whose tokens tell no tenants apart."""
+    # As digits: a claim may hold any sign, and becomes part of a session's name.
+    return f"jwt:{hashlib.sha256(name.encode()).hexdigest()[:32]}" if is_claim else f"jwt:{name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

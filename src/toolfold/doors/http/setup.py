@@ -14,8 +14,7 @@ from toolfold.config.doors import HttpConfig
 from toolfold.config.model import Config
 from toolfold.doors.bridged import is_granted, open_runtime
 from toolfold.doors.http.app import create_app
-from toolfold.doors.http.auth import jwt_tenant
-from toolfold.doors.http.settings import JwtSettings, Settings
+from toolfold.doors.http.settings import JwtSettings, Settings, jwt_tenant
 from toolfold.doors.http.tokens import kept_key
 from toolfold.doors.loopback import is_loopback
 from toolfold.errors import UsageError
