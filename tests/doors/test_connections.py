@@ -208,3 +208,15 @@ async def test_a_request_that_is_made_to_wait_may_be_cut_for_one_that_comes() ->
             answer = await client.get("/")
 
         assert (answer.text, await is_cut(first), said) == ("done", True, [False])
+
+
+async def test_who_asks_for_another_protocol_is_answered_in_this_one_and_the_log_has_no_line(caplog) -> None:
+    upgrade = "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: {}\r\nSec-WebSocket-Version: 13\r\n\r\n"
+    async with served() as (address, _), connected(address) as [streams]:
+        answers = []
+        for name in ("websocket", "h2c"):
+            streams[1].write(upgrade.format(name).encode())
+            answers.append((await streams[0].readuntil(b"done")).split(b"\r\n")[0])
+            await streams[0].readuntil(b"\r\n0\r\n\r\n")
+
+    assert (answers, caplog.messages) == ([b"HTTP/1.1 200 OK"] * 2, [])

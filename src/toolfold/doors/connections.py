@@ -5,6 +5,7 @@
 3. At the limit the oldest that only waits makes room: whoever has just come usually has a request.
 4. Without a free descriptor nothing is accepted for a moment, and the log has one line about it.
 5. A request that is made to wait on purpose, with `rest`, counts among those that only wait.
+6. Who asks for another protocol is answered in this one.
 """
 
 from __future__ import annotations
@@ -169,6 +170,9 @@ class Connection(H11Protocol):
         if is_stuck and self.transport.get_write_buffer_size():
             self._write_timer = _cancelled(self._write_timer)
             self._write_timer = self.loop.call_later(_SHUTDOWN_SECONDS, self.transport.abort)
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Nothing: a server may answer in HTTP/1.1, and uvicorn would write two lines for each that asks for more."""
 
     def _is_served(self) -> bool:
         # uvicorn's type says that it is always there; before the first request it is not.

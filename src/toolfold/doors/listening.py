@@ -56,7 +56,9 @@ class Server(uvicorn.Server):
 
     # Any: each option of uvicorn has its own type.
     def __init__(self, app: ASGIApp, patience: Patience | None = None, **options: Any) -> None:
-        super().__init__(uvicorn.Config(_Strict(app), log_level="warning", http="h11", **options))
+        # Without WebSockets, which no door speaks: uvicorn would load them where the package is there by chance, and
+        # hand over connections that our limits would no longer hold.
+        super().__init__(uvicorn.Config(_Strict(app), log_level="warning", http="h11", ws="none", **options))
         self._connections = Connections(patience or Patience())
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
