@@ -26,7 +26,9 @@ asyncio.run(build(sys.argv[1]))
 unused = sys.argv[2].split()
 print(sorted({one for one in unused for name in sys.modules if name == one or name.startswith(f"{one}.")}))
 """
-UNUSED = "cryptography httpx2 jwt mcp numpy ray redis rich toolfold.doors.console toolfold.doors.mcp websockets"
+UNUSED = (
+    "cryptography httpx2 jwt mcp numpy pydantic.v1 ray redis rich toolfold.doors.console toolfold.doors.mcp websockets"
+)
 
 
 def loaded(tmp_path, http: str) -> str:

@@ -33,7 +33,7 @@ from toolfold.doors.http.oneshot import OneShots
 from toolfold.doors.http.pace import Pace, Paced
 from toolfold.doors.http.pages import add_pages
 from toolfold.doors.http.refusals import Refusal
-from toolfold.doors.http.responses import Responses, json_response
+from toolfold.doors.http.responses import Responses, json_response, of_request
 from toolfold.doors.http.results import specs_of
 from toolfold.doors.http.settings import Settings
 from toolfold.doors.http.waits import Waits, preferred_wait
@@ -159,6 +159,7 @@ class _Door:
         def add(method: str, path: str, endpoint: Callable[..., Awaitable[Response]]) -> None:
             whole = f"{self.settings.base_path}{path}"
             options = document.described(method, path)
+            endpoint = of_request(endpoint) if "{" in path else endpoint
             if method == "POST":
                 # Served by this one: FastAPI would look for dependencies that our endpoints do not have, and takes a
                 # tenth of a continuation for that. The next one is for the document.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -258,6 +259,7 @@ _SHAPES: Final[set[type[Shape]]] = {
     *(one for _, shapes in _WORDS.values() for one in shapes),
 }
 _REFERENCE: Final = "#/components/schemas/{model}"
+_PART: Final = re.compile(r"{(\w+)}")
 _TEXT: Final = {"type": "string"}
 _FORM: Final = {
     "type": "object",
@@ -282,13 +284,8 @@ _WAIT: Final = {
 
 
 def completed(found: dict[str, Any]) -> dict[str, Any]:
-    """What FastAPI made of the routes, with our shapes instead of its own, in place."""
+    """What FastAPI made of the routes, with our shapes, in place."""
     found["components"] = _components()
-    for operations in found["paths"].values():
-        for operation in operations.values():
-            unheard = operation["responses"].get("422", {})
-            if unheard.get("description") == "Validation Error":  # it adds that wherever there are parameters
-                del operation["responses"]["422"]
     return found
 
 
@@ -328,9 +325,16 @@ def described(method: str, path: str) -> dict[str, Any]:
         extra["requestBody"] = {"required": True, "content": {"multipart/form-data": {"schema": _FORM}}}
     if path in ("/exec", "/exec/programmatic"):
         extra["parameters"] = _START_HEADERS
+    if "{" in path:
+        extra["parameters"] = [_in_path(name) for name in _PART.findall(path)]
     if (method, path) == ("GET", "/executions/{execution_id}"):
-        extra["parameters"] = [_WAIT]
+        extra["parameters"].append(_WAIT)
     return {"responses": responses, "openapi_extra": extra, "status_code": success}
+
+
+def _in_path(name: str) -> dict[str, Any]:
+    schema = {"type": "string", "title": name.replace("_", " ").title()}
+    return {"name": name, "in": "path", "required": True, "schema": schema}
 
 
 def _content(method: str, path: str, shapes: tuple[type[Shape], ...]) -> dict[str, Any]:
