@@ -184,6 +184,26 @@ def test_each_error_of_the_package_has_its_status_and_text() -> None:
     }
 
 
+async def test_the_openapi_document_names_the_parts_of_each_path(client: httpx.AsyncClient) -> None:
+    paths = (await client.get("/openapi.json")).json()["paths"]
+
+    described = {
+        path: {
+            method: [one["name"] for one in said["parameters"] if one["in"] == "path"] for method, said in item.items()
+        }
+        for path, item in paths.items()
+        if "{" in path
+    }
+
+    assert described == {
+        "/executions/{execution_id}": {"get": ["execution_id"], "delete": ["execution_id"]},
+        "/executions/{execution_id}/output": {"get": ["execution_id"]},
+        "/files/{session}": {"get": ["session"]},
+        "/download/{session}/{file}": {"get": ["session", "file"]},
+        "/sessions/{session}/objects/{file}": {"get": ["session", "file"], "delete": ["session", "file"]},
+    }
+
+
 async def test_the_openapi_document_has_every_path_and_status(client: httpx.AsyncClient) -> None:
     document = (await client.get("/openapi.json")).json()
 

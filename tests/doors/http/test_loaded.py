@@ -27,7 +27,8 @@ unused = sys.argv[2].split()
 print(sorted({one for one in unused for name in sys.modules if name == one or name.startswith(f"{one}.")}))
 """
 UNUSED = (
-    "cryptography httpx2 jwt mcp numpy pydantic.v1 ray redis rich toolfold.doors.console toolfold.doors.mcp websockets"
+    "cryptography httpx2 jwt mcp numpy pydantic.v1 ray redis rich toolfold.doors.console toolfold.doors.http.document "
+    "toolfold.doors.mcp websockets"
 )
 
 

@@ -16,7 +16,7 @@ from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 
 import toolfold
-from toolfold.doors.http import answers, document, wire
+from toolfold.doors.http import answers, wire
 from toolfold.doors.http.answers import Answer
 from toolfold.doors.http.auth import Auth, headers_of
 from toolfold.doors.http.body import Body, Intakes, admit, decoded, expect, read
@@ -91,8 +91,8 @@ def create_app(
         title="toolfold",
         version=toolfold.__version__,
         lifespan=life,
-        openapi_url=f"{door.settings.base_path}/openapi.json",
-        # Of our own: FastAPI's page loads its script from another host.
+        # Of our own, both: FastAPI's page loads its script from another host, and its document would be made at once.
+        openapi_url=None,
         docs_url=None,
         redoc_url=None,
     )
@@ -114,12 +114,15 @@ def create_app(
 
 
 class _App(FastAPI):
-    """With the shapes of our own answers in its document."""
+    """With a document of our own routes and answers, which is made when it is first asked for."""
 
     def openapi(self) -> dict[str, Any]:
-        is_new = self.openapi_schema is None
-        found = super().openapi()
-        return document.completed(found) if is_new else found
+        if self.openapi_schema is None:
+            # Imported here: few ask a server for it, and its models are most of a megabyte.
+            from toolfold.doors.http import document  # noqa: PLC0415
+
+            self.openapi_schema = document.completed(super().openapi(), self.state.described)
+        return self.openapi_schema
 
 
 class _Door:
@@ -154,17 +157,16 @@ class _Door:
         )  # fmt: skip
 
     def add_routes(self, app: FastAPI) -> None:
-        """Every path, with what OpenAPI is to say of it."""
+        """Every path."""
+        app.state.described = []
 
         def add(method: str, path: str, endpoint: Callable[..., Awaitable[Response]]) -> None:
-            whole = f"{self.settings.base_path}{path}"
-            options = document.described(method, path)
+            base_path = self.settings.base_path
             endpoint = of_request(endpoint) if "{" in path else endpoint
-            if method == "POST":
-                # Served by this one: FastAPI would look for dependencies that our endpoints do not have, and takes a
-                # tenth of a continuation for that. The next one is for the document.
-                app.router.add_route(whole, endpoint, methods=[method], include_in_schema=False)
-            app.add_api_route(whole, endpoint, methods=[method], response_class=Response, **options)
+            app.state.described.append((method, base_path, path, endpoint))
+            # FastAPI would look for dependencies that our endpoints do not have: a tenth of a continuation.
+            route = app.router.add_route if method == "POST" else app.add_api_route
+            route(f"{base_path}{path}", endpoint, methods=[method], include_in_schema=False)
 
         add("POST", "/exec/programmatic", self.programmatic)
         add("POST", "/exec/programmatic/cancel", self.cancel)

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Final, Literal
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Final, Literal, TypeAlias
 
+from fastapi import APIRouter, Response
+from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel, ConfigDict
 from pydantic.json_schema import models_json_schema
 
 from toolfold.doors.http import wire
+
+Described: TypeAlias = tuple[str, str, str, Callable[..., Awaitable[Response]]]
+"""Method, base path, path behind it, endpoint."""
 
 
 class Shape(BaseModel):
@@ -283,8 +289,13 @@ _WAIT: Final = {
 }  # fmt: skip
 
 
-def completed(found: dict[str, Any]) -> dict[str, Any]:
-    """What FastAPI made of the routes, with our shapes, in place."""
+def completed(found: dict[str, Any], described: Iterable[Described]) -> dict[str, Any]:
+    """A document with our routes, as FastAPI describes them, and with our shapes; in place."""
+    router = APIRouter()
+    for method, base_path, path, endpoint in described:
+        options = _options(method, path)
+        router.add_api_route(f"{base_path}{path}", endpoint, methods=[method], response_class=Response, **options)
+    found["paths"] |= get_openapi(title="", version="", routes=router.routes)["paths"]
     found["components"] = _components()
     return found
 
@@ -302,7 +313,7 @@ def _components() -> dict[str, Any]:
     }
 
 
-def described(method: str, path: str) -> dict[str, Any]:
+def _options(method: str, path: str) -> dict[str, Any]:
     """What `add_api_route` is told beside the endpoint."""
     shapes, refusals = _ANSWERS[method, path]
     success = _SUCCESS.get((method, path), 200)

@@ -1,13 +1,18 @@
-"""Two pages for people: what this server is, and its API. Both are whole as they are sent: no script, no other host."""
+"""Two pages for people: what this server is, and its API, which is there for programs, too.
+
+Both are whole as they are sent: no script, no other host.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from fastapi import FastAPI, Request, Response
 
+from toolfold.doors.http.responses import json_response
 from toolfold.outcome_views import escape
 
 _STYLE: Final = (
@@ -22,19 +27,29 @@ _HEADERS: Final = {
 
 
 def add_pages(app: FastAPI, base_path: str, version: str) -> None:
-    """`/` and `/docs`, which say nothing that `/openapi.json` does not."""
+    """`/openapi.json`; `/` and `/docs`, which say nothing that it does not."""
+    one_at_a_time = asyncio.Lock()
 
     # Not coroutines of a class: they share nothing but the app.
     async def index(_: Request) -> Response:
         return _page("toolfold", "".join(_index(base_path, version)))
 
+    # In another thread: it is made when it is first asked for, and others are served meanwhile.
+    async def made() -> dict[str, Any]:
+        async with one_at_a_time:
+            return await asyncio.to_thread(app.openapi)
+
+    async def document(_: Request) -> Response:
+        return json_response(200, await made())
+
     async def docs(_: Request) -> Response:
-        return _page("toolfold API", "".join(_docs(app.openapi(), base_path)))
+        return _page("toolfold API", "".join(_docs(await made(), base_path)))
 
     app.add_api_route(base_path or "/", index, methods=["GET"], include_in_schema=False)
     if base_path:
         app.add_api_route(f"{base_path}/", index, methods=["GET"], include_in_schema=False)
     app.add_api_route(f"{base_path}/docs", docs, methods=["GET"], include_in_schema=False)
+    app.router.add_route(f"{base_path}/openapi.json", document, include_in_schema=False)
 
 
 def _page(title: str, body: str) -> Response:
