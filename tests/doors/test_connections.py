@@ -1,6 +1,7 @@
 """Connections that say nothing, that do not read, that are too many: cut, and the others are served."""
 
 import asyncio
+import gc
 import logging
 import resource
 import socket
@@ -11,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from toolfold.doors.connections import Patience
+from toolfold.doors.connections import Connection, Patience
 from toolfold.doors.listening import Server, listen
 
 Address = tuple[str, int]
@@ -220,3 +221,26 @@ async def test_who_asks_for_another_protocol_is_answered_in_this_one_and_the_log
             await streams[0].readuntil(b"\r\n0\r\n\r\n")
 
     assert (answers, caplog.messages) == ([b"HTTP/1.1 200 OK"] * 2, [])
+
+
+async def test_a_timer_that_a_request_leaves_behind_does_not_keep_its_connection() -> None:
+    timers: list[asyncio.TimerHandle] = []
+
+    async def leaves_a_timer(scope: Any, receive: Any, send: Any) -> None:
+        timers.append(asyncio.get_running_loop().call_later(60, print))
+        await app(scope, receive, send)
+
+    async with served(leaves_a_timer) as (address, server):
+        async with connected(address, count=3) as opened:
+            for reader, writer in opened:
+                writer.write(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+                await reader.readuntil(b"done")
+        while server.server_state.connections:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0)  # what closed the last one has ended, too
+        gc.collect()
+        kept = [one for one in gc.get_objects() if isinstance(one, Connection)]
+
+    assert (len(timers), kept) == (3, [])
+    for timer in timers:
+        timer.cancel()

@@ -16,6 +16,7 @@ import logging
 import resource
 import socket
 import time
+import weakref
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -97,6 +98,7 @@ class Connection(H11Protocol):
     def __init__(self, connections: Connections, **options: Any) -> None:
         super().__init__(**options)
         self._known = connections
+        self._weakly = weakref.ref(self)
         self._head_timer: asyncio.TimerHandle | None = None
         self._write_timer: asyncio.TimerHandle | None = None
         self._resting: asyncio.Future[bool] | None = None
@@ -108,7 +110,7 @@ class Connection(H11Protocol):
         self._await_head()
 
     def data_received(self, data: bytes) -> None:
-        _current.set(self)  # for the task of a request that begins here
+        _current.set(self._weakly)  # for the task of a request that begins here
         super().data_received(data)
         if self._is_served():
             if self._resting is None:
@@ -187,12 +189,13 @@ class Connection(H11Protocol):
             self._write_timer = self.loop.call_later(self._known.patience.write_seconds, self.transport.abort)
 
 
-_current: Final[ContextVar[Connection | None]] = ContextVar("connection", default=None)
+# Weakly: timers and tasks that a request leaves behind, such as the deadline of its execution, keep its context.
+_current: Final[ContextVar[Callable[[], Connection | None]]] = ContextVar("connection", default=lambda: None)
 
 
 async def rest(seconds: float) -> bool:
     """Let a request wait, on a connection that may be cut meanwhile to make room; whether it is still there."""
-    connection = _current.get()
+    connection = _current.get()()
     if seconds <= 0:
         return True
     if connection is None:  # another server than ours
@@ -203,7 +206,7 @@ async def rest(seconds: float) -> bool:
 
 def has_whole_body() -> bool:
     """Whether all of the request that is served here has come, so that nobody need wait for it."""
-    connection = _current.get()
+    connection = _current.get()()
     return connection is not None and connection.has_whole_body
 
 
