@@ -46,8 +46,10 @@ class AheadFiles:
         self._left = left
         """Executions whose process was killed."""
 
-    def __bool__(self) -> bool:
-        return bool(self._files)
+    @property
+    def has_left(self) -> bool:
+        """Whether a killed process left a file."""
+        return any(file.is_left for file in self._files)
 
     def catch_up(self, tables: Tables, taken: str = "") -> None:
         """Write what the killed left, and what the living have of the execution that is `taken` over."""
@@ -109,7 +111,7 @@ def found_beside(ledger: Path, seal: Seal | NoSeal, own: str = "", *, mark: bool
 def bring_in(ledger: Path, connection: sqlite3.Connection, tables: Tables, seal: Seal | NoSeal) -> None:
     """Before anybody else uses this connection: write what killed processes left."""
     with found_beside(ledger, seal) as found:
-        if not found:
+        if not found.has_left:
             return
         try:
             connection.execute("BEGIN IMMEDIATE")

@@ -211,7 +211,7 @@ class SqliteLedger:
 
     async def load(self, execution_id: str) -> History | None:
         with self._others() as others:
-            if others:
+            if others.has_left:
                 await self._writer.wait(None, others.catch_up)
                 others.remove()
             return await self._read(lambda tables: tables.load(execution_id, partial(others.missing, execution_id)))
