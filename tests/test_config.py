@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import fields
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ from toolfold.config import (
 from toolfold.config.apis import ApiConfig, AuthConfig, FetchConfig
 from toolfold.config.build import command_tools, ledger_of, module_sources, runtime_options, with_policies
 from toolfold.config.model import KeepConfig, PausedConfig
-from toolfold.config.schema import config_schema, schema_text, shipped_schema
+from toolfold.config.schema import FILE_NAME, config_schema, schema_text
 from toolfold.errors import UsageError
 from toolfold.execution.paused_memory import PausedLimits
 from toolfold.models import Limits, Paused, Reply, ToolSpec
@@ -526,7 +527,9 @@ def test_a_found_file_of_another_user_is_not_read(tmp_path: Path, monkeypatch: p
 
 
 def test_the_shipped_schema_is_the_generated_one() -> None:
-    assert shipped_schema() == schema_text(), "run: python -m toolfold.config.schema"
+    shipped = files("toolfold").joinpath(FILE_NAME).read_text(encoding="utf-8")
+
+    assert shipped == schema_text(), "run: python -m toolfold.config.schema"
 
 
 @pytest.mark.parametrize(

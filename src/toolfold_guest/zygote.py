@@ -32,7 +32,6 @@ from toolfold_guest.jail.steps import take
 CONTROL_FD: Final = lockdown.SOCKET_FD
 MAX_MESSAGE_BYTES: Final = 1 << 20
 MAX_FDS: Final = 250
-DATA: Final = lockdown.DATA_MESSAGE
 READY: Final = b"R"
 FAILED: Final = b"F"
 _FEW_FILES: Final = 32
@@ -113,7 +112,7 @@ class _Server:
         poll = select.poll()
         poll.register(CONTROL_FD, select.POLLIN)
         poll.register(self._children, select.POLLIN)
-        self._send({"ready": self._vm_bytes})
+        self._send({"ready": True})
         while True:
             for fd, _ in poll.poll():
                 if fd == CONTROL_FD:

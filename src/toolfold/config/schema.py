@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,11 +30,6 @@ def config_schema() -> dict[str, Any]:
 def schema_text() -> str:
     """As it is shipped."""
     return json.dumps(config_schema(), indent=2, ensure_ascii=False) + "\n"
-
-
-def shipped_schema() -> str:
-    """The file that came with the package."""
-    return files("toolfold").joinpath(FILE_NAME).read_text(encoding="utf-8")
 
 
 if __name__ == "__main__":

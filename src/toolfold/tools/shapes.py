@@ -101,10 +101,6 @@ def schema_of(what: Seen, *, is_closed: bool = False) -> dict[str, Json] | None:
     return {**schema, "description": f"as seen in {what.replies} replies"} if schema else None
 
 
-encode: Final = msgspec.msgpack.Encoder().encode
-decode: Final = msgspec.msgpack.Decoder(Seen).decode
-
-
 class _Look:
     """One walk through one reply."""
 

@@ -7,7 +7,7 @@ import mcp_types as types
 import pytest
 
 from tests.doors.mcp.conftest import ERAS, FakeBridge, Server, bridged
-from toolfold.doors.mcp.budget import CAPS, SAFE_CHARACTERS, SMALLEST_CHARACTERS, kept_characters
+from toolfold.doors.mcp.budget import CAPS, SAFE_CHARACTERS, kept_characters
 from toolfold.doors.mcp.describing import Describing
 from toolfold.doors.mcp.texts import CONTRACT, INSTRUCTIONS
 from toolfold.tools.tool import Tool
@@ -204,4 +204,4 @@ async def test_any_number_of_servers_of_any_name_leaves_room_for_tools(open_door
 
 
 def test_the_instructions_fit_what_every_version_keeps() -> None:
-    assert units(INSTRUCTIONS) <= SMALLEST_CHARACTERS
+    assert units(INSTRUCTIONS) <= min(cap.characters for cap in CAPS)

@@ -41,12 +41,10 @@ class Live:
     bars: list[tuple[float, float, int]] = field(default_factory=list)
     """Start, seconds, and 1 for a failure, of the last calls."""
     asked: dict[int, Moment] = field(default_factory=dict)
-    seen_at: float = field(default_factory=time.time)
 
     def take(self, story: Story) -> None:
         """What was written since the last one."""
         self.state, self.epoch, self.place = story.state, story.epoch, story.place
-        self.seen_at = time.time()
         for entry in story.entries:
             match entry:
                 case Made():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
 from collections.abc import Callable
 from typing import Final
@@ -15,7 +14,6 @@ from toolfold.doors.listening import Server, listen
 from toolfold.doors.signals import on_signal
 from toolfold.errors import UsageError
 
-_log: Final = logging.getLogger(__name__)
 DRAIN_SECONDS: Final = 30
 """What running programs get after a SIGTERM; paused ones wait in the ledger for the next process."""
 _ANSWER_SECONDS: Final = 3

@@ -34,7 +34,6 @@ CAPS: Final = (
 )
 SAFE_CHARACTERS: Final = 4_096
 """For clients that nobody has measured."""
-SMALLEST_CHARACTERS: Final = min(cap.characters for cap in CAPS)
 
 
 def kept_characters(client: str, version: str) -> int:

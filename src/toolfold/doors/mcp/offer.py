@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -24,14 +23,10 @@ from toolfold.tools.policy import Policy
 from toolfold.tools.search import Detail, Index, search_tool
 from toolfold.tools.tool import Tool
 
-_log: Final = logging.getLogger(__name__)
 MENTIONED_WAIT_SECONDS: Final = 30.0
 """How long a program waits for a server that it mentions and that is not connected yet: `npx` may be installing it."""
 SEARCH_WAIT_SECONDS: Final = 20.0
 """How long a search, or a program that searches, waits for servers that are connecting."""
-
-
-_SEARCHES: Final = re.compile(rf"\b{SEARCH_NAME}\b")
 
 
 class Status(Protocol):

@@ -41,14 +41,11 @@ _KILLED: Final = -int(signal.SIGKILL)
 class Zygote:
     """One fork server for one tier and one library set."""
 
-    vm_bytes: int
-    """Address space that a guest starts with; its memory limit counts above it."""
     notes: tuple[str, ...]
     """What this tier cannot enforce on this machine."""
 
     def __init__(self, process: subprocess.Popen[bytes], control: socket.socket, folder: str) -> None:
         self.pid = process.pid
-        self.vm_bytes = 0
         self.notes = ()
         self._process = process
         self._control = control
@@ -159,7 +156,6 @@ class Zygote:
                 raise EngineUnavailable(f"cannot isolate here: {message['failed']}")
             self.notes = tuple(dict.fromkeys([*self.notes, *message.get("notes", ())]))
             if "ready" in message:
-                self.vm_bytes = message["ready"]
                 return
 
     def _spawn(self, count: int, limits: Limits | None) -> list[Guest]:
