@@ -16,10 +16,11 @@ from a2a.server.tasks import InMemoryTaskStore, TaskUpdater
 from a2a.types import AgentCapabilities, AgentCard, AgentInterface, AgentSkill, Task, TaskState, TaskStatus
 from starlette.applications import Starlette
 
-from toolfold.models import Call, Media, Reply
-from toolfold.sources.agents import agent_tool
+from toolfold.models import Call, Media, Reply, ToolSpec
+from toolfold.sources.agents import MESSAGE_SCHEMA, ask_agent
 from toolfold.tools.catalog import Catalog
 from toolfold.tools.router import Router
+from toolfold.tools.tool import Tool
 
 ANY_SCHEMA = {"type": "object"}
 
@@ -114,8 +115,15 @@ async def echo(request: pytest.FixtureRequest) -> AsyncIterator[tuple[str, Echo]
         yield url, agent
 
 
+def routed(url: str, *, input_schema=MESSAGE_SCHEMA, timeout_seconds: float | None = None) -> Router:
+    spec = ToolSpec(
+        name="echo", python_name="echo", description="", input_schema=input_schema, timeout_seconds=timeout_seconds
+    )
+    return Router(Catalog([Tool(spec=spec, call=ask_agent(url))]))
+
+
 async def ask(url: str, **arguments: object) -> Reply:
-    router = Router(Catalog([agent_tool("echo", url, input_schema=ANY_SCHEMA)]))
+    router = routed(url, input_schema=ANY_SCHEMA)
     return await router.serve(Call(id=1, tool="echo", arguments=arguments))
 
 
@@ -161,7 +169,7 @@ async def test_a_task_that_does_not_complete_is_a_tool_error_with_the_agents_wor
 async def test_a_call_that_times_out_cancels_the_agents_task() -> None:
     agent = Echo()
     async with serving(agent) as url:
-        router = Router(Catalog([agent_tool("echo", url, timeout_seconds=2)]))
+        router = routed(url, timeout_seconds=2)
 
         reply = await router.serve(Call(id=1, tool="echo", arguments={"message": "wait"}))
 
@@ -172,7 +180,7 @@ async def test_a_call_that_times_out_cancels_the_agents_task() -> None:
 
 async def test_many_questions_at_once_are_many_conversations() -> None:
     async with serving(Echo()) as url:
-        router = Router(Catalog([agent_tool("echo", url)]))
+        router = routed(url)
         calls = [Call(id=n, tool="echo", arguments={"message": str(n)}) for n in range(1, 21)]
 
         replies = await asyncio.gather(*(router.serve(call) for call in calls))

@@ -6,9 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from toolfold.errors import UsageError, install_extra
-from toolfold.models import Json, ToolSpec, Value
-from toolfold.tools.names import python_name
-from toolfold.tools.tool import Tool
+from toolfold.models import Json, Value
 
 if TYPE_CHECKING:
     from toolfold.sources.agents_client import Agent
@@ -22,32 +20,9 @@ MESSAGE_SCHEMA: Final[Mapping[str, Json]] = {
 """What an agent takes that says nothing else."""
 
 
-def agent_tool(
-    name: str,
-    url: str,
-    *,
-    description: str = "",
-    domain: str = "",
-    input_schema: Mapping[str, Json] = MESSAGE_SCHEMA,
-    headers: Mapping[str, str] | None = None,
-    timeout_seconds: float | None = None,
-) -> Tool:
-    """A tool that asks the agent at `url`; the agent's card is looked up with the first call."""
-    spec = ToolSpec(
-        name=name,
-        python_name=python_name(name),
-        domain=domain,
-        description=description,
-        input_schema=input_schema,
-        timeout_seconds=timeout_seconds,
-        source="agent",
-    )
-    return Tool(spec=spec, call=ask_agent(url, headers=headers))
-
-
 # Any: an agent may answer with whatever `shape.to_value` takes.
 def ask_agent(url: str, *, headers: Mapping[str, str] | None = None) -> Callable[[Mapping[str, Value]], Awaitable[Any]]:
-    """How the agent at `url` is called, without a spec around it."""
+    """How the agent at `url` is called; its card is looked up with the first call."""
     agents: list[Agent] = []
 
     async def ask(payload: Mapping[str, Value]) -> Any:
