@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bench.savings import openings
+from bench.savings.conversation import Conversation
 from bench.savings.replay import MIXED, PROGRAM, PROGRAM_LAST, PROGRAM_UNTYPED, Replayed, Step
 from bench.savings.task import Task
 from bench.savings.tokens import Count
-from toolfold.execution.savings import Conversation, exchange
 from toolfold.models import ToolSpec
 
 CACHED_PRICE = 0.1
@@ -93,7 +93,7 @@ def _conversation(start: int, turns: Iterable[tuple[str, Sequence[Step]]], count
     for words, steps in turns:
         conversation.say(count(words))
         for step in steps:
-            conversation.ask(exchange((count(call), count(reply)) for call, reply in step))
+            conversation.ask((count(call), count(reply)) for call, reply in step)
         conversation.answer(assumed.answer_tokens)
     return Figures(
         requests=conversation.requests,

@@ -8,6 +8,7 @@ import pytest
 from inline_snapshot import snapshot
 
 import toolfold
+from bench.savings.conversation import Conversation
 from bench.savings.counting import Assumed, Figures, Openings, counted
 from bench.savings.dependence import needs, parts, waves
 from bench.savings.programs import programs
@@ -179,3 +180,17 @@ async def test_a_task_with_a_call_that_its_tool_refuses_is_left_out() -> None:
 
 def test_without_a_tokenizer_four_characters_are_a_token() -> None:
     assert [estimate(text) for text in ("", "abcd", "a" * 42)] == [0, 1, 10]
+
+
+def test_a_conversation_reads_all_of_itself_with_each_request() -> None:
+    conversation = Conversation(opening=1_000)
+
+    conversation.say(10)
+    conversation.ask([(5, 200)])  # reads 1,010
+    conversation.ask([(3, 50), (4, 60)])  # reads 1,215, of which 1,010 are known
+    conversation.answer(20)  # reads 1,332, of which 1,215 are known
+    conversation.say(7)
+    conversation.answer(30)  # reads 1,359, of which 1,332 are known
+
+    assert (conversation.requests, conversation.written, conversation.context) == (4, 62, 1_389)
+    assert (conversation.read, conversation.cached) == (1_010 + 1_215 + 1_332 + 1_359, 1_010 + 1_215 + 1_332)

@@ -1,7 +1,7 @@
-"""What programs save, counted: in an outcome, and over a conversation."""
+"""What programs save, counted in an outcome."""
 
 import toolfold
-from toolfold.execution.savings import Conversation, Exchange, code_size, context_saved, exchange
+from toolfold.execution.savings import code_size, context_saved
 from toolfold.models import CallRecord, ContextSaved
 
 
@@ -53,17 +53,3 @@ def test_a_text_with_half_a_character_is_counted_too() -> None:
 
     assert outcome.status == "rejected"
     assert outcome.context_saved.bytes < -len('execute_program{"code":""}')
-
-
-def test_a_conversation_reads_all_of_itself_with_each_request() -> None:
-    conversation = Conversation(opening=1_000)
-
-    conversation.say(10)
-    conversation.ask(Exchange(written=5, read=200))  # reads 1,010
-    conversation.ask(exchange([(3, 50), (4, 60)]))  # reads 1,215, of which 1,010 are known
-    conversation.answer(20)  # reads 1,332, of which 1,215 are known
-    conversation.say(7)
-    conversation.answer(30)  # reads 1,359, of which 1,332 are known
-
-    assert (conversation.requests, conversation.written, conversation.context) == (4, 62, 1_389)
-    assert (conversation.read, conversation.cached) == (1_010 + 1_215 + 1_332 + 1_359, 1_010 + 1_215 + 1_332)
