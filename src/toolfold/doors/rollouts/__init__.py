@@ -1,7 +1,1 @@
 """Rollouts: many environments, each with turns of its own, in which a policy writes programs."""
-
-from toolfold.doors.rollouts.episodes import Environment, Episode, Policy, Situation, Step, Turn
-from toolfold.doors.rollouts.rolling import CLOCK, roll_out
-from toolfold.doors.rollouts.tasks import Task
-
-__all__ = ["CLOCK", "Environment", "Episode", "Policy", "Situation", "Step", "Task", "Turn", "roll_out"]
