@@ -36,22 +36,12 @@ async def negotiate(session: ClientSession, known: Era | None) -> Era:
     Raises:
         MCPError: the server speaks no version that we do, or hung up.
     """
-    if known == "legacy":
-        try:
-            await session.initialize()
-        except MCPError as error:
-            # It was updated since, and speaks the new era only.
-            if error.code != UNSUPPORTED_PROTOCOL_VERSION:
-                raise
-            await session.discover()
-            return "modern"
-        return "legacy"
-    if await _discovers(session, None if known == "modern" else PROBE_SECONDS):
+    if known != "legacy" and await _discovers(session, None if known == "modern" else PROBE_SECONDS):
         return "modern"
     try:
         await session.initialize()
     except MCPError as error:
-        # A slow starter: it read the question after its time was up, and is in the new era now.
+        # It was updated since; or it starts slowly, and read our question after its time was up.
         if error.code != UNSUPPORTED_PROTOCOL_VERSION:
             raise
         await session.discover()
