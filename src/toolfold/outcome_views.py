@@ -42,7 +42,7 @@ class OutcomeViews:
         found["context_saved"] = _named(found["context_saved"], _SAVED)
         found["calls"] = [_named(call, _CALL) for call in found["calls"]]
         found["files"] = [{"name": one.name, "mime": one.mime, "size": one.size} for one in found["files"]]
-        return {name: plain(value) for name, value in found.items()}
+        return {name: value_as_json(value) for name, value in found.items()}
 
     def to_json(self, *, indent: int | None = None) -> str:
         """The same as text."""
@@ -53,20 +53,20 @@ class OutcomeViews:
         return f'<div style="font-family:sans-serif;font-size:13px">{"".join(_parts(self))}</div>'
 
 
-def plain(value: Any) -> Any:
-    """A value of a program as JSON has it."""
+def value_as_json(value: Any) -> Any:
+    """A value of a program: bytes as `{"base64": ...}`, and null for numbers that JSON does not have."""
     match value:
         case bytes():
             return {"base64": base64.b64encode(value).decode("ascii")}
         case Mapping():
-            return {str(key): plain(one) for key, one in value.items()}
+            return {str(key): value_as_json(one) for key, one in value.items()}
         case list() | tuple():
-            return [plain(one) for one in value]
+            return [value_as_json(one) for one in value]
         case float() if not math.isfinite(value):
             return None
     if _is_media(value):
         fields = {"kind": value.kind, "mime": value.mime, "uri": value.uri, "name": value.name}
-        return {**fields, "data": plain(value.data)}
+        return {**fields, "data": value_as_json(value.data)}
     return value
 
 
@@ -136,7 +136,7 @@ def _without_media(value: Any) -> Any:
         return f"<{value.kind} {value.mime or value.uri}>"
     if isinstance(value, Mapping):
         return {str(key): _without_media(one) for key, one in value.items()}
-    return [_without_media(one) for one in value] if isinstance(value, (list, tuple)) else plain(value)
+    return [_without_media(one) for one in value] if isinstance(value, (list, tuple)) else value_as_json(value)
 
 
 def _is_media(value: Any) -> bool:

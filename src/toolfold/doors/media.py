@@ -2,32 +2,16 @@
 
 from __future__ import annotations
 
-import base64
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from toolfold.models import MIB, File, Json, Media, Value
+from toolfold.models import MIB, File, Media, Value
+from toolfold.outcome_views import value_as_json
+
+__all__ = ["described", "images_in", "value_as_json"]
 
 _MOST_IMAGES: Final = 10
 _LARGEST_IMAGE_BYTES: Final = 5 * MIB
-
-
-def value_as_json(value: Value) -> Json:
-    """The whole value: bytes as `{"base64": ...}`, and null for numbers that JSON does not have."""
-    match value:
-        case bytes():
-            return {"base64": base64.b64encode(value).decode("ascii")}
-        case Media():
-            fields = {"kind": value.kind, "mime": value.mime, "uri": value.uri, "name": value.name}
-            return {**fields, "data": value_as_json(value.data)}
-        case Mapping():
-            return {str(key): value_as_json(one) for key, one in value.items()}
-        case list() | tuple():
-            return [value_as_json(one) for one in value]
-        case float() if not math.isfinite(value):
-            return None
-    return value
 
 
 def described(value: Value) -> Value:
