@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import ast
 import difflib
-import keyword
-import re
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from toolfold.models import Json, ProblemKind, ToolSpec
 from toolfold.program.literals import Mismatch, accepts, mismatch, shape_of
+from toolfold.program.words import respelt
 
 # Any of these at the top may add or remove properties, so nothing about them is certain.
 _UNCERTAIN: Final = ("$ref", "allOf", "anyOf", "oneOf", "if", "not", "dependentSchemas", "$dynamicRef")
@@ -46,7 +45,7 @@ class Signature:
         self.properties: Mapping[str, Json] = properties if isinstance(properties, Mapping) else {}
         self.is_lenient = tool.is_lenient
         self.order = tuple(self.properties)
-        self._respelt = {_identifier(name): name for name in self.order if _identifier(name) != name}
+        self._respelt = {respelt(name): name for name in self.order if respelt(name) != name}
         self.required = _required(schema, self.properties)
         self.is_open = _is_open(schema, self.properties)
         self.takes_key = (
@@ -181,8 +180,3 @@ def _is_open(schema: Mapping[str, Json], properties: Mapping[str, Json]) -> bool
     if "additionalProperties" in schema:
         return schema["additionalProperties"] is not False
     return not properties or "patternProperties" in schema
-
-
-def _identifier(name: str) -> str:
-    spelt = re.sub(r"\W", "_", name)
-    return f"{spelt}_" if keyword.iskeyword(spelt) else spelt

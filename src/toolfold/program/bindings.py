@@ -16,8 +16,9 @@ from typing import Final
 from toolfold.program.arguments import Fault
 from toolfold.program.fixes import fix_for, is_old
 from toolfold.program.index import ToolIndex
+from toolfold.program.own_functions import is_generator
 from toolfold.program.reader import Reader
-from toolfold.program.reading.facts import Use
+from toolfold.program.reading.facts import Use, place_of
 from toolfold.program.ready_names import READY_NAMES
 from toolfold.program.scopes import Kind, Scope
 
@@ -80,7 +81,7 @@ class Bindings:
                 continue
             uses = [use for use in loads[name] if not use.guard and use.scope.find(name) is None]
             if uses and not (is_old(name) and self._stands_in_branch(uses[0].node)):
-                yield min(uses, key=_line), 0
+                yield min(uses, key=place_of), 0
 
     def _message(self, use: Use, bound_at: int) -> str:
         name = use.node.id
@@ -146,7 +147,7 @@ class Bindings:
         if known is None:
             self._living[node] = False  # while it is looked for: a function that only calls itself is not used
             is_kept = any(map(_is_use, node.decorator_list))
-            if self._is_strict and (is_kept or _is_generator(node)):
+            if self._is_strict and (is_kept or is_generator(node)):
                 return False  # a decorator may never call it, and to call a generator runs nothing of it
             known = self._living[node] = is_kept or (owner is not None and self._is_reached(node.name, owner))
         return known
@@ -223,10 +224,6 @@ class Bindings:
         if any(_is_branch(node, inner) for node, inner in pairwise(steps)):
             return True
         return self._is_strict and _may_be_left(body, steps)
-
-
-def _is_generator(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    return any(isinstance(node, ast.Yield | ast.YieldFrom) for node in ast.walk(function))
 
 
 def _is_use(decorator: ast.expr) -> bool:
@@ -317,9 +314,5 @@ def _contains(top: ast.AST, node: ast.AST) -> bool:
     return any(one is node for one in ast.walk(top))
 
 
-def _line(use: Use) -> tuple[int, int]:
-    return use.node.lineno, use.node.col_offset
-
-
 def _place(found: tuple[Use, int]) -> tuple[int, int]:
-    return _line(found[0])
+    return place_of(found[0])

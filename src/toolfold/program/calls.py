@@ -14,7 +14,7 @@ from toolfold.models import ToolSpec
 from toolfold.program.arguments import Fault, fault_in
 from toolfold.program.index import ToolIndex, nearest
 from toolfold.program.reader import Reader
-from toolfold.program.reading.facts import GUARDED, GUARDED_NAMES, Use
+from toolfold.program.reading.facts import GUARDED, GUARDED_NAMES, Use, place_of
 from toolfold.program.ready_names import GUEST_NAMES, READY_NAMES
 from toolfold_guest.awaiting import ASYNC_PREFIX
 
@@ -48,7 +48,7 @@ class Calls:
         """The fault that stands first in the text; `None` when names can be bound unseen."""
         if self._reader.names.is_dynamic:
             return None
-        for use in sorted(self._reader.calls, key=_place):
+        for use in sorted(self._reader.calls, key=place_of):
             found = self._callee(use)
             if isinstance(found, Fault):
                 return found
@@ -63,7 +63,7 @@ class Calls:
         """Tools written with their hyphens, which Python takes for minus signs."""
         if not self._index.hyphenated or self._reader.names.is_dynamic:
             return
-        for node, scope, _ in sorted(self._reader.values.subtractions, key=_place):
+        for node, scope, _ in sorted(self._reader.values.subtractions, key=place_of):
             spelt = _spelt(node)
             tool = self._index.hyphenated.get(spelt or "")
             if tool is not None and spelt is not None and scope.find(spelt.partition("-")[0]) is None:
@@ -72,7 +72,7 @@ class Calls:
 
     def import_faults(self) -> Iterator[Fault]:
         """Imports of tools and tool modules that do not exist."""
-        for node, _, guard in sorted(self._reader.imports, key=_place):
+        for node, _, guard in sorted(self._reader.imports, key=place_of):
             if guard & GUARDED:
                 continue
             if isinstance(node, ast.ImportFrom):
@@ -221,7 +221,3 @@ def _spelt(node: ast.AST) -> str | None:
 
 def _member(members: dict[str, ToolSpec], name: str) -> ToolSpec | None:
     return members.get(name) or (members.get(name[len(ASYNC_PREFIX) :]) if name.startswith(ASYNC_PREFIX) else None)
-
-
-def _place(use: Use) -> tuple[int, int]:
-    return use.node.lineno, use.node.col_offset

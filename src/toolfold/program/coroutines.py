@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from toolfold.program.arguments import Fault
-from toolfold.program.own_functions import own_function
+from toolfold.program.own_functions import is_generator, own_function
 from toolfold.program.reader import Reader
 from toolfold.program.reading.facts import Use
 from toolfold.program.scopes import Kind, Scope
@@ -70,7 +70,7 @@ class _Unawaited:
         if is_gather and use.node not in self.dropped:
             return ast.unparse(use.node.func)
         function = own_function(use, self._reader)
-        is_coroutine = isinstance(function, ast.AsyncFunctionDef) and not _is_generator(function)
+        is_coroutine = isinstance(function, ast.AsyncFunctionDef) and not is_generator(function)
         return function.name if function is not None and is_coroutine else None
 
     def _consumed(self) -> set[ast.expr]:
@@ -93,10 +93,6 @@ class _Unawaited:
             if reads and all(node in spoiled for node in reads):
                 lost.add(call)
         return lost
-
-
-def _is_generator(function: ast.AST) -> bool:
-    return any(isinstance(node, ast.Yield | ast.YieldFrom) for node in ast.walk(function))
 
 
 def _gathered(use: Use, dropped: set[ast.expr], reader: Reader) -> Fault | None:

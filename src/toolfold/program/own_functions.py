@@ -35,6 +35,11 @@ def own_function(use: Use, reader: Reader) -> Function | None:
     return found if found is not None and not found.decorator_list else None
 
 
+def is_generator(function: Function) -> bool:
+    """Whether it yields, or a function within it does."""
+    return any(isinstance(node, ast.Yield | ast.YieldFrom) for node in ast.walk(function))
+
+
 def _arity(call: ast.Call, function: Function) -> Fault | None:
     if any(isinstance(one, ast.Starred) for one in call.args) or any(word.arg is None for word in call.keywords):
         return None

@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 from toolfold.models import Json
 from toolfold.program.schema_kinds import ARRAYS, OBJECTS, SCALARS, array_parts, is_bytes, kinds_of, texts_in
 from toolfold.program.schema_merge import flattened, is_informative, merged
-from toolfold.program.words import has_utf8
+from toolfold_guest.rules import is_text
 
 DEEPEST: Final = 5
 """How many records stand inside each other; further in, one is a `dict`."""
@@ -136,7 +136,7 @@ class Reader:
         all_there = at.is_reply and "required" not in schema
         fields: list[tuple[str, Shape]] = []
         for key, one in properties.items():
-            if len(fields) == _MOST_FIELDS or len(key) > _LONGEST_KEY or not has_utf8(key):
+            if len(fields) == _MOST_FIELDS or len(key) > _LONGEST_KEY or not is_text(key):
                 fields.append((_MORE, ()))
                 break
             mark = "" if all_there or key in required else "?"
@@ -164,7 +164,7 @@ def literal(value: Json) -> str:
     """A value as Python source, with text in double quotes."""
     if isinstance(value, str):
         text = json.dumps(value, ensure_ascii=False)
-        return text if text.isprintable() and has_utf8(text) else json.dumps(value)
+        return text if text.isprintable() and is_text(text) else json.dumps(value)
     return repr(value)
 
 

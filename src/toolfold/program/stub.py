@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import keyword
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,7 +12,8 @@ from toolfold.program.records import TYPE_NAMES
 from toolfold.program.schema_merge import flattened
 from toolfold.program.typing_text import Types, note_on, pascal
 from toolfold.program.unions import ANY, NONE, Union, accepts, expression, unite
-from toolfold.program.words import cut, docstring, has_utf8, one_line, paragraphs
+from toolfold.program.words import cut, docstring, one_line, paragraphs, respelt
+from toolfold_guest.rules import is_text
 
 LONGEST_DESCRIPTION: Final = 4000
 _LONGEST_LINE: Final = 120
@@ -133,16 +133,10 @@ def first_line(spec: ToolSpec) -> str:
 
 def identifier(name: str) -> str:
     """The name of a tool or domain as a Python identifier."""
-    spelt = _respelt(name) or "_"
+    spelt = respelt(name) or "_"
     if not spelt.isidentifier():
         spelt = f"_{spelt}"
     return f"{spelt}_" if spelt in _NO_NAME else spelt
-
-
-def _respelt(name: str) -> str:
-    """As the check and the guest read keywords: `user_id` for `user-id`, `from_` for `from`."""
-    spelt = re.sub(r"\W", "_", name)
-    return f"{spelt}_" if keyword.iskeyword(spelt) else spelt
 
 
 def _parameters(spec: ToolSpec, types: Types, scope: str) -> tuple[tuple[Parameter, ...], str | None]:
@@ -165,8 +159,8 @@ def keywords_of(properties: Mapping[str, Json]) -> dict[str, str]:
     """Property by the keyword that a program writes for it; what has none goes into the call as a dict."""
     found: dict[str, str] = {}
     for name in properties:
-        if len(name) <= _LONGEST_KEYWORD and has_utf8(name):
-            word = _respelt(name)
+        if len(name) <= _LONGEST_KEYWORD and is_text(name):
+            word = respelt(name)
             if word.isidentifier() and word not in _NO_NAME and (word == name or word not in properties):
                 found[word] = name
     return found

@@ -18,7 +18,8 @@ from toolfold.program.records import TYPE_NAMES, Field, record_source
 from toolfold.program.schema_kinds import ARRAYS, OBJECTS, SCALARS, array_parts, is_bytes, kinds_of, texts_in
 from toolfold.program.schema_merge import flattened, is_informative, merged, target_of
 from toolfold.program.unions import ANY, NONE, Union, expression, union_of_values, unite
-from toolfold.program.words import has_utf8, one_line
+from toolfold.program.words import one_line
+from toolfold_guest.rules import is_text
 
 _TITLE: Final = re.compile(r"[A-Z][A-Za-z0-9]{1,59}")
 _WORD: Final = re.compile(r"[A-Za-z0-9]+")
@@ -221,5 +222,5 @@ def _keys(schema: Mapping[str, Json]) -> Mapping[str, Json] | None:
     if not isinstance(properties, Mapping):
         return None
     keys = {**properties, **{name: True for name in texts_in(schema.get("required")) if name not in properties}}
-    is_plain = all(isinstance(key, str) and len(key) <= _LONGEST_KEY and has_utf8(key) for key in keys)
+    is_plain = all(isinstance(key, str) and len(key) <= _LONGEST_KEY and is_text(key) for key in keys)
     return keys if is_plain and len(keys) <= _MOST_KEYS else None

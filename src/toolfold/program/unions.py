@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
 from toolfold.models import Json
-from toolfold.program.words import has_utf8
+from toolfold_guest.rules import is_text
 
 Union: TypeAlias = tuple[str, ...]
 """Each alternative is an expression; a literal is one of its own, as `Literal['a']`."""
@@ -67,8 +67,8 @@ def union_of_values(values: Sequence[Json]) -> Union:
 
 def _literal(value: Json) -> Union:
     is_number = isinstance(value, int) and abs(value) < 10**18
-    is_text = isinstance(value, str) and len(value) <= LONGEST_LITERAL and has_utf8(value)
-    return (f"{_LITERAL}{value!r}]",) if is_number or is_text else _kind(value)
+    is_short = isinstance(value, str) and len(value) <= LONGEST_LITERAL and is_text(value)
+    return (f"{_LITERAL}{value!r}]",) if is_number or is_short else _kind(value)
 
 
 def _kind(value: Json) -> Union:

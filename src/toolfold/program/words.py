@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import keyword
+import re
 from collections.abc import Callable
 from typing import Final
 
@@ -56,13 +58,10 @@ def largest(most: int, fits: Callable[[int], bool]) -> int:
     return low
 
 
-def has_utf8(text: str) -> bool:
-    """Whether it has a UTF-8 form; half a surrogate pair has none."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+def respelt(name: str) -> str:
+    """As the check and the guest read keywords: `user_id` for `user-id`, `from_` for `from`."""
+    spelt = re.sub(r"\W", "_", name)
+    return f"{spelt}_" if keyword.iskeyword(spelt) else spelt
 
 
 def _visible(sign: str) -> str:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from toolfold.errors import UsageError
 from toolfold.models import File, Limits
+from toolfold_guest.rules import is_text
 
 MAX_FOLDERS_DEEP = 8
 MAX_NOTES = 20
@@ -104,7 +105,7 @@ def _walk(
             continue
         mode = os.fstat(fd).st_mode
         if stat.S_ISREG(mode):
-            if _is_utf8(path):
+            if is_text(path):
                 yield path, fd
                 continue
             notes.append(f"left out {_shown(path)}: its name is not text")
@@ -120,14 +121,6 @@ def _walk(
 
 def _shown(path: str) -> str:
     return repr(path if len(path) <= _SHOWN_CHARACTERS else f"{path[:_SHOWN_CHARACTERS]}...")
-
-
-def _is_utf8(name: str) -> bool:
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _read(fd: int, size: int) -> bytes:

@@ -26,6 +26,11 @@ class Use(NamedTuple):
     guard: Guard
 
 
+def place_of(use: Use) -> tuple[int, int]:
+    """Where it stands in the text, to sort by."""
+    return use.node.lineno, use.node.col_offset
+
+
 @dataclass(slots=True)
 class NameFacts:
     """What is defined, imported and read, by name."""
