@@ -11,7 +11,7 @@ from toolfold.program.notes import inner_notes, note_on_argument
 from toolfold.program.schema_kinds import texts_in
 from toolfold.program.schema_merge import flattened
 from toolfold.program.sentences import sentences_of
-from toolfold.program.shapes import DEEPEST, Reader, Record, Shape, literal, records_in, without_none, written
+from toolfold.program.shapes import DEEPEST, Reader, Record, Shape, literal, without_none, written
 from toolfold.program.stub import function_name, keywords_of
 from toolfold.program.words import one_line
 
@@ -48,12 +48,6 @@ class Line:
         if self.returns is None or not with_returns:
             return head
         return f"{head} -> {written(self.returns, names)}{_SEEN if self.is_seen else ''}"
-
-    def records(self, *, with_returns: bool = True) -> Iterator[Record]:
-        """Every record that the signature has."""
-        yield from records_in(self.arguments)
-        if self.returns is not None and with_returns:
-            yield from records_in(self.returns)
 
 
 def line_of(spec: ToolSpec, learned: Mapping[str, Json] | None = None) -> Line:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import keyword
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
@@ -179,15 +179,6 @@ def record_text(record: Record, names: Mapping[Record, str]) -> str:
     """A record with its keys, whether it has a name or not."""
     inner = (f"{key}: {written(shape, names)}" if shape else key for key, shape in record.fields)
     return f"{{{', '.join(inner)}}}"
-
-
-def records_in(shape: Shape) -> Iterator[Record]:
-    """Every record of a shape, the outer ones first."""
-    for piece in shape:
-        if isinstance(piece, Record):
-            yield piece
-            for _, inner in piece.fields:
-                yield from records_in(inner)
 
 
 def _choice(values: Sequence[Json]) -> Shape:
