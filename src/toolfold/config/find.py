@@ -13,13 +13,13 @@ from toolfold.errors import UsageError
 FILE_NAME: Final = "toolfold.yaml"
 
 
-def find_config(start: Path | None = None) -> Path | None:
-    """The nearest `toolfold.yaml` from a folder upwards, else the one in the user's configuration folder.
+def find_config() -> Path | None:
+    """The nearest `toolfold.yaml` from this folder upwards, else the one in the user's configuration folder.
 
     Raises:
         UsageError: the nearest belongs to another user, who could make this process run anything.
     """
-    here = (start or Path.cwd()).resolve()
+    here = Path.cwd().resolve()
     folders = (here, *here.parents, platformdirs.user_config_path("toolfold", appauthor=False))
     for folder in folders:
         path = folder / FILE_NAME

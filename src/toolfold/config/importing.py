@@ -103,7 +103,7 @@ def client_places(folder: Path, home: Path | None = None) -> list[Path]:
     return [*in_folder, *in_home]
 
 
-def read_servers(path: Path, *, folder: Path | None = None, home: Path | None = None) -> Read:
+def read_servers(path: Path, *, folder: Path | None = None) -> Read:
     """The servers in one client's file; for Claude Code's own file also those of the folder's project.
 
     Raises:
@@ -114,7 +114,7 @@ def read_servers(path: Path, *, folder: Path | None = None, home: Path | None = 
     sections = list(_sections(document, folder))
     if not sections:
         raise UsageError(f"{name}: has no 'mcpServers' and no 'servers'; name a file that lists MCP servers")
-    off = _disabled_in_claude_code(folder, home or Path.home()) if path.name in (".mcp.json", ".claude.json") else {}
+    off = _disabled_in_claude_code(folder) if path.name in (".mcp.json", ".claude.json") else {}
     read, found = Read(), dict[str, Found]()
     for key, servers in sections:
         for server, entry in servers.items():
@@ -274,10 +274,10 @@ def _sections(document: Mapping[str, Any], folder: Path) -> Iterator[tuple[str, 
     yield from ((key, servers) for key, servers in places if isinstance(servers, dict))
 
 
-def _disabled_in_claude_code(folder: Path, home: Path) -> dict[str, str]:
+def _disabled_in_claude_code(folder: Path) -> dict[str, str]:
     """Servers that Claude Code keeps off in this folder, and the file that says so."""
     files = [folder / ".claude" / "settings.json", folder / ".claude" / "settings.local.json",
-             home / ".claude" / "settings.json", home / ".claude.json"]  # fmt: skip
+             Path.home() / ".claude" / "settings.json", Path.home() / ".claude.json"]  # fmt: skip
     off: dict[str, str] = {}
     for path in files:
         try:

@@ -77,8 +77,8 @@ class LogObserver:
     It is a listener itself, as `OtelObserver` is: both are asked for every program whether they listen.
     """
 
-    def __init__(self, *, with_arguments: bool | None = None) -> None:
-        self._with_arguments = wants_arguments() if with_arguments is None else with_arguments
+    def __init__(self) -> None:
+        self._with_arguments = wants_arguments()
 
     @property
     def is_listening(self) -> bool:

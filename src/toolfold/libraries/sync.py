@@ -44,7 +44,6 @@ def sync(
     *,
     upgrade: bool = False,
     try_out: Callable[[InstalledSet], None] = lambda _: None,
-    installed: Installed | None = None,
 ) -> list[Synced]:
     """Resolve, download, unpack and lock every set; the lock is written when all of them are there.
 
@@ -53,12 +52,11 @@ def sync(
         lock: The file beside the config.
         upgrade: Take the newest versions, whatever is locked.
         try_out: Has the last word on a set; what it raises ends the sync.
-        installed: Where the folders are.
 
     Raises:
         UsageError: one line, with the name of the set; lock and folders are as before.
     """
-    store = installed or Installed()
+    store = Installed()
     before = read_lock(lock)
     done = []
     for one in wanted:

@@ -56,7 +56,7 @@ class ToolIndex:
         return nearest(name, self.names)
 
 
-def nearest(name: str, names: Collection[str], close: float = _CLOSE) -> str | None:
+def nearest(name: str, names: Collection[str]) -> str | None:
     """The likeliest of `names`: written otherwise, misspelt, or made of the same words."""
     plain = _plain(name)
     # Cheap filters first: there may be 10,000 names, and a ratio takes microseconds.
@@ -67,7 +67,7 @@ def nearest(name: str, names: Collection[str], close: float = _CLOSE) -> str | N
             if _plain(other) == plain:
                 return other
             similar.append(other)
-    found = difflib.get_close_matches(name, similar, 1, close)
+    found = difflib.get_close_matches(name, similar, 1, _CLOSE)
     return found[0] if found else _same_words(name, names)
 
 

@@ -26,7 +26,7 @@ def paragraphs(text: str, longest: int) -> str:
     return cut("\n".join(lines).strip(), longest)
 
 
-def docstring(text: str, indent: str = _INDENT) -> str:
+def docstring(text: str) -> str:
     """The text as a docstring in source, indented; the empty text gives none."""
     if not text:
         return ""
@@ -35,8 +35,9 @@ def docstring(text: str, indent: str = _INDENT) -> str:
     safe = stem.replace("\\", "\\\\").replace('"""', '\\"\\"\\"') + quotes
     first, *lines = safe.split("\n")
     if not lines:
-        return f'{indent}"""{first}"""'
-    return "\n".join([f'{indent}"""{first}', *(f"{indent}{line}" if line else "" for line in lines), f'{indent}"""'])
+        return f'{_INDENT}"""{first}"""'
+    rest = (f"{_INDENT}{line}" if line else "" for line in lines)
+    return "\n".join([f'{_INDENT}"""{first}', *rest, f'{_INDENT}"""'])
 
 
 def cut(text: str, longest: int) -> str:

@@ -50,6 +50,7 @@ _ENOUGH_SHARE: Final = 0.6
 _LEAST_SCORE: Final = 0.9
 """Of a short question's best tool, in words that no tool has."""
 _MOST_FUSED: Final = 50
+_MOST_DOMAINS: Final = 3
 _WORDS_WEIGHT: Final = 2.0
 """Of the order by words beside that of an embedder."""
 
@@ -136,11 +137,11 @@ class Index:
             return self.search(query, limit)
         return await asyncio.to_thread(self.search, query, limit)
 
-    def domains_near(self, query: str, most: int = 3) -> list[str]:
+    def domains_near(self, query: str) -> list[str]:
         """Domains of the tools that come nearest, for a question that none of them answers."""
         scores = self._scores(query[:LONGEST_QUERY]).scores
         near = (self._documents[at].spec.domain for at in self._best(scores, _MOST_FUSED))
-        return list(dict.fromkeys(domain for domain in near if domain))[:most]
+        return list(dict.fromkeys(domain for domain in near if domain))[:_MOST_DOMAINS]
 
     def _best(self, scores: Mapping[int, float], limit: int) -> list[int]:
         """Of tools that fit about as well, the one that is called more often comes first."""

@@ -31,7 +31,6 @@ from toolfold.doors.callback.wire import (
     ResumeResult,
 )
 from toolfold.errors import UsageError
-from toolfold.models import Limits
 from toolfold.runtime import Runtime
 
 DESCRIPTION: Final = """\
@@ -129,15 +128,13 @@ def register(server: Server[Any], callback: ParentCallback) -> None:
     server.extensions[callback.identifier] = callback.settings()
 
 
-def make_server(
-    workspace: Path, *, engine: str = "auto", limits: Limits | None = None, any_workspace: bool = False
-) -> Server[Executions]:
+def make_server(workspace: Path, *, engine: str = "auto", any_workspace: bool = False) -> Server[Executions]:
     """A server that has this tool only, with a runtime of its own."""
 
     @asynccontextmanager
     async def lifespan(_: Server[Executions]) -> AsyncIterator[Executions]:
-        async with Runtime(engine=engine, limits=limits, entry_name=TOOL_NAME, door="mcp") as runtime:
-            yield Executions(runtime, workspace=workspace, limits=limits)
+        async with Runtime(engine=engine, entry_name=TOOL_NAME, door="mcp") as runtime:
+            yield Executions(runtime, workspace=workspace)
 
     async def list_tools(*_: object) -> types.ListToolsResult:
         return types.ListToolsResult(tools=[TOOL])

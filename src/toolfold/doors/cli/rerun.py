@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def rerun(
     options: RunOptions, ledger: Ledger, earlier: History, *, repeat: Sequence[str] | None = None,
-    config: Config | None = None, open_runtime: Callable[..., Runtime] = Runtime,
+    config: Config | None = None,
 ) -> int:  # fmt: skip
     """Run it, print it, say how much came from the record, and return the exit code."""
     begun = earlier.begun
@@ -44,7 +44,7 @@ def rerun(
             return await runtime.run(text, on_call=show_call(), **given)
 
     with stdout_to_stderr() as stdout:
-        runtime = configured(config, text, open_runtime)(
+        runtime = configured(config, text, Runtime)(
             tools=load_tools(options.tools),
             **chosen_engine(config, engine=options.engine, isolation=options.isolation, warm=1),
             **approvals(config, options, ledger),

@@ -100,13 +100,13 @@ def _marked(text: str, cut_bytes: int) -> str:
     return f"{text}\n... (truncated) {cut_bytes} more bytes; write long output to a file in /mnt/data"
 
 
-def stopped(text: str, outcome: Outcome | None, *, status: int, session: str) -> Answer:
+def stopped(text: str, outcome: Outcome | None, *, session: str) -> Answer:
     """An execution that may not go on, with what it printed so far."""
     if outcome is None:
-        return failed(text, status=status, session=session)
+        return failed(text, status=400, session=session)
     stdout = _marked(outcome.stdout, outcome.stdout_cut_bytes)
     stderr = _marked(outcome.stderr, outcome.stderr_cut_bytes)
-    return failed(text, status=status, session=session, stdout=stdout, stderr=stderr)
+    return failed(text, status=400, session=session, stdout=stdout, stderr=stderr)
 
 
 def failed(
@@ -119,7 +119,7 @@ def failed(
     return Answer(status=status, body={**body, "session_id": session} if session else body, known_error=known_error)
 
 
-def refused(refusal: Refusal, *, session: str = "") -> Answer:
+def refused(refusal: Refusal) -> Answer:
     """A request that was turned away; plain for what every client reads from the HTTP status."""
     if refusal.retry_after_seconds:
         return Answer(
@@ -129,7 +129,7 @@ def refused(refusal: Refusal, *, session: str = "") -> Answer:
     if not refusal.is_contract:
         said = {} if refusal.started is None else {"started": refusal.started}
         return Answer(status=refusal.status, body={"error": refusal.text, **said})
-    return failed(refusal.text, status=refusal.status, session=session)
+    return failed(refusal.text, status=refusal.status)
 
 
 def plain(answer: Answer) -> Answer:

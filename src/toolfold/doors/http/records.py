@@ -24,5 +24,5 @@ async def expired_before(runtime: Runtime, token: Token, now: float) -> Answer:
     if recorded is not None and outcome is None and recorded.begun.expires_at <= now:
         await runtime.end_recorded(token.execution_id, "timeout")  # nobody else will
     if outcome is None or outcome.status != "timeout":
-        return answers.stopped(EXPIRED, None, status=400, session="")
-    return answers.stopped(EXPIRED, outcome, status=400, session=token.session)
+        return answers.stopped(EXPIRED, None, session="")
+    return answers.stopped(EXPIRED, outcome, session=token.session)

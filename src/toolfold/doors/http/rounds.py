@@ -72,7 +72,7 @@ class Rounds:
         if held.round > self._max_rounds:
             self._holding.end(held, "rounds")
             text, outcome = too_many_rounds(self._max_rounds), await self._runtime.cancel(held.execution_id)
-            return answers.stopped(text, outcome, status=400, session=held.session)
+            return answers.stopped(text, outcome, session=held.session)
         self._metrics.add("rounds")
         held.open_calls = frozenset(call.id for call in step.calls)
         held.open_approvals = frozenset(call.id for call in step.approvals)

@@ -22,14 +22,14 @@ _ANSWER_SECONDS: Final = 3
 
 async def serve(
     app: FastAPI, host: str, port: int, *, on_listening: Callable[[int], None] | None = None,
-    patience: Patience | None = None, listening: socket.socket | None = None,
+    listening: socket.socket | None = None,
 ) -> None:  # fmt: skip
     """Serve until SIGINT or SIGTERM; a second signal does not wait for running programs.
 
     `listening` is the address, where it was opened before.
     """
     listening = listening or listen(host, port)
-    patience = patience or Patience(connections=app.state.max_connections)
+    patience = Patience(connections=app.state.max_connections)
     server = Server(
         app, patience, access_log=False, timeout_graceful_shutdown=DRAIN_SECONDS, server_header=False, lifespan="off"
     )

@@ -67,11 +67,7 @@ def answer_of(result: types.ElicitResult, *, by: str = "") -> Decision:
     )
 
 
-def can_elicit(capabilities: types.ClientCapabilities | None, mode: str = "form") -> bool:
-    """Whether a client shows forms, or opens addresses; one that names no mode means forms."""
+def can_elicit(capabilities: types.ClientCapabilities | None) -> bool:
+    """Whether a client shows forms; one that names no mode means them."""
     offered = None if capabilities is None else capabilities.elicitation
-    if offered is None:
-        return False
-    if mode == "url":
-        return offered.url is not None
-    return offered.form is not None or offered.url is None
+    return offered is not None and (offered.form is not None or offered.url is None)

@@ -11,6 +11,11 @@ from urllib.parse import quote
 from toolfold.models import MIB, File
 
 SCHEME: Final = "toolfold"
+_MOST_BYTES: Final = 64 * MIB
+"""Of all files of one client."""
+_MOST_FILES: Final = 200
+"""Of one client."""
+_MOST_CLIENTS: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,18 +27,9 @@ class Kept:
 
 
 class Files:
-    """The produced files of all clients; each client sees its own. The oldest go first.
+    """The produced files of all clients; each client sees its own. The oldest go first."""
 
-    Args:
-        max_bytes: Of all files of one client.
-        max_files: Of one client.
-        max_clients: Clients that are remembered.
-    """
-
-    def __init__(self, *, max_bytes: int = 64 * MIB, max_files: int = 200, max_clients: int = 100) -> None:
-        self._max_bytes = max_bytes
-        self._max_files = max_files
-        self._max_clients = max_clients
+    def __init__(self) -> None:
         self._clients: OrderedDict[str, OrderedDict[str, Kept]] = OrderedDict()
 
     def add(self, client: str, execution_id: str, files: Iterable[File]) -> tuple[Kept, ...]:
@@ -45,9 +41,9 @@ class Files:
             one = Kept(f"{SCHEME}://files/{execution_id}/{quote(file.name)}", file)
             kept[one.uri] = one
             added.append(one)
-        while len(kept) > self._max_files or sum(one.file.size for one in kept.values()) > self._max_bytes:
+        while len(kept) > _MOST_FILES or sum(one.file.size for one in kept.values()) > _MOST_BYTES:
             kept.popitem(last=False)
-        while len(self._clients) > self._max_clients:
+        while len(self._clients) > _MOST_CLIENTS:
             self._clients.popitem(last=False)
         return tuple(one for one in added if one.uri in kept)
 

@@ -99,7 +99,7 @@ class RayRun:
     def _push(self, event: Event) -> None:
         self._events.append(event)
         if isinstance(event, _LAST):
-            self._leave(is_over=True)
+            self._leave()
         wake, self._wake = self._wake, None
         if wake is not None and not wake.done():
             wake.set_result(None)
@@ -136,18 +136,17 @@ class RayRun:
         for reply in past.replies:
             link.send(wire.Answer(self._key, reply))
 
-    def _leave(self, *, is_over: bool) -> None:
-        """Have the node end what it still has of the program."""
+    def _leave(self) -> None:
+        """It is over; have the node end what it still has of the program."""
         link, self._link = self._link, None
         if link is not None:
             link.runs.pop(self._key, None)
             link.send(wire.Act(self._key, "close"))
-        if is_over:
-            self._state = "over"
-            if self._timer is not None:
-                self._timer.cancel()
-            if self._moving is not None:
-                self._moving.cancel()
+        self._state = "over"
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._moving is not None:
+            self._moving.cancel()
 
     def lose_node(self, why: str) -> None:
         """Go on elsewhere, if that is possible."""
