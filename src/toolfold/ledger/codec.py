@@ -12,65 +12,18 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
-from toolfold.ledger.record import Begun, Decided, Entry, Given, Handed, Made, Moment, MomentKind, Parked, Tape
-from toolfold.models import Call, CallRecord, Covers, Outcome, Reply, ToolSpec
+from toolfold.ledger.record import Begun, Entry, Given
+from toolfold.models import CallRecord, Outcome, Reply, ToolSpec
 from toolfold.protocol.packing import decoder, encode
 
 _PLAIN: Final = b"\0"
 _DEFLATED: Final = b"\1"
 _WORTH_DEFLATING_BYTES: Final = 512
 _SAMPLE_BYTES: Final = 4096
-
-
-class _Made(msgspec.Struct, array_like=True, tag=0, gc=False):
-    call: Call
-    # Last, with a default, as in `_Tape`.
-    at: float = 0.0
-
-
-class _Given(msgspec.Struct, array_like=True, tag=1, gc=False):
-    reply: Reply
-    record: CallRecord
-
-
-class _Tape(msgspec.Struct, array_like=True, tag=2, gc=False):
-    wakes: tuple[int, ...]
-    # An int stays one: `time_ns` has more digits than a float.
-    clocks: tuple[int | float, ...]
-    is_spoilt: bool
-    # Last, with a default: older records have none, and older readers skip it.
-    seconds_left: float | None = None
-
-
-class _Handed(msgspec.Struct, array_like=True, tag=3, gc=False):
-    call_id: int
-    is_open: bool
-
-
-class _Parked(msgspec.Struct, array_like=True, tag=4, gc=False):
-    round: int
-
-
-class _Decided(msgspec.Struct, array_like=True, tag=5, gc=False):
-    call_id: int
-    approved: bool
-    reason: str
-    by: str
-    covers: Covers
-    calls: int | None
-    under: int
-
-
-class _Moment(msgspec.Struct, array_like=True, tag=6, gc=False):
-    kind: MomentKind
-    at: float
-    call_id: int
-    text: str
-    facts: dict[str, Any]
 
 
 class _Ended(msgspec.Struct, array_like=True, gc=False):
@@ -80,21 +33,7 @@ class _Ended(msgspec.Struct, array_like=True, gc=False):
 
 def encode_entry(entry: Entry) -> bytes:
     """One entry, frozen."""
-    match entry:
-        case Made():
-            return encode((0, entry.call, entry.at))
-        case Given():
-            return encode((1, entry.reply, entry.record))
-        case Tape():
-            return encode((2, entry.wakes, entry.clocks, entry.is_spoilt, entry.seconds_left))
-        case Handed():
-            return encode((3, entry.call_id, entry.is_open))
-        case Parked():
-            return encode((4, entry.round))
-        case Decided():
-            return encode((5, *(getattr(entry, name) for name in _Decided.__struct_fields__)))
-        case Moment():
-            return encode((6, entry.kind, entry.at, entry.call_id, entry.text, entry.facts))
+    return encode(entry)
 
 
 def encode_replies(replies: Sequence[Reply]) -> bytes:
@@ -119,25 +58,7 @@ def count_entries(body: bytes) -> int:
 
 def decode_entries(body: bytes) -> list[Entry]:
     """The entries of one body, in their order."""
-    return [_entry(one) for one in _entries.decode(body)]
-
-
-def _entry(one: _Made | _Given | _Tape | _Handed | _Parked | _Decided | _Moment) -> Entry:
-    match one:
-        case _Made():
-            return Made(one.call, one.at)
-        case _Given():
-            return Given(one.reply, one.record)
-        case _Tape():
-            return Tape(one.wakes, one.clocks, one.is_spoilt, one.seconds_left)
-        case _Handed():
-            return Handed(one.call_id, one.is_open)
-        case _Parked():
-            return Parked(one.round)
-        case _Decided():
-            return Decided(*(getattr(one, name) for name in one.__struct_fields__))
-        case _Moment():
-            return Moment(kind=one.kind, at=one.at, call_id=one.call_id, text=one.text, facts=one.facts)
+    return _entries.decode(body)
 
 
 def encode_begun(begun: Begun) -> bytes:
@@ -199,7 +120,7 @@ def inflate(data: bytes) -> bytes:
     return zlib.decompress(memoryview(data)[1:]) if data[:1] == _DEFLATED else data[1:]
 
 
-_entries: Final = decoder(list[_Made | _Given | _Tape | _Handed | _Parked | _Decided | _Moment])
+_entries: Final = decoder(list[Entry])
 _begun: Final = decoder(Begun)
 _tools: Final = decoder(tuple[ToolSpec, ...])
 _ended: Final = decoder(_Ended)

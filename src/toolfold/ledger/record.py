@@ -23,7 +23,8 @@ from toolfold.models import Call, CallRecord, Covers, Outcome, Reply
 State: TypeAlias = Literal["running", "paused", "ended"]
 
 
-class Made(msgspec.Struct, frozen=True):
+# Entries are kept as arrays that begin with the tag: a new field comes last, and has a default.
+class Made(msgspec.Struct, frozen=True, array_like=True, tag=0):
     """The program made a call. Written before a tool that is not safe to repeat is called."""
 
     call: Call
@@ -37,23 +38,21 @@ class Made(msgspec.Struct, frozen=True):
     __hash__ = None  # type: ignore[assignment]  # its arguments may be a list
 
 
-class Given(msgspec.Struct, frozen=True):
+class Given(msgspec.Struct, frozen=True, array_like=True, tag=1):
     """The program was given a reply; entries stand in the order of delivery."""
 
     reply: Reply
     record: CallRecord
 
 
-@dataclass(frozen=True, slots=True)
-class Handed:
+class Handed(msgspec.Struct, frozen=True, array_like=True, tag=3):
     """A tool that had been called left the answer to the outside (`is_open`), or goes on with that answer."""
 
     call_id: int
     is_open: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Decided:
+class Decided(msgspec.Struct, frozen=True, array_like=True, tag=5):
     """By what right a call was made, or why it was not. Stands before its `Made`, unless it was begun before."""
 
     call_id: int
@@ -66,19 +65,17 @@ class Decided:
     """The call whose answer stands for this one; 0 where this one was asked for itself."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tape:
+class Tape(msgspec.Struct, frozen=True, array_like=True, tag=2):
     """Wake-ups and clock reads of the guest since the last one of these."""
 
     wakes: tuple[int, ...] = ()
-    clocks: tuple[float, ...] = ()
+    clocks: tuple[int | float, ...] = ()  # an int stays one: `time_ns` has more digits than a float
     is_spoilt: bool = False
     seconds_left: float | None = None
     """Of the wall clock, where the program paused: its caller was told so, and is told the same after a restart."""
 
 
-@dataclass(frozen=True, slots=True)
-class Parked:
+class Parked(msgspec.Struct, frozen=True, array_like=True, tag=4):
     """The program paused, and its snapshot of that moment was kept. What stands before this need not be replayed."""
 
     round: int
@@ -87,7 +84,7 @@ class Parked:
 MomentKind: TypeAlias = Literal["printed", "asked", "paused", "resumed", "retried", "ticked"]
 
 
-class Moment(msgspec.Struct, frozen=True, kw_only=True):
+class Moment(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=6):
     """Something that whoever watches wants to know while it happens. A replay does not need it."""
 
     kind: MomentKind

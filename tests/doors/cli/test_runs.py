@@ -257,12 +257,17 @@ def test_show_says_by_whose_right_each_call_was_made(runs: Runs, ledger: Path) -
     asyncio.run(approve())
 
     code, out, _ = runs("show", "dd55")
+    _, as_json, _ = runs("show", "dd55", "--json")
 
     assert (code, out.partition("\napprovals\n")[2]) == (
         0,
         "     1  approved by ann, for this tool in this program, at most 9 calls; also for 3 more: 2-3, 5\n"
         "     4  denied by bob, for this call: not\\x1b[31m that\n",
     )
+    assert json.loads(as_json)["approvals"][-1] == {
+        "call_id": 4, "approved": False, "reason": "not\x1b[31m that", "by": "bob", "covers": "call", "calls": None,
+        "under": 0,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("full", [False, True])

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Final
 
+import msgspec
 from rich.console import Console
 from rich.text import Text
 
@@ -82,7 +83,7 @@ def history_as_json(history: History, *, full: bool) -> dict[str, Json]:
             {"id": call.id, "name": call.tool, "line": call.line, "arguments": value_as_json(call.arguments)}
             for call in open_calls(history)
         ],
-        "approvals": [asdict(entry) for entry in _decided(history)],
+        "approvals": [msgspec.structs.asdict(entry) for entry in _decided(history)],
         "outcome": as_json(history.outcome) if history.outcome is not None else None,
     }
 
