@@ -53,6 +53,11 @@ class OutcomeViews:
         return f'<div style="font-family:sans-serif;font-size:13px">{"".join(_parts(self))}</div>'
 
 
+def call_as_json(record: Any) -> Any:
+    """What an outcome says of one of its calls."""
+    return value_as_json(_named(record, _CALL))
+
+
 def value_as_json(value: Any) -> Any:
     """A value of a program: bytes as `{"base64": ...}`, and null for numbers that JSON does not have."""
     match value:

@@ -17,7 +17,6 @@ from toolfold.doors.cli.inputs import limits_for
 from toolfold.doors.cli.ledgers import open_for_command
 from toolfold.doors.cli.load import load_tools
 from toolfold.doors.cli.loops import until_stopped
-from toolfold.doors.cli.render import as_json
 from toolfold.doors.cli.run import stdout_to_stderr
 from toolfold.errors import UsageError
 from toolfold.ledger.record import Ledger
@@ -90,7 +89,7 @@ async def _run(
                 async with aclosing(runtime.map(programs.items(done), in_flight=in_flight)) as outcomes:
                     async for one in outcomes:
                         results.add(one.tag, one.outcome)
-                        summary.add({"id": one.tag, **as_json(one.outcome)})
+                        summary.add({"id": one.tag, **one.outcome.to_dict()})
                         bar.advance()
     finally:
         await ledger.close()

@@ -14,7 +14,6 @@ from typing import Any, Final
 
 import msgspec
 
-from toolfold.doors.cli.render import as_json
 from toolfold.errors import UsageError
 from toolfold.execution.mapping import Item
 from toolfold.models import File, Json, Limits, Outcome
@@ -112,7 +111,7 @@ class Results:
 
     def add(self, name: str, outcome: Outcome) -> None:
         """One more result, on its way to the disk when this returns."""
-        text = json.dumps({"id": name, **as_json(outcome)}, ensure_ascii=False, allow_nan=False)
+        text = json.dumps({"id": name, **outcome.to_dict()}, ensure_ascii=False, allow_nan=False)
         left = memoryview(text.encode("utf-8", "backslashreplace") + b"\n")
         try:
             while left:

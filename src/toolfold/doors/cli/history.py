@@ -13,10 +13,11 @@ from rich.console import Console
 from rich.text import Text
 
 from toolfold.doors.cli.exits import Exit
-from toolfold.doors.cli.render import as_json, call_as_json, shortened, shown_arguments, word, write_json
+from toolfold.doors.cli.render import shortened, shown_arguments, word, write_json
 from toolfold.doors.media import value_as_json
 from toolfold.ledger.record import Decided, Given, History, Made, Summary
 from toolfold.models import Call, CallRecord, File, Json, Reply
+from toolfold.outcome_views import call_as_json
 
 _PIPE_WIDTH: Final = 120
 _CALL_CELLS: Final = 46
@@ -84,7 +85,7 @@ def history_as_json(history: History, *, full: bool) -> dict[str, Json]:
             for call in open_calls(history)
         ],
         "approvals": [msgspec.structs.asdict(entry) for entry in _decided(history)],
-        "outcome": as_json(history.outcome) if history.outcome is not None else None,
+        "outcome": history.outcome.to_dict() if history.outcome is not None else None,
     }
 
 

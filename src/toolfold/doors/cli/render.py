@@ -6,7 +6,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Final, TextIO
 
-from toolfold.doors.media import value_as_json
 from toolfold.models import CallRecord, File, Json, Outcome, Value
 
 _SHOWN_ARGUMENTS: Final = 60
@@ -22,12 +21,7 @@ def print_text(outcome: Outcome) -> None:
 
 def print_json(outcome: Outcome) -> None:
     """Every field of the outcome; files without their data, bytes as `{"base64": ...}`."""
-    write_json(as_json(outcome))
-
-
-def as_json(outcome: Outcome) -> dict[str, Json]:
-    """The outcome as JSON values."""
-    return outcome.to_dict()
+    write_json(outcome.to_dict())
 
 
 def call_line(record: CallRecord) -> str:
@@ -73,25 +67,6 @@ def _notes(outcome: Outcome) -> list[str]:
     if outcome.value is not None and sys.stderr.isatty():
         notes.append(f"toolfold: value: {shortened(repr(outcome.value), _SHOWN_VALUE)}\n")
     return notes
-
-
-def call_as_json(record: CallRecord) -> dict[str, Json]:
-    """Every field of a call's record."""
-    return {
-        "id": record.id,
-        "name": record.name,
-        "line": record.line,
-        "arguments": value_as_json(record.arguments),
-        "started_seconds": record.started_seconds,
-        "seconds": record.seconds,
-        "error": record.error,
-        "bytes_in": record.bytes_in,
-        "bytes_out": record.bytes_out,
-        "attempts": record.attempts,
-        "cached": record.cached,
-        "breaker": record.breaker,
-        "from_record": record.from_record,
-    }
 
 
 def shortened(text: str, length: int) -> str:
