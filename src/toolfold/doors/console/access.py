@@ -18,6 +18,7 @@ from toolfold.doors.bridged import BridgedRuntime
 from toolfold.doors.http.auth import Auth
 from toolfold.doors.http.refusals import Refusal
 from toolfold.doors.loopback import is_from_here
+from toolfold.ledger.record import History
 from toolfold.runtime import Runtime
 
 if TYPE_CHECKING:
@@ -154,6 +155,17 @@ class Access:
 
     def _signature(self, payload: str) -> str:
         return _text(hmac.digest(self._key, b"console/" + payload.encode(), "sha256"))
+
+
+def seen_by(viewer: Viewer, history: History | None, execution_id: str) -> History:
+    """The record of an execution, if the viewer may see it.
+
+    Raises:
+        Refusal: 404, also where it is another tenant's: who may not see it learns nothing.
+    """
+    if history is None or viewer.tenant not in (None, history.begun.tenant):
+        raise Refusal(404, f"no execution {execution_id[:80]!r}")
+    return history
 
 
 def hidden_from(runtime: Runtime, viewer: Viewer) -> frozenset[str]:

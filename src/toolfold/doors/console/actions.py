@@ -9,7 +9,7 @@ import msgspec
 from fastapi import Request, Response
 
 from toolfold.doors.console import shapes
-from toolfold.doors.console.access import Access, Viewer, hidden_from
+from toolfold.doors.console.access import Access, Viewer, hidden_from, seen_by
 from toolfold.doors.console.watch import Watch
 from toolfold.doors.http.refusals import Refusal
 from toolfold.doors.http.responses import json_response
@@ -106,7 +106,7 @@ class Actions:
     async def cancel(self, request: Request, execution_id: str) -> Response:
         """End an execution: at once if it runs here, elsewhere at its next word to the ledger."""
         viewer = await self._access.actor(request)
-        history = await self._history(viewer, execution_id)
+        history = seen_by(viewer, await self._ledger.load(execution_id), execution_id)
         if history.state == "ended":
             raise Refusal(409, f"execution {execution_id!r} has ended")
         if execution_id in self._runtime.executions:
@@ -120,15 +120,12 @@ class Actions:
         viewer = await self._access.actor(request)
         text = (await _read(request, _Text)).text
         problem = await self._runtime.check(text, hidden=hidden_from(self._runtime, viewer))
-        if problem is None:
-            return json_response(200, {"problem": None})
-        shown = {"kind": problem.kind, "message": problem.message, "line": problem.line, "column": problem.column}
-        return json_response(200, {"problem": shown})
+        return json_response(200, {"problem": shapes.of_problem(problem)})
 
     async def rerun(self, request: Request, execution_id: str) -> Response:
         """Run a corrected program, `{"text": ...}`: calls that the earlier one made get the replies they got there."""
         viewer = await self._access.actor(request)
-        history = await self._history(viewer, execution_id)
+        history = seen_by(viewer, await self._ledger.load(execution_id), execution_id)
         text = (await _read(request, _Text)).text
         known = {spec.name for spec in self._runtime.tools}
         missing = sorted({record.name for record in _calls(history)} - known)
@@ -142,7 +139,7 @@ class Actions:
         )  # fmt: skip
         self._started.add(started)
         step = await started.wait(_SETTLE_SECONDS)
-        if isinstance(step, Outcome) or step is not None:
+        if step is not None:
             self._started.discard(started)
         # One that was rejected has an id of its own: nothing of it ran.
         new_id = step.execution_id if isinstance(step, Outcome) else started.id
@@ -162,12 +159,6 @@ class Actions:
             raise Refusal(504, f"{name!r} did not answer within {_TRIED_SECONDS:g} s") from error
         shown = {"error": reply.error, "reply": None if reply.error is not None else shapes.folded(reply.value)}
         return json_response(200, shown)
-
-    async def _history(self, viewer: Viewer, execution_id: str) -> History:
-        history = await self._ledger.load(execution_id)
-        if history is None or viewer.tenant not in (None, history.begun.tenant):
-            raise Refusal(404, f"no execution {execution_id[:80]!r}")
-        return history
 
 
 # Any: a body of any shape.

@@ -11,7 +11,7 @@ from fastapi import Query, Request, Response
 
 from toolfold.doors.bridged import BridgedRuntime
 from toolfold.doors.console import shapes
-from toolfold.doors.console.access import Access, Viewer, hidden_from
+from toolfold.doors.console.access import Access, Viewer, hidden_from, seen_by
 from toolfold.doors.console.watch import Watch
 from toolfold.doors.http.refusals import Refusal
 from toolfold.doors.http.responses import json_response
@@ -178,11 +178,7 @@ class Reading:
         return json_response(200, {"tools": shown, "servers": status, "may_act": may_try})
 
     async def history(self, viewer: Viewer, execution_id: str) -> History:
-        """The record of an execution that the viewer may see.
-
-        Raises:
-            Refusal: 404, also where it is another tenant's: who may not see it learns nothing.
-        """
+        """The record of an execution that the viewer may see; those that have ended are kept for a while."""
         history = self._ended.get(execution_id)
         if history is None:
             history = await self._ledger.load(execution_id)
@@ -190,9 +186,7 @@ class Reading:
                 self._ended[execution_id] = history
                 while len(self._ended) > _CACHED:
                     self._ended.popitem(last=False)
-        if history is None or viewer.tenant not in (None, history.begun.tenant):
-            raise Refusal(404, f"no execution {execution_id[:80]!r}")
-        return history
+        return seen_by(viewer, history, execution_id)
 
 
 def _size(history: History) -> int:

@@ -15,7 +15,7 @@ from toolfold.doors.media import value_as_json
 from toolfold.ledger.decisions import arguments_digest
 from toolfold.ledger.record import Decided, Entry, Given, History, Made, Moment, Summary
 from toolfold.ledger.summing import Use
-from toolfold.models import CallRecord, Json, Outcome, ToolSpec, Value
+from toolfold.models import CallRecord, Json, Outcome, Problem, ToolSpec, Value
 from toolfold.program.stubs import signature
 
 _ERROR_CHARACTERS: Final = 2000
@@ -118,20 +118,24 @@ def of_history(history: History, *, hidden: bool) -> dict[str, Json]:
 
 def of_outcome(outcome: Outcome, *, hidden: bool) -> dict[str, Json]:
     """How an execution ended, with its output; its calls are events."""
-    problem = outcome.problem
     return {
         "status": outcome.status,
         "seconds": outcome.seconds,
         "value": None if hidden or outcome.value is None else folded(outcome.value),
         "stdout": outcome.stdout[:_TEXT_CHARACTERS],
         "stderr": outcome.stderr[:_TEXT_CHARACTERS],
-        "problem": None
-        if problem is None
-        else {"kind": problem.kind, "message": problem.message, "line": problem.line, "column": problem.column},
+        "problem": of_problem(outcome.problem),
         "files": [{"name": file.name, "mime": file.mime, "size": file.size} for file in outcome.files],
         "context_saved": asdict(outcome.context_saved),
         "hints": list(outcome.hints),
     }
+
+
+def of_problem(problem: Problem | None) -> dict[str, Json] | None:
+    """What is wrong with a program."""
+    if problem is None:
+        return None
+    return {"kind": problem.kind, "message": problem.message, "line": problem.line, "column": problem.column}
 
 
 def of_call(history: History, call_id: int, *, hidden: bool) -> dict[str, Json] | None:

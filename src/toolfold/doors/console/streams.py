@@ -11,9 +11,8 @@ from fastapi import Request, Response
 from fastapi.responses import StreamingResponse
 
 from toolfold.doors.console import shapes
-from toolfold.doors.console.access import Access, Viewer
+from toolfold.doors.console.access import Access, Viewer, seen_by
 from toolfold.doors.console.watch import Watch
-from toolfold.doors.http.refusals import Refusal
 from toolfold.ledger.record import Filter, Ledger
 
 _BEAT_SECONDS: Final = 10.0
@@ -38,9 +37,7 @@ class Streams:
         Each message has events and the state; the last one has the outcome, and the stream ends.
         """
         viewer = await self._access.viewer(request)
-        history = await self._ledger.load(execution_id)
-        if history is None or viewer.tenant not in (None, history.begun.tenant):
-            raise Refusal(404, f"no execution {execution_id[:80]!r}")
+        seen_by(viewer, await self._ledger.load(execution_id), execution_id)
         shown = request.headers.get("last-event-id", "")
         place = int(shown) if shown.isascii() and shown.isdigit() and len(shown) < 10 else max(0, after)
         return _streamed(self._events(execution_id, place))
