@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
 import anyio
+from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from mcp.shared._stream_protocols import ReadStream
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCRequest
@@ -19,7 +20,7 @@ class NotSent(Exception):
     """The connection was gone before a byte of the request was written: nothing ran."""
 
 
-class Inbox:
+class Inbox(ObjectReceiveStream[Item]):
     """What a server sent, in order. Filled by the event loop, read by the SDK."""
 
     def __init__(self) -> None:
@@ -56,23 +57,8 @@ class Inbox:
     async def aclose(self) -> None:
         self.end()
 
-    def __aiter__(self) -> Inbox:
-        return self
 
-    async def __anext__(self) -> Item:
-        try:
-            return await self.receive()
-        except anyio.EndOfStream:
-            raise StopAsyncIteration from None
-
-    async def __aenter__(self) -> Inbox:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
-
-
-class Outbox:
+class Outbox(ObjectSendStream[SessionMessage]):
     """What goes to a server, one line for each message; `write` raises `BrokenPipeError` if nothing was written."""
 
     def __init__(self, write: Callable[[bytes], Awaitable[None]], is_open: Callable[[], bool]) -> None:
@@ -92,14 +78,8 @@ class Outbox:
     async def aclose(self) -> None:
         """Nothing to do: whoever made the pipe closes it."""
 
-    async def __aenter__(self) -> Outbox:
-        return self
 
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
-
-
-class Watched:
+class Watched(ObjectReceiveStream[Item]):
     """Another transport's read stream, with an event for its end."""
 
     def __init__(self, stream: ReadStream[Item]) -> None:
@@ -120,21 +100,6 @@ class Watched:
     async def aclose(self) -> None:
         self.ended.set()
         await self._stream.aclose()
-
-    def __aiter__(self) -> Watched:
-        return self
-
-    async def __anext__(self) -> Item:
-        try:
-            return await self.receive()
-        except anyio.EndOfStream:
-            raise StopAsyncIteration from None
-
-    async def __aenter__(self) -> Watched:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
 
 
 def _nothing() -> None:
