@@ -76,6 +76,19 @@ def file_tools(
     return tools
 
 
+def replace_file(name: str, data: bytes, folder: int) -> None:
+    """Write a file in an open folder, whole or not at all; a link that stands there is replaced, not followed."""
+    part = f".{secrets.token_hex(8)}"
+    opened = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644, dir_fd=folder)
+    try:
+        with open(opened, "wb") as file:
+            file.write(data)
+        os.rename(part, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        os.unlink(part, dir_fd=folder)
+        raise
+
+
 def _text(description: str) -> dict[str, Json]:
     return {"type": "string", "description": description}
 
@@ -133,17 +146,8 @@ class _Folder:
         data = content.encode()
         if len(data) > self.max_bytes:
             raise ToolError(f"{path!r} would take {len(data)} bytes; the limit is {self.max_bytes}")
-        part = f".{secrets.token_hex(8)}"
         with self._parent(path, make=True) as (folder, last):
-            # Whole or not at all; and a link that stands there is replaced, not followed.
-            opened = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644, dir_fd=folder)
-            try:
-                with open(opened, "wb") as file:
-                    file.write(data)
-                os.rename(part, last, src_dir_fd=folder, dst_dir_fd=folder)
-            except BaseException:
-                os.unlink(part, dir_fd=folder)
-                raise
+            replace_file(last, data, folder)
         return {"path": path, "size": len(data)}
 
     def list_files(self, path: str = ".", pattern: str = "*") -> list[dict[str, Json]]:

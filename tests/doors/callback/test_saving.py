@@ -44,3 +44,14 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
 
     assert (elsewhere / "x.py").read_text() == "untouched"
     assert (beside / ".python_tmp" / "x.py").read_text() == "1"
+
+
+def test_nothing_is_left_of_a_program_that_cannot_be_saved(tmp_path: Path) -> None:
+    taken = tmp_path / ".python_tmp" / "x.py"
+    taken.mkdir(parents=True)
+
+    with pytest.raises(UsageError) as caught:
+        save_program("1", "x.py", tmp_path)
+
+    assert str(caught.value) == "filename 'x.py' cannot be written: Is a directory"
+    assert list(taken.parent.iterdir()) == [taken]

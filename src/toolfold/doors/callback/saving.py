@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import secrets
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from toolfold.errors import UsageError
+from toolfold.sources.files import replace_file
 
 FOLDER: Final = ".python_tmp"
 
@@ -34,11 +34,6 @@ def _write(name: str, data: bytes, workspace: Path) -> None:
         os.mkdir(workspace / FOLDER)
     folder = os.open(workspace / FOLDER, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
-        # A rename replaces a link that stands there instead of writing through it.
-        temporary = f".{secrets.token_hex(8)}"
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644, dir_fd=folder)
-        with os.fdopen(descriptor, "wb") as opened:
-            opened.write(data)
-        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+        replace_file(name, data, folder)
     finally:
         os.close(folder)
