@@ -14,7 +14,6 @@ from toolfold.doors.console.watch import Watch
 from toolfold.doors.http.refusals import Refusal
 from toolfold.doors.http.responses import json_response
 from toolfold.errors import UsageError
-from toolfold.execution.background import BackgroundExecution
 from toolfold.ledger.decisions import Decisive, decision_seal, lock
 from toolfold.ledger.record import History, Ledger
 from toolfold.models import MIB, Outcome
@@ -59,7 +58,6 @@ class Actions:
         self._watch = watch
         self._runtime = runtime
         self._access = access
-        self._started: set[BackgroundExecution] = set()
 
     async def decide(self, request: Request) -> Response:
         """Approve or deny calls that wait.
@@ -137,10 +135,7 @@ class Actions:
             text, background=True, files=begun.files, limits=begun.limits, rerun_of=execution_id, repeat=(),
             tenant=begun.tenant,
         )  # fmt: skip
-        self._started.add(started)
         step = await started.wait(_SETTLE_SECONDS)
-        if step is not None:
-            self._started.discard(started)
         # One that was rejected has an id of its own: nothing of it ran.
         new_id = step.execution_id if isinstance(step, Outcome) else started.id
         return json_response(202, {"execution_id": new_id})
