@@ -261,6 +261,19 @@ async def test_a_damaged_file_costs_what_is_behind_the_damage_and_no_more(damage
     assert (found, files(path)) == (None if damage == "empty" else SECURED, [])
 
 
+async def test_a_file_of_another_version_is_left_to_that_one(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    killed(SECURES, path)
+    (file,) = files(path)
+    file.write_bytes(file.read_bytes().replace(b"toolfold ahead 1", b"toolfold ahead 2"))
+
+    found = await read(path)
+
+    assert (found, files(path)) == (None, [file])
+    assert {record.message for record in caplog.records} == {
+        f"the file {file.name!r} beside the ledger is from another version of toolfold; open it with that"
+    }
+
+
 async def test_the_file_of_a_sealed_ledger_tells_nothing(path: Path) -> None:
     killed(SECURES, path, KEY.decode())
     (file,) = files(path)

@@ -59,10 +59,15 @@ class AheadFiles:
     def _catch_up(self, tables: Tables, execution_id: str) -> None:
         count = tables.count(execution_id)
         if count is None:
-            begun = next((record for record in self._records[execution_id] if record.begun), None)
-            if begun is None:
+            first = next((record for record in self._records[execution_id] if record.begun), None)
+            if first is None:
                 return  # it was forgotten since
-            tables.begin(codec.decode_begun(begun.begun, codec.decode_tools(begun.tools)))
+            try:
+                begun = codec.decode_begun(first.begun, codec.decode_tools(first.tools))
+            except msgspec.MsgspecError as error:
+                _log.warning("an execution that a killed process left cannot be read, and is lost: %s", error)
+                return
+            tables.begin(begun)
             count = 0
         bodies = self.missing(execution_id, count)
         if bodies:
@@ -141,17 +146,18 @@ def _open(path: Path) -> _File | None:
     except OSError:
         return None  # another process brought it in
     is_left = lock(fd)
-    if not os.fstat(fd).st_nlink:
-        os.close(fd)
-        return None
-    return _File(path, fd, is_left)
+    is_there = os.fstat(fd).st_nlink > 0
+    if is_there and (os.pread(fd, len(MAGIC), 0) or MAGIC) == MAGIC:  # one that is empty was never written to
+        return _File(path, fd, is_left)
+    os.close(fd)
+    if is_there:
+        _log.warning("the file %r beside the ledger is from another version of toolfold; open it with that", path.name)
+    return None
 
 
 def _read(file: _File, seal: Seal | NoSeal) -> Iterator[Record]:
     size = os.fstat(file.fd).st_size
     data = os.pread(file.fd, min(size, START + 2 * HALF_BYTES), 0)
-    if data[: len(MAGIC)] != MAGIC:
-        return
     for start in (START, START + HALF_BYTES):
         yield from _half(data[start : start + HALF_BYTES], file.path.name, seal)
 
