@@ -159,7 +159,11 @@ async def test_a_tool_that_fails_on_a_node_reads_as_one_that_fails_here() -> Non
         local = await here.run(f"k = 'x'\n{text}")
 
     assert on_node.stdout == local.stdout
-    assert [(call.name, call.error) for call in on_node.calls] == [(call.name, call.error) for call in local.calls]
+    on_record = [
+        [(call.name, call.error, call.bytes_in, call.bytes_out) for call in outcome.calls]
+        for outcome in (on_node, local)
+    ]
+    assert on_record[0] == on_record[1]
 
 
 async def test_many_calls_at_once_keep_their_order_on_record(runtime: Runtime) -> None:

@@ -93,7 +93,9 @@ class OwnCalls:
         meta = None
         if said.attempts != 1 or said.breaker:
             meta = ReplyMeta(attempts=said.attempts, breaker=said.breaker)
-        reply = Reply(call_id=said.call_id, value=said.value, error=error, size_bytes=size, meta=meta)
+        # A router measures values only; of an error, the record has the size of its text.
+        measured = size if error is None else None
+        reply = Reply(call_id=said.call_id, value=said.value, error=error, size_bytes=measured, meta=meta)
         past.served(said.place, reply, size)
         return reply
 
