@@ -13,6 +13,7 @@ from toolfold.doors.cli.ledgers import open_for_command
 from toolfold.doors.cli.option_types import ConfigOption, EngineOption
 from toolfold.errors import UsageError
 from toolfold.ledger.record import Filter, History, Ledger, State
+from toolfold.models import Status
 
 _T = TypeVar("_T")
 _LONGEST_WAIT_SECONDS: Final = 31_536_000
@@ -40,7 +41,7 @@ _Where = Annotated[
 _Id = Annotated[str, typer.Argument(metavar="ID", help="The id of the execution, or the beginning of it.")]
 _AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 _Limit = Annotated[int, typer.Option(min=1, help="How many to list, newest first.")]
-_Statuses = Literal["finished", "failed", "rejected", "timeout", "limit", "cancelled", "running", "paused"]
+_Statuses = Literal[Status, "running", "paused"]
 
 
 @runs_app.callback(invoke_without_command=True)
