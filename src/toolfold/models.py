@@ -21,6 +21,8 @@ Value: TypeAlias = Any
 AllowedCallers = Literal["direct", "code", "both"]
 Isolation = Literal["namespace", "landlock", "none", "monty", "scripted"]
 Status = Literal["finished", "failed", "rejected", "timeout", "cancelled", "limit"]
+NOTHING_RAN: Final[tuple[Status, ...]] = ("rejected",)
+"""After these, not a line of the program was executed."""
 ProblemKind = Literal[
     "syntax", "unknown_tool", "unknown_argument", "missing_argument", "wrong_type",
     "not_awaited", "name", "arguments", "reply", "input", "import", "too_large", "memory", "output", "calls", "cpu",

@@ -4,7 +4,9 @@ A status that is added to `Status` fails here until each door has been looked at
 """
 
 import json
+import re
 from collections.abc import Callable
+from importlib.resources import files
 from typing import Any, get_args
 
 import mcp_types
@@ -17,7 +19,7 @@ from toolfold.doors.frameworks.render import shown_outcome
 from toolfold.doors.http import answers, run_code, wire
 from toolfold.doors.mcp import render as mcp
 from toolfold.doors.pydantic_ai import render as pydantic_ai
-from toolfold.models import Outcome, Problem, Status
+from toolfold.models import NOTHING_RAN, Outcome, Problem, Status
 
 PROBLEMS: dict[Status, Problem | None] = {
     "finished": None,
@@ -134,3 +136,13 @@ EXPECTED: dict[Callable[[Outcome], Any], dict[Status, Any]] = {
 @pytest.mark.parametrize("door", EXPECTED)
 def test_every_status_has_its_words(door: Callable[[Outcome], Any]) -> None:
     assert {status: door(outcome_of(status)) for status in get_args(Status)} == EXPECTED[door]
+
+
+def static(name: str) -> str:
+    return (files("toolfold.doors.console") / "static" / name).read_text()
+
+
+def test_the_console_knows_after_which_statuses_nothing_ran() -> None:
+    (known,) = re.findall(r"const NOTHING_RAN = (.*);", static("runs.js"))
+
+    assert json.loads(known) == list(NOTHING_RAN)

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from toolfold.doors.cli.configured import chosen_engine, configured, nearest_config
-from toolfold.doors.cli.exits import Exit, exit_of_error
+from toolfold.doors.cli.exits import Exit, exit_of_error, exit_of_status
 from toolfold.doors.cli.ledgers import open_for_command
 from toolfold.doors.cli.load import load_apis, load_tools
 from toolfold.doors.cli.loops import run_to_end
@@ -32,7 +32,7 @@ from toolfold.events import ProgramBegan, RuntimeEvent
 from toolfold.execution.recorded import end_recorded
 from toolfold.ledger.decisions import Decisive, LedgerApproval
 from toolfold.ledger.following import changes_of
-from toolfold.models import File, Limits, Outcome
+from toolfold.models import NOTHING_RAN, File, Limits, Outcome
 from toolfold.runtime import Runtime
 
 if TYPE_CHECKING:
@@ -243,11 +243,11 @@ async def _begin(order: Order, runtime: Runtime) -> BackgroundExecution:
 
 # Any: whatever it is waited for.
 def _is_refused(ending: asyncio.Future[Any], tell: Callable[[str, int], None]) -> bool:
-    """Whether nothing ran; the check says why."""
+    """Whether nothing ran; the problem says why."""
     step = ending.result()
-    if not isinstance(step, Outcome) or step.status != "rejected":
+    if not isinstance(step, Outcome) or step.status not in NOTHING_RAN:
         return False
-    tell(f"{step.problem}\n", Exit.USAGE)
+    tell(f"{step.problem}\n", exit_of_status(step.status))
     return True
 
 

@@ -26,7 +26,7 @@ from toolfold.execution.describing import DescribedFiles, described
 from toolfold.ledger.memory import MemoryLedger
 from toolfold.ledger.open import open_ledger
 from toolfold.ledger.record import Ledger
-from toolfold.models import File, Limits, Outcome, ToolSpec
+from toolfold.models import NOTHING_RAN, File, Limits, Outcome, ToolSpec
 from toolfold.runtime import Runtime
 from toolfold.tools.catalog import Catalog
 from toolfold.tools.learning import Learning, Lessons, Snapshot
@@ -148,7 +148,7 @@ class Home:
         """Remember what failed, so that a corrected program need not do all of it again."""
         if outcome.status == "finished":
             self._failed.pop(run_id, None)
-        elif outcome.status != "rejected":
+        elif outcome.status not in NOTHING_RAN:
             self._failed[run_id] = outcome.execution_id
             while len(self._failed) > _MOST_FAILED:
                 del self._failed[next(iter(self._failed))]

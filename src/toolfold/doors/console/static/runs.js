@@ -5,6 +5,8 @@ import { LongList } from "./lists.js";
 
 const FIELDS = ["text", "status", "door", "tool", "session", "tenant", "since"];
 const SINCE = { hour: 3600, day: 86400, week: 604800 };
+// As in models.py.
+const NOTHING_RAN = ["rejected"];
 
 export function lanes(row) {
   const svg = h("svg", { class: "mini", viewBox: "0 0 1000 30", preserveAspectRatio: "none", "aria-hidden": "true" });
@@ -150,5 +152,5 @@ function drawRow(row) {
     h("div", { class: "line" }, h("div", { class: "mono line" }, row.first_line || "(empty)"), h("div", { class: "sub" }, sub.filter(Boolean).join(" · "))),
     lanes(row),
     h("span", { class: "num" }, row.calls.toLocaleString(), row.failed ? h("span", { class: "loss", title: plural(row.failed, "failed call") }, ` ${row.failed}✕`) : null),
-    h("span", { class: "num" }, row.status === "rejected" ? "–" : seconds(row.seconds)), h("span", { class: "num" }, saved));
+    h("span", { class: "num" }, NOTHING_RAN.includes(row.status) ? "–" : seconds(row.seconds)), h("span", { class: "num" }, saved));
 }
