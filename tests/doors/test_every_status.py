@@ -39,7 +39,8 @@ def outcome_of(status: Status) -> Outcome:
 
 def at_callback(outcome: Outcome) -> Any:
     answer = json.loads(callback.to_json(outcome, (), callback.Frame(seconds=1, timeout_seconds=5)))
-    return answer["success"], answer["error"] and answer["error"]["type"]
+    error = answer["error"]
+    return answer["success"], error and (error["type"], error["message"])
 
 
 def at_command_line(outcome: Outcome) -> Any:
@@ -52,7 +53,7 @@ def at_console(outcome: Outcome) -> Any:
 
 def at_frameworks(outcome: Outcome) -> Any:
     shown = shown_outcome(outcome)
-    return shown.has_failed, shown.text.splitlines()[0]
+    return shown.has_failed, shown.text
 
 
 def at_http(outcome: Outcome) -> Any:
@@ -68,32 +69,42 @@ def at_http_run_code(outcome: Outcome) -> Any:
 
 def at_mcp(outcome: Outcome) -> Any:
     result = mcp.to_result(outcome, wall_seconds=5)
-    block = result.content[0]
+    (block,) = result.content
     assert isinstance(block, mcp_types.TextContent)
-    return result.is_error, block.text.splitlines()[1]
+    return result.is_error, block.text
 
 
 def at_pydantic_ai(outcome: Outcome) -> Any:
     if outcome.status == "finished":
         return pydantic_ai.to_return(outcome).return_value
-    return pydantic_ai.to_retry(outcome).message.splitlines()[0]
+    return pydantic_ai.to_retry(outcome).message
 
 
 EXPECTED: dict[Callable[[Outcome], Any], dict[Status, Any]] = {
     at_callback: {
         "finished": (True, None),
-        "failed": (False, "ValueError"),
-        "rejected": (False, "SyntaxError"),
-        "timeout": (False, "TimeoutError"),
-        "cancelled": (False, "Cancelled"),
-        "limit": (False, "LimitExceeded"),
+        "failed": (False, ("ValueError", "no")),
+        "rejected": (
+            False,
+            (
+                "SyntaxError",
+                "line 2: '(' was never closed\nno tool was called; correct the program and send it again",
+            ),
+        ),
+        "timeout": (False, ("TimeoutError", "the program took longer than 5 s")),
+        "cancelled": (False, ("Cancelled", "the program was stopped")),
+        "limit": (False, ("LimitExceeded", "the program used more than 512 MiB")),
     },
     at_command_line: {"finished": 0, "failed": 1, "rejected": 2, "timeout": 4, "cancelled": 130, "limit": 4},
     at_console: {status: status for status in get_args(Status)},
     at_frameworks: {
         "finished": (False, "(no output)"),
-        "failed": (True, "Traceback (most recent call last):"),
-        "rejected": (True, "line 2: '(' was never closed"),
+        "failed": (True, "Traceback (most recent call last):\nValueError: no"),
+        "rejected": (
+            True,
+            "line 2: '(' was never closed\n"
+            "The program was not started and no tool was called. Correct it and send it again.",
+        ),
         "timeout": (True, "The program was stopped: the program took longer than 5 s"),
         "cancelled": (True, "The program was stopped before its end."),
         "limit": (True, "the program used more than 512 MiB"),
@@ -115,27 +126,34 @@ EXPECTED: dict[Callable[[Outcome], Any], dict[Status, Any]] = {
         "limit": ("Failed", ("Finished", 137)),
     },
     at_mcp: {
-        "finished": (False, "(no output)"),
-        "failed": (True, "Traceback (most recent call last):"),
-        "rejected": (True, "line 2: '(' was never closed"),
-        "timeout": (True, "TimeoutError: Execution exceeded 5s limit"),
-        "cancelled": (True, "Cancelled: the program was stopped"),
-        "limit": (True, "the program used more than 512 MiB"),
+        "finished": (False, "[Script executed successfully]\n(no output)"),
+        "failed": (True, "[Script execution failed]\nTraceback (most recent call last):\nValueError: no"),
+        "rejected": (
+            True,
+            "[Script execution failed]\nline 2: '(' was never closed\n"
+            "The program was not started and no tool was called. Correct it and send it again.",
+        ),
+        "timeout": (True, "[Script execution failed]\nTimeoutError: Execution exceeded 5s limit"),
+        "cancelled": (True, "[Script execution failed]\nCancelled: the program was stopped"),
+        "limit": (True, "[Script execution failed]\nthe program used more than 512 MiB"),
     },
     at_pydantic_ai: {
         "finished": "(the program ended; it printed nothing and has no value)",
-        "failed": "Traceback (most recent call last):",
-        "rejected": "line 2: '(' was never closed",
-        "timeout": "the program took longer than 5 s",
-        "cancelled": "the program was stopped: cancelled",
-        "limit": "the program used more than 512 MiB",
+        "failed": "Traceback (most recent call last):\nValueError: no\nNo call of a tool had succeeded.",
+        "rejected": "line 2: '(' was never closed\n"
+        "The program was not run and no tool was called. Correct it and send it whole.",
+        "timeout": "the program took longer than 5 s\nNo call of a tool had succeeded.",
+        "cancelled": "the program was stopped: cancelled\nNo call of a tool had succeeded.",
+        "limit": "the program used more than 512 MiB\nNo call of a tool had succeeded.",
     },
 }
 
 
 @pytest.mark.parametrize("door", EXPECTED)
 def test_every_status_has_its_words(door: Callable[[Outcome], Any]) -> None:
-    assert {status: door(outcome_of(status)) for status in get_args(Status)} == EXPECTED[door]
+    assert set(PROBLEMS) == set(get_args(Status)), "decide for each door below"
+
+    assert {status: door(outcome_of(status)) for status in PROBLEMS} == EXPECTED[door]
 
 
 def static(name: str) -> str:

@@ -1,17 +1,16 @@
-"""Every way in which a program can end, and every error of the host, as what Pydantic AI is told."""
+"""Programs that do not come to their end, and every error of the host, as what Pydantic AI is told."""
 
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 from inline_snapshot import snapshot
 from pydantic_ai import Agent, ModelRetry
 
 from tests.doors.pydantic_ai.talk import Run, Shared, Talk, program, returns
-from toolfold import EngineUnavailable, Limits, Outcome, Problem, ToolfoldError
-from toolfold.doors.pydantic_ai.render import to_exception, to_retry
+from toolfold import EngineUnavailable, Limits, ToolfoldError
+from toolfold.doors.pydantic_ai.render import to_exception
 from toolfold.engines.base import Died
 from toolfold.engines.scripted import ScriptedEngine
-from toolfold.models import Status
 from toolfold.pydantic_ai import CodeModeToolset, FunctionToolset
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -29,41 +28,6 @@ async def test_every_error_is_a_retry_or_ends_the_run(kind: type[ToolfoldError])
 
     assert all(one is error or isinstance(one, ModelRetry) for one in found.values())
     assert all("it broke" in str(one) for one in found.values())
-
-
-async def test_every_status_but_the_good_one_is_a_retry_that_says_why() -> None:
-    problem = Problem(kind="exception", message="too bad")
-
-    texts = {
-        status: str(to_retry(Outcome(execution_id="x", status=status, problem=problem)))
-        for status in get_args(Status)
-        if status != "finished"
-    }
-
-    assert texts == snapshot(
-        {
-            "failed": """\
-too bad
-No call of a tool had succeeded.\
-""",
-            "rejected": """\
-too bad
-The program was not run and no tool was called. Correct it and send it whole.\
-""",
-            "timeout": """\
-too bad
-No call of a tool had succeeded.\
-""",
-            "cancelled": """\
-too bad
-No call of a tool had succeeded.\
-""",
-            "limit": """\
-too bad
-No call of a tool had succeeded.\
-""",
-        }
-    )
 
 
 async def test_a_program_that_takes_too_long_is_stopped_and_the_model_is_told(run: Run) -> None:
