@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable
 from importlib.resources import files
+from pathlib import Path
 from typing import Any, get_args
 
 import mcp_types
@@ -164,3 +165,25 @@ def test_the_console_knows_after_which_statuses_nothing_ran() -> None:
     (known,) = re.findall(r"const NOTHING_RAN = (.*);", static("runs.js"))
 
     assert json.loads(known) == list(NOTHING_RAN)
+
+
+def test_the_console_offers_every_status_as_a_filter() -> None:
+    (choices,) = re.findall(r'choice\("status", "Status", (\[\[.*?\]\])\)', static("runs.js"), re.DOTALL)
+
+    offered = [value for value, _ in json.loads(choices)]
+
+    assert sorted(offered) == sorted(["", "running", "paused", *get_args(Status)])
+
+
+def test_the_console_has_a_color_for_every_status() -> None:
+    colored = set(re.findall(r"\.pill\.([a-z_]+)(?=[ ,])", static("app.css")))
+
+    # A cancelled one is grey, as all are that have no color.
+    assert colored == {*get_args(Status), "running", "paused", "waiting"} - {"cancelled"}
+
+
+def test_the_page_on_outcomes_lists_every_status() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "library.md").read_text()
+    table = page.partition("| `status` |")[2].partition("\n\n")[0]
+
+    assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == list(get_args(Status))
