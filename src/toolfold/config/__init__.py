@@ -14,11 +14,11 @@ if TYPE_CHECKING:
         FolderConfig,
         LedgerConfig,
         LimitsConfig,
-        PolicyConfig,
         ServerConfig,
         SessionsConfig,
         ToolsConfig,
     )
+    from toolfold.config.policies import PolicyConfig
 
 __all__ = [
     "CommandConfig",

@@ -21,6 +21,7 @@ from toolfold.config.apis import ApiConfig, FetchConfig
 from toolfold.config.doors import ConsoleConfig, HttpConfig, McpConfig
 from toolfold.config.engine import EngineName, RayConfig
 from toolfold.config.packages import LibrarySetConfig, SetName
+from toolfold.config.policies import PolicyConfig
 from toolfold.config.section import Globs, Section, Text, Url, wrong_key
 from toolfold.config.units import Count, Duration, Seconds, Size, must_be
 from toolfold.models import Json, Limits
@@ -43,7 +44,6 @@ Transport = Literal["stdio", "sse", "http"]
 
 _OF_STDIO: Final = ("command", "args", "env", "env_file", "inherit_env", "cwd")
 _OF_URL: Final = ("url", "headers")
-"""The only tenant of an HTTP door without keys."""
 _TWINS: Final = {"timeout_seconds": "wall_seconds", "max_output_bytes": "output_bytes"}
 """Keys of `execution`, and the keys of `limits` that mean the same."""
 
@@ -228,21 +228,6 @@ class LimitsConfig(Section):
     open_files: Count | None = None
     threads: Count | None = None
     program_bytes: Size | None = None
-
-
-class PolicyConfig(Section):
-    """How calls of some tools go."""
-
-    timeout_seconds: Seconds | None = None
-    """The maximum duration of one call."""
-    retry: Literal["never", "safe", "always"] | None = None
-    """When to retry; `safe`, the default, retries only if a second call can do no harm."""
-    cache_seconds: Seconds | None = None
-    """How long a reply is reused for the same arguments."""
-    max_calls: Count | None = None
-    """How often one program may call one tool."""
-    max_in_flight: Count | None = None
-    """How many calls of one tool run at a time; others wait."""
 
 
 class LibrariesConfig(LibrarySetConfig):
