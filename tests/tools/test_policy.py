@@ -1,5 +1,6 @@
 """Who may call what."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from toolfold.models import Call, Reply, ToolSpec
 from toolfold.tools.context import CallContext, Decision
 from toolfold.tools.policy import Policy
 from toolfold.tools.router import Caller
+from toolfold.tools.wrappers import wrappers
 
 DELETE = "mcp__internal_apis__delete_resource"
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
@@ -156,3 +158,14 @@ def policy_of(config: Config) -> Policy:
     policy = runtime_options(config)["policy"]
     assert isinstance(policy, Policy)
     return policy
+
+
+def test_the_page_names_every_step_of_a_call() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "policies.md").read_text(encoding="utf-8")
+    chain = next(part for part in page.split("\n\n") if part.startswith("find →"))
+
+    of_the_router = {"find", "allowed caller", "timeout", "call"}
+    named = {step.strip() for step in chain.split("→")}
+
+    assert of_the_router < named
+    assert len(named - of_the_router) == len(wrappers()), named
