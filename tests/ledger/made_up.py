@@ -2,16 +2,19 @@
 
 from collections.abc import Iterator
 from dataclasses import fields
-from typing import Any, get_args
+from inspect import signature
+from typing import Any, TypeVar, get_args
 
 from hypothesis import strategies as st
 
-from toolfold.ledger.record import Begun, Decided, Entry, Given, Made, Moment, MomentKind, Parked, Tape
+from toolfold.ledger.record import Begun, Decided, Entry, Given, Handed, Made, Moment, MomentKind, Parked, Tape
 from toolfold.models import (
     OWN_SETS,
+    AllowedCallers,
     Call,
     CallRecord,
     ContextSaved,
+    Covers,
     File,
     Limits,
     Media,
@@ -51,9 +54,20 @@ def pairs(count: int, value: Any = None) -> Iterator[Entry]:
         yield given(call_id, value)
 
 
+_T = TypeVar("_T")
+
+
+def whole(kind: type[_T], /, **of_fields: st.SearchStrategy[Any]) -> st.SearchStrategy[_T]:
+    """As `st.builds`, with every field: one that is left out would come back from a ledger as its default, unseen."""
+    left_out = signature(kind).parameters.keys() - of_fields.keys()
+    assert not left_out, f"{kind.__name__} also has {', '.join(sorted(left_out))}"
+    return st.builds(kind, **of_fields)
+
+
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+flags = st.booleans()
 numbers = st.floats(allow_nan=False)
-media = st.builds(
+media = whole(
     Media,
     kind=st.sampled_from(["image", "audio", "link", "file"]),
     mime=texts,
@@ -62,20 +76,20 @@ media = st.builds(
     name=texts,
 )
 looks_like_media = st.fixed_dictionaries(dict.fromkeys(("kind", "mime", "data", "uri", "name"), texts))
-leaves = st.none() | st.booleans() | st.integers() | numbers | texts | st.binary(max_size=20) | media | looks_like_media
+leaves = st.none() | flags | st.integers() | numbers | texts | st.binary(max_size=20) | media | looks_like_media
 values = st.recursive(
     leaves, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4), max_leaves=12
 )
 objects = st.dictionaries(texts, values, max_size=4)
 counts = st.integers(0, 2**63 - 1)
-files = st.builds(File, name=texts, data=st.binary(max_size=40), mime=texts)
+files = whole(File, name=texts, data=st.binary(max_size=40), mime=texts)
 
 
 def tuples(of: st.SearchStrategy[Any]) -> st.SearchStrategy[tuple[Any, ...]]:
     return st.lists(of, max_size=3).map(tuple)
 
 
-records = st.builds(
+records = whole(
     CallRecord,
     id=counts,
     name=texts,
@@ -86,58 +100,78 @@ records = st.builds(
     bytes_in=counts,
     bytes_out=counts,
     attempts=counts,
-    cached=st.booleans(),
+    cached=flags,
     breaker=texts,
-    from_record=st.booleans(),
+    from_record=flags,
     used_arguments=st.none() | objects,
+    line=counts,
     traceback=texts,
 )
-metas = st.builds(ReplyMeta, attempts=counts, cached=st.booleans(), arguments=st.none() | objects)
-replies = st.builds(Reply, call_id=counts, value=values, error=st.none() | texts, meta=st.none() | metas)
-calls = st.builds(Call, id=counts, tool=texts, arguments=objects)
-clocks = st.integers(0, 2**63) | numbers
-tapes = st.builds(Tape, wakes=tuples(counts), clocks=tuples(clocks), is_spoilt=st.booleans())
-decided = st.builds(
-    Decided,
-    counts,
-    st.booleans(),
-    texts,
-    texts,
-    st.sampled_from(["call", "arguments", "tool"]),
-    st.none() | counts,
-    counts,
+metas = whole(ReplyMeta, attempts=counts, cached=flags, breaker=texts, from_record=flags, arguments=st.none() | objects)
+replies = whole(
+    Reply,
+    call_id=counts,
+    value=values,
+    error=st.none() | texts,
+    size_bytes=st.none() | counts,
+    meta=st.none() | metas,
+    traceback=texts,
 )
+calls = whole(Call, id=counts, tool=texts, arguments=objects, line=counts)
+clocks = st.integers(0, 2**63) | numbers
 entries = (
-    st.builds(Made, calls, numbers)
-    | st.builds(Given, replies, records)
-    | tapes
-    | st.builds(Parked, counts)
-    | decided
-    | st.builds(
-        Moment, kind=st.sampled_from(get_args(MomentKind)), at=numbers, call_id=counts, text=texts, facts=objects
+    whole(Made, call=calls, at=numbers)
+    | whole(Given, reply=replies, record=records)
+    | whole(Tape, wakes=tuples(counts), clocks=tuples(clocks), is_spoilt=flags, seconds_left=st.none() | numbers)
+    | whole(Handed, call_id=counts, is_open=flags)
+    | whole(Parked, round=counts)
+    | whole(
+        Decided,
+        call_id=counts,
+        approved=flags,
+        reason=texts,
+        by=texts,
+        covers=st.sampled_from(get_args(Covers)),
+        calls=st.none() | counts,
+        under=counts,
     )
+    | whole(Moment, kind=st.sampled_from(get_args(MomentKind)), at=numbers, call_id=counts, text=texts, facts=objects)
 )
 
-tools = st.builds(
+tools = whole(
     ToolSpec,
     name=texts,
     python_name=texts,
     aliases=tuples(texts),
+    domain=texts,
+    short_name=texts,
     description=texts,
     input_schema=objects,
     output_schema=st.none() | objects,
     examples=tuples(objects),
-    read_only=st.booleans(),
-    allowed_callers=st.sampled_from(["direct", "code", "both"]),
+    read_only=flags,
+    idempotent=flags,
+    destructive=flags,
+    allowed_callers=st.sampled_from(get_args(AllowedCallers)),
     timeout_seconds=st.none() | numbers,
+    cache_seconds=numbers,
+    is_lenient=flags,
+    source=texts,
 )
 limits = st.builds(
     Limits, **{field.name: numbers if field.name == "wall_seconds" else counts for field in fields(Limits)}
 )
-programs = st.builds(
-    Program, text=texts, library_set=st.sampled_from([*OWN_SETS, "main-0123abcd"]), preset_names=tuples(texts)
+programs = whole(
+    Program,
+    text=texts,
+    library_set=st.sampled_from([*OWN_SETS, "main-0123abcd"]),
+    preset_names=tuples(texts),
+    sent=texts,
+    notes=tuples(texts),
+    stdin=st.none() | texts,
+    clock=st.none() | numbers,
 )
-beginnings = st.builds(
+beginnings = whole(
     Begun,
     execution_id=texts,
     program=programs,
@@ -145,12 +179,20 @@ beginnings = st.builds(
     outside=tuples(texts),
     limits=limits,
     files=tuples(files),
+    brought=tuples(texts),
     seed=counts,
     engine=texts,
+    isolation=texts,
     tenant=texts,
+    session=texts,
+    rerun_of=texts,
     began_at=numbers,
+    expires_at=numbers,
+    is_strict=flags,
+    door=texts,
+    is_direct=flags,
 )
-problems = st.builds(
+problems = whole(
     Problem,
     kind=st.sampled_from(get_args(ProblemKind)),
     message=texts,
@@ -158,17 +200,24 @@ problems = st.builds(
     column=st.none() | counts,
     source=texts,
 )
-outcomes = st.builds(
+outcomes = whole(
     Outcome,
     execution_id=texts,
     status=st.sampled_from(get_args(Status)),
     value=values,
     stdout=texts,
     stderr=texts,
+    stdout_cut_bytes=counts,
+    stderr_cut_bytes=counts,
     problem=st.none() | problems,
     calls=tuples(records),
     files=tuples(files),
+    deleted_files=tuples(texts),
+    engine=texts,
+    isolation=texts,
     seconds=numbers,
-    context_saved=st.builds(ContextSaved, tokens=counts, bytes=counts, method=texts),
+    context_saved=whole(ContextSaved, tokens=counts, bytes=counts, method=texts),
     hints=tuples(texts),
+    stdout_tail=texts,
+    shapes=tuples(texts),
 )
