@@ -9,6 +9,7 @@ from inline_snapshot import snapshot
 import toolfold
 from toolfold import CallRecord, File, Media, Outcome, Problem, Runtime, UsageError, run_sync
 from toolfold.ledger.open import open_ledger
+from toolfold.outcome_views import CALL_FIELDS
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -64,6 +65,10 @@ def test_an_outcome_is_plain_values_and_json() -> None:
             "hints": [],
         }
     )
+
+
+def test_all_that_is_known_of_a_call_is_told_but_what_only_people_at_the_ledger_may_read() -> None:
+    assert set(CallRecord.__struct_fields__) - set(CALL_FIELDS) == {"used_arguments", "traceback"}
 
 
 def test_a_notebook_is_shown_output_value_pictures_problem_and_calls_without_markup_of_the_program() -> None:

@@ -19,10 +19,11 @@ _FIELDS: Final = (
     "execution_id", "status", "value", "stdout", "stderr", "stdout_cut_bytes", "stderr_cut_bytes", "problem", "calls",
     "files", "engine", "isolation", "seconds", "context_saved", "hints",
 )  # fmt: skip
-_CALL: Final = (
+CALL_FIELDS: Final = (
     "id", "name", "line", "arguments", "started_seconds", "seconds", "error", "bytes_in", "bytes_out", "attempts",
     "cached", "breaker", "from_record",
 )  # fmt: skip
+"""What is told of a call, wherever its record is JSON."""
 _PROBLEM: Final = ("kind", "message", "line", "column", "source")
 _SAVED: Final = ("tokens", "bytes", "method")
 _PRE: Final = "margin:0;padding:4px 0;white-space:pre-wrap;text-align:left"
@@ -40,7 +41,7 @@ class OutcomeViews:
         found = {name: getattr(self, name) for name in _FIELDS}
         found["problem"] = _named(found["problem"], _PROBLEM)
         found["context_saved"] = _named(found["context_saved"], _SAVED)
-        found["calls"] = [_named(call, _CALL) for call in found["calls"]]
+        found["calls"] = [_named(call, CALL_FIELDS) for call in found["calls"]]
         found["files"] = [{"name": one.name, "mime": one.mime, "size": one.size} for one in found["files"]]
         return {name: value_as_json(value) for name, value in found.items()}
 
@@ -55,7 +56,7 @@ class OutcomeViews:
 
 def call_as_json(record: Any) -> Any:
     """What an outcome says of one of its calls."""
-    return value_as_json(_named(record, _CALL))
+    return value_as_json(_named(record, CALL_FIELDS))
 
 
 def value_as_json(value: Any) -> Any:
