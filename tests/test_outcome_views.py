@@ -1,6 +1,7 @@
 """Python people's habits: an outcome as values, as JSON and in a notebook; a ledger by its path; `run_sync` anywhere."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,15 @@ def test_an_outcome_is_plain_values_and_json() -> None:
 
 def test_all_that_is_known_of_a_call_is_told_but_what_only_people_at_the_ledger_may_read() -> None:
     assert set(CallRecord.__struct_fields__) - set(CALL_FIELDS) == {"used_arguments", "traceback"}
+
+
+def test_the_page_of_the_command_line_lists_what_is_told_of_a_call() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "cli.md").read_text(encoding="utf-8")
+    table = page.partition("each entry of `calls` has:")[2].partition("\n\nBytes are")[0]
+
+    keys = [key for row in table.splitlines() for key in re.findall(r"`(\w+)`", row.split(" | ")[0])]
+
+    assert keys == list(CALL_FIELDS)
 
 
 def test_a_notebook_is_shown_output_value_pictures_problem_and_calls_without_markup_of_the_program() -> None:

@@ -12,7 +12,7 @@ from tests.ledger.made_up import begun, given, made, outcome
 from toolfold import Problem, UsageError
 from toolfold.doors.cli.history import safe
 from toolfold.doors.cli.runs import runs_app
-from toolfold.ledger.record import Decided, Given
+from toolfold.ledger.record import Decided, Given, Made
 from toolfold.ledger.sqlite import SqliteLedger
 from toolfold.models import Call, CallRecord, File, Media, Program, Reply
 from toolfold.runtime import Runtime
@@ -288,6 +288,39 @@ def test_show_as_json_has_the_record_and_replies_only_when_asked(runs: Runs, ful
     assert (shown["outcome"]["stdout"], len(shown["outcome"]["calls"])) == ("got 2\n", 2)
     replies = [call.get("reply", "none") for call in shown["calls"]]
     assert replies == ([12.5, {"rows": [{"base64": "/w=="}, "é"]}] if full else ["none", "none"])
+
+
+def test_show_as_json_has_all_of_a_call_that_is_open(runs: Runs, ledger: Path) -> None:
+    call = Call(id=1, tool="price", arguments={"raw": b"\xff"}, line=3)
+
+    async def leave_open() -> None:
+        opened = SqliteLedger(ledger)
+        opened.begin(begun("ee66", began_at=NOON, session="s1", tenant="t", engine="process", isolation="landlock"))
+        opened.note("ee66", Made(call))
+        await opened.park("ee66")
+        await opened.close()
+
+    asyncio.run(leave_open())
+
+    shown = json.loads(runs("show", "ee66", "--json")[1])
+
+    assert shown == {
+        "execution_id": "ee66",
+        "state": "paused",
+        "began_at": NOON,
+        "engine": "process",
+        "isolation": "landlock",
+        "session": "s1",
+        "tenant": "t",
+        "rerun_of": "",
+        "program": "print(await price('ACME'))",
+        "tools": ["price"],
+        "calls": [],
+        "open_calls": [{"id": 1, "name": "price", "line": 3, "arguments": {"raw": {"base64": "/w=="}}}],
+        "approvals": [],
+        "outcome": None,
+    }
+    assert len(shown["open_calls"][0]) == len(Call.__struct_fields__)
 
 
 @pytest.mark.parametrize(
