@@ -194,20 +194,15 @@ def _expansion() -> None:
 @for_attacks("failing_tool")
 def _own_breakers() -> None:
     """one breaker for all tenants"""
-    breaking = wrappers.breaking
+    wrap = wrappers.Breaking.wrap
 
-    def shared(*options: Any) -> Any:
-        wrap = breaking(*options)
+    def wrap_as_one(self: Any, tool: Any, rest: Any) -> Any:
+        watch = wrap(self, tool, rest)
+        return lambda request: watch(
+            dataclasses.replace(request, context=msgspec.structs.replace(request.context, tenant=""))
+        )
 
-        def wrap_as_one(tool: Any, rest: Any) -> Any:
-            watch = wrap(tool, rest)
-            return lambda request: watch(
-                dataclasses.replace(request, context=msgspec.structs.replace(request.context, tenant=""))
-            )
-
-        return wrap_as_one
-
-    wrappers.breaking = shared
+    wrappers.Breaking.wrap = wrap_as_one
 
 
 @for_attacks("many_sessions")

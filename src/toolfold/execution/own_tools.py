@@ -40,7 +40,8 @@ class OwnTools:
         """
         shipped, places = _shipment.decode(described), Places()
         tools = [_made(one, places) for one in shipped.tools]
-        self._router = Router(Catalog(tools), wrappers=wrappers(error_details=shipped.error_details))
+        steps = wrappers(breaker=shipped.breaker, retry=shipped.retry, error_details=shipped.error_details)
+        self._router = Router(Catalog(tools), wrappers=steps)
         self._numbers = itertools.count(1)
 
     def open(self, limits: Limits, done: Callable[[Call, Reply, float], None]) -> Dispatch:

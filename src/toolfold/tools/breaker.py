@@ -16,7 +16,7 @@ from typing import Final
 from toolfold.errors import ToolRefused
 from toolfold.models import Value
 from toolfold.tools.clock import Clock
-from toolfold.tools.router import NO_FAULT_OF_THE_TOOL, Handler, Request, Wrapper
+from toolfold.tools.router import NO_FAULT_OF_THE_TOOL, Handler, Request
 from toolfold.tools.tool import Tool
 
 _MOST_TENANTS: Final = 1000
@@ -31,10 +31,16 @@ class Breaker:
     open_seconds: float = 30.0
 
 
-def breaking(breaker: Breaker, clock: Clock) -> Wrapper:
+@dataclass(frozen=True, slots=True)
+class Breaking:
     """One breaker for each tool and tenant."""
 
-    def wrap(tool: Tool, rest: Handler) -> Handler:
+    breaker: Breaker
+    clock: Clock
+
+    def wrap(self, tool: Tool, rest: Handler) -> Handler:
+        """The step for one tool."""
+        breaker, clock = self.breaker, self.clock
         # Of the tenants for whom it failed last, oldest first; most calls find none here.
         states: dict[str, _State] = {}
 
@@ -62,8 +68,6 @@ def breaking(breaker: Breaker, clock: Clock) -> Wrapper:
             return value
 
         return watch
-
-    return wrap
 
 
 class _State:

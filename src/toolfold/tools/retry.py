@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from toolfold.events import ToolRetried
 from toolfold.models import Value
 from toolfold.tools.clock import Clock
-from toolfold.tools.router import NO_FAULT_OF_THE_TOOL, Handler, Request, Wrapper, error_text
+from toolfold.tools.router import NO_FAULT_OF_THE_TOOL, Handler, Request, error_text
 from toolfold.tools.tool import Tool
 
 
@@ -34,10 +34,16 @@ class Retry:
         return exact * random.uniform(1 - self.jitter, 1 + self.jitter)  # noqa: S311
 
 
-def retrying(retry: Retry, clock: Clock) -> Wrapper:
+@dataclass(frozen=True, slots=True)
+class Retrying:
     """Calls again if the tool is read-only or idempotent, or if the error says that nothing ran."""
 
-    def wrap(tool: Tool, rest: Handler) -> Handler:
+    retry: Retry
+    clock: Clock
+
+    def wrap(self, tool: Tool, rest: Handler) -> Handler:
+        """The step for one tool."""
+        retry, clock = self.retry, self.clock
         if tool.retry == "never" or retry.attempts < 2:
             return rest
         is_repeatable = tool.retry == "always" or tool.spec.read_only or tool.spec.idempotent
@@ -64,8 +70,6 @@ def retrying(retry: Retry, clock: Clock) -> Wrapper:
                     request.context.tell(ToolRetried(execution_id, request.call, failures + 1, reason))
 
         return attempt
-
-    return wrap
 
 
 def nothing_ran(error: Exception) -> bool:

@@ -11,7 +11,10 @@ import msgspec
 
 from toolfold.errors import UsageError
 from toolfold.models import ToolSpec
+from toolfold.tools.breaker import Breaker, Breaking
+from toolfold.tools.clock import SystemClock
 from toolfold.tools.concurrency import Concurrency
+from toolfold.tools.retry import Retry, Retrying
 from toolfold.tools.tool import RetryWhen
 from toolfold.tools.withholding import withholding
 
@@ -39,6 +42,8 @@ class Shipment(msgspec.Struct, frozen=True, kw_only=True):
     tools: tuple[ShippedTool, ...]
     error_details: bool = True
     """Whether a program reads more of a tool's error than its type."""
+    breaker: Breaker = Breaker()
+    retry: Retry = Retry()
 
 
 def shipment(names: Iterable[str], catalog: Catalog, policy: Policy, steps: Sequence[Wrapper]) -> Shipment:
@@ -57,7 +62,8 @@ def shipment(names: Iterable[str], catalog: Catalog, policy: Policy, steps: Sequ
         if reason:
             raise UsageError(f"tools_on_nodes: {name!r} cannot run on nodes: {reason}")
         shipped.append(ShippedTool(spec=tool.spec, origin=tool.origin, retry=tool.retry))
-    return Shipment(tools=tuple(shipped), error_details=withholding not in steps)
+    breaker, retry = _settings(steps) or (Breaker(), Retry())
+    return Shipment(tools=tuple(shipped), error_details=withholding not in steps, breaker=breaker, retry=retry)
 
 
 def _why_not(tool: Tool, policy: Policy, steps: Sequence[Wrapper]) -> str:
@@ -72,6 +78,9 @@ def _why_not(tool: Tool, policy: Policy, steps: Sequence[Wrapper]) -> str:
         "max_in_flight limits it, and only the runtime can count its calls": any(_queues(one, spec) for one in steps),
         "its replies are cached, and the cache is the runtime's": spec.cache_seconds > 0,
         "a router step of your own serves its calls, and nodes do not have it": any(map(_is_foreign, steps)),
+        "it is retried or left alone otherwise than with wrappers(), and nodes have no other steps": (
+            _settings(steps) is None
+        ),
         "it takes a CallContext, which only the runtime has": tool.call_within is not None,
         "nodes import tools, and it is not a function at the top level of a module": not tool.origin,
     }
@@ -79,8 +88,23 @@ def _why_not(tool: Tool, policy: Policy, steps: Sequence[Wrapper]) -> str:
 
 
 def _queues(step: Wrapper, spec: ToolSpec) -> bool:
-    owner = getattr(step, "__self__", None)
+    owner = _owner(step)
     return isinstance(owner, Concurrency) and owner.limits(spec)
+
+
+def _settings(steps: Sequence[Wrapper]) -> tuple[Breaker, Retry] | None:
+    """Of the steps that nodes make for themselves; `None` if these are not just the two of `wrappers()`."""
+    match [owner for owner in map(_owner, steps) if isinstance(owner, Breaking | Retrying)]:
+        case [Breaking() as first, Retrying() as second]:
+            parts = (first.breaker, first.clock, second.retry, second.clock)
+            # A class of one's own may do anything, and only its fields would be sent.
+            if [type(part) for part in parts] == [Breaker, SystemClock, Retry, SystemClock]:
+                return first.breaker, second.retry
+    return None
+
+
+def _owner(step: Wrapper) -> object:
+    return getattr(step, "__self__", None)
 
 
 def _is_foreign(step: Wrapper) -> bool:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from toolfold.tools.approval import approval
-from toolfold.tools.breaker import Breaker, breaking
+from toolfold.tools.breaker import Breaker, Breaking
 from toolfold.tools.budget import budget
 from toolfold.tools.cache import Cache, remembering
 from toolfold.tools.clock import Clock, SystemClock
 from toolfold.tools.concurrency import Concurrency
 from toolfold.tools.policy import Policy
-from toolfold.tools.retry import Retry, retrying
+from toolfold.tools.retry import Retry, Retrying
 from toolfold.tools.router import Wrapper, checked, from_record
 from toolfold.tools.withholding import withholding
 
@@ -39,8 +39,8 @@ def wrappers(
         budget(policy),
         from_record,
         remembering(cache or Cache(), clock),
-        breaking(breaker or Breaker(), clock),
-        retrying(retry or Retry(), clock),
+        Breaking(breaker or Breaker(), clock).wrap,
+        Retrying(retry or Retry(), clock).wrap,
         # Inside the retry, so that a slot is free while a failed call waits; the router's timeout
         # comes after, so that waiting for a slot is not the tool's time.
         (concurrency or Concurrency()).wrap,

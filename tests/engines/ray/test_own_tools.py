@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.engines.ray.local_nodes import LocalNode, LocalNodes
+from tests.tools.support import FakeClock
 from toolfold import Runtime, UsageError, tool
 from toolfold.engines.base import Called, OwnTools, Taped
 from toolfold.engines.ray import RayEngine, node, outbox, wire
@@ -17,9 +18,12 @@ from toolfold.execution.own_tools import OwnTools as NodeTools
 from toolfold.models import Call, Limits
 from toolfold.protocol.codec import Violation
 from toolfold.protocol.packing import encode
+from toolfold.tools.breaker import Breaker, Breaking
+from toolfold.tools.clock import SystemClock
 from toolfold.tools.concurrency import Concurrency
 from toolfold.tools.context import CallContext
 from toolfold.tools.policy import Policy
+from toolfold.tools.retry import Retry, Retrying
 from toolfold.tools.shipping import Shipment, ShippedTool
 from toolfold.tools.wrappers import wrappers
 
@@ -51,6 +55,13 @@ async def broken() -> None:
 
 
 @tool(read_only=True)
+async def mistaken(text: str) -> None:
+    """Has a mistake."""
+    looked_up.append(len(text))
+    raise RuntimeError(text)
+
+
+@tool(read_only=True)
 async def large() -> str:
     """More than a reply may be."""
     return "x" * 2000
@@ -76,7 +87,7 @@ def fresh() -> Iterator[None]:
     saved.clear()
 
 
-NAMES = ["look_up", "slow", "broken", "large"]
+NAMES = ["look_up", "slow", "broken", "mistaken", "large"]
 
 
 def opened(nodes: LocalNodes, names: list[str] = NAMES, **options: Any) -> Runtime:
@@ -86,7 +97,7 @@ def opened(nodes: LocalNodes, names: list[str] = NAMES, **options: Any) -> Runti
         return runtime._own_tools(names)
 
     runtime = Runtime(
-        [look_up, slow, broken, large, save, told],
+        [look_up, slow, broken, mistaken, large, save, told],
         engine=RayEngine(nodes, wait_seconds=5, own_tools=own_tools),
         **options,
     )
@@ -166,6 +177,17 @@ async def test_a_tool_that_fails_on_a_node_reads_as_one_that_fails_here() -> Non
     assert on_record[0] == on_record[1]
 
 
+async def test_nodes_retry_and_leave_alone_as_the_runtime_is_told_to() -> None:
+    text = "for n in range(3):\n    try:\n        await mistaken(text='x')\n    except Exception:\n        pass"
+    steps = wrappers(retry=Retry(attempts=2, first_wait_seconds=0), breaker=Breaker(failures=2, open_seconds=3600))
+    nodes = LocalNodes(LocalNode("one"))
+    async with opened(nodes, steps=steps) as there, Runtime([mistaken], steps=steps) as here:
+        on_node, local = await there.run(text), await here.run(text)
+
+    on_record = [[(call.attempts, call.breaker) for call in outcome.calls] for outcome in (on_node, local)]
+    assert on_record == [[(2, ""), (2, "opened"), (0, "open")]] * 2
+
+
 async def test_many_calls_at_once_keep_their_order_on_record(runtime: Runtime) -> None:
     text = "import asyncio\nawait asyncio.gather(*(look_up(n=n) if n % 2 else save(n=n) for n in range(40)))"
     outcome = await runtime.run(text)
@@ -232,6 +254,17 @@ async def test_a_tool_of_the_same_name_that_is_another_is_the_runtimes(
 # what cannot run on nodes
 
 
+class Patient(Retry):
+    """Waits as it likes."""
+
+    def wait_seconds(self, failures: int) -> float:
+        return failures * 7.0
+
+
+OTHER_STEPS = (
+    "'look_up' cannot run on nodes: "
+    "it is retried or left alone otherwise than with wrappers(), and nodes have no other steps"
+)
 REFUSED: Mapping[str, tuple[str, dict[str, Any], str]] = {
     "unknown": ("lookup", {}, "no tool 'lookup'; did you mean 'look_up'?"),
     "unsafe": (
@@ -263,6 +296,26 @@ REFUSED: Mapping[str, tuple[str, dict[str, Any], str]] = {
         "look_up",
         {"steps": [lambda _, rest: rest]},
         "'look_up' cannot run on nodes: a router step of your own serves its calls, and nodes do not have it",
+    ),
+    "no retries": (
+        "look_up",
+        {"steps": ()},
+        OTHER_STEPS,
+    ),
+    "breaker within retries": (
+        "look_up",
+        {"steps": [Retrying(Retry(), SystemClock()).wrap, Breaking(Breaker(), SystemClock()).wrap]},
+        OTHER_STEPS,
+    ),
+    "own retry": (
+        "look_up",
+        {"steps": wrappers(retry=Patient())},
+        OTHER_STEPS,
+    ),
+    "own clock": (
+        "look_up",
+        {"steps": wrappers(clock=FakeClock())},
+        OTHER_STEPS,
     ),
     "context": (
         "told",
