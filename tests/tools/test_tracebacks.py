@@ -36,6 +36,17 @@ def test_an_error_without_code_of_the_tool_has_none() -> None:
     assert traceback_of(ToolFailed("the server says no")) == ""
 
 
+def test_words_that_utf_8_does_not_have_are_written_in_letters_before_a_traceback_is_cut() -> None:
+    text = ""
+
+    try:
+        fail("\ud800" * LONGEST_CHARACTERS)
+    except RuntimeError as error:
+        text = traceback_of(error)
+
+    assert (len(text), text[-13:]) == (LONGEST_CHARACTERS + 1, "\\ud800\\ud800\n")
+
+
 def test_a_secret_is_masked_and_a_long_traceback_keeps_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHOP_TOKEN", "abcdefgh-12345")
     text = ""

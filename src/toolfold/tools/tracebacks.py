@@ -22,6 +22,8 @@ def traceback_of(error: BaseException) -> str:
     # Not the folders: the current one stands in a variable, and is no secret from whoever wrote the tool.
     lines = "".join(told.format()).splitlines(keepends=True)
     text = "".join(one if one.startswith("  File ") else masked(one) for one in lines)
+    # As in the text of the error, and before it is cut: half a surrogate pair would be written with six characters.
+    text = text.encode("utf-8", "backslashreplace").decode()
     # The end has the line that failed.
     return text if len(text) <= LONGEST_CHARACTERS else f"…{text[-LONGEST_CHARACTERS:]}"
 

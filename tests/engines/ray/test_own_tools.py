@@ -62,6 +62,12 @@ async def mistaken(text: str) -> None:
 
 
 @tool(read_only=True)
+async def unwritable() -> None:
+    """Has words that UTF-8 does not have."""
+    raise RuntimeError("\ud800" * 9_000)
+
+
+@tool(read_only=True)
 async def large() -> str:
     """More than a reply may be."""
     return "x" * 2000
@@ -87,7 +93,7 @@ def fresh() -> Iterator[None]:
     saved.clear()
 
 
-NAMES = ["look_up", "slow", "broken", "mistaken", "large"]
+NAMES = ["look_up", "slow", "broken", "mistaken", "unwritable", "large"]
 
 
 def opened(nodes: LocalNodes, names: list[str] = NAMES, **options: Any) -> Runtime:
@@ -97,7 +103,7 @@ def opened(nodes: LocalNodes, names: list[str] = NAMES, **options: Any) -> Runti
         return runtime._own_tools(names)
 
     runtime = Runtime(
-        [look_up, slow, broken, mistaken, large, save, told],
+        [look_up, slow, broken, mistaken, unwritable, large, save, told],
         engine=RayEngine(nodes, wait_seconds=5, own_tools=own_tools),
         **options,
     )
@@ -161,20 +167,43 @@ async def test_calls_on_the_node_take_no_message_each(monkeypatch: pytest.Monkey
 async def test_a_tool_that_fails_on_a_node_reads_as_one_that_fails_here() -> None:
     text = "\n".join(
         f"try:\n    await {call}\nexcept Exception as error:\n    print(error)"
-        for call in ("broken()", "look_up(n=k)", "large()")
+        for call in ("broken()", "look_up(n=k)", "large()", "mistaken(text=k)")
     )
     limits = Limits(reply_bytes=1000)
     nodes = LocalNodes(LocalNode("one"))
-    async with opened(nodes, limits=limits) as there, Runtime([look_up, broken, large], limits=limits) as here:
+    async with (
+        opened(nodes, limits=limits) as there,
+        Runtime([look_up, broken, mistaken, large], limits=limits) as here,
+    ):
         on_node = await there.run(f"k = 'x'\n{text}")
         local = await here.run(f"k = 'x'\n{text}")
 
     assert on_node.stdout == local.stdout
     on_record = [
-        [(call.name, call.error, call.bytes_in, call.bytes_out) for call in outcome.calls]
+        [(call.name, call.error, call.bytes_in, call.bytes_out, call.traceback) for call in outcome.calls]
         for outcome in (on_node, local)
     ]
     assert on_record[0] == on_record[1]
+
+
+IN_A_ROW = (
+    "for one in (mistaken(text='no such row'), unwritable()):\n    await asyncio.wait([asyncio.ensure_future(one)])"
+)
+AT_ONCE = "await asyncio.gather(mistaken(text='no such row'), unwritable(), return_exceptions=True)\n0"
+
+
+@pytest.mark.parametrize("text", [IN_A_ROW, AT_ONCE], ids=["in a row", "at once"])
+@pytest.mark.parametrize("error_details", [True, False])
+async def test_the_record_has_where_a_tool_failed_on_a_node_as_it_has_here(text: str, error_details: bool) -> None:
+    steps = wrappers(retry=Retry(attempts=1), error_details=error_details)
+    nodes = LocalNodes(LocalNode("one"))
+    async with opened(nodes, steps=steps) as there, Runtime([mistaken, unwritable], steps=steps) as here:
+        on_node, local = [await runtime.run(f"import asyncio\n{text}") for runtime in (there, here)]
+
+    of_node, of_local = ({call.name: call.traceback for call in outcome.calls} for outcome in (on_node, local))
+    assert (on_node.problem, of_node.keys()) == (None, {"mistaken", "unwritable"})
+    assert of_node == of_local
+    assert ("in mistaken" in of_node["mistaken"]) == error_details
 
 
 async def test_nodes_retry_and_leave_alone_as_the_runtime_is_told_to() -> None:
@@ -391,6 +420,8 @@ FORGED = {
     "no time": wire.WireServed(1, 0, float("inf"), 1, None, 1, 1, ""),
     "no breaker": wire.WireServed(1, 0, 0.0, 1, None, 1, 1, "maybe"),
     "long": wire.WireServed(1, 0, 0.0, None, "x" * 100_000, 1, 1, ""),
+    "long traceback": wire.WireServed(1, 0, 0.0, None, "x", 1, 1, "", "x" * 100_000),
+    "traceback of a success": wire.WireServed(1, 0, 0.0, 1, None, 1, 1, "", "x"),
 }
 
 

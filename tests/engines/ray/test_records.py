@@ -235,6 +235,19 @@ def test_a_batch_is_heard_as_its_calls_and_replies(own: OwnCalls, past: Past, to
     assert own.answered(answered(), tools) is None
 
 
+def test_where_a_tool_failed_is_for_people_here_and_for_no_other_node(own: OwnCalls, past: Past, tools: Any) -> None:
+    noted = Records(PLACES)
+    noted.note_calls([call(1)])
+    noted.note_reply(Reply(call_id=1, error="no such row", traceback="line 7"), 0, 0.5)
+    (said,) = told(noted)
+    assert isinstance(said, wire.WireAnswered)
+    heard = own.answered(said, tools)
+
+    assert heard is not None
+    assert [one.reply.traceback for one in heard.calls] == ["line 7"]
+    assert [(one.error, one.traceback) for one in past.replies] == [("no such row", "")]
+
+
 FORGED: dict[str, Callable[[wire.WireRecord], object]] = {
     "another's number": lambda one: setattr(one, "call_id", 2),
     "no tool": lambda one: setattr(one, "tool", 9),
@@ -246,6 +259,7 @@ FORGED: dict[str, Callable[[wire.WireRecord], object]] = {
     "no breaker": lambda one: setattr(one, "breaker", "maybe"),
     "less than no attempt": lambda one: setattr(one, "attempts", -1),
     "long": lambda one: setattr(one, "error", "x" * 100_000),
+    "traceback of a success": lambda one: setattr(one, "traceback", "x"),
 }
 
 

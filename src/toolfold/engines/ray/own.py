@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
+from msgspec import structs
+
 from toolfold.engines.base import Called, Served, ServedCall, Taped
 from toolfold.models import Call, Reply, ReplyMeta
 from toolfold.protocol.codec import Violation
@@ -13,11 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from toolfold.engines.ray.past import Past
-    from toolfold.engines.ray.wire import WireAnswered, WireReply, WireServed
+    from toolfold.engines.ray.wire import WireAnswered, WireRecord, WireServed
     from toolfold.models import Limits, ToolSpec
 
 _MOST_ERROR_CHARACTERS: Final = 10_000
-"""The router cuts an error's text to a fifth of that."""
+"""The router cuts an error's text to a fifth of that, and its traceback to less than half."""
 
 _BREAKER: Final = ("", "opened", "closed", "open")
 
@@ -83,11 +85,13 @@ class OwnCalls:
             raise Violation("a reply to no call of its own")
         return Served((ServedCall(call, self._reply(said), said.seconds),))
 
-    def _reply(self, said: WireReply) -> Reply:
+    def _reply(self, said: WireServed | WireRecord) -> Reply:
         past, size, error = self._past, said.size_bytes, said.error
         if not 0 <= said.place <= len(past.replies) and not past.why_not:
             raise Violation("a reply out of order")
         is_small = 0 <= size <= self._limits.reply_bytes and (error is None or len(error) <= _MOST_ERROR_CHARACTERS)
+        if said.traceback and (error is None or len(said.traceback) > _MOST_ERROR_CHARACTERS):
+            raise Violation("a traceback that no router gives")
         if not is_small or not 0 <= said.seconds < math.inf or said.attempts < 0 or said.breaker not in _BREAKER:
             raise Violation("a reply that no router gives")
         meta = None
@@ -97,7 +101,8 @@ class OwnCalls:
         measured = size if error is None else None
         reply = Reply(call_id=said.call_id, value=said.value, error=error, size_bytes=measured, meta=meta)
         past.served(said.place, reply, size)
-        return reply
+        # Not for the past: it is for people here, and another node that the program moves to has no use for it.
+        return structs.replace(reply, traceback=said.traceback) if said.traceback else reply
 
     def unanswered(self) -> Served | None:
         """Those that the program did not wait for: they may have run. `None` if there are none."""

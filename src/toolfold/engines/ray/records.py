@@ -58,9 +58,9 @@ class Records:
         meta, size = reply.meta or _PLAIN, reply.size_bytes or 0
         served = (reply.call_id, place, seconds, reply.value, reply.error, size, meta.attempts, meta.breaker)
         if next(iter(self._untold), 0) != reply.call_id:
-            return wire.WireServed(*served)
+            return wire.WireServed(*served, reply.traceback)
         _, tool, arguments, line = self._untold.pop(reply.call_id)
-        record = wire.raw((*served, tool, arguments, line))
+        record = wire.raw((*served, tool, arguments, line, reply.traceback))
         self._answered.append(record)
         self.size_bytes += len(memoryview(record))
         return None

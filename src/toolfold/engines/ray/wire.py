@@ -192,6 +192,9 @@ class WireReply(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=
 class WireServed(WireReply, tag=9, gc=False):
     """`Served`, of a call that was told before."""
 
+    traceback: str = ""
+    """As in `Reply`. Last, here and in `WireRecord`: only the last fields can have a default."""
+
 
 class WireRecord(WireReply, gc=False):
     """The same with the rest of the call, as in `WireCalled`."""
@@ -199,6 +202,7 @@ class WireRecord(WireReply, gc=False):
     tool: int
     arguments: dict[str, Any]
     line: int
+    traceback: str = ""
 
 
 class WireAnswered(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=10, gc=False):
