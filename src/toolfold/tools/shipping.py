@@ -11,19 +11,22 @@ import msgspec
 
 from toolfold.errors import UsageError
 from toolfold.models import ToolSpec
+from toolfold.tools.approval import approval
 from toolfold.tools.breaker import Breaker, Breaking
+from toolfold.tools.budget import budget
 from toolfold.tools.clock import SystemClock
 from toolfold.tools.concurrency import Concurrency
+from toolfold.tools.policy import Policy
 from toolfold.tools.retry import Retry, Retrying
 from toolfold.tools.tool import RetryWhen
 from toolfold.tools.withholding import withholding
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
+    from toolfold.models import Value
     from toolfold.tools.catalog import Catalog
-    from toolfold.tools.policy import Policy
-    from toolfold.tools.router import Wrapper
+    from toolfold.tools.router import Request, Wrapper
     from toolfold.tools.tool import Tool
 
 
@@ -69,12 +72,16 @@ def shipment(names: Iterable[str], catalog: Catalog, policy: Policy, steps: Sequ
 def _why_not(tool: Tool, policy: Policy, steps: Sequence[Wrapper]) -> str:
     spec = tool.spec
     reasons = {
-        "the policy does not permit it": not policy.permits(spec),
+        "the policy does not permit it": not policy.permits(spec) or _acts(Policy.gate, tool, steps),
         "it is neither read-only nor idempotent, and a call whose node is lost is made again": not (
             spec.read_only or spec.idempotent
         ),
-        "its calls need approval, which is asked for where the runtime is": policy.asks(spec),
-        "max_calls limits it, and only the runtime can count its calls": policy.max_calls(spec) is not None,
+        "its calls need approval, which is asked for where the runtime is": (
+            policy.asks(spec) or _acts(approval, tool, steps)
+        ),
+        "max_calls limits it, and only the runtime can count its calls": (
+            policy.max_calls(spec) is not None or _acts(budget, tool, steps)
+        ),
         "max_in_flight limits it, and only the runtime can count its calls": any(_queues(one, spec) for one in steps),
         "its replies are cached, and the cache is the runtime's": spec.cache_seconds > 0,
         "a router step of your own serves its calls, and nodes do not have it": any(map(_is_foreign, steps)),
@@ -85,6 +92,17 @@ def _why_not(tool: Tool, policy: Policy, steps: Sequence[Wrapper]) -> str:
         "nodes import tools, and it is not a function at the top level of a module": not tool.origin,
     }
     return next((reason for reason, is_so in reasons.items() if is_so), "")
+
+
+def _acts(kind: Callable[..., object], tool: Tool, steps: Sequence[Wrapper]) -> bool:
+    """Whether a step of this kind does a thing to calls of this tool: the steps may have another policy."""
+    of_kind = [step for step in steps if getattr(step, "__module__", "") == kind.__module__]
+    # One that has nothing to do returns what it was given.
+    return any(step(tool, _rest) is not _rest for step in of_kind)
+
+
+async def _rest(_: Request) -> Value:
+    raise AssertionError("nothing is called")
 
 
 def _queues(step: Wrapper, spec: ToolSpec) -> bool:

@@ -316,6 +316,21 @@ REFUSED: Mapping[str, tuple[str, dict[str, Any], str]] = {
         {"policy": Policy(block=["look_up"])},
         "'look_up' cannot run on nodes: the policy does not permit it",
     ),
+    "asked by a step": (
+        "look_up",
+        {"steps": wrappers(policy=Policy(ask=["look_*"]))},
+        "'look_up' cannot run on nodes: its calls need approval, which is asked for where the runtime is",
+    ),
+    "budget of a step": (
+        "look_up",
+        {"steps": wrappers(policy=Policy(max_calls={"look_up": 3}))},
+        "'look_up' cannot run on nodes: max_calls limits it, and only the runtime can count its calls",
+    ),
+    "blocked by a step": (
+        "look_up",
+        {"steps": wrappers(policy=Policy(block=["look_up"]))},
+        "'look_up' cannot run on nodes: the policy does not permit it",
+    ),
     "in flight": (
         "look_up",
         {"steps": wrappers(concurrency=Concurrency(tools={"look_up": 2}))},
