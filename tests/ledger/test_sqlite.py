@@ -224,9 +224,9 @@ async def test_a_closed_ledger_says_so(path: Path) -> None:
     ledger = SqliteLedger(path)
     await ledger.close()
 
-    with pytest.raises(UsageError) as writing:
+    with pytest.raises(LedgerFailed) as writing:
         ledger.begin(begun("a"))
-    with pytest.raises(UsageError) as reading:
+    with pytest.raises(LedgerFailed) as reading:
         await ledger.load("a")
 
     assert str(writing.value) == str(reading.value) == "the ledger is closed; open it again"

@@ -1,6 +1,6 @@
 """The words in which every store refuses a write, so that they read the same everywhere."""
 
-from toolfold.errors import Fenced, LedgerFull, UsageError
+from toolfold.errors import Fenced, LedgerFailed, LedgerFull, UsageError
 
 
 def fenced(execution_id: str) -> Fenced:
@@ -41,6 +41,6 @@ def twice(execution_id: str) -> UsageError:
     return UsageError(f"execution {execution_id!r} is in the ledger already; ids are used once")
 
 
-def closed() -> UsageError:
-    """For any use after `close`."""
-    return UsageError("the ledger is closed; open it again")
+def closed() -> LedgerFailed:
+    """For any use after `close`; a server that stops may still have requests, which can be sent again."""
+    return LedgerFailed("the ledger is closed; open it again")

@@ -183,7 +183,7 @@ class SqliteLedger:
                 await self._wait(execution_id, do, is_kept=True)
         except LedgerFailed:
             # It is in the log, and is tried again; unless it is waited for, it must not cost the caller the outcome.
-            if wait:
+            if wait or self._is_closed:
                 raise
         finally:
             self._live.pop(execution_id, None)

@@ -24,7 +24,9 @@ def withholding(tool: Tool, rest: Handler) -> Handler:
             raise
         # Also `SystemExit`, which the router takes for a failure of the tool.
         except (Exception, SystemExit) as error:  # noqa: BLE001
-            _log.warning("%r failed: %s: %s", name, type(error).__name__, masked(message_of(error)))
+            # Half a surrogate pair has no UTF-8 form, and the line would be lost.
+            text = masked(message_of(error)).encode("utf-8", "backslashreplace").decode()
+            _log.warning("%r failed: %s: %s", name, type(error).__name__, text)
             raise Withheld(type(error).__name__) from None
 
     return withhold

@@ -18,8 +18,8 @@ from tests.doors.http.talk import WEATHER, finish, go_on, result, start
 from tests.doors.http.test_files_at_once import upload
 from tests.doors.http.test_restart import CONFIG, ready, server
 from tests.escapes_support.seen import descendants
-from toolfold import tool
-from toolfold.doors.http import Settings
+from toolfold import Runtime, tool
+from toolfold.doors.http import Settings, create_app
 from toolfold.ledger.sqlite import SqliteLedger
 
 WITH_TOOLS = CONFIG + "tools: {modules: [tools.py]}\n"
@@ -179,3 +179,49 @@ def listens(client: httpx.AsyncClient) -> bool:
         return httpx.get(str(client.base_url.join("/health")), timeout=5).status_code == 200
     except httpx.TransportError:
         return False
+
+
+@pytest.mark.long
+async def test_a_server_that_stops_begins_nothing_and_cancels_nothing(tmp_path: Path) -> None:
+    called.clear()
+    ledger = SqliteLedger(tmp_path / "ledger.sqlite")
+    app = create_app(Runtime([charge, hang], ledger=ledger), ledger, Settings(token_key=b"k" * 32))
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
+
+        async def begin(code: str, key: str) -> tuple[int, str]:
+            answer = await client.post(
+                "/exec/programmatic", json={"code": code, "tools": []}, headers={"Idempotency-Key": key}
+            )
+            return answer.status_code, answer.json()["error"]
+
+        async with app.router.lifespan_context(app):
+            running = asyncio.create_task(begin("await hang(name='h')", "first"))
+            await until(lambda: "h" in called)
+            app.state.suspend()
+            late = await begin("await charge(name='c')", "second")
+        told = await running
+        states = [line.state for line in await ledger.list()]
+        await ledger.close()
+        too_late = await begin("await charge(name='c')", "third")
+
+    again = "nothing is lost, send the same request again"
+    assert [told, late] == [(503, f"the server stops; {again}")] * 2
+    assert too_late == (503, f"the ledger is closed; open it again; {again}")
+    assert (called, states) == (["h"], ["running"])
+
+
+@pytest.mark.long
+async def test_what_still_runs_when_a_server_ends_can_be_continued(tmp_path: Path) -> None:
+    called.clear()
+    ledger = SqliteLedger(tmp_path / "ledger.sqlite")
+    app = create_app(Runtime([charge, hang], ledger=ledger), ledger, Settings(token_key=b"k" * 32))
+    sent = {"code": "await hang(name='h')", "tools": []}
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
+        async with app.router.lifespan_context(app):
+            running = asyncio.create_task(client.post("/exec/programmatic", json=sent, headers=KEY))
+            await until(lambda: "h" in called)
+        told = await running
+
+    states = [line.state for line in await ledger.list()]
+    await ledger.close()
+    assert (told.status_code, states) == (503, ["running"])

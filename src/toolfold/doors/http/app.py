@@ -81,6 +81,7 @@ def create_app(
                 yield
             finally:
                 door.is_ready = False
+                door.suspend()  # what still runs goes on in the next process, and is not cancelled
                 await door.waits.close()
                 await door.shots.close()
                 await door.executions.close()

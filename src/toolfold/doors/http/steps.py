@@ -18,6 +18,7 @@ from toolfold.doors.http.metrics import Metrics
 from toolfold.doors.http.peers import Moved
 from toolfold.doors.http.refusals import CANCELLED, EXPIRED, HOST_FAILURES, Refusal
 from toolfold.errors import Fenced, UsageError
+from toolfold.ledger.refusals import suspended
 from toolfold.models import File, Limits, Outcome, Paused, Reply
 from toolfold.runtime import Runtime
 from toolfold.tools.context import Decision
@@ -37,6 +38,7 @@ class Steps:
         self._metrics = metrics
         self._clock = clock
         self._running: list[Held] = []
+        self._is_stopping = False
 
     async def begin(self, held: Held, start: Start, files: Sequence[File]) -> Paused | Outcome | None:
         """Run the first step of a new execution.
@@ -141,11 +143,16 @@ class Steps:
         return step
 
     def suspend(self) -> None:
-        """Stop what runs; other processes can continue from the ledger."""
+        """Stop what runs, and begin nothing more; other processes can continue from the ledger."""
+        self._is_stopping = True
         for held in self._running:
             self._runtime.suspend(held.execution_id)
 
     async def _step(self, held: Held, work: Coroutine[Any, Any, Paused | Outcome]) -> Paused | Outcome | None:
+        if self._is_stopping:
+            # It waited for a turn that a stopped one has left. Whatever ran from here on would be cut off for good.
+            work.close()
+            raise suspended(held.execution_id)
         task = held.task = asyncio.ensure_future(work)
         self._metrics.running += 1
         self._running.append(held)

@@ -22,12 +22,13 @@ from toolfold.doors.http.executions import Executions
 from toolfold.doors.http.files import key_of
 from toolfold.doors.http.forwarded import ForwardedRequest, Passed
 from toolfold.doors.http.records import ended_before
-from toolfold.doors.http.refusals import CANCELLED, Refusal, changes_hands
+from toolfold.doors.http.refusals import CANCELLED, Refusal, changes_hands, put_off
 from toolfold.doors.http.responses import Responses, json_response
 from toolfold.execution.recorded import Recorded
 from toolfold.execution.told import output_of
 from toolfold.execution.watching import Part, Place
 from toolfold.ledger.record import Ledger
+from toolfold.ledger.refusals import suspended
 from toolfold.runtime import Runtime
 
 MOST_REMEMBERED: Final = 200
@@ -83,6 +84,7 @@ class Waits:
         self._most_seconds = most_seconds
         self._received = received
         self._started: dict[str, _Started] = {}
+        self._is_closed = False
 
     async def run(
         self, execution_id: str, tenant: str, session: str, work: Coroutine[Any, Any, Answer | Passed], wait: float
@@ -99,6 +101,7 @@ class Waits:
 
     async def close(self) -> None:
         """The server stops; what runs has been suspended."""
+        self._is_closed = True
         left = [one.answer for one in self._started.values() if not one.answer.done()]
         for task in left:
             task.cancel()
@@ -200,7 +203,7 @@ class Waits:
         task = started.answer
         await asyncio.wait([task], timeout=min(wait, self._most_seconds))
         if task.cancelled():
-            raise Refusal(400, CANCELLED)
+            raise put_off(suspended(execution_id)) if self._is_closed else Refusal(400, CANCELLED)
         return task.result() if task.done() else accepted(execution_id, session=started.session)
 
     def _seconds(self, text: str) -> float:
