@@ -32,6 +32,7 @@ def main() -> int:
             if (code := console.poll()) is not None:
                 return code
     except KeyboardInterrupt:
+        _stop(running)  # first: until then the console may say something, too
         print("\nstopped", file=sys.stderr)
     finally:
         _stop(running)

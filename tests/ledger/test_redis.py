@@ -357,7 +357,7 @@ async def test_closing_while_the_server_is_away_says_what_is_lost(
     assert caplog.records[-1].getMessage() == (
         "the ledger was closed while its server was away: 1 executions are not whole"
     )
-    with pytest.raises(UsageError):
+    with pytest.raises(LedgerFailed):
         ledger.begin(begun("b"))
 
 
