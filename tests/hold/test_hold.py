@@ -1,8 +1,12 @@
 """Some of the attacks on each run of the tests; all of them, with what they cost in time, by `make test-hold`."""
 
+import ast
+from pathlib import Path
+
 import pytest
 
 from tests.escapes_support.attack import load_attacks
+from tests.hold import switched_off
 from tests.hold.escapes import escape_names
 from tests.hold.measure import attack_names, attack_of, measure
 from tests.hold.switched_off import CONTROLS
@@ -32,3 +36,17 @@ def test_every_attack_says_what_it_is_and_has_its_control() -> None:
 
 def test_every_escape_in_the_table_is_in_the_corpus() -> None:
     assert set(escape_names()) <= {attack.name for attack in load_attacks()}
+
+
+def test_controls_replace_only_what_is_there() -> None:
+    tree = ast.parse(Path(switched_off.__file__).read_text("utf-8"))
+    targets = [target for node in ast.walk(tree) if isinstance(node, ast.Assign) for target in node.targets]
+    replaced = [
+        (ast.unparse(target.value), target.attr)
+        for target in targets
+        if isinstance(target, ast.Attribute) and ast.unparse(target.value).partition(".")[0] in vars(switched_off)
+    ]
+
+    # Where a name has changed, the assignment would make a new one, and the control would switch nothing off.
+    gone = [f"{owner}.{name}" for owner, name in replaced if not hasattr(eval(owner, vars(switched_off)), name)]
+    assert (len(replaced) > 10, gone) == (True, [])
