@@ -5,7 +5,9 @@ Kills and races, which need more than one process, are in `tests/ledger/test_sql
 """
 
 import asyncio
+import json
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -15,8 +17,8 @@ from msgspec.structs import replace
 
 from tests.ledger.made_up import begun, given, made, outcome, pairs
 from tests.ledger.redis_server import RedisServer, given_redis_server, given_shared_server  # noqa: F401
-from toolfold import File, Media, UsageError
-from toolfold.errors import Fenced, LedgerFull
+from toolfold import File, Media, Runtime, UsageError, openai_tool
+from toolfold.errors import Fenced, LedgerFailed, LedgerFull
 from toolfold.ledger.memory import MemoryLedger
 from toolfold.ledger.record import Change, Filter, History, Made, Moment, Parked, Sealed, Summary, Tape
 from toolfold.ledger.redis import RedisLedger
@@ -706,3 +708,67 @@ async def test_what_is_forgotten_is_in_no_list(ledger: AnyLedger) -> None:
     assert await ledger.counts(0.0, "t") == {"running": 0, "paused": 0, "recent": 1, "failed": 0}
     assert await ledger.counts(0.0, "other") == {"running": 0, "paused": 0, "recent": 0, "failed": 0}
     assert (list(await ledger.savings(0.0, 10.0, "other")), list(await ledger.uses(9, "other"))) == ([], [])
+
+
+# what cannot be written
+
+
+async def test_programs_with_half_a_surrogate_pair_are_recorded_and_their_neighbours_too(ledger: AnyLedger) -> None:
+    texts = ["1 + 1"] * 20
+    texts[3], texts[11], texts[19] = 'x = "\ud83d"', "\udc00" * 100, "\n\n# first\n'\udfff'"
+
+    async with Runtime(ledger=ledger) as runtime:
+        tool = openai_tool(runtime)
+        calls = [
+            {
+                "type": "function_call",
+                "name": "execute_program",
+                "call_id": str(number),
+                "arguments": json.dumps({"code": text}),
+            }
+            for number, text in enumerate(texts)
+        ]
+        await asyncio.gather(*map(tool.answer, calls))
+        summaries = await ledger.list(limit=100)
+
+    assert Counter((summary.status, summary.first_line) for summary in summaries) == {
+        ("finished", "1 + 1"): 17,
+        ("rejected", 'x = "\\ud83d"'): 1,
+        ("rejected", ("\\udc00" * 14)[:79] + "…"): 1,
+        ("rejected", "# first"): 1,
+    }
+
+
+@pytest.mark.parametrize("new_ledger", KINDS[1:], indirect=True)
+async def test_a_write_that_no_store_can_take_loses_only_itself(
+    ledger: AnyLedger, caplog: pytest.LogCaptureFixture
+) -> None:
+    names = ["a", "bad", "c"]
+    for name in names:
+        ledger.begin(begun(name, tenant="\ud83d" if name == "bad" else ""))
+        ledger.note(name, made(1))
+    flushed = await asyncio.gather(*map(ledger.flush, names), return_exceptions=True)
+    ledger.note("a", given(1))
+    await ledger.finish("bad", outcome("bad"))
+    await ledger.finish("a", outcome("a"), wait=True)
+
+    histories = [await ledger.load(name) for name in names]
+
+    assert [type(error) for error in flushed] == [type(None), LedgerFailed, type(None)]
+    assert str(flushed[1]).startswith("execution 'bad' cannot be recorded: ")
+    assert [history and (history.state, history.entries) for history in histories] == [
+        ("ended", (made(1), given(1))),
+        None,
+        ("running", (made(1),)),
+    ]
+    assert "check its disk" not in caplog.text
+
+
+@pytest.mark.parametrize("new_ledger", KINDS[1:], indirect=True)
+async def test_a_question_with_half_a_surrogate_pair_is_refused_in_one_line(ledger: AnyLedger) -> None:
+    refusals = await asyncio.gather(
+        ledger.find("\ud83d"), ledger.load("\ud83d"), ledger.search(Filter(tenant="\ud83d")), return_exceptions=True
+    )
+
+    assert [type(refusal) for refusal in refusals] == [UsageError] * 3
+    assert str(refusals[1]) == "the ledger has no record with '\\ud83d': that is not valid Unicode text"

@@ -19,6 +19,7 @@ from toolfold.errors import LedgerFull as LedgerFull  # noqa: PLC0414
 from toolfold.ledger.seal import Seal
 from toolfold.models import Begun as Begun  # noqa: PLC0414
 from toolfold.models import Call, CallRecord, Covers, Outcome, Reply
+from toolfold_guest.rules import escaped
 
 State: TypeAlias = Literal["running", "paused", "ended"]
 
@@ -193,8 +194,9 @@ class Filter:
 
 
 def first_line(text: str, length: int = 80) -> str:
-    """The first line of a program that says something, shortened."""
+    """The first line of a program that says something, shortened; text that any store can keep."""
     line = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    line = escaped(line[: length + 1])  # a model's JSON may have half of a surrogate pair
     return line if len(line) <= length else line[: length - 1] + "…"
 
 

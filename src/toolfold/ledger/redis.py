@@ -214,7 +214,7 @@ class RedisLedger(Followed):
     async def find(self, prefix: str, *, limit: int = 2) -> list[str]:
         self._look_alive()
         await self._writer.drain()
-        first, last = (f"[{prefix}", f"({prefix}".encode() + b"\xff") if prefix else ("-", "+")
+        first, last = (f"[{prefix}", f"({prefix}{chr(0x10FFFF)}") if prefix else ("-", "+")
         return [one.decode() for one in await self._ask(redis_scripts.FIND, first, last, limit)]
 
     async def list(self, *, limit: int = 50, before: float | None = None, tenant: str | None = None) -> list[Summary]:
@@ -338,6 +338,8 @@ class RedisLedger(Followed):
                     (answer,) = await self._send(asked)
         except RedisError as error:
             raise failed(error) from error
+        except UnicodeEncodeError as error:
+            raise refusals.invalid_text(error) from error
         if isinstance(answer, RedisError):
             raise failed(answer) from answer
         return answer
@@ -393,8 +395,6 @@ class RedisLedger(Followed):
         entries: list[Entry] = []
         for number, piece in enumerate(pieces, after + 1):
             entries.extend(codec.decode_entries(self._unpack(piece, f"{execution_id}/{number}")))
-        outcome = None
-        if ending is not None:
-            outcome = codec.decode_outcome(self._unpack(ending, f"{execution_id}/-1"), ())
+        outcome = None if ending is None else codec.decode_outcome(self._unpack(ending, f"{execution_id}/-1"), ())
         place = after + len(pieces)
         return Story(state=STATES[state], epoch=int(epoch), place=place, entries=tuple(entries), outcome=outcome)

@@ -5,6 +5,7 @@
 3. A write without an answer is in doubt. Before the next one the server is asked, and told to refuse it if
    it comes late: nothing is written twice, and nothing that failed is written later.
 4. What nobody waits for is kept while the server is away, and sent when it is back.
+5. What cannot be written for a reason of its own is refused, and concerns its execution only.
 """
 
 from __future__ import annotations
@@ -197,10 +198,13 @@ class RedisWriter:
                 return False
             # Whatever it is, the task must live on and every waiter must hear of it.
             except Exception as error:
+                if len(lives) > 1:
+                    # One by one: what cannot be written then loses only itself. Writes that arrived are in doubt,
+                    # and the server is asked about them first.
+                    return all([await self._try([live]) for live in lives])
                 log.exception("a write to the ledger went wrong")
-                for live in lives:
-                    self._refuse(live, failed(error))
-                return False
+                self._refuse(lives[0], refusals.unrecordable(lives[0].id, error))
+                return True
             break
         self._is_away = False
         return True
@@ -326,7 +330,8 @@ class RedisWriter:
         is_heard = any(job.act != "drain" and job.waiter for job in jobs)
         if is_news and not is_heard:
             log.warning("not written: %s", error)
-        if is_heard or any(job.act == "finish" for job in jobs):
+        # A start that was never written is remembered up to its end, for which it would be an unknown execution.
+        if any(job.act == "finish" for job in jobs) or (is_heard and not isinstance(error, LedgerFailed)):
             self._drop(live)
 
     def _fail(self, lives: Sequence[RedisRecord], failure: LedgerFailed) -> None:

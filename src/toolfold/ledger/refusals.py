@@ -41,6 +41,19 @@ def twice(execution_id: str) -> UsageError:
     return UsageError(f"execution {execution_id!r} is in the ledger already; ids are used once")
 
 
+def unrecordable(execution_id: str | None, error: Exception) -> LedgerFailed:
+    """For a write that no store could take, however healthy it is."""
+    what = "a write to the ledger" if execution_id is None else f"execution {execution_id!r}"
+    failure = LedgerFailed(f"{what} cannot be recorded: {str(error)[:200]!r}; the log has the details")
+    failure.__cause__ = error
+    return failure
+
+
+def invalid_text(error: UnicodeEncodeError) -> UsageError:
+    """For a question with text that no record can have."""
+    return UsageError(f"the ledger has no record with {error.object[:200]!r}: that is not valid Unicode text")
+
+
 def closed() -> LedgerFailed:
     """For any use after `close`; a server that stops may still have requests, which can be sent again."""
     return LedgerFailed("the ledger is closed; open it again")

@@ -336,6 +336,8 @@ class SqliteLedger:
                 # One transaction: the row, its pieces and its grant are of one moment.
                 self._reader.execute("BEGIN")
                 return query(self._read_tables)
+            except UnicodeEncodeError as error:
+                raise refusals.invalid_text(error) from error
             except (sqlite3.Error, msgspec.MsgspecError, zlib.error, LookupError, TypeError) as error:
                 raise LedgerFailed(f"the ledger cannot be read: {error}; a record in it is damaged") from error
             finally:

@@ -5,6 +5,7 @@
 3. One transaction holds everything that has gathered: a hundred waiters cost one commit.
 4. A refusal concerns one execution; a failing disk concerns every execution in the transaction. Whoever waits
    hears of it; what nobody waits for is kept, up to a limit, and written in its order when the disk takes it again.
+5. A job that fails for any other reason loses only itself: the others of its transaction are written without it.
 """
 
 from __future__ import annotations
@@ -196,26 +197,40 @@ class Writer:
     def _commit(self, jobs: list[Job]) -> None:
         waiters = [job.waiter for job in jobs if isinstance(job, Act) and job.waiter is not None]
         try:
-            self._db.execute("BEGIN IMMEDIATE")
-            self._tables.changes.begin()
-            self._apply(jobs)
-            self._tables.write()
-            self._db.execute("COMMIT")
-            self._ahead.clear()
-            if self._is_failing:
-                self._is_failing = False
-                _log.warning("the ledger is written again")
+            self._transact(jobs, self._apply)
         # Whatever it is, the thread must live on and every waiter must hear of it.
         except Exception as error:  # noqa: BLE001
-            failure = _failure(error)
             self._roll_back()
             if _may_pass(error):
-                self._put_off(jobs, failure)
+                self._put_off(jobs, waiters, error)
             else:
-                self._lose(jobs, failure)
-            for waiter in waiters:
-                waiter.error = failure
+                self._commit_separately(jobs, waiters)
         _answer(waiters)
+
+    def _commit_separately(self, jobs: list[Job], waiters: list[Waiter]) -> None:
+        for waiter in waiters:
+            waiter.value = waiter.error = None
+        try:
+            self._transact(jobs, self._apply_separately)
+        # As above.
+        except Exception as error:  # noqa: BLE001
+            self._roll_back()
+            if _may_pass(error):
+                self._put_off(jobs, waiters, error)
+                return
+            for job in jobs:
+                self._lose(job, error)
+
+    def _transact(self, jobs: list[Job], apply: Callable[[list[Job]], None]) -> None:
+        self._db.execute("BEGIN IMMEDIATE")
+        self._tables.changes.begin()
+        apply(jobs)
+        self._tables.write()
+        self._db.execute("COMMIT")
+        self._ahead.clear()
+        if self._is_failing:
+            self._is_failing = False
+            _log.warning("the ledger is written again")
 
     def _roll_back(self) -> None:
         self._tables.drop()
@@ -223,8 +238,11 @@ class Writer:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
 
-    def _put_off(self, jobs: list[Job], failure: LedgerFailed) -> None:
+    def _put_off(self, jobs: list[Job], waiters: list[Waiter], error: Exception) -> None:
         """The disk may take them later. Whoever waited knows that nothing was done, and asks again."""
+        failure = _failure(error)
+        for waiter in waiters:
+            waiter.error = failure
         kept: list[Job] = []
         size = 0
         for job in jobs:
@@ -243,12 +261,14 @@ class Writer:
         with self._lock:
             self._jobs[:0] = kept
 
-    def _lose(self, jobs: list[Job], failure: LedgerFailed) -> None:
-        _log.error("%s; %d writes are lost", failure, len(jobs), exc_info=failure.__cause__)
-        for job in jobs:
-            live = job[0] if isinstance(job, tuple) else job.live
-            if live is not None and live.error is None:
-                live.error = failure
+    def _lose(self, job: Job, error: Exception) -> None:
+        live = job[0] if isinstance(job, tuple) else job.live
+        failure = refusals.unrecordable(None if live is None else live.id, error)
+        _log.error("%s", failure, exc_info=error)
+        if live is not None and live.error is None:
+            live.error = failure
+        if isinstance(job, Act) and job.waiter is not None:
+            job.waiter.error = failure
 
     def _apply(self, jobs: list[Job]) -> None:
         gathered: dict[tuple[OpenRecord, int], list[bytes]] = {}
@@ -262,6 +282,21 @@ class Writer:
             self._act(job)
         for key, bodies in gathered.items():
             self._add(*key, bodies)
+
+    def _apply_separately(self, jobs: list[Job]) -> None:
+        for job in jobs:
+            self._db.execute("SAVEPOINT job")
+            try:
+                self._apply([job])
+                self._tables.write()
+            # Whatever is wrong with it, the others go on.
+            except Exception as error:
+                if _may_pass(error):
+                    raise
+                self._tables.drop()
+                self._db.execute("ROLLBACK TO job")
+                self._lose(job, error)
+            self._db.execute("RELEASE job")
 
     def _add(self, live: OpenRecord, epoch: int, bodies: list[bytes]) -> None:
         try:

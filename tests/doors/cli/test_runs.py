@@ -327,6 +327,7 @@ def test_show_as_json_has_all_of_a_call_that_is_open(runs: Runs, ledger: Path) -
     ("arguments", "said"),
     [
         (["show", "zz"], "no execution 'zz' in the ledger; 'toolfold runs' lists them"),
+        (["show", "\udced"], "the ledger has no record with '\\udced': that is not valid Unicode text"),
         (["show", "a"], "'a' is the start of several ids: aa11, ab22; give more of it"),
         (["rerun", "zz"], "no execution 'zz' in the ledger; 'toolfold runs' lists them"),
         (["rerun", "aa11", "missing.py"], "no program 'missing.py'; check the path"),
