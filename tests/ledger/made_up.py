@@ -1,13 +1,18 @@
 """Executions to write into ledgers, and hypothesis strategies for everything that a ledger keeps."""
 
+import asyncio
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import fields
 from inspect import signature
+from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 from hypothesis import strategies as st
 
 from toolfold.ledger.record import Begun, Decided, Entry, Given, Handed, Made, Moment, MomentKind, Parked, Tape
+from toolfold.ledger.sqlite import SqliteLedger
 from toolfold.models import (
     OWN_SETS,
     AllowedCallers,
@@ -52,6 +57,31 @@ def pairs(count: int, value: Any = None) -> Iterator[Entry]:
     for call_id in range(1, count + 1):
         yield made(call_id)
         yield given(call_id, value)
+
+
+def long_ledger(path: Path, count: int) -> None:
+    """A SQLite ledger of so many executions that ended, without a call; each fiftieth is of a tenant of its own."""
+
+    async def write_first() -> None:
+        ledger = SqliteLedger(path)
+        ledger.begin(begun(f"{1:016x}", tenant="loud"))
+        await ledger.finish(f"{1:016x}", outcome(f"{1:016x}"), wait=True)
+        await ledger.close()
+
+    asyncio.run(write_first())
+    own = ("number", "id", "began_at", "touched_at", "tenant")
+    with closing(sqlite3.connect(path)) as connection, connection:
+        columns = [name for _, name, *_ in connection.execute("PRAGMA table_info(executions)") if name not in own]
+        copied = ", ".join(columns)
+        connection.execute(
+            f"INSERT INTO executions ({copied}, id, began_at, touched_at, tenant)"
+            f" WITH RECURSIVE numbers(n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM numbers WHERE n < {count})"
+            f" SELECT {copied}, printf('%016x', n), began_at + n * 0.01, touched_at + n * 1e-6,"
+            " iif(n % 50, 'loud', 'quiet') FROM numbers, executions WHERE number = 1"
+        )
+        connection.execute(
+            "INSERT INTO pieces SELECT number, piece, body FROM executions, pieces WHERE execution = 1 AND number > 1"
+        )
 
 
 _T = TypeVar("_T")

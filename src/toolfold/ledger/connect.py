@@ -13,7 +13,7 @@ from typing import Final
 
 from toolfold.errors import UsageError
 from toolfold.ledger.changes import DECISIONS
-from toolfold.ledger.forgetting import STEADY
+from toolfold.ledger.forgetting import DEADLINES_BY_TIME, STEADY
 from toolfold.ledger.lessons import LESSONS
 from toolfold.ledger.listing import LISTING
 from toolfold.ledger.migrations import FORMAT, check_shape, migrate
@@ -21,7 +21,7 @@ from toolfold.ledger.seal import SALT_BYTES, NoSeal, Seal, seal_with
 from toolfold.ledger.tables import DEADLINES, SCHEMA
 
 _APPLICATION: Final = 0x746F666C  # "tofl"
-_BUSY_SECONDS: Final = 30.0
+BUSY_SECONDS: Final = 30.0
 
 
 def connect(path: Path, key: bytes | str | None) -> tuple[sqlite3.Connection, sqlite3.Connection, Seal | NoSeal]:
@@ -98,7 +98,7 @@ def _make(path: Path) -> None:
 
 def _open(path: Path, opened: ExitStack) -> sqlite3.Connection:
     # Its users take care of threads: the writer is one thread, readers hold a lock.
-    made = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    made = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
     connection = opened.enter_context(closing(made))
     connection.execute("PRAGMA synchronous = NORMAL")
     return connection
@@ -126,11 +126,12 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     else:
         _lay_out(connection)
     check_shape(connection, path)
+    connection.execute(DEADLINES_BY_TIME)
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:
     """Switch to WAL mode; two processes that do this at once are not made to wait by SQLite itself."""
-    deadline = time.monotonic() + _BUSY_SECONDS
+    deadline = time.monotonic() + BUSY_SECONDS
     while True:
         try:
             connection.execute("PRAGMA journal_mode = WAL").fetchone()

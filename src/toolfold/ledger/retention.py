@@ -40,11 +40,12 @@ class Retention:
 
 
 class Schedule:
-    """Says when a look is due: now and then, and sooner after many writes. Not on every write."""
+    """Says when a look is due: after the first write, now and then, and sooner after many. Not for who only reads."""
 
     def __init__(self, keep: Retention) -> None:
         self._keep = keep
-        self._next = 0.0
+        self._next = time.monotonic() + _LOOK_EVERY_SECONDS
+        self._is_first = True
         self._bytes = 0
         self._executions = 0
 
@@ -57,12 +58,14 @@ class Schedule:
         """Whether to look now; a `True` starts the count anew."""
         is_due = (
             time.monotonic() >= self._next
+            or (self._is_first and self._bytes > 0)
             or self._bytes > self._keep.total_bytes // _SLACK
             or self._executions > self._keep.executions // _SLACK
         )
         if is_due:
             self._next = time.monotonic() + _LOOK_EVERY_SECONDS
             self._bytes = self._executions = 0
+            self._is_first = False
         return is_due
 
     def hasten(self) -> None:

@@ -326,12 +326,14 @@ class Tables:
 
     # forgetting
 
-    def sweep(self, keep: Retention) -> int:
-        """Forget what `keep` does not allow, a few at a time; how many went."""
+    def is_over(self, keep: Retention) -> bool:
+        """Whether there is something that `keep` does not allow. Needs no transaction."""
+        return self._forgetting.is_due(keep)
+
+    def sweep(self, keep: Retention, is_enough: Callable[[], bool] = lambda: False) -> int:
+        """Forget what `keep` does not allow, a few at a time, until it `is_enough`; how many went."""
         self._rows.write()
-        doomed = self._forgetting.doomed(keep)
-        self._forget(doomed)
-        return len(doomed)
+        return self._forget(self._forgetting.doomed(keep), is_enough)
 
     def delete(self, execution_id: str) -> bool:
         """Forget one; false if it is not there."""
@@ -339,14 +341,24 @@ class Tables:
         self._forget(found or ())
         return found is not None
 
-    def _forget(self, numbers: Sequence[int]) -> None:
+    def _forget(self, numbers: Sequence[int], is_enough: Callable[[], bool] = lambda: False) -> int:
         self._rows.write()
         self._rows.drop()
+        grants: set[tuple[bytes]] = set()
+        count = 0
         for number in numbers:
+            if is_enough():
+                break
+            count += 1
+            grants.update(self._db.execute("SELECT granted FROM executions WHERE number = ?", (number,)))
             self.changes.forget(number)
             self._db.execute("DELETE FROM pieces WHERE execution = ?", (number,))
             self._db.execute("DELETE FROM executions WHERE number = ?", (number,))
             self._db.execute("DELETE FROM deadlines WHERE execution = ?", (number,))
             self.listing.forget(number)
-        if numbers:
-            self._db.execute("DELETE FROM grants WHERE digest NOT IN (SELECT granted FROM executions)")
+        for (digest,) in grants:
+            self._db.execute(
+                "DELETE FROM grants WHERE digest = ?1 AND NOT EXISTS (SELECT 1 FROM executions WHERE granted = ?1)",
+                (digest,),
+            )
+        return count

@@ -23,8 +23,9 @@ from typing import Any, Final, TypeAlias
 from toolfold.errors import LedgerFailed, ToolfoldError
 from toolfold.ledger import refusals
 from toolfold.ledger.ahead import Ahead, Gathered
-from toolfold.ledger.retention import Retention, Schedule
+from toolfold.ledger.retention import Retention
 from toolfold.ledger.tables import Tables
+from toolfold.ledger.tidying import Tidying
 from toolfold.models import MIB, CallRecord
 
 _LINGER_SECONDS: Final = 0.05
@@ -91,8 +92,7 @@ class Writer:
         self._db = connection
         self._tables = tables
         self._ahead = ahead
-        self._keep = keep
-        self._schedule = Schedule(keep)
+        self._tidying = Tidying(connection, tables, keep, lambda: self._is_closing)
         self._lock = threading.Lock()
         self._jobs: list[Job] = []
         self._jobs_bytes = 0
@@ -177,13 +177,13 @@ class Writer:
                 is_last = self._is_closing
                 self._hurry.clear()
                 idle_rounds = 0 if jobs else idle_rounds + 1
-                is_sleepy = idle_rounds >= _DROWSY_ROUNDS and not is_last
+                is_sleepy = idle_rounds >= _DROWSY_ROUNDS and not is_last and not self._tidying.is_over
                 if is_sleepy:
                     self._is_at_work = False
                     self._woken.clear()
             if jobs:
                 self._commit(jobs)
-                self._tidy(jobs)
+            self._tidying.step(sum(isinstance(job, Act) for job in jobs))
             if is_last:
                 if self._jobs:
                     _log.error(
@@ -318,30 +318,6 @@ class Writer:
             elif job.live is not None and job.live.error is None:
                 job.live.error = error
                 _log.warning("not written: %s", error)
-
-    def _tidy(self, jobs: list[Job]) -> None:
-        """Forget what is too old, in a transaction of its own, after everyone was answered."""
-        size, self._tables.written_bytes = self._tables.written_bytes, 0
-        self._schedule.wrote(size, sum(isinstance(job, Act) for job in jobs))
-        if not self._schedule.is_due():
-            return
-        try:
-            while self._sweep() and not self._jobs:
-                pass
-            # As a script: `execute` stops at the first page that is given back.
-            self._db.executescript("PRAGMA incremental_vacuum(1000)")
-        except sqlite3.Error as error:
-            _log.warning("old executions were not forgotten: %s", error)
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
-
-    def _sweep(self) -> int:
-        self._db.execute("BEGIN IMMEDIATE")
-        swept = self._tables.sweep(self._keep)
-        self._db.execute("COMMIT")
-        if swept:
-            self._schedule.hasten()
-        return swept
 
 
 def _may_pass(error: Exception) -> bool:

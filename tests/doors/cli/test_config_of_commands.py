@@ -2,12 +2,15 @@
 
 import json
 import os
+import sqlite3
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from tests.doors.cli.conftest import Cli
+from tests.ledger.made_up import long_ledger
 
 pytestmark = pytest.mark.long
 
@@ -88,6 +91,25 @@ def test_the_configs_ledger_has_the_execution_and_runs_shows_it(cli: Cli, folder
     listed = cli("runs", "--json")
 
     assert [one["execution_id"] for one in json.loads(listed.stdout)] == [json.loads(done.stdout)["execution_id"]]
+
+
+def test_a_list_of_a_ledger_far_above_its_limit_forgets_nothing_and_a_program_forgets_some(
+    cli: Cli, folder: Path
+) -> None:
+    (folder / "toolfold.yaml").write_text("ledger: {where: own.sqlite, keep: {max_executions: 100}}\n")
+    long_ledger(folder / "own.sqlite", 20_000)
+
+    def count() -> int:
+        with closing(sqlite3.connect(folder / "own.sqlite")) as connection:
+            return int(connection.execute("SELECT count(*) FROM executions").fetchone()[0])
+
+    listed = cli("runs", "--json", "--limit", "2")
+    after_list = count()
+    cli("run", "-", program="print('new')")
+
+    assert [one["execution_id"] for one in json.loads(listed.stdout)] == [f"{20_000:016x}", f"{19_999:016x}"]
+    assert after_list == 20_000
+    assert 100 < count() < 20_000
 
 
 def test_tools_lists_what_programs_may_call_under_the_config(configured: Cli) -> None:
