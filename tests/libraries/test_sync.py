@@ -186,6 +186,57 @@ def test_a_file_that_is_another_than_the_locked_one_is_not_taken(cli: Cli, index
     assert sets_on_disk(tmp_path) == []
 
 
+HASH = "0" * 64
+HOSTILE = [
+    ({"name": "zebra\n--index-url http://127.0.0.1:9/"}, r"invalid name 'zebra\n--index-url http://127.0.0.1:9/'"),
+    ({"name": "-r/etc/passwd"}, "invalid name '-r/etc/passwd'"),
+    ({"version": "1.0\r\n-f /tmp"}, r"invalid version '1.0\r\n-f /tmp'"),
+    ({"version": f"1.0 --hash=sha256:{HASH[:9]}"}, "invalid version '1.0 --hash=sha256:000000000'"),
+    ({"version": "1.0\u2028"}, r"invalid version '1.0\u2028'"),
+    ({"file": "../../zebra-1.0-py3-none-any.whl"}, "invalid file '../../zebra-1.0-py3-none-any.whl'"),
+    ({"file": "http://127.0.0.1:9/zebra.whl"}, "invalid file 'http://127.0.0.1:9/zebra.whl'"),
+    ({"file": "okapi-1.0-py3-none-any.whl"}, "file 'okapi-1.0-py3-none-any.whl' is not of 'zebra' '1.0'"),
+    ({"sha256": HASH[1:] + "\n"}, rf"invalid sha256 '{HASH[1:]}\n'"),
+    ({"sha256": "A" * 64}, f"invalid sha256 '{'A' * 64}'"),
+]
+
+
+@pytest.mark.parametrize("machine", [target(), "another machine"])
+@pytest.mark.parametrize(("change", "reason"), HOSTILE, ids=[reason for _, reason in HOSTILE])
+def test_a_lock_that_no_sync_wrote_is_one_clear_line(
+    change: dict[str, str], reason: str, machine: str, cli: Cli, index: Path, tmp_path: Path
+) -> None:
+    make_wheel(index, "zebra", "1.0")
+    write_config(tmp_path, "zebra")
+    wheel = {"name": "zebra", "version": "1.0", "file": "zebra-1.0-py3-none-any.whl", "sha256": HASH, **change}
+    sets = {"main": {machine: {"packages": ["zebra"], "wheels": [wheel]}}}
+    (tmp_path / "toolfold.libraries.lock").write_text(json.dumps({"version": 1, "sets": sets}))
+
+    done = cli("libraries", "sync")
+
+    advice = "remove it and run 'toolfold libraries sync'"
+    line = f"toolfold: toolfold.libraries.lock is no lock file (set 'main': {reason}); {advice}\n"
+    assert (done, sets_on_disk(tmp_path)) == ((2, "", line), [])
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('{"version": 1, "sets": {}, "a\\n\\u001b[31m": 1}', r"'Object contains unknown field `a\n\x1b[31m`'"),
+        ('{"version": 1, "sets": ' + "[" * 100_000, "'Expected `object`, got `array` - at `$.sets`'"),
+        (" " * (16 * 2**20 + 1), "it has more than 16777216 bytes"),
+    ],
+    ids=["a field", "deep", "long"],
+)
+def test_a_lock_that_cannot_be_read_is_one_clear_line(text: str, reason: str, cli: Cli, tmp_path: Path) -> None:
+    write_config(tmp_path, "zebra")
+    (tmp_path / "toolfold.libraries.lock").write_text(text)
+
+    advice = "remove it and run 'toolfold libraries sync'"
+    line = f"toolfold: toolfold.libraries.lock is no lock file ({reason}); {advice}\n"
+    assert cli("libraries", "sync") == (2, "", line)
+
+
 def test_without_a_registry_the_old_set_stays(cli: Cli, index: Path, tmp_path: Path) -> None:
     make_wheel(index, "zebra")
     write_config(tmp_path, "zebra")
@@ -253,6 +304,7 @@ def test_a_changed_file_is_found_by_the_check(cli: Cli, index: Path, tmp_path: P
     [
         ("packages: ['--index-url=x']", f"packages[0]: {PACKAGE}, got '--index-url=x'"),
         ("packages: ['zebra @ https://x/y.whl']", f"packages[0]: {PACKAGE}, got 'zebra @ https://x/y.whl'"),
+        (r'packages: ["zebra==\n--pre"]', rf"packages[0]: {PACKAGE}, got 'zebra==\n--pre'"),
         ("packages: [../zebra]", f"packages[0]: {PACKAGE}, got '../zebra'"),
         ("preload: [a-b]", "preload[0]: must be the name of a module, such as networkx, got 'a-b'"),
     ],

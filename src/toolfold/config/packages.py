@@ -11,9 +11,11 @@ from toolfold.config.section import Section
 from toolfold.config.units import must_be
 
 # Names and versions only: an address or a path would bring code that no lock can vouch for, and `-` is an option.
+# No line breaks: what follows one may be an option again.
+_CLAUSE: Final = r"(?:==|!=|<=|>=|~=|<|>)[ \t]*[A-Za-z0-9.*+!_-]+[ \t]*"
 _PACKAGE: Final = re.compile(
-    r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?(?:\[[A-Za-z0-9._, -]+\])?\s*"
-    r"(?:(?:==|!=|<=|>=|~=|<|>)\s*[A-Za-z0-9.*+!_-]+\s*(?:,\s*(?:==|!=|<=|>=|~=|<|>)\s*[A-Za-z0-9.*+!_-]+\s*)*)?"
+    r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?(?:\[[A-Za-z0-9._, -]+\])?[ \t]*"
+    rf"(?:{_CLAUSE}(?:,[ \t]*{_CLAUSE})*)?"
 )
 
 

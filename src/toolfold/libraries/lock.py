@@ -17,14 +17,24 @@ from typing import Final
 import msgspec
 
 from toolfold.errors import UsageError
+from toolfold.models import MIB
 
 _VERSION: Final = 1
 _FORMAT: Final = 2
 """Of the folders that wheels are unpacked into; part of their names."""
 _SEPARATORS: Final = re.compile(r"[-_.]+")
+_MOST_BYTES: Final = 16 * MIB
+_SHOWN: Final = 80
+_FIELDS: Final = {
+    "name": re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,198}[A-Za-z0-9])?", re.ASCII),
+    "version": re.compile(r"[A-Za-z0-9][A-Za-z0-9.!+_]{0,99}", re.ASCII),
+    "file": re.compile(r"[A-Za-z0-9][A-Za-z0-9.!+_-]{0,249}\.whl", re.ASCII),
+    "sha256": re.compile(r"[0-9a-f]{64}", re.ASCII),
+}
+"""Of a wheel. They become lines of a file that pip reads, options included, and names of files."""
 
 
-class Wheel(msgspec.Struct, frozen=True, order=True):
+class Wheel(msgspec.Struct, frozen=True, order=True, forbid_unknown_fields=True):
     """One file of the package index."""
 
     name: str
@@ -33,7 +43,7 @@ class Wheel(msgspec.Struct, frozen=True, order=True):
     sha256: str
 
 
-class LockedSet(msgspec.Struct, frozen=True):
+class LockedSet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What was resolved for one set on one kind of machine."""
 
     packages: tuple[str, ...]
@@ -104,17 +114,48 @@ def write_lock(path: Path, sets: Mapping[str, LockedSet]) -> None:
 
 def _read(path: Path) -> _Lock:
     try:
-        text = path.read_bytes()
+        with path.open("rb") as file:
+            text = file.read(_MOST_BYTES + 1)
     except FileNotFoundError:
         return _Lock(_VERSION, {})
     except OSError as error:
         raise UsageError(f"{path.name} cannot be read: {error.strerror}") from error
+    if len(text) > _MOST_BYTES:
+        raise _invalid(path, f"it has more than {_MOST_BYTES} bytes")
     try:
         lock = msgspec.json.decode(text, type=_Lock)
-    except msgspec.MsgspecError as error:
-        raise UsageError(
-            f"{path.name} is no lock file ({error}); remove it and run 'toolfold libraries sync'"
-        ) from None
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise _invalid(path, _shown(str(error))) from None
     if lock.version != _VERSION:
         raise UsageError(f"{path.name} has version {lock.version}; this toolfold reads {_VERSION}")
+    for name, by_target in lock.sets.items():
+        for locked in by_target.values():
+            if reason := _problem(locked):
+                raise _invalid(path, f"set {_shown(name)}: {reason}")
     return lock
+
+
+def _problem(locked: LockedSet) -> str:
+    """What is wrong with the first field that no sync writes; nothing if there is none."""
+    for wheel in locked.wheels:
+        for field, pattern in _FIELDS.items():
+            value = getattr(wheel, field)
+            if not pattern.fullmatch(value):
+                return f"invalid {field} {_shown(value)}"
+        if (wheel.name, wheel.version) != named_by(wheel.file):
+            return f"file {_shown(wheel.file)} is not of {wheel.name!r} {wheel.version!r}"
+    return ""
+
+
+def named_by(file: str) -> tuple[str, str]:
+    """Name and version of the package in a wheel with this file name."""
+    name, version, *_ = (*file.split("-"), "")
+    return normal_name(name), version
+
+
+def _invalid(path: Path, reason: str) -> UsageError:
+    return UsageError(f"{path.name} is no lock file ({reason}); remove it and run 'toolfold libraries sync'")
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "…")

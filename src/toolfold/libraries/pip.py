@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from toolfold.errors import UsageError
-from toolfold.libraries.lock import LockedSet, Wheel, normal_name, target
+from toolfold.libraries.lock import LockedSet, Wheel, named_by, target
 
 UNREACHABLE: Final = "the package index cannot be reached; look at pip's settings with 'pip config list'"
 _PIP: Final = (sys.executable, "-I", "-m", "pip", "--disable-pip-version-check", "--no-input", "--no-color")
@@ -119,8 +119,7 @@ def wheels_in(folder: Path) -> tuple[Wheel, ...]:
 
     found = []
     for path in sorted(folder.glob("*.whl")):
-        name, version, *_ = path.name.split("-")
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
-        found.append(Wheel(normal_name(name), version, path.name, digest))
+        found.append(Wheel(*named_by(path.name), path.name, digest))
     return tuple(sorted(found))
