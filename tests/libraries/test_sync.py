@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -55,6 +56,14 @@ def sets_on_disk(folder: Path) -> list[str]:
     return sorted(path.name for path in (folder / "data" / "toolfold" / "libraries").glob("*"))
 
 
+STAGED = """
+import sys
+from pathlib import Path
+from toolfold.libraries import Installed
+with Installed(Path(sys.argv[1])).staging() as folder:
+    print(folder.name, flush=True)
+    sys.stdin.readline()
+"""
 SYNCED = "locked in toolfold.libraries.lock; programs of servers that run already see it after a restart\n"
 PACKAGE = "must be a package name with an optional version, such as networkx==3.4.2"
 STAYS = "; the installed set stays in use\n"
@@ -250,6 +259,72 @@ def test_without_a_registry_the_old_set_stays(cli: Cli, index: Path, tmp_path: P
     line = "the package index cannot be reached; look at pip's settings with 'pip config list'"
     assert (code, out, error) == (2, "", f"toolfold: libraries, set 'main': {line}{STAYS}")
     assert cli("run", "-", program="import zebra\nprint(zebra.VERSION)")[:2] == (0, "1.0\n")
+
+
+def test_what_a_killed_sync_left_is_removed_by_the_next_one(cli: Cli, index: Path, tmp_path: Path) -> None:
+    make_wheel(index, "zebra", "1.0")
+    write_config(tmp_path, "zebra")
+    (tmp_path / "temporary").mkdir()
+    with socket.create_server(("127.0.0.1", 0)) as registry:
+        address = f"http://127.0.0.1:{registry.getsockname()[1]}/"
+        homes = {"XDG_DATA_HOME": str(tmp_path / "data"), "TMPDIR": str(tmp_path / "temporary")}
+        environment = {"PATH": os.environ["PATH"], "PYTHONPATH": SOURCES, "PIP_INDEX_URL": address, **homes}
+        sync = subprocess.Popen([sys.executable, "-m", "toolfold", "libraries", "sync"], cwd=tmp_path, env=environment)
+        connection, _ = registry.accept()  # pip asks, and waits for the answer
+        sync.kill()
+        sync.wait()
+        connection.close()
+
+    def leftovers() -> list[Path]:
+        staged = (tmp_path / "data" / "toolfold" / "libraries").glob(".*")
+        return [*staged, *(tmp_path / "temporary").glob("toolfold*")]
+
+    before = len(leftovers())
+    code, _, _ = cli("libraries", "sync")
+
+    assert (before, code, leftovers()) == (1, 0, [])
+
+
+def test_a_sync_removes_the_folders_of_killed_ones_and_leaves_those_of_living_ones(
+    cli: Cli, index: Path, tmp_path: Path
+) -> None:
+    make_wheel(index, "zebra", "1.0")
+    write_config(tmp_path, "zebra")
+    store = tmp_path / "data" / "toolfold" / "libraries"
+    living, killed = (
+        subprocess.Popen([sys.executable, "-c", STAGED, str(store)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        for _ in range(2)
+    )
+    folders = [process.stdout.readline().decode().strip() for process in (living, killed) if process.stdout]
+    killed.kill()
+    killed.communicate()
+    (store / ".new-older").mkdir()  # of a version that took no lock, with files that nobody may write
+    (store / ".new-older" / "zebra.py").touch(0o444)
+
+    before = sets_on_disk(tmp_path)
+    synced = cli("libraries", "sync")
+    during = sets_on_disk(tmp_path)
+    living.communicate(b"go on\n")
+
+    assert before == sorted([".new-older", *folders])
+    assert (synced[0], during) == (0, [folders[0], *sets_on_disk(tmp_path)])
+    assert (len(during), living.returncode) == (2, 0)
+
+
+@pytest.mark.parametrize("packages", [["zebra"], ["broken"], ["unknown"]], ids=repr)
+def test_a_sync_leaves_no_temporary_folder(packages: list[str], cli: Cli, index: Path, tmp_path: Path) -> None:
+    make_wheel(index, "zebra", "1.0")
+    make_wheel(index, "broken", "1.0").write_bytes(b"no archive")
+    write_config(tmp_path, *packages)
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    local = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(index), "PIP_CONFIG_FILE": os.devnull, "TMPDIR": str(temporary)}
+
+    code, _, _ = cli("libraries", "sync", **local)
+
+    assert (code, len(sets_on_disk(tmp_path)), list(temporary.glob("toolfold-wheels-*"))) == (
+        (0, 1, []) if packages == ["zebra"] else (2, 0, [])
+    )
 
 
 def test_sets_side_by_side_have_versions_of_their_own(cli: Cli, index: Path, tmp_path: Path) -> None:

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from toolfold.engines.process.layout import library_versions
+from toolfold.ledger.locks import HAS_LOCKS, lock
 from toolfold.libraries.lock import LockedSet, Wheel, normal_name
 from toolfold.libraries.unpack import compile_all, lock_away, unpack
 from toolfold.models import InstalledSet
 
 _MARK: Final = ".toolfold.json"
+_STAGING: Final = ".new-"
+_ATTEMPTS: Final = 10
 _SPARE: Final = ("tests", "test", "docs", "examples", "benchmarks")
 
 
@@ -63,20 +67,51 @@ class Installed:
         final = self.folder_of(locked)
         if self.has(locked):
             return final
-        self._folder.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(dir=self._folder, prefix=".new-"))
-        try:
+        with self.staging() as temporary:
             modules = unpack([wheels / wheel.file for wheel in locked.wheels], temporary)
             compile_all(temporary)
             mark = _Mark(dict(modules), _code_bytes(temporary), _content(temporary))
             (temporary / _MARK).write_bytes(msgspec.json.encode(mark))
             lock_away(temporary)
-            shutil.rmtree(final, ignore_errors=True)  # of an attempt that was cut short
-            os.rename(temporary, final)
-        except BaseException:
-            shutil.rmtree(temporary, ignore_errors=True)
-            raise
+            if not self.has(locked):  # another sync may have been first
+                shutil.rmtree(final, ignore_errors=True)  # of an attempt that was cut short
+                os.rename(temporary, final)
         return final
+
+    @contextlib.contextmanager
+    def staging(self) -> Iterator[Path]:
+        """A folder of one's own beside the sets, removed in the end; those that killed processes left are, too.
+
+        Its owner holds a lock on it. Who finds one that nobody holds has the lock when it removes it, so that an owner
+        which had made it but not locked it yet cannot get the lock, or finds the folder gone, and makes another.
+        """
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._remove_stale()
+        folder, handle = self._claim()
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+            if handle is not None:
+                os.close(handle)
+
+    def _claim(self) -> tuple[Path, int | None]:
+        for _ in range(_ATTEMPTS if HAS_LOCKS else 0):
+            folder = Path(tempfile.mkdtemp(dir=self._folder, prefix=_STAGING))
+            handle = _locked(folder)
+            if handle is not None:
+                return folder, handle
+            with contextlib.suppress(OSError):  # removed by the other one
+                folder.rmdir()
+        # Where there are no locks, nobody can take it for a stale one either.
+        return Path(tempfile.mkdtemp(dir=self._folder, prefix=_STAGING)), None
+
+    def _remove_stale(self) -> None:
+        for folder in self._folder.glob(f"{_STAGING}*") if HAS_LOCKS else ():
+            handle = _locked(folder)
+            if handle is not None:
+                shutil.rmtree(folder, ignore_errors=True)
+                os.close(handle)
 
     def modules(self, locked: LockedSet) -> Mapping[Wheel, tuple[str, ...]]:
         """What each wheel of an installed set can be imported as."""
@@ -110,6 +145,19 @@ class Installed:
             preload=tuple(preload),
             code_bytes=self._mark(locked).code_bytes,
         )
+
+
+def _locked(folder: Path) -> int | None:
+    """A handle that holds the folder's lock; `None` if another process has it, or has removed the folder."""
+    try:
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return None
+    with contextlib.suppress(FileNotFoundError):
+        if lock(handle) and os.path.samestat(os.fstat(handle), os.stat(folder)):
+            return handle
+    os.close(handle)
+    return None
 
 
 def _code_bytes(folder: Path) -> int:

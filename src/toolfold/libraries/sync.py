@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,8 +71,8 @@ def sync(
 
 
 def _sync(one: WantedSet, before: LockedSet | None, lock: Path, store: Installed, *, upgrade: bool) -> Synced:
-    with tempfile.TemporaryDirectory(prefix="toolfold-wheels-") as folder:
-        wheels = Path(folder, "wheels")
+    with store.staging() as folder:
+        wheels = folder / "wheels"
         if before is not None and before.packages == one.packages and not upgrade:
             locked = before
             if not store.has(locked):
