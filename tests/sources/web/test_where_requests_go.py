@@ -88,7 +88,7 @@ def test_a_loopback_address_is_refused_however_it_is_spelt_and_would_have_answer
         client = WebClient(["placeholder.example"])
         client.hosts.permits = lambda origin: True
 
-        with pytest.raises(ToolRefused, match=r"leads to the private address|cannot be sent: Invalid IPv4"):
+        with pytest.raises(ToolRefused, match=r"leads to the private address|cannot be read: invalid IPv4"):
             sent(client, url)
 
     assert control == 200

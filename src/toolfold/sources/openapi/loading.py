@@ -7,14 +7,13 @@ import logging
 import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
 
 from toolfold.errors import ToolError, ToolFailed, ToolRefused, UsageError
 from toolfold.sources.openapi.document import MAX_BYTES
 from toolfold.sources.openapi.store import Copy, Store
 from toolfold.sources.web.bodies import check_status
 from toolfold.sources.web.client import WebClient
-from toolfold.sources.web.hosts import origin_of
+from toolfold.sources.web.hosts import host_entry, origin_of
 from toolfold.sources.web.messages import WebReply, WebRequest
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ async def _fetched(api: Api, store: Store) -> bytes:
         _log.warning("the document %s cannot be fetched, so the last copy is used: %s", url.partition("?")[0], error)
         return copy.content
     except ValueError as error:
-        raise _unfetched(error) from None
+        raise UsageError(f"the document cannot be fetched: its URL {error}") from None
     if reply.status == _NOT_MODIFIED and copy is not None:
         return copy.content
     fresh = Copy(url=url, content=reply.content, etag=reply.header("etag"), modified=reply.header("last-modified"))
@@ -69,10 +68,10 @@ async def _fetched(api: Api, store: Store) -> bytes:
 
 
 async def _asked(api: Api, url: str, copy: Copy | None) -> WebReply:
-    client = WebClient([urlsplit(url).netloc, *api.hosts], max_bytes=MAX_BYTES)
+    origin_of(url)
+    client = WebClient([host_entry(url), *api.hosts], max_bytes=MAX_BYTES)
     conditions = () if copy is None else copy.conditions
     try:
-        origin_of(url)
         async with asyncio.timeout(_SECONDS):
             reply = await client.send(WebRequest(method="GET", url=url, headers=(("Accept", "*/*"), *conditions)))
         if reply.status != _NOT_MODIFIED or not conditions:

@@ -31,7 +31,7 @@ from toolfold.sources.openapi.store import Store
 from toolfold.sources.web.bodies import check_status, headers_of, value_of
 from toolfold.sources.web.client import MAX_BYTES, WebClient
 from toolfold.sources.web.credentials import Auth
-from toolfold.sources.web.hosts import is_public_name, origin_of
+from toolfold.sources.web.hosts import host_entry, is_public_name, origin_of
 from toolfold.tools.globs import Globs
 from toolfold.tools.masking import is_secret
 from toolfold.tools.names import python_name
@@ -143,7 +143,7 @@ class Calls:
         named = api.base_url or (os.fspath(api.spec) if is_url(api.spec) else "")
         self._client = WebClient(
             # A server that only the document names gets no say in which private addresses are reached.
-            [urlsplit(named).netloc if named else origin.host, *api.hosts],
+            [host_entry(named) if named else origin.host, *api.hosts],
             auth=[] if api.auth is None else [(origin, api.auth)],
             headers=[(origin, own)] if own else [],
             secrets=[*api.secrets, *_secret_values(api.headers)],
@@ -252,8 +252,8 @@ def _base_url(api: Api, index: Index) -> str:
     url = api.base_url or urljoin(source, index.server or "/")
     try:
         origin = origin_of(url)
-    except ValueError:
-        raise UsageError("the document does not say where its server is; set 'base_url'") from None
+    except ValueError as error:
+        raise _bad_base_url(api, index, error) from None
     if not source and not api.base_url and not is_public_name(origin.host):
         raise UsageError(
             f"the document's server {origin.host!r} is at a private address; if that is meant, set 'base_url'"
@@ -261,6 +261,14 @@ def _base_url(api: Api, index: Index) -> str:
     if source and not api.base_url and origin.host != origin_of(source).host:
         raise UsageError(f"the document comes from another host than its server {origin.host!r}; set 'base_url'")
     return url.partition("?")[0].rstrip("/")
+
+
+def _bad_base_url(api: Api, index: Index, error: ValueError) -> UsageError:
+    if api.base_url:
+        return UsageError(f"'base_url' {error}")
+    if is_url(index.server or ""):
+        return UsageError(f"the document's server {error}; set 'base_url'")
+    return UsageError("the document does not say where its server is; set 'base_url'")
 
 
 def _stem(spec: str) -> str:

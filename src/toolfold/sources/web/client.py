@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
-from urllib.parse import urlencode, urljoin, urlsplit
+from urllib.parse import urlencode, urljoin
 
 import httpx2
 
@@ -19,7 +19,7 @@ from toolfold.models import MIB
 from toolfold.sources.shell import ENVIRONMENT
 from toolfold.sources.web.credentials import Auth, Credentials
 from toolfold.sources.web.echoes import Echoes
-from toolfold.sources.web.hosts import Hosts, Origin, origin_of
+from toolfold.sources.web.hosts import Hosts, Origin, host_entry, origin_of, read_url
 from toolfold.sources.web.messages import WebReply, WebRequest
 from toolfold.sources.web.network import AddressRefused, GuardedTransport, Resolve, system_resolve
 from toolfold.tools.loops import PerLoop
@@ -89,7 +89,7 @@ class WebClient:
 
     async def _send_renewing(self, request: WebRequest) -> WebReply:
         """Once more with a new secret where the old one is refused: a refused request did nothing."""
-        origin = self._origin(request.url)
+        origin = origin_of(self._checked(request.url))
         credentials = self._credentials.get(origin)
         reply = await self._send_once(request, origin, credentials)
         if reply.status != httpx2.codes.UNAUTHORIZED or credentials is None or not credentials.can_renew:
@@ -108,11 +108,11 @@ class WebClient:
         )
 
     async def _send_plain(self, request: WebRequest) -> WebReply:
-        self._origin(request.url)
+        url = self._checked(request.url)
         try:
             made = httpx2.Request(
                 request.method,
-                request.url,
+                url,
                 headers=[("Accept-Encoding", "gzip, deflate"), ("User-Agent", "toolfold"), *request.headers],
                 content=request.content,
                 extensions={"timeout": {"connect": _CONNECT_SECONDS}},
@@ -121,7 +121,7 @@ class WebClient:
         except (httpx2.InvalidURL, UnicodeError, ValueError) as error:
             raise ToolRefused(self.echoes.out_of_text(f"the request cannot be sent: {error}")) from None
         except httpx2.TransportError as error:
-            raise self._failure(error, request) from None
+            raise self._failure(error, origin_of(url).host) from None
 
     async def _read(self, response: httpx2.Response) -> WebReply:
         content = bytearray()
@@ -139,11 +139,10 @@ class WebClient:
             status=response.status_code, reason=response.reason_phrase, headers=headers, content=bytes(content)
         )
 
-    def _failure(self, error: httpx2.TransportError, request: WebRequest) -> ToolError:
+    def _failure(self, error: httpx2.TransportError, host: str) -> ToolError:
         """Said without the library's own text, which may hold the URL."""
         if isinstance(error.__cause__, AddressRefused):
             return ToolRefused(str(error.__cause__))
-        host = urlsplit(request.url).hostname
         if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.PoolTimeout):
             failure = ToolError(f"{host!r} cannot be reached: {self.echoes.out_of_text(str(error)) or 'no answer'}")
             failure.nothing_ran = True
@@ -152,22 +151,25 @@ class WebClient:
 
     # where it may lead
 
-    def _origin(self, url: str) -> Origin:
+    def _checked(self, url: str) -> httpx2.URL:
+        """The URL as it is sent, if its host is named."""
         try:
-            origin = origin_of(url)
+            parsed = read_url(url)
         except ValueError as error:
-            raise ToolRefused(f"the URL {error}") from None
-        if not self.hosts.permits(origin):
-            raise ToolRefused(f"{origin.host!r} is not among the hosts that the config names")
-        return origin
+            raise ToolRefused(self.echoes.out_of_text(f"the URL {error}")) from None
+        host = origin_of(parsed).host
+        if not self.hosts.permits(origin_of(parsed)):
+            raise ToolRefused(f"{host!r} is not among the hosts that the config names")
+        return parsed
 
     def _following(self, request: WebRequest, reply: WebReply) -> WebRequest | None:
         """The request that a redirect asks for, or `None` where the reply is the answer."""
         location = reply.header("location")
         if reply.status not in _REDIRECTS or not location:
             return None
-        origin, url = self._origin(request.url), urljoin(request.url, location)
+        origin = origin_of(request.url)
         try:
+            url = urljoin(request.url, location)
             target = origin_of(url)
         except ValueError:
             raise ToolRefused("the API redirected to what is no URL") from None
@@ -188,7 +190,7 @@ class WebClient:
 
 
 def _token_hosts(auth: Sequence[tuple[Origin, Auth]]) -> list[str]:
-    return [urlsplit(one.token_url).netloc for _, one in auth if one.token_url]
+    return [host_entry(one.token_url) for _, one in auth if one.token_url]
 
 
 def _with_query(url: str, query: tuple[tuple[str, str], ...]) -> str:

@@ -1,11 +1,17 @@
-"""Which hosts and addresses may be reached: an allow-list, and private addresses only where it names them. Pure."""
+"""Allow-list of hosts and addresses; private addresses only where it names them. Pure.
+
+A URL is read once, by the parser of the client that sends it, and what was checked is what is sent. Hosts are ASCII
+without `%`: for others, two parsers can disagree on where a URL leads, and a secret would go to the wrong one.
+"""
 
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Iterable
 from typing import Final, NamedTuple, TypeAlias
-from urllib.parse import urlsplit
+
+import httpx2
 
 from toolfold.errors import UsageError
 
@@ -18,6 +24,9 @@ _EMBEDDING: Final = tuple(map(ipaddress.ip_network, ("64:ff9b::/96", "64:ff9b:1:
 _NOT_PUBLIC: Final = (ipaddress.ip_network("fec0::/10"), ipaddress.ip_network("5f00::/16"))
 """What the standard library takes for public: old site-local addresses, and segment routing."""
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+_MOST_PORTS: Final = 65_535
+_AUTHORITY: Final = re.compile(r"[^:/?#]*://([^/?#]*)")
+_HOST_AND_PORT: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*\.?)(?::([0-9]*))?")
 
 
 class Origin(NamedTuple):
@@ -82,32 +91,77 @@ class Hosts:
         self._named.add(_Named(host if address is None else str(address), port))
 
 
-def origin_of(url: str) -> Origin:
+def read_url(url: str) -> httpx2.URL:
+    """A URL as it is sent: its host in the one spelling in which hosts are compared, and without a fragment.
+
+    Raises:
+        ValueError: it is not an `http` or `https` URL, it carries a user name, or its host can be read in two ways.
+    """
+    try:
+        parsed = httpx2.URL(url)
+    except httpx2.InvalidURL as error:
+        _check_host(_authority(url))
+        raise ValueError(f"cannot be read: {_uncapitalized(str(error))}") from None
+    if parsed.scheme not in _DEFAULT_PORTS:
+        raise ValueError("must begin with http:// or https://")
+    authority = _authority(url)
+    _check_host(authority)
+    match = _HOST_AND_PORT.fullmatch(authority)
+    host = parsed.raw_host.decode("ascii")
+    if match is None or match[1].strip("[]").lower() != host.lower():
+        raise ValueError("has an invalid host")
+    if parsed.port is not None and not 0 < parsed.port <= _MOST_PORTS:
+        raise ValueError("has an invalid port")
+    return parsed.copy_with(host=_plain(host), fragment=None)
+
+
+def origin_of(url: str | httpx2.URL) -> Origin:
     """Where a URL leads.
 
     Raises:
-        ValueError: it is no `http` or `https` URL, or carries a user name.
+        ValueError: as `read_url` does.
     """
-    parts = urlsplit(url)
-    if parts.scheme not in _DEFAULT_PORTS:
-        raise ValueError("must begin with http:// or https://")
-    if "@" in parts.netloc:
+    parsed = read_url(url) if isinstance(url, str) else url
+    return Origin(parsed.scheme, parsed.raw_host.decode("ascii"), parsed.port or _DEFAULT_PORTS[parsed.scheme])
+
+
+def host_entry(url: str) -> str:
+    """The entry of `Hosts` that a URL stands for: its host, with the port if the URL has one."""
+    return _authority(url)
+
+
+def _check_host(authority: str) -> None:
+    if "@" in authority:
         raise ValueError("must not carry a user name or a password")
-    if not parts.hostname or "\\" in parts.netloc:
+    if not authority:
         raise ValueError("has no host")
-    return Origin(parts.scheme, plain_host(parts.hostname), parts.port or _DEFAULT_PORTS[parts.scheme])
+    if not authority.isascii():
+        raise ValueError(f"has a host beyond ASCII; {_ascii_hint(authority)}")
+    if "%" in authority:
+        raise ValueError("must not have '%' in its host")
 
 
-def plain_host(host: str) -> str:
-    """A host in the one spelling in which hosts are compared."""
-    host = host.lower().removesuffix(".").strip("[]")
-    address = _address(host)
-    if address is not None:
-        return str(address)
+def _ascii_hint(authority: str) -> str:
     try:
-        return host if host.isascii() else host.encode("idna").decode()
-    except UnicodeError as error:
-        raise ValueError("has an invalid host name") from error
+        return f"write it as {httpx2.URL(f'http://{authority}').raw_host.decode('ascii')!r}"
+    except httpx2.InvalidURL:
+        return "write its ASCII form"
+
+
+def _authority(url: str) -> str:
+    """Host and port as they are written, cut out in the same way as the client does."""
+    match = _AUTHORITY.match(url)
+    return "" if match is None else match[1]
+
+
+def _uncapitalized(text: str) -> str:
+    return f"{text[:1].lower()}{text[1:]}".rstrip(".")
+
+
+def _plain(host: str) -> str:
+    host = host.lower().removesuffix(".")
+    address = _address(host)
+    return host if address is None else str(address)
 
 
 def is_public_name(host: str) -> bool:
@@ -116,15 +170,17 @@ def is_public_name(host: str) -> bool:
 
 
 def _split(entry: str) -> _Named:
+    name = entry.removeprefix("*.")
+    if not name.isascii():
+        raise UsageError(f"{entry!r} is not a host; {_ascii_hint(name)}")
+    match = _HOST_AND_PORT.fullmatch(name)
+    if match is None:
+        raise _bad(entry)
     try:
-        parts = urlsplit(f"//{entry}")
-        host, port = plain_host(parts.hostname or ""), parts.port
+        origin = origin_of(f"http://{name}")
     except ValueError as error:
         raise _bad(entry) from error
-    name = host.removeprefix("*.")
-    if not name or "*" in name or parts.path or parts.query or "@" in parts.netloc or any(map(str.isspace, entry)):
-        raise _bad(entry)
-    return _Named(host, port)
+    return _Named(f"{entry[: -len(name)]}{origin.host}", origin.port if match[2] else None)
 
 
 def _bad(entry: str) -> UsageError:
