@@ -1,5 +1,6 @@
 import asyncio
 import json
+import socket
 
 import pytest
 
@@ -10,6 +11,7 @@ from toolfold.config.build import declared_tools
 from toolfold.errors import ToolFailed, ToolRefused, UsageError
 from toolfold.sources.web.credentials import Auth
 from toolfold.sources.web.fetch import fetch_tool
+from toolfold.sources.web.hosts import host_entry
 
 
 def fetched(tool, **arguments):
@@ -86,3 +88,49 @@ def test_mistakes_in_the_config_are_told_with_their_key_and_no_secret(text, comp
         parse_config(text)
 
     assert str(caught.value) == f"toolfold.yaml:1: {complaint}"
+
+
+@pytest.mark.parametrize("entry", ["localhost:{}", "127.0.0.1:{}", "[::ffff:127.0.0.1]:{}"])
+@pytest.mark.parametrize("spelling", ["localhost", "127.0.0.1", "127.8.9.1"])
+def test_a_port_in_hosts_opens_that_port_and_no_other_of_the_machine(entry, spelling):
+    other_host = "127.8.9.1" if spelling == "127.8.9.1" else "127.0.0.1"
+    with Serving(lambda _: Answer()) as named, Serving(lambda _: Answer(), other_host) as other:
+        tool = fetch_tool([entry.format(named.port)])
+        with pytest.raises(ToolRefused, match=f"{spelling!r} is not among the hosts"):
+            fetched(tool, url=f"http://{spelling}:{other.port}/")
+
+    assert other.asked == []
+
+
+@pytest.mark.parametrize("spelling", ["localhost", "127.0.0.1", "other.test"])
+def test_a_redirect_reaches_no_other_port_than_the_one_in_hosts(spelling, monkeypatch):
+    system = socket.getaddrinfo
+    monkeypatch.setattr(
+        socket, "getaddrinfo", lambda host, port, *rest, **named: system("127.0.0.1", port, *rest, **named)
+    )
+    with Serving(lambda _: Answer(body=b'"other"')) as other:
+        location = f"http://{spelling}:{other.port}/secret"
+        with Serving(lambda _: Answer(302, b"", {"Location": location})) as named:
+            # A name that leads to this machine is no way in, either.
+            tool = fetch_tool([f"localhost:{named.port}", "*.test"])
+            program = f"await fetch(url='http://localhost:{named.port}/')"
+            outcome = toolfold.run_sync(program, tools=[tool])
+            opened = fetch_tool(
+                [f"localhost:{named.port}", f"127.0.0.1:{other.port}", f"localhost:{other.port}", "*.test"]
+            )
+            control = toolfold.run_sync(f"(await fetch(url='http://localhost:{named.port}/'))['body']", tools=[opened])
+
+    refusals = {
+        "other.test": "'other.test' leads to the private address 127.0.0.1; if that is meant, name the address in 'hosts'"
+    }
+    refusal = f"the API redirected to {spelling!r}, which is not followed; name it in 'hosts' if it is meant"
+    assert outcome.problem.message == f"ToolError: {refusals.get(spelling, refusal)}"
+    assert (control.value, len(other.asked)) == ("other", 1)
+
+
+def test_a_url_of_this_machine_without_a_port_names_the_usual_one_only():
+    urls = ["http://localhost/v1", "https://10.0.0.5/", "http://[::1]/", "http://127.0.0.1:81/", "http://api.test/v1"]
+
+    entries = [host_entry(url) for url in urls]
+
+    assert entries == ["localhost:80", "10.0.0.5:443", "[::1]:80", "127.0.0.1:81", "api.test"]

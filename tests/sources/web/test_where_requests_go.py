@@ -124,19 +124,23 @@ def test_servers_at_private_addresses_are_refused_and_would_have_answered(unprov
 def test_private_addresses_are_not_permitted_and_public_ones_are(address):
     hosts = Hosts(["api.example.com"])
 
-    assert not hosts.permits_address(address)
-    assert hosts.permits_address("93.184.216.34")
-    assert hosts.permits_address("2606:2800:220:1:248:1893:25c8:1946")
+    assert not hosts.permits_address(address, 80)
+    assert hosts.permits_address("93.184.216.34", 80)
+    assert hosts.permits_address("2606:2800:220:1:248:1893:25c8:1946", 80)
 
 
 def test_an_address_that_is_named_is_permitted_and_its_neighbours_are_not():
-    hosts = Hosts(["10.0.0.0/24", "http.example", "localhost:81"])
+    hosts = Hosts(["10.0.0.0/24", "http.example", "localhost:81", "192.168.0.2:8080", "[fd00::1]:82"])
+    addresses = ("10.0.0.7", "10.0.1.7", "127.0.0.1", "::1", "192.168.0.1", "192.168.0.2", "fd00::1")
 
     permitted = [
-        one for one in ("10.0.0.7", "10.0.1.7", "127.0.0.1", "::1", "192.168.0.1") if hosts.permits_address(one)
+        (address, port) for address in addresses for port in (81, 82, 8080) if hosts.permits_address(address, port)
     ]
 
-    assert permitted == ["10.0.0.7", "127.0.0.1", "::1"]
+    assert permitted == [
+        ("10.0.0.7", 81), ("10.0.0.7", 82), ("10.0.0.7", 8080), ("127.0.0.1", 81), ("::1", 81), ("192.168.0.2", 8080),
+        ("fd00::1", 82),
+    ]  # fmt: skip
 
 
 @contextlib.contextmanager
@@ -177,7 +181,7 @@ def local_resolver(*answers):
 async def naive_status(hosts, resolve, name, port):
     """The control: looks a name up, checks what it found, and connects to the name."""
     [checked] = await resolve(name, port)
-    assert hosts.permits_address(checked)
+    assert hosts.permits_address(checked, port)
     [reached] = await resolve(name, port)
     return await asyncio.to_thread(plain_status, f"http://{reached}:{port}/")
 

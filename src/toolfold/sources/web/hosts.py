@@ -42,12 +42,21 @@ class _Named(NamedTuple):
     port: int | None
 
 
+class _NamedNetwork(NamedTuple):
+    network: Network
+    port: int | None
+
+    def has(self, address: Address, port: int) -> bool:
+        return address in self.network and self.port in (None, port)
+
+
 class Hosts:
     """The hosts that an operator named.
 
     An entry is a host (`api.example.com`), with a port (`localhost:8080`), all below a domain (`*.example.com`), an
     address (`10.0.0.5`) or a network (`10.0.0.0/8`). A host name does not name the addresses behind it: one that
-    resolves to a private address is refused unless that address is named as well; `localhost` names loopback.
+    resolves to a private address is refused unless that address is named as well; `localhost` names loopback. An
+    entry with a port names that port only, also of the addresses that it names.
 
     Raises:
         UsageError: an entry is none of these.
@@ -55,7 +64,7 @@ class Hosts:
 
     def __init__(self, entries: Iterable[str]) -> None:
         self._named: set[_Named] = set()
-        self._networks: list[Network] = []
+        self._networks: list[_NamedNetwork] = []
         for entry in entries:
             self._add(entry)
 
@@ -65,29 +74,29 @@ class Hosts:
         if any(_Named(name, port) in self._named for name in names for port in (origin.port, None)):
             return True
         address = _address(origin.host)
-        return address is not None and any(address in network for network in self._networks)
+        return address is not None and self._names(address, origin.port)
 
-    def permits_address(self, text: str) -> bool:
-        """Whether a connection to this address may be made: it is public, or named."""
+    def permits_address(self, text: str, port: int) -> bool:
+        """Whether a connection to this address and port may be made: it is public, or named."""
         address = _address(text)
         if address is None:
             return False
-        return all(_is_public(one) or self._names(one) for one in _meanings(address))
+        return all(_is_public(one) or self._names(one, port) for one in _meanings(address))
 
-    def _names(self, address: Address) -> bool:
-        return any(address in network for network in self._networks)
+    def _names(self, address: Address, port: int) -> bool:
+        return any(network.has(address, port) for network in self._networks)
 
     def _add(self, entry: str) -> None:
         network = _network(entry)
         if network is not None:
-            self._networks.append(network)
+            self._networks.append(_NamedNetwork(network, None))
             return
         host, port = _split(entry)
         address = _address(host)
         if address is not None:
-            self._networks.append(ipaddress.ip_network(address))
+            self._networks.append(_NamedNetwork(ipaddress.ip_network(address), port))
         if host == "localhost":
-            self._networks.extend(_LOOPBACK)
+            self._networks.extend(_NamedNetwork(network, port) for network in _LOOPBACK)
         self._named.add(_Named(host if address is None else str(address), port))
 
 
@@ -126,8 +135,16 @@ def origin_of(url: str | httpx2.URL) -> Origin:
 
 
 def host_entry(url: str) -> str:
-    """The entry of `Hosts` that a URL stands for: its host, with the port if the URL has one."""
-    return _authority(url)
+    """The entry of `Hosts` that a URL stands for: its host, with the port if it has one or is a private address.
+
+    A public host may redirect from `http` to `https`; of this machine, a URL names one port and not all.
+    """
+    written = _authority(url)
+    try:
+        _, host, port = origin_of(url)
+    except ValueError:
+        return written  # which `Hosts` refuses, with its reason
+    return written if is_public_name(host) else f"{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def _check_host(authority: str) -> None:
@@ -166,7 +183,8 @@ def _plain(host: str) -> str:
 
 def is_public_name(host: str) -> bool:
     """Whether naming this host names no private address: it is a public address, or a name that is yet to resolve."""
-    return host != "localhost" and (_address(host) is None or Hosts(()).permits_address(host))
+    address = _address(host)
+    return host != "localhost" and (address is None or all(map(_is_public, _meanings(address))))
 
 
 def _split(entry: str) -> _Named:

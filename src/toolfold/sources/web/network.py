@@ -85,7 +85,7 @@ class _Guarded(httpcore2.AsyncNetworkBackend):
             found = await self._resolve(host, port)
         except (OSError, UnicodeError) as error:
             raise httpcore2.ConnectError(f"{host!r} is not known to the resolver") from error
-        permitted = [address for address in found if self._hosts.permits_address(address)]
+        permitted = [address for address in found if self._hosts.permits_address(address, port)]
         if found and not permitted:
             raise AddressRefused(
                 f"{host!r} leads to the private address {found[0]}; if that is meant, name the address in 'hosts'"
