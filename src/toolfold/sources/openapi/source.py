@@ -28,7 +28,7 @@ from toolfold.sources.openapi.references import look_into
 from toolfold.sources.openapi.requests import request_of
 from toolfold.sources.openapi.schemas import Look, closed
 from toolfold.sources.openapi.store import Store
-from toolfold.sources.web.bodies import check_status, headers_of, value_of
+from toolfold.sources.web.bodies import headers_of, read_reply
 from toolfold.sources.web.client import MAX_BYTES, WebClient
 from toolfold.sources.web.credentials import Auth
 from toolfold.sources.web.hosts import host_entry, is_public_name, origin_of
@@ -183,8 +183,7 @@ class Calls:
             following = own.get(NEXT_QUERY) or ""
             request = request_of(operation, given, server, tool=name, next_query=following)
             reply = await self._client.send(request)
-            check_status(reply, self._client.echoes)
-            body = value_of(reply, self._client.echoes)
+            body = await read_reply(reply, self._client.echoes)
             if not own.get(WITH_RESPONSE):
                 return body
             query = {one.wire for one in operation.arguments if one.place == "query"}

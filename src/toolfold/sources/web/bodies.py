@@ -1,11 +1,13 @@
-"""What came back as a value, or as the error that a program reads: the status, and the API's own words. Pure."""
+"""Bodies of replies: a value, or the error that a program reads: the status, and the API's own words. Sends nothing."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import email.utils
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 import msgspec
@@ -13,7 +15,7 @@ import msgspec
 from toolfold.errors import ToolError, ToolFailed
 from toolfold.models import Json, Media, Value
 from toolfold.sources.web.echoes import Echoes
-from toolfold.sources.web.media import is_json, is_text
+from toolfold.sources.web.media import codec_of, is_json, is_text
 from toolfold.sources.web.messages import WebReply
 
 _FIRST_ERROR: Final = 400
@@ -23,6 +25,25 @@ _COME_LATER: Final = frozenset({408, 425, 429, 503})
 _WORDS: Final = ("message", "error_description", "detail", "error", "title", "description", "reason", "msg", "errors")
 _MOST_CHARACTERS: Final = 500
 _REASONS: Final = {429: "Too Many Requests"}
+_LARGE_BYTES: Final = 256 * 1024
+_readers: Final = ThreadPoolExecutor(2, thread_name_prefix="toolfold-bodies")
+"""Their own, so that large bodies do not keep others waiting for a thread."""
+
+
+async def read_reply(reply: WebReply, echoes: Echoes) -> Value:
+    """The value of a reply; a large one is read outside the event loop, where other programs wait.
+
+    Raises:
+        ToolError: as `check_status` and `value_of` do.
+    """
+    if len(reply.content) < _LARGE_BYTES:
+        return _read(reply, echoes)
+    return await asyncio.get_running_loop().run_in_executor(_readers, _read, reply, echoes)
+
+
+def _read(reply: WebReply, echoes: Echoes) -> Value:
+    check_status(reply, echoes)
+    return value_of(reply, echoes)
 
 
 def value_of(reply: WebReply, echoes: Echoes) -> Value:
@@ -35,11 +56,11 @@ def value_of(reply: WebReply, echoes: Echoes) -> Value:
         return None
     if is_json(reply.mime):
         try:
-            return echoes.out_of(msgspec.json.decode(reply.content))
+            return echoes.out_of_json(reply.content)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise ToolError(f"the API answered {reply.status} with JSON that cannot be read") from None
     if is_text(reply.mime):
-        return echoes.out_of_text(reply.content.decode(_charset(reply), "replace"))
+        return _text(reply, echoes)
     kind = reply.mime.partition("/")[0]
     if kind in ("image", "audio"):
         # mypy cannot see that the text is one of two.
@@ -72,11 +93,11 @@ def headers_of(reply: WebReply) -> dict[str, Value]:
 
 def _words(reply: WebReply, echoes: Echoes) -> str:
     """The API's own message, on one line."""
-    text = reply.content.decode("utf-8", "replace")
+    text = _text(reply, echoes)
     if is_json(reply.mime):
         # What claims to be JSON and is not is shown as it is.
         with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            text = _message(echoes.out_of(msgspec.json.decode(reply.content)), 0) or text
+            text = _message(echoes.out_of_json(reply.content), 0) or text
     elif reply.mime == "text/html":
         return ""
     # Masked before it is cut: half a secret is one still.
@@ -108,11 +129,7 @@ def _retry_after(text: str) -> float:
     return max(0.0, when.timestamp() - time.time())
 
 
-def _charset(reply: WebReply) -> str:
-    _, _, after = reply.header("content-type").partition("charset=")
-    name = after.partition(";")[0].strip().strip("\"'") or "utf-8"
-    try:
-        "".encode(name)
-    except LookupError:
-        return "utf-8"
-    return name
+def _text(reply: WebReply, echoes: Echoes) -> str:
+    """Masked before and after: the label may be wrong, and a program could undo the decoding."""
+    text = echoes.out_of_bytes(reply.content).decode(codec_of(reply.header("content-type")), "replace")
+    return echoes.out_of_text(text)

@@ -9,7 +9,7 @@ import msgspec
 
 from toolfold.errors import ToolRefused, UsageError
 from toolfold.models import Json, Media, ToolSpec, Value
-from toolfold.sources.web.bodies import check_status, headers_of, value_of
+from toolfold.sources.web.bodies import headers_of, read_reply
 from toolfold.sources.web.client import MAX_BYTES, WebClient
 from toolfold.sources.web.credentials import Auth
 from toolfold.sources.web.hosts import Origin, is_public_name, origin_of
@@ -41,8 +41,8 @@ def fetch_tool(
     # Any: the body is whatever the host answers.
     async def call(arguments: Mapping[str, Any]) -> dict[str, Value]:
         reply = await client.send(_request(arguments))
-        check_status(reply, client.echoes)
-        return {"status": reply.status, "headers": headers_of(reply), "body": value_of(reply, client.echoes)}
+        body = await read_reply(reply, client.echoes)
+        return {"status": reply.status, "headers": headers_of(reply), "body": body}
 
     spec = ToolSpec(
         name="fetch",
