@@ -103,16 +103,16 @@ class BridgedRuntime(Runtime):
             await super().__aexit__(*exc)
 
     # Any: as in the runtime.
-    async def run(self, text: str, *, tenant: str = "", **options: Any) -> Outcome:
+    async def run(self, text: str, *, tenant: str = "", hidden: Collection[str] = (), **options: Any) -> Outcome:
         """As in the runtime, with the servers' tools that the tenant may call."""
         await self._connected(text)
-        return await super().run(text, tenant=tenant, hidden=self.hidden_from(tenant), **options)
+        return await super().run(text, tenant=tenant, hidden=self._hidden_with(tenant, hidden), **options)
 
     # Any: as in the runtime.
-    async def start(self, text: str, *, tenant: str = "", **options: Any) -> Any:
+    async def start(self, text: str, *, tenant: str = "", hidden: Collection[str] = (), **options: Any) -> Any:
         """As in the runtime, with the servers' tools that the tenant may call."""
         await self._connected(text)
-        return await super().start(text, tenant=tenant, hidden=self.hidden_from(tenant), **options)
+        return await super().start(text, tenant=tenant, hidden=self._hidden_with(tenant, hidden), **options)
 
     # Any: as in the runtime.
     async def resume(self, execution_id: str, *args: Any, **options: Any) -> Paused | Outcome:
@@ -129,6 +129,11 @@ class BridgedRuntime(Runtime):
     def servers(self) -> Sequence[ServerStatus]:
         """How each server is doing now."""
         return self._bridge.status()
+
+    def _hidden_with(self, tenant: str, names: Collection[str]) -> frozenset[str]:
+        """Tools that the tenant may not call, and those that a batch hides from one of its programs."""
+        hidden = self.hidden_from(tenant)
+        return hidden.union(names) if names else hidden
 
     def hidden_from(self, tenant: str) -> frozenset[str]:
         """Tools of servers and APIs that this tenant's programs do not know of."""

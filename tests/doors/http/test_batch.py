@@ -202,3 +202,23 @@ async def test_a_server_that_stops_tells_those_who_wait() -> None:
     text = "the server stops; send what has no answer again"
     assert (told[0]["status"], told[0]["message"]) == ("SandboxError", text)
     assert told[1] == {"status": "error", "error": text}
+
+
+class Mistaken(Runtime):
+    """A runtime with a mistake in it."""
+
+    async def run(self, text: str, **options: Any) -> Any:
+        raise TypeError("got multiple values for an argument")
+
+
+async def test_a_mistake_of_the_server_ends_the_answer(caplog: pytest.LogCaptureFixture) -> None:
+    ledger = MemoryLedger()
+    app = create_app(Mistaken(ledger=ledger, engine=ScriptedEngine()), ledger, Settings())
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client,
+    ):
+        found = await lines(client, {"code": "1"}, {"code": "2"})
+
+    assert found == [{"status": "error", "error": "internal error"}]
+    assert "got multiple values for an argument" in caplog.text

@@ -1,5 +1,6 @@
 """The `servers` of a config over HTTP: only for the tenants that `http.tools` names."""
 
+import json
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -109,3 +110,23 @@ def test_a_tenant_that_there_is_not_is_a_mistake(http: str, message: str) -> Non
 
     name = "two" if "two" in http else "one"
     assert str(error.value) == f"toolfold.yaml:1: http.tools.{name}: {message}"
+
+
+@pytest.mark.long
+async def test_a_batch_has_the_tools_of_its_tenant(tmp_path) -> None:
+    programs = [{"code": "(await mcp__crm__started())['args']"}, {"code": "await mcp__db__started()"}, {"code": "1"}]
+    async with opened('tools: {one: ["*"], two: ["mcp__crm__*"]}', tmp_path) as client:
+        answer = await client.post("/exec/batch", json={"programs": programs}, headers={"X-API-Key": "key-of-two"})
+        single = await client.post(
+            "/run_code",
+            json={"code": "print((await mcp__crm__started())['args'])", "language": "python"},
+            headers={"X-API-Key": "key-of-two"},
+        )
+
+    lines = sorted(map(json.loads, answer.text.splitlines()), key=lambda line: line["index"])
+    assert [(line["status"], line["value"]) for line in lines] == [
+        ("finished", ["--crm"]),
+        ("rejected", None),
+        ("finished", 1),
+    ]
+    assert single.json()["run_result"]["stdout"] == "['--crm']\n"

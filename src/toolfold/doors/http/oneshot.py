@@ -33,6 +33,7 @@ from toolfold.runtime import Runtime
 
 _T = TypeVar("_T")
 _STOPS: Final = "the server stops; send what has no answer again"
+_FAILED: Final = "internal error"
 NDJSON: Final = "application/x-ndjson"
 _MOST_PROGRAMS: Final = 10_000
 _log: Final = logging.getLogger(__name__)
@@ -190,6 +191,10 @@ class OneShots:
             text = _why(error)
             _log.error("POST /exec/batch: %s", text)
             await put(_line({"status": "error", "error": text}))
+        # A mistake of ours: without an end, the client would wait for ever.
+        except Exception:  # noqa: BLE001
+            _log.exception("POST /exec/batch failed")
+            await put(_line({"status": "error", "error": _FAILED}))
         await put(b"")
 
     def _tracked(self, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
