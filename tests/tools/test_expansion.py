@@ -19,14 +19,34 @@ def doubling(levels: int, word: str = "anyOf") -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("word", ["anyOf", "oneOf", "allOf"])
-def test_references_that_double_leave_the_names_of_the_parameters(word: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_parameter_whose_references_double_takes_anything(word: str, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         taken = bounded(doubling(40, word), "mcp__evil__x")
 
-    assert taken == {"type": "object", "properties": {"x": {}, "y": {}}, "required": ["x"]}
+    assert taken == {"type": "object", "properties": {"x": {}, "y": {"type": "string"}}, "required": ["x"]}
     assert caplog.messages == [
-        "the schema of 'mcp__evil__x' is used for its names only: with its references followed it is too large"
+        "the schema of 'mcp__evil__x' is used in part: with its references followed it is too large"
     ]
+
+
+def test_the_definitions_of_the_other_parameters_stay() -> None:
+    schema = doubling(40)
+    schema["properties"]["z"] = {"items": {"$ref": "#/$defs/small~1one"}}
+    schema["$defs"] |= {"small/one": {"anyOf": [{"$ref": "#/$defs/number"}]}, "number": {"type": "number"}}
+
+    taken = bounded(schema, "x")
+
+    assert taken["properties"] == {"x": {}, "y": {"type": "string"}, "z": schema["properties"]["z"]}
+    assert taken["$defs"] == {"number": {"type": "number"}, "small/one": {"anyOf": [{"$ref": "#/$defs/number"}]}}
+
+
+def test_many_parameters_without_an_end_are_not_all_weighed() -> None:
+    schema = doubling(40)
+    schema["properties"] = {f"p{n}": {"$ref": "#/$defs/d0"} for n in range(10_000)}
+
+    taken = bounded(schema, "x")
+
+    assert taken == {"type": "object", "properties": {f"p{n}": {} for n in range(10_000)}, "required": []}
 
 
 def test_a_flood_of_such_schemas_is_no_flood_in_the_log(

@@ -16,6 +16,9 @@ from toolfold.models import Json
 MAX_PARTS: Final = 20_000
 """With every `$ref` replaced by what it names."""
 MAX_DEPTH: Final = 64
+_MOST_FAILURES: Final = 20
+"""Parameters that are too large, after which no others are weighed."""
+_DEFINITIONS: Final = ("$defs", "definitions")
 
 _LINES_A_MINUTE: Final = 100
 
@@ -39,15 +42,64 @@ _log.addFilter(_Sparing())
 
 
 def bounded(schema: Mapping[str, Json], name: str) -> Mapping[str, Json]:
-    """The schema, or one with the names of its parameters only where it stands for too much."""
+    """The schema, or one where parameters that stand for too much take anything."""
     if is_bounded(schema):
         return schema
-    _log.warning("the schema of %r is used for its names only: with its references followed it is too large", name)
+    _log.warning("the schema of %r is used in part: with its references followed it is too large", name)
     properties = schema.get("properties")
-    names = list(properties)[:MAX_PARTS] if isinstance(properties, Mapping) else []
+    shown = dict(list(properties.items())[:MAX_PARTS]) if isinstance(properties, Mapping) else {}
+    kept = _within_bounds(schema, shown)
     required = schema.get("required")
-    known = [one for one in required if one in names] if isinstance(required, list) else []
-    return {"type": "object", "properties": {one: {} for one in names}, "required": known}
+    known = [one for one in required if one in shown] if isinstance(required, list) else []
+    rest = {"type": "object", "properties": {one: kept.get(one, {}) for one in shown}, "required": known}
+    words = {word: schema[word] for word in _DEFINITIONS if word in schema} if kept else {}
+    return {**rest, **_with_definitions(words, kept)}
+
+
+def _within_bounds(schema: Mapping[str, Json], properties: Mapping[str, Json]) -> dict[str, Json]:
+    """The first properties that stay within `MAX_PARTS` together."""
+    kept: dict[str, Json] = {}
+    left, failures = MAX_PARTS, 0
+    for name, one in properties.items():
+        try:
+            # Anew for each: what was begun and not finished has no weight.
+            weight = _Weighing(schema).weigh(one, 1)
+        except _TooMuch:
+            weight = MAX_PARTS + 1
+        if weight <= left:
+            kept[name] = one
+            left -= weight
+            continue
+        failures += 1
+        if failures == _MOST_FAILURES:
+            break
+    return kept
+
+
+# Any: whatever a stranger put into a schema.
+def _with_definitions(words: Mapping[str, Any], kept: Mapping[str, Json]) -> dict[str, Json]:
+    """Of the definitions, those that the kept properties refer to; the others may be the ones without an end."""
+    wanted: dict[str, set[str]] = {word: set() for word in words}
+    parts: list[Any] = list(kept.values())
+    while parts:
+        part = parts.pop()
+        if isinstance(part, Mapping):
+            word, name = _definition(part.get("$ref"))
+            if isinstance(words.get(word), Mapping) and name in words[word] and name not in wanted[word]:
+                wanted[word].add(name)
+                parts.append(words[word][name])
+            parts.extend(part.values())
+        elif isinstance(part, list):
+            parts.extend(part)
+    return {word: {name: words[word][name] for name in sorted(names)} for word, names in wanted.items() if names}
+
+
+def _definition(reference: object) -> tuple[str, str]:
+    """The word and the name in `#/$defs/name`."""
+    if not isinstance(reference, str):
+        return "", ""
+    _, word, name, *_ = (*unquote(reference).split("/", 3), "", "", "")
+    return word, name.replace("~1", "/").replace("~0", "~")
 
 
 def is_bounded(schema: Mapping[str, Json]) -> bool:

@@ -269,3 +269,63 @@ def test_pages_end_where_the_program_says(tmp_path):
         outcome = toolfold.run_sync(program, tools=api(tmp_path, server, paths))
 
     assert (outcome.status, outcome.stdout, len(outcome.calls)) == ("finished", "3\n", 3)
+
+
+def doubling(levels, word):
+    """Schemas that each name the next one twice."""
+    schemas = {
+        f"L{n}": {word: [{"$ref": f"#/components/schemas/L{n + 1}"}] * 2} for n in range(levels)
+    }  # fmt: skip
+    return schemas | {f"L{levels}": {"type": "object", "properties": {"z": {"type": "string"}}, "required": ["z"]}}
+
+
+@pytest.mark.parametrize("word", ["anyOf", "oneOf", "allOf"])
+@pytest.mark.parametrize("levels", [18, 60])
+def test_schemas_that_double_with_each_level_are_used_as_far_as_they_go(tmp_path, word, levels):
+    first = {"schema": {"$ref": "#/components/schemas/L0"}}
+    size = {"name": "size", "in": "query", "schema": {"type": "integer"}}
+    operation = {
+        "operationId": "op",
+        "parameters": [{"name": "q", "in": "query", "content": {"application/json": first}}, size],
+        "requestBody": {"content": {"application/json": first}},
+        "responses": {"200": {"description": "ok", "content": {"application/json": first}}},
+    }
+    document = {
+        "openapi": "3.1.0",
+        "paths": {"/a": {"post": operation}},
+        "components": {"schemas": doubling(levels, word)},
+    }
+    (tmp_path / "api.json").write_text(json.dumps(document))
+    with Serving(lambda asked: Answer(body=json.dumps([asked.path, asked.body.decode()]).encode())) as server:
+        tools = openapi_tools(tmp_path / "api.json", name="api", base_url=server.url)
+        body = "z='x'" if word == "allOf" and levels == 18 else "body={'z': 'x'}"
+        program = f"print(await api_op(**{{'q': 1}}, {body}))\nawait api_op(**{{'size': 'large'}})"
+        outcome = toolfold.run_sync(program, tools=tools)
+
+    assert outcome.stdout == "['/a?q=1', '{\"z\":\"x\"}']\n"
+    assert outcome.problem.message == "ToolError: 'api_op' got a bad argument: size must be an integer, got 'large'"
+
+
+def test_a_large_program_is_checked_against_the_schemas_of_an_api(tmp_path):
+    reply = {"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": False}
+    responses = {
+        "200": {"description": "ok", "content": {"application/json": {"schema": {"$ref": "#/components/schemas/R"}}}}
+    }
+    size = {"name": "size", "in": "query", "schema": {"type": "integer"}}
+    document = {
+        "openapi": "3.1.0",
+        "paths": {"/a": {"get": {"operationId": "op", "parameters": [size], "responses": responses}}},
+        "components": {"schemas": {"R": reply}},
+    }
+    (tmp_path / "api.json").write_text(json.dumps(document))
+    padding = "# padding\n" * 5000
+    with Serving(lambda _: Answer(body=b'{"a": "x"}')) as server:
+        tools = openapi_tools(tmp_path / "api.json", name="api", base_url=server.url)
+        texts = ["(await api_op(size=1))['a']", "(await api_op())['b']", "await api_op(size='large')"]
+        outcomes = [toolfold.run_sync(f"{text}\n{padding}", tools=tools) for text in texts]
+
+    assert [(one.value, one.problem and one.problem.message.partition("\n")[0]) for one in outcomes] == [
+        ("x", None),
+        (None, "the reply of 'api_op' has no key 'b'; it has 'a'"),
+        (None, "'api_op' argument 'size' must be an integer, got 'large'"),
+    ]

@@ -38,7 +38,7 @@ def body_plan(given: Json, references: References, convert: Conversion, taken: s
     mime = preferred(content)
     media = content[mime] if isinstance(content[mime], Mapping) else {}
     is_required = request.get("required") is True
-    fields = _fields(media.get("schema"), references, 0)
+    fields = _fields(media.get("schema"), references, set(), 0)
     can_have_fields = is_json(mime) or mime in (FORM, MULTIPART)
     if fields is None or not can_have_fields:
         return _whole(mime, media, request, convert, taken, is_required=is_required)
@@ -98,14 +98,22 @@ def _field(name: str, wire: str, encodings: Json) -> Argument:
     )
 
 
-def _fields(given: Json, references: References, depth: int) -> Mapping[str, Json] | None:
-    """The schema as one object with properties, `$ref` and `allOf` taken in; `None` if it is no such thing."""
+def _fields(given: Json, references: References, seen: set[str], depth: int) -> Mapping[str, Json] | None:
+    """The schema as one object with properties, `$ref` and `allOf` taken in; `None` if it is no such thing.
+
+    A part that was `seen` is not taken in again: it adds nothing, and parts that name the next one twice have no end.
+    """
     found = references.resolve(given)
     if not isinstance(found, Mapping) or depth > _DEEPEST or found.get("nullable") is True:
         return None
     schema: Mapping[str, Json] = found
     for part in schema["allOf"] if isinstance(schema.get("allOf"), list) else ():
-        inner = _fields(part, references, depth + 1)
+        pointer = part.get("$ref") if isinstance(part, Mapping) else None
+        if isinstance(pointer, str):
+            if pointer in seen:
+                continue
+            seen.add(pointer)
+        inner = _fields(part, references, seen, depth + 1)
         if inner is None:
             return None
         schema = merged({key: one for key, one in schema.items() if key != "allOf"}, inner)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -53,18 +53,22 @@ class References:
         return sorted({one.decode(errors="replace") for one in found})
 
 
-def look_into(schemas: Mapping[str, bytes]) -> Callable[[str], Json | None]:
-    """What packed references lead to; each is unpacked once."""
-    unpacked: dict[str, Json] = {}
+class PackedSchemas:
+    """What packed references lead to; each is unpacked once, and sent to other processes packed."""
 
-    def look(reference: str) -> Json | None:
-        if reference not in schemas:
+    def __init__(self, schemas: Mapping[str, bytes]) -> None:
+        self._schemas = schemas
+        self._unpacked: dict[str, Json] = {}
+
+    def __call__(self, reference: str) -> Json | None:
+        if reference not in self._schemas:
             return None
-        if reference not in unpacked:
-            unpacked[reference] = msgspec.msgpack.decode(schemas[reference])
-        return unpacked[reference]
+        if reference not in self._unpacked:
+            self._unpacked[reference] = msgspec.msgpack.decode(self._schemas[reference])
+        return self._unpacked[reference]
 
-    return look
+    def __reduce__(self) -> tuple[type[PackedSchemas], tuple[Mapping[str, bytes]]]:
+        return PackedSchemas, (self._schemas,)
 
 
 def _items(value: Json) -> list[tuple[str, Json]]:

@@ -10,6 +10,7 @@ import logging
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urljoin, urlsplit
@@ -17,16 +18,16 @@ from urllib.parse import urljoin, urlsplit
 import msgspec
 
 from toolfold.errors import UsageError
-from toolfold.models import Json, ToolSpec
-from toolfold.sources.openapi.lazy import LazySchema
+from toolfold.models import ToolSpec
+from toolfold.sources.openapi.lazy import LazySchema, input_schema, output_schema
 from toolfold.sources.openapi.loading import document_bytes, is_url
 from toolfold.sources.openapi.model import Index, Operation
 from toolfold.sources.openapi.names import domain_name
 from toolfold.sources.openapi.operations import NEXT_QUERY, WITH_RESPONSE, read_operations
 from toolfold.sources.openapi.paging import next_query
-from toolfold.sources.openapi.references import look_into
+from toolfold.sources.openapi.references import PackedSchemas
 from toolfold.sources.openapi.requests import request_of
-from toolfold.sources.openapi.schemas import Look, closed
+from toolfold.sources.openapi.schemas import Look
 from toolfold.sources.openapi.store import Store
 from toolfold.sources.web.bodies import headers_of, read_reply
 from toolfold.sources.web.client import MAX_BYTES, WebClient
@@ -109,7 +110,7 @@ def api_tools(api: Api, *, store: Store | None = None) -> list[Tool]:
         index = _index(document_bytes(api, store), store)
         domain = domain_name(api.name or _stem(os.fspath(api.spec)))
         base_url = _base_url(api, index)
-        calls = Calls(api, base_url, look_into(index.schemas))
+        calls = Calls(api, base_url, PackedSchemas(index.schemas))
     except UsageError as error:
         raise UsageError(f"API {shown!r}: {error}") from error
     for warning in index.warnings:
@@ -162,8 +163,8 @@ class Calls:
             domain=domain,
             short_name=operation.name,
             description=operation.description + _paged_note(operation, identifier),
-            input_schema=LazySchema(lambda: self._input_schema(operation)),
-            output_schema=LazySchema(lambda: self._output_schema(output)) if output else None,
+            input_schema=LazySchema(partial(input_schema, operation, name)),
+            output_schema=LazySchema(partial(output_schema, output, self._look)) if output else None,
             read_only=operation.method in _READ_ONLY,
             idempotent=operation.method in _READ_ONLY | {"put", "delete"},
             destructive=operation.method == "delete",
@@ -209,21 +210,6 @@ class Calls:
             one for one in operation.arguments if (one.place, one.wire.lower()) != (auth.kind, auth.name.lower())
         )
         return msgspec.structs.replace(operation, arguments=kept)
-
-    def _input_schema(self, operation: Operation) -> dict[str, Json]:
-        schema: dict[str, Json] = msgspec.msgpack.decode(operation.input_schema)
-        known = {one.name for one in operation.arguments} | {WITH_RESPONSE, NEXT_QUERY}
-        if operation.body is not None:
-            known.add(operation.body.whole)
-        schema["properties"] = {name: one for name, one in schema["properties"].items() if name in known}
-        schema["required"] = [name for name in schema["required"] if name in known]
-        return schema
-
-    def _output_schema(self, packed: bytes) -> dict[str, Json]:
-        try:
-            return closed(msgspec.msgpack.decode(packed), self._look, "output")
-        except RecursionError:  # how deep is too deep depends on who asks; then nothing is said of what comes back
-            return {}
 
 
 def _paged_note(operation: Operation, name: str) -> str:
