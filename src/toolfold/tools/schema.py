@@ -7,7 +7,7 @@ import logging
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import takewhile
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import jsonschema_rs
 import msgspec
@@ -16,6 +16,7 @@ from toolfold.errors import ToolArgumentsInvalid
 from toolfold.models import ToolSpec, Value
 from toolfold.tools.shape import json_size, show_path
 
+ArgumentCheck: TypeAlias = Callable[[Mapping[str, Value]], Mapping[str, Value]]
 _log: Final = logging.getLogger(__name__)
 
 _TYPES: Final = {
@@ -31,7 +32,7 @@ SAMPLE_PARTS: Final = 200
 _SAMPLE_CHARACTERS: Final = 1000
 
 
-def argument_check(spec: ToolSpec) -> Callable[[Mapping[str, Value]], Mapping[str, Value]]:
+def argument_check(spec: ToolSpec) -> ArgumentCheck:
     """A function that gives fitting arguments back and raises `ToolArgumentsInvalid` for others.
 
     A schema that is broken, or points to one elsewhere, checks nothing: the tool's own side still does.

@@ -1,6 +1,7 @@
 import asyncio
 import json
 from http import HTTPStatus
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -9,6 +10,7 @@ from tests.sources.openapi.serving import Answer, Serving, called
 from toolfold.errors import ToolArgumentsInvalid, ToolError, ToolFailed
 from toolfold.models import Media
 from toolfold.sources.openapi.source import openapi_tools
+from toolfold.sources.web.credentials import Auth
 from toolfold.tools.catalog import Catalog
 from toolfold.tools.retry import Retry
 from toolfold.tools.router import Router
@@ -329,3 +331,68 @@ def test_a_large_program_is_checked_against_the_schemas_of_an_api(tmp_path):
         (None, "the reply of 'api_op' has no key 'b'; it has 'a'"),
         (None, "'api_op' argument 'size' must be an integer, got 'large'"),
     ]
+
+
+LISTED = {
+    "/a": {
+        "get": {
+            "operationId": "op",
+            "parameters": [
+                {"name": "page", "in": "query", "schema": {"type": "integer", "maximum": 100}},
+                {"name": "kind", "in": "query", "schema": {"enum": ["open", "closed"]}},
+                {"name": "tags", "in": "query", "schema": {"type": "array", "items": {"type": "string"}}},
+                {"name": "id", "in": "query", "required": True, "schema": {"type": "integer"}},
+                {"name": "api_key", "in": "query", "schema": {"type": "string"}},
+            ],
+            "responses": OK,
+        }
+    }
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("query", "error"),
+    [
+        ("admin=true", "next_query has 'admin', which is no parameter; pass `next` of the page before"),
+        ("page=2&is_admin[x]=1", "next_query has 'is_admin[x]', which is no parameter; pass `next` of the page before"),
+        ("api_key=other", "next_query has 'api_key', which is no parameter; pass `next` of the page before"),
+        ("page=1000", "page: 1000 is greater than the maximum of 100"),
+        ("page=all", "page must be an integer, got 'all'"),
+        ("kind=secret", "kind must be one of 'open', 'closed', got 'secret'"),
+    ],
+)  # fmt: skip
+def test_a_query_that_a_program_made_up_has_only_what_the_operation_takes(tmp_path, query, error):
+    with Serving(lambda _: Answer()) as server:
+        auth = Auth(kind="query", name="api_key", secret="key-12345678")
+        tools = api(tmp_path, server, LISTED, auth=auth)
+        outcome = toolfold.run_sync(f"await api_op(id=1, next_query={query!r})", tools=tools)
+
+    assert (server.asked, outcome.problem.message) == ([], f"ToolError: 'api_op' got a bad argument: {error}")
+
+
+@pytest.mark.parametrize(
+    "query", ["page=2", "page=2&kind=open&tags=a&tags=b", "tags=a,b&cursor=x%26y", "id=7&page=100"]
+)
+def test_a_query_of_parameters_that_fit_is_sent(tmp_path, query):
+    with Serving(lambda _: Answer()) as server:
+        called(api(tmp_path, server, LISTED), "op", id=1, next_query=query)
+
+    [asked] = server.asked
+    assert parse_qs(urlsplit(asked.path).query) == {"id": ["1"], **parse_qs(query)}
+
+
+def test_the_next_page_that_an_api_names_may_have_parameters_of_its_own(tmp_path):
+    def answer(asked):
+        has_more = "token=" not in asked.path
+        return Answer(headers={"Link": '<https://x.example/a?token=t%2F1&id=1>; rel="next"'} if has_more else {})
+
+    program = """
+first = await api_op(id=1, with_response=True)
+second = await api_op(id=1, with_response=True, next_query=first["next"])
+(first["next"], second["next"])
+"""
+    with Serving(answer) as server:
+        outcome = toolfold.run_sync(program, tools=api(tmp_path, server, LISTED))
+
+    assert outcome.value == ["token=t%2F1&id=1", None]
+    assert [asked.path for asked in server.asked] == ["/v1/a?id=1", "/v1/a?token=t%2F1&id=1"]

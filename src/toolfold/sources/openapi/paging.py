@@ -1,7 +1,7 @@
 """Where the next page of a list is, as APIs commonly say it: a `Link` header, a URL, a token or a flag in the body.
 
 What leads on is a query string for the same operation, never another address: a program may hold it and hand it back,
-and reaches with it nothing that it could not have asked for.
+and reaches with it nothing that it could not have asked for: what the API said, or parameters that the operation has.
 """
 
 from __future__ import annotations
@@ -11,7 +11,10 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from toolfold.models import Json
+from toolfold.errors import ToolArgumentsInvalid
+from toolfold.models import Json, Value
+from toolfold.sources.openapi.model import Argument
+from toolfold.tools.schema import ArgumentCheck, bad_argument
 
 _LINK: Final = re.compile(r"<([^<>]*)>([^<]*)")
 _NEXT: Final = re.compile(r"""\brel\s*=\s*["']?[^"']*\bnext\b""", re.IGNORECASE)
@@ -42,6 +45,8 @@ _TOKENS: Final[Mapping[str, tuple[str, ...]]] = {
 """Names of a token in a body, and of the parameters that take it."""
 _WITHIN: Final = ("", "meta", "pagination", "paging", "page", "page_info", "pageInfo", "response_metadata", "links",
                   "_links", "cursors", "cursor")  # fmt: skip
+_MOST_CHARACTERS: Final = 2_000
+"""Of what stands beside a link: the search for `next` in it takes time in proportion to its square."""
 _MORE: Final = ("has_next_page", "hasNextPage", "has_more", "hasMore")
 """Where one of these stands beside a token and is false, the token leads nowhere."""
 _URLS: Final = ("next", "next_url", "@odata.nextLink", "nextLink", "next_page_url", "next_page_uri")
@@ -55,13 +60,67 @@ def is_paged(parameters: Collection[str], has_link: bool) -> bool:
 def next_query(link: str, body: Json, parameters: Collection[str]) -> str | None:
     """The query of the next page; `None` after the last."""
     for url, words in _LINK.findall(link):
-        if _NEXT.search(words):
+        if _NEXT.search(words[:_MOST_CHARACTERS]):
             return urlsplit(url).query or None
     for part in _parts(body):
         found = _from_url(part) or _from_token(part, parameters)
         if found:
             return found
     return _from_last_item(body, parameters)
+
+
+def check_next(following: str, arguments: Collection[Argument], check: ArgumentCheck, *, tool: str) -> None:
+    """Refuse a query that a program made up: of parameters that the operation has not, or with values that do not fit.
+
+    Raises:
+        ToolArgumentsInvalid: the text says which.
+    """
+    known = {one.wire: one for one in arguments if one.place == "query"}
+    texts: dict[str, list[str]] = {}
+    for wire, text in parse_qsl(following, keep_blank_values=True):
+        texts.setdefault(wire, []).append(text)
+    for wire, values in texts.items():
+        argument = known.get(wire) or known.get(wire.partition("[")[0])
+        if argument is not None and argument.style != "deepObject":
+            _check_value(argument.name, values, check)
+        elif argument is None and wire.lower() not in _PARAMETERS:
+            raise bad_argument(tool, f"next_query has {wire!r}, which is no parameter; pass `next` of the page before")
+
+
+def _check_value(name: str, texts: list[str], check: ArgumentCheck) -> None:
+    """Of the values that a text may stand for, one must fit."""
+    failure: ToolArgumentsInvalid | None = None
+    for value in _meanings(texts):
+        try:
+            check({name: value})
+        except ToolArgumentsInvalid as error:
+            failure = failure or error
+        else:
+            return
+    if failure is not None:
+        raise failure
+
+
+def _meanings(texts: list[str]) -> Iterator[Value]:
+    if len(texts) == 1:
+        text = texts[0]
+        yield _scalar(text)
+        yield text
+        texts = text.split(",")
+    yield [_scalar(text) for text in texts]
+    yield list(texts)
+
+
+def _scalar(text: str) -> Value:
+    if text in ("true", "false"):
+        return text == "true"
+    # Neither is for a number of a million digits.
+    for kind in (int, float) if len(text) < 40 else ():
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
 
 
 def with_next(query: str, following: str) -> str:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 import os
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -24,7 +25,7 @@ from toolfold.sources.openapi.loading import document_bytes, is_url
 from toolfold.sources.openapi.model import Index, Operation
 from toolfold.sources.openapi.names import domain_name
 from toolfold.sources.openapi.operations import NEXT_QUERY, WITH_RESPONSE, read_operations
-from toolfold.sources.openapi.paging import next_query
+from toolfold.sources.openapi.paging import check_next, next_query
 from toolfold.sources.openapi.references import PackedSchemas
 from toolfold.sources.openapi.requests import request_of
 from toolfold.sources.openapi.schemas import Look
@@ -36,11 +37,15 @@ from toolfold.sources.web.hosts import host_entry, is_public_name, origin_of
 from toolfold.tools.globs import Globs
 from toolfold.tools.masking import is_secret
 from toolfold.tools.names import python_name
+from toolfold.tools.schema import argument_check
 from toolfold.tools.tool import Tool
 
 _log: Final = logging.getLogger(__name__)
 _READ_ONLY: Final = frozenset({"get", "head", "options", "trace"})
 _SECRET_HEADERS: Final = frozenset({"authorization", "cookie", "proxy-authorization"})
+_MOST_ISSUED: Final = 1_000
+_MOST_ISSUED_CHARACTERS: Final = 8_000
+"""Pages of an operation that its API named: what they ask for is its own business."""
 _NO_HEADERS: Final[Mapping[str, str]] = {}
 
 
@@ -171,24 +176,30 @@ class Calls:
             timeout_seconds=self._api.timeout_seconds,
             source=f"api:{domain}",
         )
-        return Tool(spec=spec, call=self._call(operation, name), close=self._client.close)
+        return Tool(spec=spec, call=self._call(operation, spec), close=self._client.close)
 
     # Any: the body is whatever the API answers.
-    def _call(self, operation: Operation, name: str) -> Callable[[Mapping[str, Any]], Awaitable[Any]]:
+    def _call(self, operation: Operation, spec: ToolSpec) -> Callable[[Mapping[str, Any]], Awaitable[Any]]:
         server = self._server(operation) if operation.server else self._base_url
+        issued: deque[str] = deque(maxlen=_MOST_ISSUED)
 
         async def call(arguments: Mapping[str, Any]) -> Any:
             known = {one.name for one in operation.arguments}
             own = {key: arguments[key] for key in (WITH_RESPONSE, NEXT_QUERY) if key in arguments and key not in known}
             given = {key: value for key, value in arguments.items() if key not in own}
             following = own.get(NEXT_QUERY) or ""
-            request = request_of(operation, given, server, tool=name, next_query=following)
+            if following and following not in issued:
+                parts = argument_check(replace(spec, input_schema={**spec.input_schema, "required": []}))
+                check_next(following, operation.arguments, parts, tool=spec.name)
+            request = request_of(operation, given, server, tool=spec.name, next_query=following)
             reply = await self._client.send(request)
             body = await read_reply(reply, self._client.echoes)
             if not own.get(WITH_RESPONSE):
                 return body
             query = {one.wire for one in operation.arguments if one.place == "query"}
             after = next_query(reply.header("link"), body, query) if operation.method == "get" else None
+            if after is not None and len(after) < _MOST_ISSUED_CHARACTERS:
+                issued.append(after)
             return {"status": reply.status, "headers": headers_of(reply), "body": body, "next": after}
 
         return call
