@@ -1,6 +1,7 @@
 """The program's event loop: made before the fork, re-entrant, and quiet until the guest sleeps."""
 
 import asyncio
+import asyncio.selector_events
 import asyncio.tasks
 import selectors
 import threading
@@ -14,6 +15,9 @@ from toolfold_guest.channel import QUIET_SECONDS
 BUSY_TURNS = 64
 
 _monotonic = time.monotonic  # the real one, whatever the tape puts in its place
+
+# Python 3.12 and later send what did not fit at once with `sendmsg`, which no guest may call; else with `send`.
+vars(asyncio.selector_events)["_HAS_SENDMSG"] = False
 
 
 class GuestSelector(selectors.PollSelector):

@@ -1,6 +1,6 @@
 """Parks descriptors in a socket, where its limit does not count them."""
 
-STOPPED_BY = {"rlimits"}
+STOPPED_BY = {"rlimits", "seccomp"}
 
 import socket
 

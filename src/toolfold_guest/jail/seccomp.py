@@ -14,7 +14,7 @@ from toolfold_guest.jail.steps import Steps
 from toolfold_guest.jail.syscalls import Machine
 
 _SET_MODE_FILTER: Final = 1
-_LOAD, _JUMP, _EQUAL, _AT_LEAST, _HAS_BITS, _RETURN = 0x20, 0x05, 0x15, 0x35, 0x45, 0x06
+_LOAD, _AND, _JUMP, _EQUAL, _AT_LEAST, _HAS_BITS, _RETURN = 0x20, 0x54, 0x05, 0x15, 0x35, 0x45, 0x06
 _ALLOW: Final = 0x7FFF0000
 _KILL: Final = 0x80000000
 _ERRNO: Final = 0x00050000
@@ -25,7 +25,7 @@ _X32_BIT: Final = 0x40000000
 _CLONE_THREAD: Final = 0x00010000
 _CLONE_NAMESPACES: Final = 0x7E020080
 _AF_UNIX: Final = 1
-# A pair of datagram sockets could name any socket of the host in `sendmsg`; streams cannot.
+# A pair of datagram sockets could name any socket of the host in `sendto`; streams cannot.
 _STREAMS: Final = (0x1, 0x801, 0x80001, 0x80801)
 # isatty, bytes readable, non-blocking, close-on-exec on and off, window size
 _IOCTLS: Final = (0x5401, 0x541B, 0x5421, 0x5450, 0x5451, 0x5413)
@@ -41,6 +41,22 @@ _PROCESS_LOCKS: Final = (6, 7)
 _FILE_LOCKS: Final = (36, 37, 38)
 # The kernel's code for it in unix sockets has let programs out of other sandboxes.
 _MSG_OOB: Final = 1
+_SOL_SOCKET: Final = 1
+# Kind and state of the socket itself, its buffers and timeouts. Not there: everything about the process at its other
+# end (a descriptor of it, credentials, groups, security label), and counters that the machine shares.
+_SOCKET_OPTIONS: Final = (3, 4, 39, 38, 7, 8, 20, 21, 30)
+# Wait, wake, requeue, wake-op and the two with bit sets: what the C library's locks are made of.
+_FUTEXES: Final = (0, 1, 9, 10, 5, 4, 3)
+# private, clock of the day
+_FUTEX_FLAGS: Final = 0x180
+# What allocators and the C library say of their own memory. Not there: merging equal pages and paging out, which
+# show by their timing what other processes have in memory; holes in files; broken hardware.
+_MEMORY_ADVICE: Final = (4, 14, 8, 15, 0, 1, 2, 3, 10, 11, 16, 17, 18, 19, 22, 23, 102, 103)
+# All but "will not be needed", which takes a file that others read out of memory.
+_FILE_ADVICE: Final = (0, 1, 2, 3, 5)
+# Synchronously, and at the end. Not there: "only if it is in memory", which says what others have read; polling;
+# untorn; "do not leave it in memory".
+_VECTOR_FLAGS: Final = 0x16
 
 
 class Instruction(NamedTuple):
@@ -62,7 +78,8 @@ def compile_base(machine: Machine) -> bytes:
     program = [_load(_ARCH_OFFSET), *_unless(_EQUAL, machine.audit_arch, _KILL), _load(_NUMBER_OFFSET)]
     if machine.has_x32:
         program += [Instruction(_AT_LEAST, 0, 1, _X32_BIT), _return(_KILL)]
-    return _assemble([*program, *_search(_ranges(numbers))])
+    rules = {machine.checked[name]: rule for name, rule in _base_rules().items()}
+    return _assemble([*program, *_search(_ranges(numbers, rules))])
 
 
 def compile_guest(machine: Machine, process_id: int, *, attributes: bool) -> bytes:
@@ -72,7 +89,7 @@ def compile_guest(machine: Machine, process_id: int, *, attributes: bool) -> byt
     """
     refused = [*machine.setup.values(), *(() if attributes else machine.attributes.values())]
     program = [_load(_NUMBER_OFFSET)]
-    for name, rule in _rules(process_id).items():
+    for name, rule in _guest_rules(process_id).items():
         program += [Instruction(_EQUAL, 0, len(rule), machine.checked[name]), *rule]
     return _assemble([*program, *_one_of(tuple(refused), then=_ERRNO | errno.EPERM, otherwise=_ALLOW)])
 
@@ -98,14 +115,36 @@ def load_filter(program: bytes) -> None:
     Filter(program).load()
 
 
-def _rules(process_id: int) -> dict[str, list[Instruction]]:
+def _base_rules() -> dict[str, list[Instruction]]:
+    """What the zygote can do without as well: such a rule costs a guest nothing to load."""
+    of_vectors = [_argument(5), *_if(_HAS_BITS, _VECTOR_FLAGS ^ 0xFFFFFFFF, _ERRNO | errno.EOPNOTSUPP), _return(_ALLOW)]
+    # Each error is the kernel's own for what it does not have: who asks for it has a way without.
+    return {
+        # Locks that lend their priority have been a way into the kernel time and again.
+        "futex": [
+            _argument(1),
+            Instruction(_AND, 0, 0, _FUTEX_FLAGS ^ 0xFFFFFFFF),
+            *_one_of(_FUTEXES, then=_ALLOW, otherwise=_ERRNO | errno.ENOSYS),
+        ],
+        "madvise": [_argument(2), *_one_of(_MEMORY_ADVICE, then=_ALLOW, otherwise=_ERRNO | errno.EINVAL)],
+        "getsockopt": [
+            _argument(1),
+            *_unless(_EQUAL, _SOL_SOCKET, _ERRNO | errno.ENOPROTOOPT),
+            _argument(2),
+            *_one_of(_SOCKET_OPTIONS, then=_ALLOW, otherwise=_ERRNO | errno.ENOPROTOOPT),
+        ],
+        "fadvise64": [_argument(3), *_one_of(_FILE_ADVICE, then=_ALLOW, otherwise=_ERRNO | errno.EPERM)],
+        "preadv2": of_vectors,
+        "pwritev2": of_vectors,
+    }
+
+
+def _guest_rules(process_id: int) -> dict[str, list[Instruction]]:
     allow = _return(_ALLOW)
     to_self = [_argument(0), *_unless(_EQUAL, process_id, _ERRNO | errno.EPERM), allow]
-    in_band = [*_if(_HAS_BITS, _MSG_OOB, _ERRNO | errno.EPERM), allow]
     return {
         # First, because a guest uses it most.
-        "sendto": [_argument(3), *in_band],
-        "sendmsg": [_argument(2), *in_band],
+        "sendto": [_argument(3), *_if(_HAS_BITS, _MSG_OOB, _ERRNO | errno.EPERM), allow],
         # Its flags lie in memory, which a filter cannot read; without it the C library uses `clone`.
         "clone3": [_return(_ERRNO | errno.ENOSYS)],
         "clone": [
@@ -182,15 +221,19 @@ def _one_of(values: tuple[int, ...], *, then: int, otherwise: int) -> list[Instr
     return [*tests, _return(otherwise), _return(then)]
 
 
-def _ranges(numbers: set[int]) -> list[tuple[int, int]]:
-    """`(first, action from there on)` in rising order, covering every number."""
-    edges = [0, *(n for n in range(1, max(numbers) + 2) if (n in numbers) != (n - 1 in numbers))]
-    return [(edge, _ALLOW if edge in numbers else _ERRNO | errno.EPERM) for edge in edges]
+def _ranges(numbers: set[int], rules: dict[int, list[Instruction]]) -> list[tuple[int, list[Instruction]]]:
+    """`(first, what is done from there on)` in rising order, covering every number."""
+
+    def answer(number: int) -> list[Instruction]:
+        return rules.get(number) or [_return(_ALLOW if number in numbers else _ERRNO | errno.EPERM)]
+
+    edges = [0, *(number for number in range(1, max(numbers) + 2) if answer(number) != answer(number - 1))]
+    return [(edge, answer(edge)) for edge in edges]
 
 
-def _search(edges: list[tuple[int, int]]) -> list[Instruction]:
+def _search(edges: list[tuple[int, list[Instruction]]]) -> list[Instruction]:
     if len(edges) == 1:
-        return [_return(edges[0][1])]
+        return edges[0][1]
     middle = len(edges) // 2
     lower, upper = _search(edges[:middle]), _search(edges[middle:])
     # A jump in a filter has eight bits.
