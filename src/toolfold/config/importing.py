@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import re
 import sys
@@ -31,11 +32,20 @@ _TRANSPORTS: Final = {
     "streamableHttp": "http",
     "streamable_http": "http",
 }
-VARIABLE: Final = re.compile(r"\$\{(?:(?P<kind>env|input):)?(?P<name>[^}:]+)(?::-(?P<default>[^}]*))?\}")
-"""`${NAME}`, `${env:NAME}`, `${input:id}`, each of them with `:-default` if need be."""
+VARIABLE: Final = re.compile(
+    r"\$\{(?:(?P<kind>env|input):)?(?P<name>[^}:\x00-\x1f\x7f-\x9f\u2028\u2029]+)(?::-(?P<default>[^}]*))?\}"
+)
+"""`${NAME}`, `${env:NAME}`, `${input:id}`, each of them with `:-default` if need be; no name has a line break."""
 OF_STDIO: Final = ("command", "args", "env", "envFile", "cwd")
 OF_URL: Final = ("url", "headers")
 OUR_KEYS: Final = {"envFile": "env_file"}
+_OF_ENTRY: Final = ("type", "transport", *OF_STDIO, *OF_URL)
+# `.claude.json` holds a history besides; it may be large.
+_MAX_FILE_BYTES: Final = 64 * MAX_BYTES
+_MAX_DEPTH: Final = 20
+_MAX_DIGITS: Final = 1000
+_MAX_ENTRY_CHARACTERS: Final = 64 * 1024
+_MAX_SHOWN: Final = 80
 _CLAUDE_LISTS: Final = ("disabledMcpServers", "disabledMcpjsonServers")
 
 
@@ -118,11 +128,12 @@ def read_servers(path: Path, *, folder: Path | None = None) -> Read:
     read, found = Read(), dict[str, Found]()
     for key, servers in sections:
         for server, entry in servers.items():
-            place = f"{name}: {key}.{server}"
-            if not isinstance(entry, dict):
-                read.mistakes.append(
-                    f"{place}: must be keys with values, got {'null' if entry is None else repr(entry)}"
-                )
+            place = f"{name}: {key}.{one_line(server)}"
+            reason = _why_unusable(entry)
+            if not server.isprintable():
+                read.mistakes.append(f"{place}: has a name with a line break or another invisible character; rename it")
+            elif reason:
+                read.mistakes.append(f"{place}: {reason}")
             elif entry.get("disabled") or entry.get("enabled") is False:
                 read.disabled.append(f"{place}: is disabled there")
             elif server in off:
@@ -190,7 +201,7 @@ def entry_of(found: Found, change: Callable[[str, str, str], str]) -> dict[str, 
     """
     if found.transport is None:
         said = found.entry.get("type") or found.entry.get("transport")
-        raise UsageError(f"type must be 'stdio', 'http' or 'sse', got {said!r}")
+        raise UsageError(f"type must be 'stdio', 'http' or 'sse', got {_shown(said)}")
     keys = OF_STDIO if found.transport == "stdio" else OF_URL
     said = {OUR_KEYS.get(key, key): _changed(found.entry[key], key, change) for key in keys if found.entry.get(key)}
     return {"name": found.name, "transport": found.transport, **said}
@@ -233,28 +244,84 @@ def checked_server(said: Mapping[str, Any]) -> ServerConfig:
 def _document(path: Path, name: str) -> Mapping[str, Any]:
     try:
         with path.open("rb") as file:
-            # `.claude.json` holds a history besides; it may be large.
-            data = file.read(64 * MAX_BYTES)
+            data = file.read(_MAX_FILE_BYTES + 1)
     except FileNotFoundError:
         raise UsageError(f"no file {name!r} to import; check the path") from None
     except OSError as error:
         raise UsageError(f"{name!r} cannot be read: {(error.strerror or 'unknown reason').lower()}") from None
+    if len(data) > _MAX_FILE_BYTES:
+        raise UsageError(f"{name}: is larger than {_MAX_FILE_BYTES:,} bytes; name a file that lists only MCP servers")
     try:
-        document = json.loads(plain_json(data.decode("utf-8-sig")))
+        document = _parsed(data.decode("utf-8-sig"))
     except UnicodeDecodeError:
         raise UsageError(f"{name}: not UTF-8; save the file as UTF-8") from None
     except json.JSONDecodeError as error:
         raise UsageError(f"{name}:{error.lineno}: not JSON: {error.msg.lower()}") from None
+    except RecursionError:
+        raise UsageError(f"{name}: is nested too deeply to be read; remove the brackets that nobody needs") from None
     if not isinstance(document, dict):
         raise UsageError(f"{name}: must be keys with values")
     return document
 
 
+# Any: whatever stands in the file.
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text, parse_int=_integer)
+    except json.JSONDecodeError:
+        return json.loads(plain_json(text), parse_int=_integer)
+
+
+def _integer(digits: str) -> int | float:
+    """One too long to be read is none: only an entry that has it is left out, not the whole file."""
+    return int(digits) if len(digits) <= _MAX_DIGITS else math.inf
+
+
+# Any: the value of an entry, of any JSON type.
+def _why_unusable(entry: Any) -> str:
+    """Why no server can be made of it, whatever its keys say; empty if nothing speaks against it."""
+    if not isinstance(entry, dict):
+        return f"must be keys with values, got {_shown(entry)}"
+    characters, level = 0, [entry[key] for key in _OF_ENTRY if key in entry]
+    for _ in range(_MAX_DEPTH):
+        for value in level:
+            characters += len(value) if isinstance(value, str | list | dict) else 0
+            if isinstance(value, float) and not math.isfinite(value):
+                return "has a number that JSON does not have, or that is too large; write it as text"
+        if characters > _MAX_ENTRY_CHARACTERS:
+            return f"is larger than {_MAX_ENTRY_CHARACTERS:,} characters; shorten it"
+        level = [item for value in level for item in _items(value)]
+        if not level:
+            return ""
+    return f"is nested more than {_MAX_DEPTH} levels deep; remove the brackets that nobody needs"
+
+
+# Any: the same.
+def _items(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return [*value.keys(), *value.values()]
+    return value if isinstance(value, list) else []
+
+
+# Any: the same.
+def _shown(value: Any) -> str:
+    if isinstance(value, list | dict):
+        return "a list" if isinstance(value, list) else "keys with values"
+    return "null" if value is None else one_line(repr(value))
+
+
+def one_line(text: str) -> str:
+    """A text of another client's file as a part of a line: nothing that ends the line or moves on a terminal."""
+    plain = "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text[:_MAX_SHOWN])
+    return plain if len(text) <= _MAX_SHOWN else f"{plain}..."
+
+
 def plain_json(text: str) -> str:
     """JSON with comments and commas too many, as VS Code takes it, without both; lines stay where they are."""
-    token = re.compile(r'"(?:\\.|[^"\\])*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
+    # What is not closed goes on to the end: looked for again from each sign in it, it would take for ever.
+    token = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
     bare = token.sub(lambda one: one[0] if one[0].startswith('"') else re.sub(r"[^\n]", " ", one[0]), text)
-    comma = re.compile(r'"(?:\\.|[^"\\])*"|,(?=\s*[}\]])', re.DOTALL)
+    comma = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)|,(?=\s*[}\]])', re.DOTALL)
     return comma.sub(lambda one: one[0] if one[0].startswith('"') else " ", bare)
 
 
@@ -295,7 +362,8 @@ def _disabled_in_claude_code(folder: Path) -> dict[str, str]:
 
 def _is_toolfold(entry: Mapping[str, Any]) -> bool:
     """Ourselves: bridging that would start us without end."""
-    words = [str(entry.get("command", "")), *map(str, entry.get("args") or ())]
+    arguments = entry.get("args")
+    words = [str(entry.get("command", "")), *(map(str, arguments) if isinstance(arguments, list) else ())]
     return any(re.search(r"(^|[/\\.])toolfold(\.exe)?$", word) for word in words) and "mcp" in words
 
 

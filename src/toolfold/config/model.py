@@ -22,7 +22,7 @@ from toolfold.config.doors import ConsoleConfig, HttpConfig, McpConfig
 from toolfold.config.engine import EngineName, RayConfig
 from toolfold.config.packages import LibrarySetConfig, SetName
 from toolfold.config.policies import PolicyConfig
-from toolfold.config.section import Globs, Section, Text, Url, wrong_key
+from toolfold.config.section import Globs, Section, Text, Url, check_texts, wrong_key
 from toolfold.config.units import Count, Duration, Seconds, Size, must_be
 from toolfold.models import Json, Limits
 
@@ -94,6 +94,15 @@ class ServerConfig(Section):
                 raise wrong_key(key, f"is not for a server with transport {self.transport!r}; remove it")
         if getattr(self, needed) is None:
             raise wrong_key(needed, f"is missing; a server with transport {self.transport!r} needs it")
+        if not self.name.isprintable():
+            raise wrong_key("name", f"must be printable text on one line, got {self.name[:80]!r}")
+        check_texts("args", self.args)
+        for key in ("command", "env_file", "cwd", "url"):
+            check_texts(key, [getattr(self, key) or ""])
+        if any(not name or "=" in name for name in self.env):
+            raise wrong_key("env", "has a variable without a name, or with '=' in it; rename it")
+        check_texts("env", (text for pair in self.env.items() for text in pair))
+        check_texts("headers", (text for pair in self.headers.items() for text in pair), is_one_line=True)
         return self
 
 

@@ -22,7 +22,8 @@ _SCHEME: Final = re.compile(r"(?:Bearer|Basic|Token)\s+", re.IGNORECASE)
 _REFERENCE: Final = re.compile(r"\$\{[^}]*\}")
 _PAIRS: Final = (
     # --api-key=x, KEY=x, ?key=x&..., Password=x;
-    re.compile(r"(?P<name>[A-Za-z_][\w.-]*)=(?P<value>[^\s&;\"',]+)"),
+    # The end of a longer name tells as much, and each letter is not the start of a search to the end.
+    re.compile(r"(?P<name>[A-Za-z_][\w.-]{0,100})=(?P<value>[^\s&;\"',]+)"),
     # JSON in a text: "Authorization": "Bearer x"
     re.compile(r"\"(?P<name>[^\"\\]+)\"\s*:\s*\"(?P<value>(?:\\.|[^\"\\])+)\""),
     # Authorization: Bearer x

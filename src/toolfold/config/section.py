@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Annotated
 from urllib.parse import urlsplit
 
@@ -15,6 +16,21 @@ from toolfold.config.units import must_be
 def wrong_key(key: str, message: str) -> PydanticCustomError:
     """An error of one key, raised by a check that sees the whole section."""
     return PydanticCustomError("key", "{message}", {"message": message, "key": key})
+
+
+def check_texts(key: str, texts: Iterable[str], *, is_one_line: bool = False) -> None:
+    """Refuse a text that no process and no request can be given.
+
+    Raises:
+        PydanticCustomError: an error of this key.
+    """
+    for text in texts:
+        if "\0" in text:
+            raise wrong_key(key, "has a NUL character, which cannot be passed on; remove it")
+        if any("\ud800" <= sign <= "\udfff" for sign in text):
+            raise wrong_key(key, "has half of a surrogate pair, which cannot be passed on; write the whole character")
+        if is_one_line and any(sign < " " and sign != "\t" for sign in text):
+            raise wrong_key(key, "has a line break or another control character; remove it")
 
 
 class Section(BaseModel):

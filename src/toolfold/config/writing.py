@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from toolfold.config.importing import VARIABLE, Found, checked_server, entry_of, variable_of
+from toolfold.config.importing import OF_STDIO, OF_URL, VARIABLE, Found, checked_server, entry_of, one_line, variable_of
 from toolfold.config.secrets import is_secret_name, secrets_in
 
 _ANY_URL: Final = "http://localhost/"
@@ -39,7 +39,7 @@ class Writer:
     """
 
     def __init__(self, found: Iterable[Found]) -> None:
-        texts = (json.dumps(one.entry) for one in found)
+        texts = (json.dumps([one.entry.get(key) for key in (*OF_STDIO, *OF_URL)]) for one in found)
         named = {variable_of(match) for text in texts for match in VARIABLE.finditer(text) if match["kind"] != "input"}
         # The server and the secret behind each variable; the secret only tells two apart.
         self._taken: dict[str, tuple[str, str]] = dict.fromkeys(named, ("", _SOMEONE))
@@ -138,7 +138,7 @@ class _Where:
         """For a person who looks the value up."""
         if self.key == "args":
             return f"{found.place}.args[{int(self.name) - 1}]"
-        return f"{found.place}.{self.key}.{self.name}" if self.name else f"{found.place}.{self.key}"
+        return f"{found.place}.{self.key}.{one_line(self.name)}" if self.name else f"{found.place}.{self.key}"
 
 
 def _as_variable(text: str) -> str:

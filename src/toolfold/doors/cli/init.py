@@ -5,7 +5,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import typer
 
@@ -14,7 +14,8 @@ import yaml  # type: ignore[import-untyped]
 
 import toolfold
 from toolfold.config.find import FILE_NAME, shown_path
-from toolfold.config.importing import Found, client_files, client_places, read_servers
+from toolfold.config.importing import Found, client_files, client_places, one_line, read_servers
+from toolfold.config.load import MAX_BYTES
 from toolfold.config.model import plain_name
 from toolfold.config.writing import Writer, Written
 from toolfold.errors import UsageError
@@ -54,11 +55,17 @@ def init_command(folder: Path, *, force: bool = False) -> int:
     """Write the file, and say what is in it, what is not, what was replaced, and what must be set."""
     path = folder / FILE_NAME
     servers, left_out = _servers(folder)
+    text = config_text(servers)
+    if len(text.encode()) > MAX_BYTES:
+        raise UsageError(
+            f"{len(servers):,} servers do not fit into the {MAX_BYTES:,} bytes that a {FILE_NAME} may have; "
+            "remove some of them from the files of your clients"
+        )
     kept = _set_aside(path) if path.exists() and (force or _may_replace(path)) else None
     try:
         # May hold an address or a path that is nobody else's business.
         with open(path, "x", encoding="utf-8", opener=_private) as file:
-            file.write(config_text(servers))
+            file.write(text)
     except FileExistsError:
         raise UsageError(f"{shown_path(path)!r} is there already; edit it, or replace it with --force") from None
     except OSError as error:
@@ -68,9 +75,9 @@ def init_command(folder: Path, *, force: bool = False) -> int:
     typer.echo(f"wrote {shown_path(path)} with {count}")
     if kept is not None:
         typer.echo(f"the file that was there is kept as {shown_path(kept)}")
-    width = max((len(server.found.name) for server in servers), default=0)
+    width = max((len(one_line(server.found.name)) for server in servers), default=0)
     for server in servers:
-        typer.echo(f"  {server.found.name:<{width}}  from {server.found.place.partition(': ')[0]}")
+        typer.echo(f"  {one_line(server.found.name):<{width}}  from {server.found.place.partition(': ')[0]}")
     for line in left_out:
         typer.echo(f"left out: {line}", err=True)
     _tell_replaced(servers)
@@ -144,13 +151,38 @@ def config_text(servers: Sequence[Written]) -> str:
         return head + _NO_SERVERS + _TAIL
     parts = ["# MCP servers whose tools programs may call.\nservers:\n"]
     for server in servers:
-        dumped = yaml.safe_dump(
-            [server.entry], sort_keys=False, allow_unicode=True, width=1000, default_flow_style=None
-        )
         needs = f"; needs {', '.join(server.variables)}" if server.variables else ""
-        lines = "".join(f"  {line}\n" for line in dumped.splitlines())
-        parts.append(f"  # from {server.found.place}{needs}\n{lines}")
+        lines = "".join(f"  {line}\n" for line in _as_yaml(server.entry).splitlines())
+        # One line whatever a client's file, or a folder, is called: the next would not be a comment.
+        comment = "".join(sign if sign.isprintable() else "?" for sign in f"from {server.found.place}{needs}")
+        parts.append(f"  # {comment}\n{lines}")
     return head + "".join(parts) + _TAIL
+
+
+# Any: each key has its own type.
+def _as_yaml(entry: dict[str, Any]) -> str:
+    """A list of this one entry; whatever cannot be seen in a text is escaped, line breaks among it."""
+
+    def dump(*, allow_unicode: bool) -> str:
+        dumped: str = yaml.dump(
+            [entry], Dumper=_Dumper, sort_keys=False, allow_unicode=allow_unicode, width=1000, default_flow_style=None
+        )
+        return dumped
+
+    text = dump(allow_unicode=True)
+    return text if text.replace("\n", "").isprintable() else dump(allow_unicode=False)
+
+
+# PyYAML has no types.
+class _Dumper(yaml.SafeDumper):  # type: ignore[misc]
+    pass
+
+
+def _represent(dumper: Any, text: str) -> Any:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if text.isprintable() else '"')
+
+
+_Dumper.add_representer(str, _represent)
 
 
 def _servers(folder: Path) -> tuple[list[Written], list[str]]:
