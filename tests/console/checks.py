@@ -176,3 +176,66 @@ def test_one_yes_with_the_mouse_is_for_the_rest_of_the_program_and_shows_all_tha
     page.goto(page.url.partition("#")[0] + "#/runs")
     page.locator(".run").click()
     expect(page.locator("#line-2 .calls")).to_contain_text("3 calls")
+
+
+EXACT = 9_007_199_254_740_993
+"""The first integer that a JavaScript number rounds."""
+
+
+def test_a_person_approves_and_edits_the_very_integer_that_the_tool_gets(page: Page, own: Rig) -> None:
+    text = f"print(await pay(amount={EXACT}, to='a'))\nprint(await pay(amount={-(2**70) - 1}, to='{EXACT}:'))\n"
+    running = own.run(text, "exact.py")
+    page.locator("nav").get_by_text("Inbox").click()
+
+    expect(page.locator('.ask-row td[data-name="amount"]')).to_have_text(str(EXACT))
+    expect(page.locator(".ask-whole .lit")).to_have_text(str(EXACT))
+    page.keyboard.press("a")
+    expect(page.locator('.ask-row td[data-name="amount"]')).to_have_text(str(-(2**70) - 1))
+    page.keyboard.press("e")
+    field = page.get_by_label("Arguments as JSON")
+    shown = field.input_value()
+    field.fill(shown.replace(str(-(2**70) - 1), str(2**71 + 1)))
+    page.keyboard.press("Control+Enter")
+
+    assert running.wait() == 0
+    assert own.made == [f"pay {EXACT} a", f"pay {2**71 + 1} {EXACT}:"]
+    assert shown == f'{{\n  "amount": {-(2**70) - 1},\n  "to": "{EXACT}:"\n}}'
+
+
+def test_approve_all_leaves_out_calls_whose_arguments_are_cut_off(page: Page, own: Rig) -> None:
+    text = "await asyncio.gather(pay(amount=1, to='x' * 300 + 'thief'), pay(amount=2, to='a'), pay(amount=3, to='b'))\n"
+    running = own.run(text, "cut.py")
+    page.locator("nav").get_by_text("Inbox").click()
+
+    expect(page.locator(".ask-row")).to_have_count(3)
+    page.locator(".ask-row").nth(1).click()
+    cut = page.locator(".ask-row").first
+    expect(cut.get_by_role("button", name="Approve")).to_have_count(0)
+    page.get_by_role("button", name="Approve 2 of 3").click()
+    expect(page.locator(".ask-row")).to_have_count(1)
+    expect(page.locator(".ask-whole")).to_contain_text("thief")
+    expect(page.get_by_role("button", name="Approve all 1")).to_be_disabled()
+    cut.get_by_role("button", name="Approve").click()
+
+    assert running.wait() == 0
+    assert sorted(own.made) == [f"pay 1 {'x' * 300}thief", "pay 2 a", "pay 3 b"]
+
+
+def test_characters_that_turn_text_around_are_shown_as_escapes(page: Page, own: Rig) -> None:
+    text = "to = '\\u202e' + 'eno' + '\\u2066'\nprint(await pay(amount=1, to=to))\n"
+    running = own.run(text, "bidi.py")
+    page.locator("nav").get_by_text("Inbox").click()
+
+    expect(page.locator('.ask-row td[data-name="to"]')).to_have_text("\\u202eeno\\u2066")
+    expect(page.locator(".ask-whole .str")).to_have_text('"\\u202eeno\\u2066"')
+    page.keyboard.press("e")
+    shown = page.get_by_label("Arguments as JSON").input_value()
+    page.keyboard.press("Control+Enter")
+    expect(page.locator(".empty")).to_be_visible()
+    assert running.wait() == 0
+    page.goto(page.url.partition("#")[0] + "#/runs")
+    page.locator(".run").click()
+    expect(page.locator(".out")).to_contain_text("paid 1 to \\u202eeno\\u2066")
+
+    assert shown == '{\n  "amount": 1,\n  "to": "\\u202eeno\\u2066"\n}'
+    assert own.made == ["pay 1 \u202eeno\u2066"]

@@ -103,7 +103,7 @@ class ConsoleConfig(Section):
     port: int = Field(default=8420, ge=0, le=65535)
     """The port of `toolfold console` on 127.0.0.1; 0 picks a free one."""
     hide_arguments: bool = False
-    """Hide arguments, replies and values."""
+    """Hide arguments, replies, values and error texts."""
 
 
 class McpConfig(Section):

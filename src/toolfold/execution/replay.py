@@ -13,6 +13,7 @@ from toolfold.ledger import snapshots
 from toolfold.ledger.record import Decided, Given, Handed, Made, Moment, Parked, Tape
 from toolfold.ledger.snapshots import Pause
 from toolfold.models import Reply, ReplyMeta
+from toolfold.protocol.packing import encode_ordered
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from toolfold.ledger.record import Begun, History, Ledger
     from toolfold.ledger.snapshots import Snapshot
     from toolfold.models import Call
-
-_encoder = msgspec.msgpack.Encoder(order="deterministic")
 
 
 class Past:
@@ -227,7 +226,7 @@ class Rerun:
 
 def call_key(call: Call) -> bytes:
     """Equal for calls of the same tool with equal arguments, whatever the order of the keys."""
-    return _encoder.encode((call.tool, call.arguments))
+    return encode_ordered((call.tool, call.arguments))
 
 
 def _shown(call: Call) -> str:

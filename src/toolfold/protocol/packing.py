@@ -36,6 +36,14 @@ def encode(obj: Any) -> bytes:
         return _encoder.encode(_marked(obj))
 
 
+def encode_ordered(obj: Any) -> bytes:
+    """The same, with keys in one order: equal bytes for equal values."""
+    try:
+        return _ordered.encode(obj)
+    except (OverflowError, UnicodeEncodeError):
+        return _ordered.encode(_marked(obj))
+
+
 def _marked(obj: Any) -> Any:
     """The same with marks where MessagePack has no form, or where ours would be taken for another."""
     match obj:
@@ -84,4 +92,5 @@ def decoder(kind: type[_T]) -> msgspec.msgpack.Decoder[_T]:
 
 
 _encoder: Final = msgspec.msgpack.Encoder(enc_hook=_refuse)
+_ordered: Final = msgspec.msgpack.Encoder(enc_hook=_refuse, order="deterministic")
 _media: Final = msgspec.msgpack.Decoder(tuple[Literal["image", "audio", "link", "file"], str, bytes, str, str])

@@ -157,6 +157,34 @@ async def test_a_corrected_program_runs_without_making_its_calls_again(
     assert till.paid == [1]
 
 
+@pytest.mark.parametrize("amount", [2**64, -(2**63) - 1, 2**70 + 1])
+async def test_calls_with_integers_of_any_size_are_rerun_and_edited_exactly(
+    console: Console, runtime: Runtime, till: Till, amount: int
+) -> None:
+    text = f"print(await pay(amount={amount}))"
+    first = asyncio.create_task(runtime.run(text))
+    (question,) = await questions(console, 1)
+    await console.post("approvals", {"decisions": [choice(question, arguments={"amount": amount + 1})]})
+    ended = await first
+    answer = await console.post(f"executions/{ended.execution_id}/rerun", {"text": text})
+    started = answer.json()["execution_id"]
+    (again,) = await questions(console, 1)
+    await console.post("approvals", {"decisions": [choice(again)]})
+    while (run := await console.get(f"executions/{started}"))["state"] != "ended":
+        await asyncio.sleep(0.02)
+
+    assert (question["arguments"]["json"], ended.stdout) == ({"amount": amount}, f"paid {amount + 1}\n")
+    assert (answer.status_code, run["outcome"]["stdout"], till.paid) == (202, f"paid {amount + 1}\n", [amount + 1])
+
+
+async def test_a_place_in_the_events_that_no_ledger_can_have_is_refused(console: Console, runtime: Runtime) -> None:
+    ended = await runtime.run("print(1)")
+
+    answer = await console.client.get(f"/api/executions/{ended.execution_id}/events", params={"after": 2**70})
+
+    assert answer.status_code == 422
+
+
 async def test_an_execution_of_another_process_is_cancelled_through_its_record(
     console: Console, ledger: SqliteLedger
 ) -> None:

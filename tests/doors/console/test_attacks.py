@@ -14,6 +14,8 @@ from toolfold.doors.http.auth import Auth
 from toolfold.doors.http.settings import Settings
 from toolfold.ledger.sqlite import SqliteLedger
 from toolfold.models import File, Program
+from toolfold.tools.retry import Retry
+from toolfold.tools.wrappers import wrappers
 
 AUTH = Auth(Settings(keys={"acme": "secret-1", "other": "secret-2"}))
 
@@ -129,6 +131,36 @@ async def test_arguments_can_be_hidden_and_large_replies_are_folded(runtime: Run
 
     assert (len(shown.content) < 50_000, shown.json()["reply"]["bytes"]) == (True, 9_000_002)
     assert not any("s3cret" in text for text in hidden)
+
+
+async def test_hidden_arguments_are_in_no_error_text_of_any_route(ledger: SqliteLedger) -> None:
+    @tool(read_only=True)
+    async def look_up(account: str) -> str:
+        """Fails with its argument in the text."""
+        raise ConnectionRefusedError(f"no account {account}")
+
+    runtime = Runtime([look_up], ledger=ledger, steps=wrappers(retry=Retry(attempts=2, first_wait_seconds=0)))
+    async with served(runtime, ledger, hide_arguments=True) as console:
+        ended = await runtime.run("account = 's3' + 'cret'\nawait look_up(account=account)")
+        await runtime.call("look_up", {"account": "s3cret"})
+        (direct,) = [
+            row["execution_id"]
+            for row in (await console.get("executions"))["executions"]
+            if row["execution_id"] != ended.execution_id
+        ]
+        paths = ["executions", "tools", "approvals", "overview", "savings"]
+        for execution_id in (ended.execution_id, direct):
+            paths += [f"executions/{execution_id}{more}" for more in ("", "/calls/1", "/events")]
+        answers = {path: (await console.client.get(f"/api/{path}")).text for path in paths}
+        shown = (await console.get(f"executions/{ended.execution_id}"))["outcome"]
+        program = (await console.get(f"executions/{direct}"))["program"]
+
+    assert [path for path, text in answers.items() if "s3cret" in text] == []
+    assert (shown["problem"], shown["stderr"]) == (
+        {"kind": "exception", "message": "hidden by console.hide_arguments", "line": 2, "column": None},
+        "hidden by console.hide_arguments",
+    )
+    assert program == "await look_up(…)"
 
 
 async def test_a_tenant_decides_on_nothing_of_another_and_tries_no_tools(

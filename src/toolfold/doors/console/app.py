@@ -43,7 +43,7 @@ def create_console(
         ledger: The one that everything is recorded in.
         access: Who may look, and who may act.
         only_here: Whether requests must name this machine as their host.
-        hide_arguments: Give neither arguments nor replies nor values.
+        hide_arguments: Give neither arguments nor replies nor values, nor error texts, which may quote them.
         is_owner: The app enters and leaves the runtime; else somebody else does.
     """
     watch = Watch(ledger)

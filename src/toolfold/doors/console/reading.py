@@ -65,7 +65,9 @@ class Reading:
         rows = []
         for summary in found:
             live = self._watch.live.get(summary.execution_id)
-            rows.append(live.row() if live is not None and summary.state != "ended" else shapes.of_summary(summary))
+            is_live = live is not None and summary.state != "ended"
+            row = live.row() if live is not None and is_live else shapes.of_summary(summary)
+            rows.append(shapes.without_arguments(row, hidden=self._is_hidden))
         return json_response(200, {"executions": rows, "next": found[-1].execution_id if len(found) == limit else None})
 
     async def execution(self, request: Request, execution_id: str) -> Response:
@@ -75,7 +77,8 @@ class Reading:
         story = await self._ledger.story(execution_id)
         shown = shapes.of_history(history, hidden=self._is_hidden)
         assert story is not None
-        events = shapes.of_entries(story.entries) + shapes.of_lost(history)
+        events = shapes.of_entries(story.entries, hidden=self._is_hidden)
+        events += shapes.of_lost(history, hidden=self._is_hidden)
         known = {spec.name for spec in self._runtime.tools} - hidden_from(self._runtime, viewer)
         used = {event["tool"] for event in events if "tool" in event}
         missing = sorted(str(name) for name in used - known)
@@ -170,7 +173,7 @@ class Reading:
         if q.strip():
             hits = self._runtime.search(q[:400], limit=50, detail="name")
             specs = {hit["name"]: specs[hit["name"]] for hit in hits if hit["name"] in specs}
-        shown = [shapes.of_tool(spec, by_tool.get(spec.name, ())) for spec in specs.values()]
+        shown = [shapes.of_tool(spec, by_tool.get(spec.name, ()), hidden=self._is_hidden) for spec in specs.values()]
         # Only the operator's: a tenant is told neither which servers there are nor why one failed.
         servers = self._runtime.servers if viewer.tenant is None and isinstance(self._runtime, BridgedRuntime) else ()
         status = [{"name": one.name, "state": one.state, "tools": one.tools, "detail": one.detail} for one in servers]

@@ -5,6 +5,7 @@ Text of programs and tools stays text: nothing here is markup, and whoever shows
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields
 from typing import Any, Final
@@ -15,13 +16,16 @@ from toolfold.doors.media import value_as_json
 from toolfold.ledger.decisions import arguments_digest
 from toolfold.ledger.record import Decided, Entry, Given, History, Made, Moment, Summary
 from toolfold.ledger.summing import Use
-from toolfold.models import CallRecord, Json, Outcome, Problem, ToolSpec, Value
+from toolfold.models import NOTHING_RAN, CallRecord, Json, Outcome, Problem, ToolSpec, Value
 from toolfold.program.stubs import signature
 
 _ERROR_CHARACTERS: Final = 2000
 _FOLDED_BYTES: Final = 256 * 1024
 _HEAD_CHARACTERS: Final = 32 * 1024
 _TEXT_CHARACTERS: Final = 512 * 1024
+
+_HIDDEN: Final = "hidden by console.hide_arguments"
+_DIRECT: Final = re.compile(r"(await [^\s(]+\().*", re.DOTALL)
 
 _SUMMARY: Final = tuple(field.name for field in fields(Summary))
 
@@ -34,25 +38,36 @@ def of_summary(summary: Summary) -> dict[str, Json]:
     return {name: getattr(summary, name) for name in _SUMMARY}
 
 
-def of_entries(entries: Iterable[Entry]) -> list[dict[str, Json]]:
+def without_arguments(row: dict[str, Json], *, hidden: bool) -> dict[str, Json]:
+    """A row whose first line may be a direct call, which is recorded as a program with its arguments in it."""
+    return {**row, "first_line": _without_arguments(str(row["first_line"]))} if hidden else row
+
+
+def _without_arguments(program: str) -> str:
+    return _DIRECT.sub(r"\1…)", program) if _DIRECT.fullmatch(program) else program
+
+
+def of_entries(entries: Iterable[Entry], *, hidden: bool) -> list[dict[str, Json]]:
     """Events in their order; without arguments and replies, which are asked for one by one."""
-    return [event for event in map(_event, entries) if event is not None]
+    return [event for event in (_event(entry, hidden=hidden) for entry in entries) if event is not None]
 
 
-def _event(entry: Entry) -> dict[str, Json] | None:
+def _event(entry: Entry, *, hidden: bool) -> dict[str, Json] | None:
     match entry:
         case Made():
             call = entry.call
             return {"type": "called", "id": call.id, "tool": call.tool, "line": call.line, "at": round(entry.at, 6)}
         case Given():
-            return _replied(entry.record)
+            return _replied(entry.record, hidden=hidden)
         case Decided():
             return {
                 "type": "decided", "id": entry.call_id, "approved": entry.approved, "reason": entry.reason,
                 "by": entry.by, "under": entry.under,
             }  # fmt: skip
         case Moment(kind="printed"):
-            return {"type": "printed", "at": entry.at, "stream": entry.facts.get("stream"), "text": entry.text}
+            stream = entry.facts.get("stream")
+            text = _HIDDEN if hidden and stream == "stderr" else entry.text
+            return {"type": "printed", "at": entry.at, "stream": stream, "text": text}
         case Moment(kind="asked"):
             facts = entry.facts
             return {
@@ -62,7 +77,7 @@ def _event(entry: Entry) -> dict[str, Json] | None:
         case Moment(kind="retried"):
             return {
                 "type": "retried", "id": entry.call_id, "at": entry.at, "attempt": entry.facts.get("attempt", 0),
-                "error": entry.text[:_ERROR_CHARACTERS],
+                "error": _HIDDEN if hidden else entry.text[:_ERROR_CHARACTERS],
             }  # fmt: skip
         case Moment(kind="ticked"):
             return None
@@ -71,27 +86,29 @@ def _event(entry: Entry) -> dict[str, Json] | None:
     return None
 
 
-def _replied(record: CallRecord) -> dict[str, Json]:
+def _replied(record: CallRecord, *, hidden: bool) -> dict[str, Json]:
+    error = None if record.error is None else _HIDDEN if hidden else record.error[:_ERROR_CHARACTERS]
     return {
         "type": "replied", "id": record.id, "tool": record.name, "line": record.line,
         "at": round(record.started_seconds, 6), "seconds": round(record.seconds, 6),
-        "error": None if record.error is None else record.error[:_ERROR_CHARACTERS],
+        "error": error,
         "bytes_in": record.bytes_in, "bytes_out": record.bytes_out, "attempts": record.attempts,
         "cached": record.cached, "from_record": record.from_record, "edited": record.used_arguments is not None,
     }  # fmt: skip
 
 
-def of_lost(history: History) -> list[dict[str, Json]]:
+def of_lost(history: History, *, hidden: bool) -> list[dict[str, Json]]:
     """Calls that only the outcome knows: there was more than the ledger keeps of one execution."""
     if not history.is_full or history.outcome is None:
         return []
     kept = {entry.record.id for entry in history.entries if isinstance(entry, Given)}
-    return [_replied(record) for record in history.outcome.calls if record.id not in kept]
+    return [_replied(record, hidden=hidden) for record in history.outcome.calls if record.id not in kept]
 
 
 def of_history(history: History, *, hidden: bool) -> dict[str, Json]:
     """An execution but for its events."""
     begun = history.begun
+    program = begun.program.sent_text
     return {
         "execution_id": begun.execution_id,
         "state": history.state,
@@ -105,7 +122,7 @@ def of_history(history: History, *, hidden: bool) -> dict[str, Json]:
         "rerun_of": begun.rerun_of,
         "is_direct": begun.is_direct,
         "is_whole": history.is_whole,
-        "program": begun.program.sent_text,
+        "program": _without_arguments(program) if hidden and begun.is_direct else program,
         "tools": [spec.name for spec in begun.tools],
         "files": [{"name": file.name, "mime": file.mime, "size": file.size} for file in begun.files],
         "limits": {
@@ -123,19 +140,22 @@ def of_outcome(outcome: Outcome, *, hidden: bool) -> dict[str, Json]:
         "seconds": outcome.seconds,
         "value": None if hidden or outcome.value is None else folded(outcome.value),
         "stdout": outcome.stdout[:_TEXT_CHARACTERS],
-        "stderr": outcome.stderr[:_TEXT_CHARACTERS],
-        "problem": of_problem(outcome.problem),
+        # Ends with the traceback of what was raised.
+        "stderr": _HIDDEN if hidden and outcome.stderr else outcome.stderr[:_TEXT_CHARACTERS],
+        # What the check says is about the text, which is shown; what was raised may quote an argument.
+        "problem": of_problem(outcome.problem, hidden=hidden and outcome.status not in NOTHING_RAN),
         "files": [{"name": file.name, "mime": file.mime, "size": file.size} for file in outcome.files],
         "context_saved": asdict(outcome.context_saved),
         "hints": list(outcome.hints),
     }
 
 
-def of_problem(problem: Problem | None) -> dict[str, Json] | None:
+def of_problem(problem: Problem | None, *, hidden: bool = False) -> dict[str, Json] | None:
     """What is wrong with a program."""
     if problem is None:
         return None
-    return {"kind": problem.kind, "message": problem.message, "line": problem.line, "column": problem.column}
+    message = _HIDDEN if hidden else problem.message
+    return {"kind": problem.kind, "message": message, "line": problem.line, "column": problem.column}
 
 
 def of_call(history: History, call_id: int, *, hidden: bool) -> dict[str, Json] | None:
@@ -143,7 +163,7 @@ def of_call(history: History, call_id: int, *, hidden: bool) -> dict[str, Json] 
     made = next((one.call for one in history.entries if isinstance(one, Made) and one.call.id == call_id), None)
     given = next((one for one in history.entries if isinstance(one, Given) and one.record.id == call_id), None)
     if given is not None:
-        event = _event(given)
+        event = _event(given, hidden=hidden)
         arguments: Mapping[str, Value] = given.record.arguments
         assert event is not None
         found = {**event, "reply": None if given.reply.error is not None else given.reply.value}
@@ -153,8 +173,8 @@ def of_call(history: History, call_id: int, *, hidden: bool) -> dict[str, Json] 
     elif (asked := next((one for one in history.entries if _is_question(one, call_id)), None)) is not None:
         assert isinstance(asked, Moment)
         arguments = asked.facts.get("arguments", {})
-        found = _event(asked) or {}
-    elif (lost := next((one for one in of_lost(history) if one["id"] == call_id), None)) is not None:
+        found = _event(asked, hidden=hidden) or {}
+    elif (lost := next((one for one in of_lost(history, hidden=hidden) if one["id"] == call_id), None)) is not None:
         arguments, found = {}, {**lost, "lost": True}
     else:
         return None
@@ -191,7 +211,7 @@ def folded(value: Value) -> dict[str, Json]:
     return {"head": body[: _HEAD_CHARACTERS * 2].decode(errors="ignore")[:_HEAD_CHARACTERS], "bytes": len(body)}
 
 
-def of_tool(spec: ToolSpec, uses: Iterable[tuple[float, Use]]) -> dict[str, Json]:
+def of_tool(spec: ToolSpec, uses: Iterable[tuple[float, Use]], *, hidden: bool) -> dict[str, Json]:
     """A tool and what was seen of it lately."""
     calls = failed = 0
     seconds: list[float] = []
@@ -206,7 +226,7 @@ def of_tool(spec: ToolSpec, uses: Iterable[tuple[float, Use]]) -> dict[str, Json
         seconds.extend(use.seconds)
         last_at = max(last_at, at)
         if use.error and len(errors) < 3:
-            errors.append({"at": at, "error": use.error})
+            errors.append({"at": at, "error": _HIDDEN if hidden else use.error})
     seconds.sort()
     return {
         "name": spec.name, "python_name": spec.python_name, "domain": spec.domain, "description": spec.description,

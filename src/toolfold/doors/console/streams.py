@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
-from fastapi import Request, Response
+from fastapi import Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from toolfold.doors.console import shapes
@@ -31,7 +31,9 @@ class Streams:
         self._access = access
         self._is_hidden = is_hidden
 
-    async def of_execution(self, request: Request, execution_id: str, after: int = 0) -> Response:
+    async def of_execution(
+        self, request: Request, execution_id: str, after: Annotated[int, Query(ge=0, lt=10**9)] = 0
+    ) -> Response:
         """The events of one execution, as they are written; `Last-Event-ID` or `after` say where to go on.
 
         Each message has events and the state; the last one has the outcome, and the stream ends.
@@ -39,7 +41,7 @@ class Streams:
         viewer = await self._access.viewer(request)
         seen_by(viewer, await self._ledger.load(execution_id), execution_id)
         shown = request.headers.get("last-event-id", "")
-        place = int(shown) if shown.isascii() and shown.isdigit() and len(shown) < 10 else max(0, after)
+        place = int(shown) if shown.isascii() and shown.isdigit() and len(shown) < 10 else after
         return _streamed(self._events(execution_id, place))
 
     async def of_all(self, request: Request) -> Response:
@@ -57,7 +59,7 @@ class Streams:
                 place = story.place
                 if story.entries or story.state != last_state:
                     last_state = story.state
-                    events = shapes.of_entries(story.entries)
+                    events = shapes.of_entries(story.entries, hidden=self._is_hidden)
                     outcome = (
                         None if story.outcome is None else shapes.of_outcome(story.outcome, hidden=self._is_hidden)
                     )
@@ -91,9 +93,11 @@ class Streams:
     async def _row(self, execution_id: str, viewer: Viewer) -> dict[str, Any] | None:
         live = self._watch.live.get(execution_id)
         if live is not None:
-            return live.row() if viewer.tenant in (None, live.begun.tenant) else None
-        found = await self._ledger.search(Filter(tenant=viewer.tenant, id=execution_id), limit=1)
-        return shapes.of_summary(found[0]) if found else None
+            row = live.row() if viewer.tenant in (None, live.begun.tenant) else None
+        else:
+            found = await self._ledger.search(Filter(tenant=viewer.tenant, id=execution_id), limit=1)
+            row = shapes.of_summary(found[0]) if found else None
+        return None if row is None else shapes.without_arguments(row, hidden=self._is_hidden)
 
     def _figures(self, viewer: Viewer) -> dict[str, Any]:
         live = [one for one in self._watch.live.values() if viewer.tenant in (None, one.begun.tenant)]

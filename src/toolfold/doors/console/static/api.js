@@ -1,11 +1,12 @@
 // The page talks to the API of its own server, and to nothing else.
+import { read, write } from "./json.js";
 
 export class Refused extends Error {
   constructor(status, text) { super(text); this.status = status; }
 }
 
 async function answer(response) {
-  const body = await response.json().catch(() => ({ error: `the server answered ${response.status}` }));
+  const body = await response.text().then(read).catch(() => ({ error: `the server answered ${response.status}` }));
   if (!response.ok) throw new Refused(response.status, body.error || `the server answered ${response.status}`);
   return body;
 }
@@ -17,7 +18,7 @@ export const get = (path, query = {}) => {
 };
 
 export const post = (path, body) => fetch(`api/${path}`, {
-  method: "POST", credentials: "same-origin", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body),
+  method: "POST", credentials: "same-origin", headers: { "Content-Type": "application/json" }, body: write(body),
 }).then(answer);
 
 export const signIn = (key) => fetch("login", { method: "POST", credentials: "same-origin", body: key }).then(answer);
@@ -30,7 +31,7 @@ export function listen() {
   if (source) return;
   source = new EventSource("api/events");
   source.onopen = () => everything.dispatchEvent(new CustomEvent("state", { detail: "on" }));
-  source.onmessage = (message) => everything.dispatchEvent(new CustomEvent("news", { detail: JSON.parse(message.data) }));
+  source.onmessage = (message) => everything.dispatchEvent(new CustomEvent("news", { detail: read(message.data) }));
   source.onerror = () => {
     everything.dispatchEvent(new CustomEvent("state", { detail: "off" }));
     if (source.readyState === EventSource.CLOSED) { source = null; setTimeout(listen, 1000); }
@@ -46,7 +47,7 @@ export function follow(id, place, onMessage) {
     stream = new EventSource(`api/executions/${encodeURIComponent(id)}/events?after=${at}`);
     stream.onmessage = (message) => {
       at = Number(message.lastEventId) || at;
-      const body = JSON.parse(message.data);
+      const body = read(message.data);
       if (body.state === "ended") { ended = true; stream.close(); }
       onMessage(body);
     };

@@ -1,4 +1,5 @@
 // Everything on the page is made here, and text is only ever text: no markup is parsed anywhere.
+import { escaped } from "./json.js";
 
 export function h(tag, options = {}, ...children) {
   const element = tag === "svg" || SVG.has(tag)
@@ -10,16 +11,37 @@ export function h(tag, options = {}, ...children) {
     else if (name === "class") element.setAttribute("class", value);
     else if (name === "style") Object.assign(element.style, value);
     else if (name === "value") element.value = value;
-    else element.setAttribute(name, value === true ? "" : String(value));
+    else element.setAttribute(name, value === true ? "" : SHOWN.has(name) ? visible(String(value)) : String(value));
   }
-  element.append(...children.flat(Infinity).filter((one) => one !== null && one !== undefined && one !== false));
+  element.append(...nodes(children));
   return element;
+}
+
+// Characters that turn around what is written beside them: a text with them would read as another one.
+const TURNING = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
+const SHOWN = new Set(["title", "alt", "aria-label", "placeholder"]);
+export const visible = (text) => text.replace(TURNING, escaped);
+
+function nodes(children) {
+  return children.flat(Infinity).filter((one) => one !== null && one !== undefined && one !== false).flatMap((one) => (one instanceof Node ? one : marked(String(one))));
+}
+
+function marked(text) {
+  const parts = [];
+  let last = 0;
+  for (const match of text.matchAll(TURNING)) {
+    const code = match[0].charCodeAt(0).toString(16).toUpperCase().padStart(4, "0");
+    parts.push(text.slice(last, match.index), h("span", { class: "turning", title: `U+${code}, changes the direction of text` }, escaped(match[0])));
+    last = match.index + 1;
+  }
+  parts.push(text.slice(last));
+  return parts;
 }
 
 const SVG = new Set(["rect", "line", "text", "g", "path"]);
 
 export function fill(element, ...children) {
-  element.replaceChildren(...children.flat(Infinity).filter((one) => one !== null && one !== undefined && one !== false));
+  element.replaceChildren(...nodes(children));
   return element;
 }
 

@@ -1,9 +1,15 @@
 // Every call that waits for a person, grouped by tool; what differs in the arguments is what is shown first.
 import { everything, get, post } from "./api.js";
 import { ago, fill, h, plural, toast } from "./dom.js";
+import { read, write } from "./json.js";
 import { value } from "./values.js";
 
-const shown = (one) => (one === undefined ? "" : typeof one === "string" ? one : JSON.stringify(one));
+const MOST_COLUMNS = 6;
+const MOST_SIGNS = 200;
+
+const shown = (one) => (one === undefined ? "" : typeof one === "string" ? one : write(one));
+
+const cut = (one) => { const text = shown(one); return text.length > MOST_SIGNS ? `${text.slice(0, MOST_SIGNS)}…` : text; };
 
 export async function inbox(main) {
   let asked = [];
@@ -15,7 +21,7 @@ export async function inbox(main) {
   const place = h("div", { id: "inbox" });
   const word = (text, means) => h("span", {}, h("kbd", {}, text), ` ${means}`);
   fill(main, h("h1", { class: "crumbs" }, "Inbox"),
-    h("div", { class: "keys" }, word("j", "down"), word("k", "up"), word("a", "approve"), word("d", "deny"), word("e", "edit"), word("t", "approve this tool for the rest of its program"), word("Shift A", "approve the group")), place);
+    h("div", { class: "keys" }, word("j", "down"), word("k", "up"), word("a", "approve"), word("d", "deny"), word("e", "edit"), word("t", "approve this tool for the rest of its program"), word("Shift A", "approve those of the group that are shown whole")), place);
 
   const load = async () => {
     const found = await get("approvals");
@@ -57,9 +63,9 @@ export async function inbox(main) {
   }
 
   const deny = (which) => ask(which.length > 1 ? `Deny ${which.length} calls` : `Deny ${which[0].tool}`, "Why not (the program reads it)", "", false, (reason) => { decide(which, { approved: false, reason }); });
-  const edit = (one) => ask(`Edit the arguments of ${one.tool}`, "Arguments as JSON", JSON.stringify(one.arguments?.json ?? {}, null, 2), true, (text) => {
+  const edit = (one) => ask(`Edit the arguments of ${one.tool}`, "Arguments as JSON", write(one.arguments?.json ?? {}, 2), true, (text) => {
     try {
-      const changed = JSON.parse(text);
+      const changed = read(text);
       if (!changed || typeof changed !== "object" || Array.isArray(changed)) throw new Error("give a JSON object");
       decide([one], { approved: true, arguments: changed });
       return true;
@@ -73,6 +79,17 @@ export async function inbox(main) {
   }
   const order = () => groups().flatMap(([, ones]) => ones);
 
+  // Of a group: the arguments that are equal in all its calls, those that differ, and the calls of which nothing is cut off.
+  function parts(ones) {
+    const all = ones.map((one) => one.arguments?.json ?? {});
+    const names = [...new Set(all.flatMap(Object.keys))];
+    const same = names.filter((name) => ones.length > 1 && all.every((one) => write(one[name]) === write(all[0][name])));
+    const differing = names.filter((name) => !same.includes(name));
+    const fits = (args, which) => which.every((name) => shown(args[name]).length <= MOST_SIGNS);
+    const isWhole = (one, at) => one.arguments?.head === undefined && differing.length <= MOST_COLUMNS && fits(all[at], names);
+    return { same, differing: differing.slice(0, MOST_COLUMNS), first: all[0], whole: ones.filter(isWhole) };
+  }
+
   function draw() {
     if (!asked.length) {
       fill(place, h("div", { class: "panel empty" }, h("b", {}, "Nothing waits for you"), "Calls of tools that need a yes show up here at once, from every door, where the config says approvals: console."));
@@ -80,36 +97,35 @@ export async function inbox(main) {
     }
     if (!order().some((one) => key(one) === selected)) selected = key(order()[0]);
     fill(place, groups().map(([tool, ones]) => {
-      const all = ones.map((one) => one.arguments?.json ?? {});
-      const names = [...new Set(all.flatMap(Object.keys))];
-      const same = names.filter((name) => ones.length > 1 && all.every((one) => shown(one[name]) === shown(all[0][name])));
-      const differing = names.filter((name) => !same.includes(name)).slice(0, 6);
+      const { same, differing, first, whole: readable } = parts(ones);
+      const isCut = readable.length < ones.length;
+      const why = isCut ? "Arguments of the others are cut off here: select each to read them, then decide" : null;
       return h("section", { class: "panel group", "data-tool": tool }, h("header", {}, h("h2", { class: "mono" }, tool), h("span", { class: "pill waiting" }, `${ones.length} waiting`),
-        same.slice(0, 4).map((name) => h("span", { class: "tag" }, `${name} = ${shown(all[0][name]).slice(0, 40)}`)), h("span", { class: "grow" }),
+        same.map((name) => h("span", { class: "tag long" }, h("bdi", {}, name), " = ", h("bdi", {}, cut(first[name])))), h("span", { class: "grow" }),
         h("span", { class: "row" },
-          h("button", { class: "good small", type: "button", disabled: !mayAct, onclick: () => decide(ones, { approved: true }) }, `Approve all ${ones.length}`),
+          h("button", { class: "good small", type: "button", title: why, disabled: !mayAct || !readable.length, onclick: () => decide(readable, { approved: true }) }, isCut && readable.length ? `Approve ${readable.length} of ${ones.length}` : `Approve all ${ones.length}`),
           h("button", { class: "bad small", type: "button", disabled: !mayAct, onclick: () => deny(ones) }, "Deny all"))),
       h("div", { class: "wide" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, "Run"), h("th", {}, "Line"), differing.map((name) => h("th", {}, name)), h("th", {}, h("span", { class: "muted" }, "")))),
-        h("tbody", {}, ones.map((one) => [row(one, differing), key(one) === selected ? whole(one, differing.length + 3) : null])))));
+        h("tbody", {}, ones.map((one) => [row(one, differing, readable.includes(one)), key(one) === selected ? whole(one, differing.length + 3) : null])))));
     }));
     place.querySelector('[aria-selected="true"]')?.scrollIntoView({ block: "nearest" });
   }
 
-  function row(one, differing) {
+  function row(one, differing, isReadable) {
     const args = one.arguments?.json ?? {};
     const button = (text, kind, act) => h("button", { class: `small ${kind}`, type: "button", disabled: !mayAct, onclick: act }, text);
     return h("tr", { class: "ask-row", "data-key": key(one), "aria-selected": String(key(one) === selected), onclick: () => { if (selected !== key(one)) { selected = key(one); draw(); } } },
       h("td", {}, h("a", { class: "mono", href: `#/runs/${encodeURIComponent(one.execution_id)}` }, one.execution_id.slice(0, 8)), h("div", { class: "muted" }, `${one.door || "–"} · ${ago(one.began_at + one.at)}`)),
       h("td", {}, h("span", { class: "muted num" }, one.line ? `${one.line} ` : ""), h("span", { class: "mono" }, one.program_line)),
-      one.arguments?.head !== undefined ? h("td", {}, value(one.arguments)) : differing.map((name) => h("td", { class: "mono", "data-name": name }, shown(args[name]).slice(0, 200))),
-      h("td", { class: "act" }, button("Approve", "good", () => decide([one], { approved: true })), " ", button("Edit", "", () => edit(one)), " ", button("Deny", "bad", () => deny([one]))));
+      one.arguments?.head !== undefined ? h("td", {}, value(one.arguments)) : differing.map((name) => h("td", { class: "mono", "data-name": name }, cut(args[name]))),
+      h("td", { class: "act" }, isReadable || key(one) === selected ? button("Approve", "good", () => decide([one], { approved: true })) : button("Read", "", () => { selected = key(one); draw(); }), " ", button("Edit", "", () => edit(one)), " ", button("Deny", "bad", () => deny([one]))));
   }
 
   // Everything that is approved is in sight: the cells above it are cut.
   function whole(one, width) {
     const rest = () => decide([one], { approved: true, covers: "tool" });
     return h("tr", { class: "ask-whole" }, h("td", { colspan: width }, h("div", { class: "row" }, h("span", { class: "muted small" }, "All arguments"), h("span", { class: "grow" }),
-      h("button", { class: "small", type: "button", disabled: !mayAct, onclick: rest }, `Approve ${one.tool} for the rest of this program`)), value(one.arguments)));
+      h("button", { class: "small", type: "button", disabled: !mayAct, onclick: rest }, `Approve ${one.tool} for the rest of this program`)), value(one.arguments, true)));
   }
 
   const press = (event) => {
@@ -120,7 +136,7 @@ export async function inbox(main) {
     const go = (to) => { selected = key(all[Math.min(all.length - 1, Math.max(0, to))]); draw(); };
     const acts = {
       j: () => go(at + 1), ArrowDown: () => go(at + 1), k: () => go(at - 1), ArrowUp: () => go(at - 1), a: () => decide([one], { approved: true }), d: () => deny([one]), e: () => edit(one),
-      t: () => decide([one], { approved: true, covers: "tool" }), A: () => decide(all.filter((other) => other.tool === one.tool), { approved: true }),
+      t: () => decide([one], { approved: true, covers: "tool" }), A: () => decide(parts(all.filter((other) => other.tool === one.tool)).whole, { approved: true }),
     };
     if (one && acts[event.key] && (mayAct || "jk".includes(event.key))) { event.preventDefault(); acts[event.key](); }
   };

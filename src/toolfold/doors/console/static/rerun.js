@@ -1,6 +1,6 @@
 // A corrected program beside the record of the earlier one; the check reads along.
 import { get, post } from "./api.js";
-import { fill, h, toast } from "./dom.js";
+import { fill, h, toast, visible } from "./dom.js";
 
 export async function rerun(main, { id }) {
   const execution = await get(`executions/${encodeURIComponent(id)}`);
@@ -49,6 +49,7 @@ export async function rerun(main, { id }) {
   go.addEventListener("click", start);
   fill(main, h("div", { class: "crumbs" }, h("a", { href: "#/runs" }, "Runs"), h("span", { class: "muted" }, "/"), h("a", { class: "mono", href: `#/runs/${encodeURIComponent(id)}` }, id), h("span", { class: "muted" }, "/"), h("h1", {}, "Rerun with a fix")),
     h("div", { class: "note small" }, `${count} replies are on record. Calls with the same tool and arguments get them again; only new calls are made.`),
+    visible(execution.program) === execution.program ? null : h("div", { class: "problem" }, "The program has characters that change the direction of text: in this field, its lines may read differently from how they run."),
     h("div", { class: "panel" }, h("header", {}, h("h2", {}, "Program"), says, h("span", { class: "grow" }), h("kbd", {}, "Ctrl"), h("kbd", {}, "Enter"), go), h("div", { class: "editor" }, gutter, text)));
   text.style.height = `${Math.min(640, Math.max(380, text.value.split("\n").length * 20 + 24))}px`;
   number();

@@ -1,6 +1,7 @@
 // The tools that programs have: found as programs find them, with what was seen of them, and a form to try one.
 import { get, post } from "./api.js";
 import { ago, fill, h, plural, seconds, toast } from "./dom.js";
+import { read } from "./json.js";
 import { value } from "./values.js";
 
 export async function tools(main, { query }) {
@@ -44,7 +45,7 @@ export async function tools(main, { query }) {
         for (const [name, schema, field] of fields) {
           const text = field.value;
           if (text === "" && !required.has(name)) continue;
-          given[name] = schema.type === "string" || schema.enum ? text : text === "" ? null : JSON.parse(text);
+          given[name] = schema.type === "string" || schema.enum ? text : text === "" ? null : read(text);
         }
       } catch { toast("A value is not JSON; put texts into quotes"); return; }
       fill(reply, h("div", { class: "muted" }, "calling …"));

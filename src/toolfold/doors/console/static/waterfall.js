@@ -1,5 +1,5 @@
 // The calls of one run on one time axis. Lanes are the real concurrency: a call takes the first lane that is free.
-import { h, seconds } from "./dom.js";
+import { h, seconds, visible } from "./dom.js";
 
 const LANE = 16;
 const HEAD = 22;
@@ -119,7 +119,7 @@ export class Waterfall {
       if (isLost) { pen.strokeStyle = colors.record; pen.lineWidth = 1; pen.stroke(); } else pen.fill();
       pen.globalAlpha = 1;
       if (call.id === this.selected) { pen.strokeStyle = color("--text"); pen.lineWidth = 1.5; pen.stroke(); }
-      const label = to - from > 36 ? fitted(call.tool, to - from - 12) : "";
+      const label = to - from > 36 ? fitted(visible(call.tool), to - from - 12) : "";
       if (label) {
         pen.fillStyle = call.from_record || isLost ? color("--text") : color("--panel");
         pen.fillText(label, from + 6, y + LANE / 2 + 0.5);
@@ -145,7 +145,7 @@ export class Waterfall {
     const call = this.at(event);
     this.tip.hidden = !call;
     if (!call) return;
-    this.tip.textContent = `#${call.id} ${call.tool} · line ${call.line || "?"} · ${call.seconds === null ? (this.isOver ? "no reply" : "in flight") : seconds(call.seconds)}${call.decidedAt > call.at ? `, of which ${seconds(call.decidedAt - call.at)} for a decision` : ""}${call.error ? " · failed" : ""}${call.from_record ? " · from the record" : ""}`;
+    this.tip.textContent = `#${call.id} ${visible(call.tool)} · line ${call.line || "?"} · ${call.seconds === null ? (this.isOver ? "no reply" : "in flight") : seconds(call.seconds)}${call.decidedAt > call.at ? `, of which ${seconds(call.decidedAt - call.at)} for a decision` : ""}${call.error ? " · failed" : ""}${call.from_record ? " · from the record" : ""}`;
     const box = this.element.getBoundingClientRect();
     this.tip.style.left = `${Math.min(event.clientX - box.left + 12, box.width - 220)}px`;
     this.tip.style.top = `${event.clientY - box.top + 14}px`;
