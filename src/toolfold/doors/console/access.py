@@ -16,6 +16,7 @@ import msgspec
 
 from toolfold.doors.bridged import BridgedRuntime
 from toolfold.doors.http.auth import Auth
+from toolfold.doors.http.body import admit
 from toolfold.doors.http.refusals import Refusal
 from toolfold.doors.loopback import is_from_here
 from toolfold.ledger.record import History
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 COOKIE: Final = "toolfold_console"
 COOKIE_SECONDS: Final = 7 * 86_400
 _LONGEST: Final = 1024
+_OPERATOR: Final = "the operator"
+"""The account of whoever sees every tenant's; no tenant's name has a blank."""
 _SAFE: Final = frozenset({"GET", "HEAD"})
 _HEADERS: Final = (
     (
@@ -101,22 +104,23 @@ class Access:
         self._tokens.discard(known)
         return self._cookie(Viewer(may_act=self._may_act))
 
-    async def admit_key(self, key: str) -> str:
-        """The cookie for an API key.
+    async def admit_key(self, request: Request, key: str) -> str:
+        """The cookie for an API key that a request has shown.
 
         Raises:
-            Refusal: 401.
+            Refusal: 401, or 429.
         """
         if self._auth is None:
             raise Refusal(401, "this console knows no API keys; open the link that it printed")
         tenant = await self._auth.tenant({"x-api-key": key})
+        admit(request, tenant)
         return self._cookie(Viewer(tenant=tenant, may_act=True))
 
     async def viewer(self, request: Request) -> Viewer:
-        """Who sent a request.
+        """Who sent a request; from here on it is on their account, as every request with a key is.
 
         Raises:
-            Refusal: 401.
+            Refusal: 401, 413 or 429.
         """
         shown = request.cookies.get(COOKIE, "")
         viewer = self._read(shown) if shown else None
@@ -124,6 +128,7 @@ class Access:
             viewer = Viewer(tenant=await self._auth.tenant(request.headers), may_act=True)
         if viewer is None:
             raise Refusal(401, "not signed in; open the link that the console printed")
+        admit(request, viewer.tenant or _OPERATOR)
         return viewer
 
     async def actor(self, request: Request) -> Viewer:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack, suppress
+from functools import partial
 from typing import Any, Final, Literal
 
 import msgspec
@@ -11,16 +13,19 @@ from fastapi import Request, Response
 from toolfold.doors.console import shapes
 from toolfold.doors.console.access import Access, Viewer, hidden_from, seen_by
 from toolfold.doors.console.watch import Watch
+from toolfold.doors.http.body import client_left
+from toolfold.doors.http.gate import Gate
 from toolfold.doors.http.refusals import Refusal
 from toolfold.doors.http.responses import json_response
-from toolfold.errors import UsageError
+from toolfold.errors import ToolfoldError, UsageError
+from toolfold.execution.background import BackgroundExecution
 from toolfold.ledger.decisions import Decisive, decision_seal, lock
 from toolfold.ledger.record import History, Ledger
 from toolfold.models import MIB, Outcome
 from toolfold.runtime import Runtime
 from toolfold.tools.context import Decision
 
-_MOST_BODY_BYTES: Final = 2 * MIB
+MOST_BODY_BYTES: Final = 2 * MIB
 _SETTLE_SECONDS: Final = 0.3
 _TRIED_SECONDS: Final = 60.0
 
@@ -53,11 +58,13 @@ class _Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Actions:
     """The routes that change something: each needs the right to act."""
 
-    def __init__(self, ledger: Ledger, watch: Watch, runtime: Runtime, access: Access) -> None:
+    def __init__(self, ledger: Ledger, watch: Watch, runtime: Runtime, access: Access, gate: Gate) -> None:
         self._ledger = ledger
         self._watch = watch
         self._runtime = runtime
         self._access = access
+        self._gate = gate
+        self._reruns: set[asyncio.Task[None]] = set()
 
     async def decide(self, request: Request) -> Response:
         """Approve or deny calls that wait.
@@ -121,7 +128,10 @@ class Actions:
         return json_response(200, {"problem": shapes.of_problem(problem)})
 
     async def rerun(self, request: Request, execution_id: str) -> Response:
-        """Run a corrected program, `{"text": ...}`: calls that the earlier one made get the replies they got there."""
+        """Run a corrected program, `{"text": ...}`: calls that the earlier one made get the replies they got there.
+
+        It counts as a program of the same tenant: 429 where that may not start another.
+        """
         viewer = await self._access.actor(request)
         history = seen_by(viewer, await self._ledger.load(execution_id), execution_id)
         text = (await _read(request, _Text)).text
@@ -131,10 +141,16 @@ class Actions:
             names = ", ".join(map(repr, missing[:5]))
             raise Refusal(409, f"this console does not have the tools {names}; start it with the program's own config")
         begun = history.begun
-        started = await self._runtime.start(
-            text, background=True, files=begun.files, limits=begun.limits, rerun_of=execution_id, repeat=(),
-            tenant=begun.tenant,
-        )  # fmt: skip
+        self._gate.start(begun.tenant)
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self._gate.turn(begun.tenant, partial(client_left, request)))
+            started = await self._runtime.start(
+                text, background=True, files=begun.files, limits=begun.limits, rerun_of=execution_id, repeat=(),
+                tenant=begun.tenant,
+            )  # fmt: skip
+            task = asyncio.create_task(_until_over(started, stack.pop_all()))
+            self._reruns.add(task)
+            task.add_done_callback(self._reruns.discard)
         step = await started.wait(_SETTLE_SECONDS)
         # One that was rejected has an id of its own: nothing of it ran.
         new_id = step.execution_id if isinstance(step, Outcome) else started.id
@@ -156,6 +172,13 @@ class Actions:
         return json_response(200, shown)
 
 
+async def _until_over(started: BackgroundExecution, turn: AsyncExitStack) -> None:
+    """Hold a turn as long as a program runs, whether or not anybody waits for it."""
+    async with turn:
+        with suppress(ToolfoldError):  # told to whoever looks at its record
+            await started.wait()
+
+
 # Any: a body of any shape.
 async def _read(request: Request, shape: type[Any]) -> Any:
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
@@ -163,8 +186,8 @@ async def _read(request: Request, shape: type[Any]) -> Any:
     body = b""
     async for part in request.stream():
         body += part
-        if len(body) > _MOST_BODY_BYTES:
-            raise Refusal(413, f"the body is larger than {_MOST_BODY_BYTES} bytes")
+        if len(body) > MOST_BODY_BYTES:
+            raise Refusal(413, f"the body is larger than {MOST_BODY_BYTES} bytes")
     try:
         return msgspec.json.decode(body, type=shape)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:

@@ -13,12 +13,15 @@ from starlette.exceptions import HTTPException
 
 import toolfold
 from toolfold.doors.console.access import COOKIE, COOKIE_SECONDS, Access, Guard
-from toolfold.doors.console.actions import Actions
+from toolfold.doors.console.actions import MOST_BODY_BYTES, Actions
 from toolfold.doors.console.reading import Reading
 from toolfold.doors.console.streams import Streams
 from toolfold.doors.console.watch import Watch
+from toolfold.doors.http.body import Intakes
+from toolfold.doors.http.gate import Gate
 from toolfold.doors.http.refusals import Refusal, to_http
 from toolfold.doors.http.responses import json_response
+from toolfold.doors.http.settings import Settings
 from toolfold.errors import ToolfoldError
 from toolfold.ledger.record import Ledger
 from toolfold.runtime import Runtime
@@ -28,13 +31,15 @@ _TYPES: Final = {
     ".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8",
     ".svg": "image/svg+xml",
 }  # fmt: skip
+_ALONE: Final = Settings(max_connections=200, max_body_bytes=MOST_BODY_BYTES, running=32)
+"""One person's console: reruns that wait for this person do not hold up others of theirs."""
 _READ: Final = "looking"
 _ACT: Final = "acting"
 
 
 def create_console(
     runtime: Runtime, ledger: Ledger, access: Access, *, only_here: bool = True, hide_arguments: bool = False,
-    is_owner: bool = True,
+    gate: Gate | None = None,
 ) -> FastAPI:  # fmt: skip
     """An ASGI app over a runtime and its ledger.
 
@@ -44,9 +49,12 @@ def create_console(
         access: Who may look, and who may act.
         only_here: Whether requests must name this machine as their host.
         hide_arguments: Give neither arguments nor replies nor values, nor error texts, which may quote them.
-        is_owner: The app enters and leaves the runtime; else somebody else does.
+        gate: That of the server which this is a part of, and which enters and leaves the runtime; without one the app
+            does so itself, and has a gate of its own.
     """
+    is_owner = gate is None
     watch = Watch(ledger)
+    gate = gate or Gate(_ALONE)
 
     @asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
@@ -69,17 +77,19 @@ def create_console(
         redirect_slashes=False,
     )
     reading = Reading(ledger, watch, runtime, access, is_hidden=hide_arguments)
-    actions = Actions(ledger, watch, runtime, access)
+    actions = Actions(ledger, watch, runtime, access, gate)
     streams = Streams(ledger, watch, access, is_hidden=hide_arguments)
     _add_api(app, reading, actions, streams)
     _Pages(access).add(app)
+    if is_owner:
+        app.add_middleware(Intakes, gate=gate, settings=_ALONE)
     app.add_middleware(Guard, only_here=only_here)
     app.add_exception_handler(Refusal, _refuse)
     app.add_exception_handler(ToolfoldError, _refuse)
     app.add_exception_handler(HTTPException, _refuse)
     app.state.watch = watch
     # For `doors.http.serve`, which every door that listens uses.
-    app.state.max_connections = 200
+    app.state.max_connections = _ALONE.max_connections
     app.state.replicas = None
     app.state.drain = _nothing
     app.state.suspend = lambda: None
@@ -134,7 +144,7 @@ class _Pages:
     async def login_with_key(self, request: Request) -> Response:
         key = (await request.body())[:4096].decode("utf-8", "replace").strip()
         answer = json_response(200, {"status": "ok"})
-        self._set(request, answer, await self._access.admit_key(key))
+        self._set(request, answer, await self._access.admit_key(request, key))
         return answer
 
     async def page(self) -> Response:
@@ -168,7 +178,8 @@ async def _refuse(_: Request, error: Exception) -> Response:
             refusal = error
         case _:
             raise error
-    return json_response(refusal.status, {"error": refusal.text})
+    retry = refusal.retry_after_seconds
+    return json_response(refusal.status, {"error": refusal.text}, {"Retry-After": str(retry)} if retry else None)
 
 
 async def _nothing() -> None:

@@ -53,7 +53,7 @@ def mount_console(app: FastAPI, config: Config, ledger: Ledger) -> str:
     only_here = is_loopback(config.http.host)
     console = create_console(
         app.state.runtime, ledger, access, only_here=only_here, hide_arguments=config.console.hide_arguments,
-        is_owner=False,
+        gate=app.state.gate,
     )  # fmt: skip
     app.mount(f"{config.http.base_path}/console", console)
     outer = app.router.lifespan_context

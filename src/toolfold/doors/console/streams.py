@@ -13,6 +13,7 @@ from fastapi.responses import StreamingResponse
 from toolfold.doors.console import shapes
 from toolfold.doors.console.access import Access, Viewer, seen_by
 from toolfold.doors.console.watch import Watch
+from toolfold.doors.http.body import admit_follower
 from toolfold.ledger.record import Filter, Ledger
 
 _BEAT_SECONDS: Final = 10.0
@@ -40,6 +41,7 @@ class Streams:
         """
         viewer = await self._access.viewer(request)
         seen_by(viewer, await self._ledger.load(execution_id), execution_id)
+        admit_follower(request)
         shown = request.headers.get("last-event-id", "")
         place = int(shown) if shown.isascii() and shown.isdigit() and len(shown) < 10 else after
         return _streamed(self._events(execution_id, place))
@@ -47,6 +49,7 @@ class Streams:
     async def of_all(self, request: Request) -> Response:
         """A message for each execution about which something was written, with its row; no body: read all anew."""
         viewer = await self._access.viewer(request)
+        admit_follower(request)
         return _streamed(self._rows(viewer))
 
     async def _events(self, execution_id: str, place: int) -> AsyncIterator[bytes]:

@@ -19,7 +19,7 @@ import toolfold
 from toolfold.doors.http import answers, wire
 from toolfold.doors.http.answers import Answer
 from toolfold.doors.http.auth import Auth, headers_of
-from toolfold.doors.http.body import Body, Intakes, admit, decoded, expect, read
+from toolfold.doors.http.body import Body, Intakes, admit, client_left, decoded, expect, read
 from toolfold.doors.http.executions import Executions
 from toolfold.doors.http.file_routes import FileRoutes
 from toolfold.doors.http.files import SessionFiles, new_session
@@ -100,6 +100,7 @@ def create_app(
     app.state.max_connections = door.settings.max_connections
     app.state.runtime = runtime
     app.state.auth = door.auth
+    app.state.gate = door.gate
     app.state.drain = door.executions.drain
     app.state.suspend = door.suspend
     app.state.replicas = replicas
@@ -141,17 +142,17 @@ class _Door:
         """At the last look; only a change is news for the log."""
         self._runtime = runtime
         self.auth = Auth(settings)
-        self._gate = Gate(settings)
+        self.gate = Gate(settings)
         self._metrics = Metrics()
         self.responses = Responses(settings.base_path, self._metrics)
         self._files = FileRoutes(
-            SessionFiles(runtime.sessions), gate=self._gate, metrics=self._metrics, tenant=self._tenant
+            SessionFiles(runtime.sessions), gate=self.gate, metrics=self._metrics, tenant=self._tenant
         )
         self.executions = Executions(
-            runtime, settings, limits=limits, gate=self._gate, metrics=self._metrics, clock=clock, peers=replicas
+            runtime, settings, limits=limits, gate=self.gate, metrics=self._metrics, clock=clock, peers=replicas
         )  # fmt: skip
         self._once = Once(self.executions, settings)
-        self.shots = OneShots(runtime, settings, limits=limits, gate=self._gate, metrics=self._metrics, reads=self)
+        self.shots = OneShots(runtime, settings, limits=limits, gate=self.gate, metrics=self._metrics, reads=self)
         self.waits = Waits(
             runtime, ledger, self.executions, self.responses, most_seconds=settings.max_timeout_seconds,
             received=self.received,
@@ -194,7 +195,7 @@ class _Door:
 
     def add_guards(self, app: FastAPI) -> None:
         """What every request passes first, whatever its path; the last one added is the outermost."""
-        app.add_middleware(Intakes, gate=self._gate, settings=self.settings)
+        app.add_middleware(Intakes, gate=self.gate, settings=self.settings)
         if self.settings.is_open:
             text = "without an API key only this machine is served; configure http.keys"
             on_refusal = partial(self._metrics.add, "refusals", status=403)
@@ -298,7 +299,7 @@ class _Door:
             tenant = await self.auth.tenant(given, key_in_body=key)
         admit(request, tenant)
         if is_start:
-            self._gate.expect_start(tenant)
+            self.gate.expect_start(tenant)
         body = b""
         if method == "POST":
             expect(request, "application/json")
@@ -311,11 +312,11 @@ class _Door:
 
     async def read(self, request: Request, received: ForwardedRequest, model: type[Body]) -> Body:
         """Its body, of that type."""
-        return await read(received.body, model, self._gate, received.tenant, self.gone(request))
+        return await read(received.body, model, self.gate, received.tenant, self.gone(request))
 
     def gone(self, request: Request) -> Gone:
         """Returns when the client has closed its connection."""
-        return partial(_gone, request)
+        return partial(client_left, request)
 
     async def _key_in_body(self, request: Request) -> str:
         try:
@@ -365,7 +366,7 @@ class _Door:
         await self._tenant(request)
         guests = await self._runtime.guests()
         text = self._metrics.render(
-            guests.nodes, paused=self._gate.paused_now, guests=guests.count, guest_memory_bytes=guests.memory_bytes
+            guests.nodes, paused=self.gate.paused_now, guests=guests.count, guest_memory_bytes=guests.memory_bytes
         )
         return Response(text, media_type="text/plain; version=0.0.4")
 
@@ -386,12 +387,6 @@ async def _background(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
     finally:
         task.cancel()
         await asyncio.wait([task])
-
-
-async def _gone(request: Request) -> None:
-    """Return when the client of a request that was read whole has closed its connection."""
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
 
 
 def _python(lang: str, code: str) -> str:

@@ -71,6 +71,7 @@ class Intake:
         self._held = 0
         self._containers = 0
         self._is_whole = False
+        self._is_follower = False
         self._unknown_until = asyncio.get_running_loop().time() + _UNKNOWN_SECONDS
 
     def admit(self, tenant: str, promised: str | None) -> None:
@@ -86,6 +87,16 @@ class Intake:
         if size > self._most:
             raise self._too_large()
         self._hold(max(size, self._received))
+
+    def follow(self) -> None:
+        """The answer is a stream that may never end.
+
+        Raises:
+            Refusal: 429.
+        """
+        assert self._tenant is not None
+        self._gate.follow(self._tenant)
+        self._is_follower = True
 
     async def receive(self) -> Message:
         """As ASGI's own."""
@@ -110,6 +121,8 @@ class Intake:
     def close(self) -> None:
         """The request was answered."""
         if self._tenant is not None:
+            if self._is_follower:
+                self._gate.unfollow(self._tenant)
             self._gate.leave(self._tenant, held_bytes=self._held)
 
     def _until(self) -> float:
@@ -145,6 +158,18 @@ def admit(request: Request, tenant: str) -> None:
     """Take the request's body on the tenant's account."""
     intake: Intake = request.scope[_IN_SCOPE]
     intake.admit(tenant, request.headers.get("content-length"))
+
+
+def admit_follower(request: Request) -> None:
+    """The request, which was admitted, is answered with a stream that may never end."""
+    intake: Intake = request.scope[_IN_SCOPE]
+    intake.follow()
+
+
+async def client_left(request: Request) -> None:
+    """Return when the client of a request that was read whole has closed its connection."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 def account_of(scope: Scope) -> str:

@@ -15,6 +15,8 @@ from toolfold.doors.http.refusals import client_gone, rate_limited
 from toolfold.doors.http.settings import Settings
 
 _QUICK_REQUESTS: Final = 100
+_MOST_FOLLOWERS: Final = 50
+"""Of one tenant: pages in browsers, each with one stream for all that happens, and one for a run."""
 _ROOM_BEHIND: Final = 3.0
 """How many times as long as a large body took to decode, until the next one is."""
 _OWN_ROOM_BEHIND: Final = 9.0
@@ -31,6 +33,7 @@ class _Share:
     waiting: int = 0
     paused: int = 0
     requests: int = 0
+    followers: int = 0
     held_bytes: int = 0
     large: asyncio.Lock = field(default_factory=asyncio.Lock)
     """One large body of the tenant at a time waits to be decoded: the others' do not queue behind all of them."""
@@ -73,6 +76,7 @@ class Gate:
         self._settings = settings
         self._shares: dict[str, _Share] = {}
         self._decoding = asyncio.Lock()
+        self._followers = 0
 
     def start(self, tenant: str) -> None:
         """Count one start; the allowance fills up again over a minute.
@@ -137,6 +141,25 @@ class Gate:
         share = self._of(tenant)
         share.requests -= 1
         share.held_bytes -= held_bytes
+
+    def follow(self, tenant: str) -> None:
+        """One more request of the tenant is answered with a stream that may never end.
+
+        Raises:
+            Refusal: 429.
+        """
+        share, connections = self._of(tenant), self._settings.max_connections
+        is_too_many = share.followers >= min(_MOST_FOLLOWERS, max(1, connections // 10))
+        # Of all tenants: half of the connections are left to requests that end.
+        if is_too_many or self._followers >= max(1, connections // 2):
+            raise rate_limited(5)
+        share.followers += 1
+        self._followers += 1
+
+    def unfollow(self, tenant: str) -> None:
+        """The stream has ended."""
+        self._of(tenant).followers -= 1
+        self._followers -= 1
 
     def hold(self, tenant: str, size: int) -> None:
         """So many more bytes of bodies are held for the tenant.
