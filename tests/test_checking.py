@@ -77,3 +77,56 @@ async def test_a_text_beyond_its_limit_costs_nothing(parsed_here: list[str]) -> 
 
     assert isinstance(found, Problem)
     assert found.kind == "too_large"
+
+
+COSTLY = "print(1)\n" * 60_000
+HONEST = "".join(f"row_{n} = {{'name': 'item {n}', 'value': {n} * 2}}\n" for n in range(1000)) + "row_7"
+
+
+async def test_a_program_does_not_wait_behind_costly_texts_of_other_tenants() -> None:
+    async with Runtime() as runtime:
+        costly = [asyncio.create_task(runtime.check(COSTLY, tenant=name)) for name in ("a", "b") for _ in range(6)]
+        await asyncio.wait(costly, return_when=asyncio.FIRST_COMPLETED)
+        outcome = await runtime.run(HONEST, tenant="honest")
+        done = sum(task.done() for task in costly)
+        for task in costly:
+            task.cancel()
+        await asyncio.gather(*costly, return_exceptions=True)
+        again = await runtime.run(HONEST, tenant="a")
+
+    assert (outcome.status, outcome.value) == ("finished", {"name": "item 7", "value": 14})
+    assert done < 6
+    assert again.status == "finished"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1;" * 500_000, "a\n" * 500_000, "f()\n" * 250_000, ("x = " + "-" * 80 + "1\n") * 10_000,
+        "f'{a}'\n" * 140_000, "x = {" + "1:1," * 250_000 + "}\n", "x = '" + "\\'" * 300_000 + "\n" + "1;" * 150_001,
+    ],
+    ids=["constants", "names", "calls", "signs", "f-strings", "pairs", "unclosed"],
+)  # fmt: skip
+async def test_a_text_of_too_many_nodes_is_refused_without_a_tree(text: str) -> None:
+    found = await LargeChecks().check(text, [], limits=LIMITS, known_names=frozenset())
+
+    assert found == Problem(
+        kind="too_large",
+        message="the program has more than 300000 names, values and operators; read data from files or tools instead",
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x = '''" + "it's 'so', (and) [so] {on}; " * 30_000 + "'''\n",
+        'x = "' + '\\"' * 300_000 + '"\n',
+        "# " + "a b c; " * 140_000 + "\nx = 1\n",
+        "x = [" + "12, " * 240_000 + "]\n",
+    ],
+    ids=["text", "escapes", "comment", "numbers"],
+)
+async def test_a_megabyte_of_data_is_a_program(text: str) -> None:
+    found = await LargeChecks().check(text, [], limits=LIMITS, known_names=frozenset())
+
+    assert found == Program(text=text)

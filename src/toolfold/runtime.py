@@ -312,9 +312,9 @@ class Runtime(ExecutionControl):
         self._live.take_back(execution)
         return await self._guarded(execution)
 
-    async def check(self, text: str, *, hidden: Collection[str] = ()) -> Problem | None:
+    async def check(self, text: str, *, hidden: Collection[str] = (), tenant: str = "") -> Problem | None:
         """What the check says of a program, which is not run; `None` if it would begin."""
-        return await self._beginning.check(text, Wish(limits=self._limits, hidden=hidden))
+        return await self._beginning.check(text, Wish(limits=self._limits, hidden=hidden, tenant=tenant))
 
     async def call(
         self, name: str, arguments: Mapping[str, Value], *, idempotency_key: str | None = None,

@@ -147,7 +147,7 @@ class Beginning:
 
         return self._checks.check(
             text, specs, checker=checker, limits=wish.limits, known_names=wish.known_names, file_names=file_names,
-            has_stdin=wish.stdin is not None,
+            has_stdin=wish.stdin is not None, tenant=wish.tenant,
         )  # fmt: skip
 
     async def _rejected(self, problem: Problem, text: str, wish: Wish) -> Outcome:

@@ -8,6 +8,7 @@ a comprehension with 100,000 `for` overruns the C stack), so only tame trees get
 from __future__ import annotations
 
 import ast
+import re
 import textwrap
 import warnings
 from typing import Final
@@ -37,6 +38,34 @@ _PLAIN: Final = frozenset(
     }
 )  # fmt: skip
 """Kinds of nodes that the parser alone judges, at the top level of a program."""
+
+
+MAX_NODES: Final = 300_000
+"""About as many as a megabyte of data has; one of nothing but statements has four times as many, and takes seconds."""
+_WHOLE: Final = re.compile(
+    r"""
+    \#[^\n]*+
+    | \'\'\' [^'\\]*+ (?: (?:\\[\s\S] | '(?!'')) [^'\\]*+ )*+ (?:\'\'\')?
+    | \"\"\" [^"\\]*+ (?: (?:\\[\s\S] | "(?!"")) [^"\\]*+ )*+ (?:\"\"\")?
+    | ' [^'\\\n]*+ (?: \\[\s\S] [^'\\\n]*+ )*+ '?
+    | " [^"\\\n]*+ (?: \\[\s\S] [^"\\\n]*+ )*+ "?
+    """,
+    re.VERBOSE,
+)
+"""Comments and strings. Each always ends somewhere: one that had to be looked for again would take quadratic time."""
+_NODE: Final = re.compile(r"\w++|[^\s\w,.:)\]}]|\n")
+
+
+def too_many_nodes(text: str) -> Problem | None:
+    """Refuse a text whose tree would be too large, without making that: an estimate, for texts that are large."""
+    # Braces are counted in strings, too: an f-string has a node for each of its own.
+    nodes = _NODE.subn("", _WHOLE.sub("0", text))[1] + text.count("{")
+    if nodes <= MAX_NODES:
+        return None
+    message = (
+        f"the program has more than {MAX_NODES} names, values and operators; read data from files or tools instead"
+    )
+    return Problem(kind="too_large", message=message)
 
 
 def parse(text: str, limits: Limits) -> ast.Module | Problem:

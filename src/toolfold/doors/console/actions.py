@@ -124,7 +124,8 @@ class Actions:
         """What the static check says of a program, `{"text": ...}`; it is not run."""
         viewer = await self._access.actor(request)
         text = (await _read(request, _Text)).text
-        problem = await self._runtime.check(text, hidden=hidden_from(self._runtime, viewer))
+        hidden = hidden_from(self._runtime, viewer)
+        problem = await self._runtime.check(text, hidden=hidden, tenant=viewer.tenant or "")
         return json_response(200, {"problem": shapes.of_problem(problem)})
 
     async def rerun(self, request: Request, execution_id: str) -> Response:
