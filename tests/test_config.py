@@ -124,6 +124,20 @@ def mistakes(text: str) -> str:
     return str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("keys", "text"),
+    [
+        ("{a: k, b: k}", "http.keys.b: repeats a key of 'a'; give each its own"),
+        ("{a: {key: k, roles: [admin]}}", "http.keys.a[0].roles[0]: must be 'read', 'run' or 'approve', got 'admin'"),
+        ("{a: {key: k}}", "http.keys.a[0].roles: is missing"),
+        ("{a: 5}", "http.keys.a[0].key: must be text, got something else; put it in quotes"),
+        ("{a: []}", "http.keys.a: is empty; give it a key, or leave the tenant out"),
+    ],
+)
+def test_a_mistake_in_the_keys_is_told_with_its_place(keys: str, text: str) -> None:
+    assert mistakes(f"http: {{keys: {keys}}}") == f"toolfold.yaml:1: {text}"
+
+
 def test_a_file_of_three_servers_and_blocked_tools_means_what_it_says() -> None:
     config = parse_config(THREE_SERVERS)
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal, get_args
 
-from pydantic import Field, SecretStr, StringConstraints, model_validator
+from pydantic import BeforeValidator, Field, SecretStr, StringConstraints, WithJsonSchema, model_validator
 
 from toolfold.config.section import Globs, Section, Text, Url, wrong_key
 from toolfold.config.units import Count, Duration, Size
@@ -34,6 +34,44 @@ class JwtConfig(Section):
         return self
 
 
+_Role = Literal["read", "run", "approve"]
+
+
+class KeyConfig(Section):
+    """One of a tenant's API keys, with less than all rights."""
+
+    key: SecretStr
+    """The API key. Use a variable."""
+    roles: Annotated[frozenset[_Role], Field(min_length=1)]
+    """`read` looks, `run` also starts, continues and cancels programs, `approve` also decides on calls that need
+    approval."""
+
+
+# Any: as it is in the file.
+def _as_keys(value: Any) -> Any:
+    """A list of keys; one that stands alone has all rights."""
+    if isinstance(value, list | tuple):
+        return value
+    return [value if isinstance(value, Mapping) else {"key": value, "roles": get_args(_Role)}]
+
+
+_KEY_SCHEMA: Final = {
+    "type": "object", "additionalProperties": False, "required": ["key", "roles"],
+    "properties": {
+        "key": {"type": "string", "description": "The API key. Use a variable."},
+        "roles": {"type": "array", "minItems": 1, "items": {"enum": list(get_args(_Role))}},
+    },
+}  # fmt: skip
+Keys = Annotated[
+    tuple[KeyConfig, ...],
+    BeforeValidator(_as_keys),
+    WithJsonSchema(
+        {"anyOf": [{"type": "string"}, _KEY_SCHEMA, {"type": "array", "minItems": 1, "items": _KEY_SCHEMA}]}
+    ),
+]
+"""A tenant's keys: a text, or one or more with roles."""
+
+
 class HttpConfig(Section):
     """The HTTP door; see `docs/http.md`."""
 
@@ -43,8 +81,9 @@ class HttpConfig(Section):
     """The port to listen on; 0 picks a free one."""
     base_path: Annotated[str, StringConstraints(pattern=r"^(/[A-Za-z0-9._-]+)*$")] = ""
     """A prefix for every path, such as `/v1`."""
-    keys: Mapping[Text, SecretStr] = Field(default_factory=dict)
-    """The API key of each tenant. Use variables."""
+    keys: Mapping[Text, Keys] = Field(default_factory=dict)
+    """The API key of each tenant, with all rights: whoever runs programs with it may also approve their calls. Or one
+    or more keys with `roles`. Use variables."""
     jwt: JwtConfig | None = None
     """Accept signed tokens instead of, or in addition to, API keys."""
     tools: Mapping[Text, Globs] = Field(default_factory=dict)
@@ -85,6 +124,18 @@ class HttpConfig(Section):
     later."""
     preload_data: bool = True
     """Load numpy, pandas and matplotlib at the start; turn it off to save memory if programs do not need them."""
+
+    @model_validator(mode="after")
+    def _tells_its_keys_apart(self) -> HttpConfig:
+        seen: dict[str, str] = {}
+        for tenant, keys in self.keys.items():
+            if not keys:
+                raise wrong_key(f"keys.{tenant}", "is empty; give it a key, or leave the tenant out")
+            for secret in (entry.key.get_secret_value() for entry in keys):
+                if secret in seen:
+                    raise wrong_key(f"keys.{tenant}", f"repeats a key of {seen[secret]!r}; give each its own")
+                seen[secret] = tenant
+        return self
 
     @model_validator(mode="after")
     def _knows_its_tenants(self) -> HttpConfig:

@@ -20,10 +20,24 @@ ledger: {where: ledger.sqlite}
 """
 
 
+ROLES = """
+http:
+  port: 0
+  files: files
+  keys:
+    one: key-of-one
+    two:
+      - {key: agent, roles: [run]}
+      - {key: person, roles: [read, approve]}
+    three: {key: guest, roles: [read]}
+ledger: {where: ledger.sqlite}
+"""
+
+
 @contextmanager
-def server(folder: Path, *options: str) -> Iterator[tuple[str, str]]:
+def server(folder: Path, *options: str, config: str = CONFIG) -> Iterator[tuple[str, str]]:
     """A real server; its address, and the link to its console."""
-    (folder / "toolfold.yaml").write_text(CONFIG)
+    (folder / "toolfold.yaml").write_text(config)
     environment = {**os.environ, "XDG_STATE_HOME": str(folder / "state")}
     command = [sys.executable, "-m", "toolfold", "serve", *options]
     process = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True, env=environment)
@@ -75,3 +89,26 @@ async def test_without_the_option_there_is_no_console(tmp_path: Path) -> None:
             answer = await client.get("/console/", headers={"x-api-key": "key-of-one"})
 
     assert answer.status_code == 404
+
+
+@pytest.mark.long
+async def test_each_key_may_do_what_its_roles_say(tmp_path: Path) -> None:
+    with server(tmp_path, "--console", config=ROLES) as (url, _):
+        async with httpx2.AsyncClient(base_url=url, timeout=60) as client:
+            allowed = {}
+            for key in ("key-of-one", "agent", "person", "guest"):
+                body = {"code": "print(1)", "tools": [], "session_id": key}
+                headers = {"x-api-key": key}
+                ran = await client.post("/exec/programmatic", json=body, headers=headers)
+                await client.post("/console/login", content=key.encode())
+                decided = await client.post("/console/api/approvals", json={"decisions": []})
+                checked = await client.post("/console/api/check", json={"text": "1"})
+                roles = (await client.get("/console/api/overview")).json()["roles"]
+                allowed[key] = (ran.status_code, decided.status_code, checked.status_code, roles)
+
+    assert allowed == {
+        "key-of-one": (200, 400, 200, ["approve", "read", "run"]),
+        "agent": (200, 403, 200, ["run"]),
+        "person": (403, 400, 403, ["approve", "read"]),
+        "guest": (403, 403, 403, ["read"]),
+    }

@@ -10,6 +10,7 @@ from tests.doors.http.conftest import serve
 from tests.doors.http.talk import WEATHER, result, start
 from toolfold import tool
 from toolfold.doors.http import Settings
+from toolfold.doors.http.settings import ApiKey
 from toolfold.ledger.memory import MemoryLedger
 from toolfold.ledger.record import Decided, Ledger
 from toolfold.ledger.sqlite import SqliteLedger
@@ -26,7 +27,7 @@ class Table:
         self.rows: list[int] = []
         self.ledger: Ledger = MemoryLedger()
 
-    def serve(self, folder: Path, **options: Any) -> Any:
+    def serve(self, folder: Path, settings: Settings = SETTINGS, **options: Any) -> Any:
         @tool
         def write(row: int) -> int:
             """Write a row."""
@@ -34,7 +35,7 @@ class Table:
             return row
 
         options = {"policy": Policy(ask=["write"]), **options}
-        return serve(SETTINGS, folder, ledger=self.ledger, tools=[write], **options)
+        return serve(settings, folder, ledger=self.ledger, tools=[write], **options)
 
     async def rights(self) -> list[Decided]:
         """Of the latest program, call by call."""
@@ -42,6 +43,46 @@ class Table:
         history = await self.ledger.load(latest.execution_id)
         assert history is not None
         return [entry for entry in history.entries if isinstance(entry, Decided)]
+
+
+KEYS = {"one": tuple(ApiKey(secret=role, roles=frozenset((role,))) for role in ("read", "run", "approve"))}
+
+
+async def test_whoever_runs_a_program_needs_the_role_to_approve_its_calls(tmp_path: Path) -> None:
+    table = Table()
+    text = "print(await write(row=1), await get_weather(city='Rome'))"
+    async with table.serve(tmp_path, Settings(keys=KEYS)) as client:
+        body = {"code": text, "tools": [WEATHER], "session_id": "a"}
+        refused = [
+            (await client.post("/exec/programmatic", json=body, headers={"x-api-key": key}))
+            for key in ("read", "approve")
+        ]
+        client.headers["x-api-key"] = "run"
+        first = await client.post("/exec/programmatic", json=body)
+        own = await decide(client, first, yes("call_001"))
+        rows = list(table.rows)
+        client.headers["x-api-key"] = "approve"
+        second = await decide(client, first, yes("call_001"))
+        both = await decide(client, second, tool_results=[result("call_002", 20)])
+        client.headers["x-api-key"] = "run"
+        last = await decide(client, second, tool_results=[result("call_002", 20)])
+        (latest,) = await table.ledger.list(limit=1)
+        path = f"/executions/{latest.execution_id}"
+        looked = [
+            (await client.get(path, headers={"x-api-key": key})).status_code for key in ("read", "run", "approve")
+        ]
+        deleted = await client.delete(path, headers={"x-api-key": "read"})
+
+    assert [(answer.status_code, answer.json()["error"]) for answer in refused] == [
+        (403, "this needs a key with the role 'run'; yours has 'read'"),
+        (403, "this needs a key with the role 'run'; yours has 'approve'"),
+    ]
+    assert (own.status_code, own.json()["error"], rows) == (
+        403, "this needs a key with the role 'approve'; yours has 'run'", [],
+    )  # fmt: skip
+    assert (second.json()["status"], table.rows) == ("tool_call_required", [1])
+    assert (both.status_code, last.json()["stdout"]) == (403, "1 20\n")
+    assert (looked, deleted.status_code) == ([200] * 3, 403)
 
 
 async def decide(client: httpx.AsyncClient, answer: httpx.Response, *decisions: Any, **body: Any) -> httpx.Response:

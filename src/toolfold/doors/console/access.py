@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from toolfold.doors.bridged import BridgedRuntime
-from toolfold.doors.http.auth import Auth
+from toolfold.doors.http.auth import Auth, Caller
 from toolfold.doors.http.body import admit
 from toolfold.doors.http.refusals import Refusal
+from toolfold.doors.http.settings import ALL_ROLES, Role
 from toolfold.doors.loopback import is_from_here
 from toolfold.ledger.record import History
 from toolfold.runtime import Runtime
@@ -31,6 +32,7 @@ COOKIE_SECONDS: Final = 7 * 86_400
 _LONGEST: Final = 1024
 _OPERATOR: Final = "the operator"
 """The account of whoever sees every tenant's; no tenant's name has a blank."""
+_LOOKING: Final[frozenset[Role]] = frozenset(("read",))
 _SAFE: Final = frozenset({"GET", "HEAD"})
 _HEADERS: Final = (
     (
@@ -52,8 +54,8 @@ class Viewer:
 
     tenant: str | None = None
     """`None` sees every tenant's."""
-    may_act: bool = False
-    """Decide, cancel, run again, try tools; without it, only look."""
+    roles: frozenset[Role] = _LOOKING
+    """`run` cancels, runs again and tries tools, `approve` decides; without these, only look."""
 
     @property
     def name(self) -> str:
@@ -65,6 +67,8 @@ class _Claims(msgspec.Struct, frozen=True, array_like=True):
     tenant: str | None
     may_act: bool
     until: float
+    roles: frozenset[Role] = ALL_ROLES
+    """Those who may act had all of them, when cookies did not say."""
 
 
 _encode: Final = msgspec.json.Encoder().encode
@@ -102,7 +106,7 @@ class Access:
         if known is None:
             raise Refusal(403, "this link was used already, or is of another console; start it again for a new one")
         self._tokens.discard(known)
-        return self._cookie(Viewer(may_act=self._may_act))
+        return self._cookie(Viewer(roles=ALL_ROLES if self._may_act else _LOOKING))
 
     async def admit_key(self, request: Request, key: str) -> str:
         """The cookie for an API key that a request has shown.
@@ -112,9 +116,9 @@ class Access:
         """
         if self._auth is None:
             raise Refusal(401, "this console knows no API keys; open the link that it printed")
-        tenant = await self._auth.tenant({"x-api-key": key})
-        admit(request, tenant)
-        return self._cookie(Viewer(tenant=tenant, may_act=True))
+        caller = await self._auth.caller({"x-api-key": key})
+        admit(request, caller.tenant)
+        return self._cookie(Viewer(tenant=caller.tenant, roles=caller.roles))
 
     async def viewer(self, request: Request) -> Viewer:
         """Who sent a request; from here on it is on their account, as every request with a key is.
@@ -125,25 +129,28 @@ class Access:
         shown = request.cookies.get(COOKIE, "")
         viewer = self._read(shown) if shown else None
         if viewer is None and self._auth is not None and _has_key(request):
-            viewer = Viewer(tenant=await self._auth.tenant(request.headers), may_act=True)
+            caller = await self._auth.caller(request.headers)
+            viewer = Viewer(tenant=caller.tenant, roles=caller.roles)
         if viewer is None:
             raise Refusal(401, "not signed in; open the link that the console printed")
         admit(request, viewer.tenant or _OPERATOR)
         return viewer
 
-    async def actor(self, request: Request) -> Viewer:
+    async def actor(self, request: Request, role: Role) -> Viewer:
         """The same, of one who may do more than look.
 
         Raises:
             Refusal: 401 or 403.
         """
         viewer = await self.viewer(request)
-        if not viewer.may_act:
+        if viewer.tenant is not None:
+            Caller(viewer.tenant, viewer.roles).require(role)
+        elif role not in viewer.roles:
             raise Refusal(403, "this console is read-only; start it without --read-only to decide and to run programs")
         return viewer
 
     def _cookie(self, viewer: Viewer) -> str:
-        payload = _text(_encode(_Claims(viewer.tenant, viewer.may_act, time.time() + COOKIE_SECONDS)))
+        payload = _text(_encode(_Claims(viewer.tenant, True, time.time() + COOKIE_SECONDS, viewer.roles)))
         return f"{payload}.{self._signature(payload)}"
 
     def _read(self, cookie: str) -> Viewer | None:
@@ -156,7 +163,7 @@ class Access:
             return None
         if claims.until < time.time():
             return None
-        return Viewer(tenant=claims.tenant, may_act=claims.may_act and self._may_act)
+        return Viewer(tenant=claims.tenant, roles=claims.roles if claims.may_act and self._may_act else _LOOKING)
 
     def _signature(self, payload: str) -> str:
         return _text(hmac.digest(self._key, b"console/" + payload.encode(), "sha256"))

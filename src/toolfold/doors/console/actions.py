@@ -73,7 +73,7 @@ class Actions:
         question has them; `reason`, changed `arguments` and `covers` may be given. The first decision on a call
         counts: `results` says of each whether it was this one.
         """
-        viewer = await self._access.actor(request)
+        viewer = await self._access.actor(request, "approve")
         asked = await _read(request, _Choices)
         if not 0 < len(asked.decisions) <= 1000:
             raise Refusal(400, "give 1 to 1,000 decisions")
@@ -110,7 +110,7 @@ class Actions:
 
     async def cancel(self, request: Request, execution_id: str) -> Response:
         """End an execution: at once if it runs here, elsewhere at its next word to the ledger."""
-        viewer = await self._access.actor(request)
+        viewer = await self._access.actor(request, "run")
         history = seen_by(viewer, await self._ledger.load(execution_id), execution_id)
         if history.state == "ended":
             raise Refusal(409, f"execution {execution_id!r} has ended")
@@ -122,7 +122,7 @@ class Actions:
 
     async def check(self, request: Request) -> Response:
         """What the static check says of a program, `{"text": ...}`; it is not run."""
-        viewer = await self._access.actor(request)
+        viewer = await self._access.actor(request, "run")
         text = (await _read(request, _Text)).text
         hidden = hidden_from(self._runtime, viewer)
         problem = await self._runtime.check(text, hidden=hidden, tenant=viewer.tenant or "")
@@ -133,7 +133,7 @@ class Actions:
 
         It counts as a program of the same tenant: 429 where that may not start another.
         """
-        viewer = await self._access.actor(request)
+        viewer = await self._access.actor(request, "run")
         history = seen_by(viewer, await self._ledger.load(execution_id), execution_id)
         text = (await _read(request, _Text)).text
         known = {spec.name for spec in self._runtime.tools}
@@ -159,7 +159,7 @@ class Actions:
 
     async def call(self, request: Request, name: str) -> Response:
         """Try a tool: one direct call, `{"arguments": {...}}`, through the router, on record."""
-        viewer = await self._access.actor(request)
+        viewer = await self._access.actor(request, "run")
         if viewer.tenant is not None:
             # A direct call is nobody's: no rule on who may call what would hold it.
             raise Refusal(403, "only the operator of this console tries tools; call it in a program")

@@ -82,7 +82,7 @@ class Reading:
         known = {spec.name for spec in self._runtime.tools} - hidden_from(self._runtime, viewer)
         used = {event["tool"] for event in events if "tool" in event}
         missing = sorted(str(name) for name in used - known)
-        more = {"events": events, "place": story.place, "missing_tools": missing, "may_act": viewer.may_act}
+        more = {"events": events, "place": story.place, "missing_tools": missing, "may_act": "run" in viewer.roles}
         return json_response(200, {**shown, **more})
 
     async def call(self, request: Request, execution_id: str, call_id: int) -> Response:
@@ -112,7 +112,7 @@ class Reading:
         """Every call that waits for a person, the oldest first."""
         viewer = await self._access.viewer(request)
         await self._watch.ready()
-        return json_response(200, {"approvals": self.questions(viewer), "may_act": viewer.may_act})
+        return json_response(200, {"approvals": self.questions(viewer), "may_act": "approve" in viewer.roles})
 
     def questions(self, viewer: Viewer) -> list[dict[str, Any]]:
         """Those that a viewer may see."""
@@ -135,7 +135,8 @@ class Reading:
         return json_response(200, {
             "running": sum(one.state == "running" for one in live),
             "paused": sum(one.state == "paused" for one in live),
-            "waiting": waiting, "failed": counts["failed"], "recent": counts["recent"], "may_act": viewer.may_act,
+            "waiting": waiting, "failed": counts["failed"], "recent": counts["recent"],
+            "may_act": viewer.roles != {"read"}, "roles": sorted(viewer.roles),
             "is_sealed": self._ledger.is_sealed, "tenant": viewer.tenant,
         })  # fmt: skip
 
@@ -177,7 +178,7 @@ class Reading:
         # Only the operator's: a tenant is told neither which servers there are nor why one failed.
         servers = self._runtime.servers if viewer.tenant is None and isinstance(self._runtime, BridgedRuntime) else ()
         status = [{"name": one.name, "state": one.state, "tools": one.tools, "detail": one.detail} for one in servers]
-        may_try = viewer.may_act and viewer.tenant is None
+        may_try = "run" in viewer.roles and viewer.tenant is None
         return json_response(200, {"tools": shown, "servers": status, "may_act": may_try})
 
     async def history(self, viewer: Viewer, execution_id: str) -> History:

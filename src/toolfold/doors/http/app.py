@@ -18,7 +18,7 @@ from starlette.exceptions import HTTPException
 import toolfold
 from toolfold.doors.http import answers, wire
 from toolfold.doors.http.answers import Answer
-from toolfold.doors.http.auth import Auth, headers_of
+from toolfold.doors.http.auth import Auth, Caller, headers_of, role_for
 from toolfold.doors.http.body import Body, Intakes, admit, client_left, decoded, expect, read
 from toolfold.doors.http.executions import Executions
 from toolfold.doors.http.file_routes import FileRoutes
@@ -35,7 +35,7 @@ from toolfold.doors.http.pages import add_pages
 from toolfold.doors.http.refusals import Refusal
 from toolfold.doors.http.responses import Responses, json_response, of_request
 from toolfold.doors.http.results import specs_of
-from toolfold.doors.http.settings import Settings
+from toolfold.doors.http.settings import Role, Settings
 from toolfold.doors.http.waits import Waits, preferred_wait
 from toolfold.doors.loopback import OnlyFromHere
 from toolfold.errors import ToolfoldError
@@ -207,8 +207,9 @@ class _Door:
 
     async def programmatic(self, request: Request) -> Response:
         """Start a program whose tools the client executes, or continue one."""
-        received = await self.received(request)
+        received = await self.received(request, role="read")
         asked = await self.read(request, received, wire.ProgrammaticRequest)
+        Caller(received.tenant, received.roles).require_for(asked)
         if asked.continuation_token is not None:
             execution_id = self.executions.id_of(asked.continuation_token, received.tenant)
             work = self.executions.go_on(
@@ -281,7 +282,7 @@ class _Door:
         return json_response(202, {"status": "cancellation_requested"})
 
     async def received(
-        self, request: Request, *, may_be_in_body: bool = False, is_start: bool = False
+        self, request: Request, *, may_be_in_body: bool = False, is_start: bool = False, role: Role | None = None
     ) -> ForwardedRequest:
         """A request and whose it is, which another replica may have found out already; its body is read last."""
         given = headers_of(request)
@@ -293,13 +294,14 @@ class _Door:
         if self._replicas is not None and (signed := given.get(FORWARDED)):
             unread = ForwardedRequest(path=path, tenant="", headers=headers, method=method)
             vouched = self._replicas.receive(signed, unread)
-            tenant = vouched.tenant
+            caller = Caller(vouched.tenant)
         else:
             key = await self._key_in_body(request) if may_be_in_body and self.auth.needs_body(given) else ""
-            tenant = await self.auth.tenant(given, key_in_body=key)
-        admit(request, tenant)
+            caller = await self.auth.caller(given, key_in_body=key)
+        admit(request, caller.tenant)
+        caller.require(role or role_for(method))
         if is_start:
-            self.gate.expect_start(tenant)
+            self.gate.expect_start(caller.tenant)
         body = b""
         if method == "POST":
             expect(request, "application/json")
@@ -307,8 +309,9 @@ class _Door:
             if vouched is not None:
                 vouched.check(body)
         return ForwardedRequest(
-            path=path, tenant=tenant, headers=headers, method=method, body=body, is_from_replica=vouched is not None
-        )
+            path=path, tenant=caller.tenant, roles=caller.roles, headers=headers, method=method, body=body,
+            is_from_replica=vouched is not None,
+        )  # fmt: skip
 
     async def read(self, request: Request, received: ForwardedRequest, model: type[Body]) -> Body:
         """Its body, of that type."""
@@ -330,9 +333,10 @@ class _Door:
 
     async def _tenant(self, request: Request) -> str:
         """Whose request it is, from its headers; from here on its body is on the tenant's account."""
-        tenant = await self.auth.tenant(request.headers)
-        admit(request, tenant)
-        return tenant
+        caller = await self.auth.caller(request.headers)
+        admit(request, caller.tenant)
+        caller.require(role_for(request.method))
+        return caller.tenant
 
     # the server itself
 

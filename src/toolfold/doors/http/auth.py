@@ -5,16 +5,17 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from starlette.requests import Request
 
 from toolfold.doors.http.refusals import Refusal
-from toolfold.doors.http.settings import JwtSettings, Settings
+from toolfold.doors.http.settings import ALL_ROLES, ApiKey, JwtSettings, Role, Settings
 from toolfold.errors import UsageError, install_extra
 
 if TYPE_CHECKING:
     from toolfold.doors.http.signed import Signed
+    from toolfold.doors.http.wire import ProgrammaticRequest
 
 LOCAL: Final = "local"
 """The only tenant where no key is configured."""
@@ -31,47 +32,87 @@ def headers_of(request: Request) -> dict[str, str]:
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in reversed(request.headers.raw)}
 
 
+class Caller(NamedTuple):
+    """A tenant, and what this one of its keys may do."""
+
+    tenant: str
+    roles: frozenset[Role] = ALL_ROLES
+
+    def require(self, role: Role) -> None:
+        """Raises `Refusal`, 403, where the role is missing. Whoever may do anything may read."""
+        if role != "read" and role not in self.roles:
+            names = ", ".join(map(repr, sorted(self.roles)))
+            raise Refusal(403, f"this needs a key with the role {role!r}; yours has {names}", is_contract=False)
+
+    def require_for(self, asked: ProgrammaticRequest) -> None:
+        """The same for what a request asks for: whoever only answers questions need not be able to run programs."""
+        if asked.continuation_token is None or asked.tool_results or not asked.decisions:
+            self.require("run")
+        if asked.decisions:
+            self.require("approve")
+
+
+def role_for(method: str) -> Role:
+    """What most requests need."""
+    return "read" if method in ("GET", "HEAD") else "run"
+
+
+_NOBODY: Final = Caller("")
+
+
 class Auth:
-    """From headers to a tenant."""
+    """From headers to a caller."""
 
     def __init__(self, settings: Settings) -> None:
         self._is_open = settings.is_open
-        self._keys = {tenant: _digest(key) for tenant, key in settings.keys.items()}
+        self._keys = [
+            (_digest(key.secret), Caller(tenant, key.roles))
+            for tenant, keys in settings.keys.items()
+            for key in ((ApiKey(secret=keys, roles=ALL_ROLES),) if isinstance(keys, str) else keys)
+        ]
         self._jwt = None if settings.jwt is None else _signed(settings.jwt)
 
-    async def tenant(self, headers: Headers, *, key_in_body: str = "") -> str:
-        """Whose request it is.
+    async def caller(self, headers: Headers, *, key_in_body: str = "") -> Caller:
+        """Whose request it is, and what they may do; those with a signed token may do everything.
 
         Raises:
             Refusal: 401, in the same words whatever was wrong.
         """
         if self._is_open:
-            return LOCAL
+            return Caller(LOCAL)
         shown = _credential(headers) or key_in_body
-        tenant = self._of_key(shown) if shown else ""
-        if not tenant and self._jwt is not None and shown.count(".") == 2:
-            tenant = await self._jwt.tenant(shown)
-        if not tenant:
+        caller = self._of_key(shown) if shown else _NOBODY
+        if not caller.tenant and self._jwt is not None and shown.count(".") == 2:
+            caller = Caller(await self._jwt.tenant(shown))
+        if not caller.tenant:
             raise Refusal(401, "missing or wrong API key", is_contract=False)
-        return tenant
+        return caller
+
+    async def tenant(self, headers: Headers) -> str:
+        """Whose request it is.
+
+        Raises:
+            Refusal: 401.
+        """
+        return (await self.caller(headers)).tenant
 
     def tenant_of_key(self, headers: Headers) -> str:
         """Whose API key the headers have; nothing where there is none, or it is no key but a token."""
         shown = "" if self._is_open else _credential(headers)
-        return self._of_key(shown) if shown else ""
+        return self._of_key(shown).tenant if shown else ""
 
     def needs_body(self, headers: Headers) -> bool:
         """Whether a key can only be in the body, where older clients put it."""
         return not self._is_open and not _credential(headers)
 
-    def _of_key(self, shown: str) -> str:
-        found = ""
+    def _of_key(self, shown: str) -> Caller:
+        owner = _NOBODY
         digest = _digest(shown)
         # Every key is compared, and digests have one length: the time tells nothing.
-        for tenant, expected in self._keys.items():
+        for expected, caller in self._keys:
             if hmac.compare_digest(digest, expected):
-                found = tenant
-        return found
+                owner = caller
+        return owner
 
 
 def _signed(settings: JwtSettings) -> Signed:

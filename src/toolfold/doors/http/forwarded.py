@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from toolfold.doors.http.settings import ALL_ROLES, Role
+
 HEADER: Final = "x-toolfold-forwarded"
 """Has a request that comes from another replica."""
 REQUEST_ID: Final = "x-librechat-code-request-id"
@@ -23,6 +25,8 @@ class ForwardedRequest:
     """Whose it is: found out where it came in, and not again."""
     headers: Mapping[str, str] = field(default_factory=dict)
     method: str = "POST"
+    roles: frozenset[Role] = ALL_ROLES
+    """Of the caller; another replica has looked at them already."""
     is_from_replica: bool = False
     """Another replica forwarded it, so it goes no further."""
 

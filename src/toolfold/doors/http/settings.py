@@ -7,9 +7,22 @@ import os
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final, Literal, TypeAlias
 
 from toolfold.doors.connections import usual_most
 from toolfold.models import MIB
+
+Role: TypeAlias = Literal["read", "run", "approve"]
+"""What a caller may do for its tenant; whoever may run or approve may read."""
+ALL_ROLES: Final[frozenset[Role]] = frozenset(("read", "run", "approve"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiKey:
+    """A key with less than all rights."""
+
+    secret: str = field(repr=False)
+    roles: frozenset[Role]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +49,9 @@ def jwt_tenant(name: str, *, is_claim: bool = True) -> str:
 class Settings:
     """The HTTP door's own limits and secrets."""
 
-    keys: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """API key of each tenant; with none and no `jwt` everyone who can reach the port is the tenant `local`."""
+    keys: Mapping[str, str | tuple[ApiKey, ...]] = field(default_factory=dict, repr=False)
+    """API key of each tenant, with all rights, or its keys with their roles; with none and no `jwt` everyone who can
+    reach the port is the tenant `local`."""
     jwt: JwtSettings | None = None
     token_key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
     """Signs continuation tokens; whoever shares it and the ledger can go on with one another's executions."""

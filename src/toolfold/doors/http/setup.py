@@ -14,7 +14,7 @@ from toolfold.config.doors import HttpConfig
 from toolfold.config.model import Config
 from toolfold.doors.bridged import is_granted, open_runtime
 from toolfold.doors.http.app import create_app
-from toolfold.doors.http.settings import JwtSettings, Settings, jwt_tenant
+from toolfold.doors.http.settings import ApiKey, JwtSettings, Settings, jwt_tenant
 from toolfold.doors.http.tokens import kept_key
 from toolfold.doors.loopback import is_loopback
 from toolfold.errors import UsageError
@@ -127,7 +127,10 @@ def settings_of(config: Config, ledger: Ledger) -> Settings:
     else:
         key = ledger.shared_secret(_KEPT_AS) if is_shared(ledger) else kept_key(_state() / f"{_KEPT_AS}.key")
     return Settings(
-        keys={tenant: secret.get_secret_value() for tenant, secret in http.keys.items()},
+        keys={
+            tenant: tuple(ApiKey(secret=entry.key.get_secret_value(), roles=entry.roles) for entry in keys)
+            for tenant, keys in http.keys.items()
+        },
         jwt=_jwt(http, config.folder),
         token_key=key,
         **said,

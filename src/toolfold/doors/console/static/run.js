@@ -100,7 +100,7 @@ export async function run(main, { id, isCurrent }) {
   function head() {
     const status = execution.outcome?.status ?? "";
     const missing = execution.missing_tools.length;
-    const why = !execution.may_act ? "This console is read-only" : execution.state !== "ended" ? "It has not ended yet" : missing ? `This console does not have ${execution.missing_tools.slice(0, 3).join(", ")}: start it with the program's own config` : "Edit the program and run it; calls that it made already are not made again";
+    const why = !execution.may_act ? "This console is read-only, or your key may not run programs" : execution.state !== "ended" ? "It has not ended yet" : missing ? `This console does not have ${execution.missing_tools.slice(0, 3).join(", ")}: start it with the program's own config` : "Edit the program and run it; calls that it made already are not made again";
     const asking = story.calls.filter((call) => call.asking).length;
     fill(crumbs, h("a", { href: "#/runs" }, "Runs"), h("span", { class: "muted" }, "/"), h("h1", { class: "mono" }, id), pill({ ...execution, status, waiting: asking && !status ? asking : 0 }),
       h("span", { class: "grow" }),
