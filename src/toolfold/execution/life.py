@@ -78,6 +78,8 @@ class Life:
         self.move("open")
         if self._stop is not None:
             run.stop(*self._stop)
+        elif self.failure is not None:
+            run.stop("cancelled")
 
     def stop(self, status: EarlyEnd, problem: Problem | None = None) -> None:
         """End the program now, or as soon as it is there: a first guest may take seconds to load its libraries."""
@@ -89,5 +91,5 @@ class Life:
     def fail(self, reason: ToolfoldError) -> None:
         """End the program; whoever waits for its outcome gets `reason`, and nothing more is written of it."""
         self.failure = reason
-        if hasattr(self, "run"):  # else it is being opened, and hears it from the ledger
+        if hasattr(self, "run"):  # else it is being opened, and ends as soon as it is there
             self.run.stop("cancelled")

@@ -23,9 +23,9 @@ COMMAND = (sys.executable, "-m", "toolfold", "mcp")
 
 
 @contextmanager
-def served(folder: Path, *arguments: str, **extra: str) -> Iterator[str]:
+def served(folder: Path, *arguments: str, config: str = "ledger: {where: memory}\n", **extra: str) -> Iterator[str]:
     """The address of a server that ends with the block."""
-    (folder / "toolfold.yaml").write_text("ledger: {where: memory}\n")
+    (folder / "toolfold.yaml").write_text(config)
     process = subprocess.Popen(
         [*COMMAND, *(arguments or ("--http", "127.0.0.1:0"))],
         cwd=folder,

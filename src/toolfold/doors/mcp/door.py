@@ -62,7 +62,9 @@ _log: Final = logging.getLogger(__name__)
 
 
 class Door:
-    """The MCP server. Enter it first; leaving it ends every program and every bridged server.
+    """The MCP server. Enter it first; leaving it ends every bridged server and every program.
+
+    Programs that have yielded are the exception: where the ledger lasts, the next process goes on with them.
 
     Args:
         runtime: Runs the programs; entered here.
@@ -124,11 +126,11 @@ class Door:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        self._serving.close()
-        await asyncio.gather(*(one.cancel() for one in tuple(self._clients.running.values())))
+        await self._serving.close()
         self._leaving.set()
         if self._background:
             await asyncio.wait(self._background)
+        self._serving.drop_holds()
 
     async def connect(self) -> None:
         """Begin to connect the bridged servers; once, and without waiting for any of them."""

@@ -80,11 +80,12 @@ class Running:
         self.id = secrets.token_urlsafe(16)
         self.limits = limits
         self.execution_id = execution_id
-        self.can_ask = can_ask
+        self.is_durable = False
+        """Whether another process can go on with it from its record."""
         self.text = ""
         self._runtime = runtime
         self._session = session
-        self._asker = asker
+        self._asker = asker if can_ask else None
         self._progress = ProgressMade()
         self._news = asyncio.Event()
         self.questions = Questions(self._news.set)
@@ -108,10 +109,12 @@ class Running:
             is_durable: Other processes can go on with it, if it has no session.
         """
         self.text = text
-        self._go(self._run(text, before, files, is_durable=is_durable))
+        self.is_durable = is_durable and not self._session
+        self._go(self._run(text, before, files, is_driven=is_durable))
 
     def revive(self) -> None:
         """Go on with a program of which the record is left."""
+        self.is_durable = True
         self._go(self._driven(self._runtime.resume(self.execution_id)))
 
     # Any: what a coroutine yields and is sent is asyncio's business.
@@ -120,6 +123,11 @@ class Running:
         self._task.add_done_callback(self._end)
 
     # what the program's side says
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether a person can be asked."""
+        return self._asker is not None
 
     async def ask(self, params: types.ElicitRequestParams) -> types.ElicitResult:
         """Ask the person, and wait as long as it takes.
@@ -159,7 +167,7 @@ class Running:
             answer = await self.ask(approval_form(call))
         except ToolRefused:
             return None
-        return None if answer.action == "cancel" else answer_of(answer, by=self._asker)
+        return None if answer.action == "cancel" else answer_of(answer, by=self._asker or "")
 
     # what the client's side reads
 
@@ -249,6 +257,16 @@ class Running:
         self._task.cancel()
         await asyncio.wait([self._task])
 
+    async def release(self) -> None:
+        """End its guest and leave its record open: this process stops, and another goes on with the program."""
+        self._runtime.suspend(self.execution_id)
+        await self._runtime.release(self.execution_id)  # where it waits for an answer
+        if self.execution_id in self._runtime.executions:
+            await asyncio.wait([self._task], timeout=_STOP_SECONDS)
+        await self.cancel()
+        if not self._task.cancelled():
+            self._task.exception()  # marks it as seen: nobody waits here any more
+
     # the program's task
 
     def _end(self, _: object) -> None:
@@ -257,7 +275,7 @@ class Running:
         self._news.set()
 
     async def _run(
-        self, text: str, before: Callable[[Running], Awaitable[None]] | None, files: Sequence[File], *, is_durable: bool
+        self, text: str, before: Callable[[Running], Awaitable[None]] | None, files: Sequence[File], *, is_driven: bool
     ) -> Outcome:
         CURRENT.set(self)
         if before is not None:
@@ -267,9 +285,9 @@ class Running:
             "limits": self.limits, "on_call": self._count, "session": self._session, "keep_names": True,
             "execution_id": self.execution_id, "files": files,
         }  # fmt: skip
-        if not self.can_ask and not is_durable:
+        if not self.can_ask and not is_driven:
             return await self._runtime.run(text, **options)
-        return await self._driven(self._runtime.start(text, durable=is_durable and not self._session, **options))
+        return await self._driven(self._runtime.start(text, durable=self.is_durable, **options))
 
     # Any: what a coroutine yields and is sent is asyncio's business.
     async def _driven(self, begin: Coroutine[Any, Any, Paused | Outcome]) -> Outcome:
@@ -304,7 +322,7 @@ class Running:
     async def _decision(self, call: Call) -> Decision:
         is_last = self.questions.rounds >= CLIENT_ROUNDS - 1
         try:
-            return answer_of(await self.ask(approval_form(call, is_last=is_last)), by=self._asker)
+            return answer_of(await self.ask(approval_form(call, is_last=is_last)), by=self._asker or "")
         except ToolRefused as error:
             return Decision(approved=False, reason=str(error))
 

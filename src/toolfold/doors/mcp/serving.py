@@ -63,11 +63,25 @@ class Serving:
         self._yielded: dict[str, Running] = {}
         """By execution id: those whose clients come back with `wait_program`."""
 
-    def close(self) -> None:
-        """The door is being left."""
+    async def close(self) -> None:
+        """The door is being left: end the programs, but for those that the next process can go on with."""
         for timer in self._parked.values():
             timer.cancel()
+        await asyncio.gather(*(self._leave(running) for running in tuple(self._clients.running.values())))
+
+    def drop_holds(self) -> None:
+        """The record has all of what was left to other processes, so that they may have it."""
         self._holds.close()
+
+    async def _leave(self, running: Running) -> None:
+        """A client that knows a program by its id comes back for it, to whichever process it meets."""
+        is_known = running.execution_id in self._yielded
+        if is_known and running.is_durable and self._holds.are_shared and not running.is_done:
+            await running.release()
+            self._clients.running.pop(running.id, None)
+        else:
+            await running.cancel()
+            self.forget(running)
 
     def find(self, execution_id: str) -> Running | None:
         """A program that has yielded, if it is here."""

@@ -112,6 +112,11 @@ class Holds:
         self._folder = folder
         self._held: dict[str, int] = {}
 
+    @property
+    def are_shared(self) -> bool:
+        """Whether another process can take what this one drops."""
+        return self._folder is not None
+
     def take(self, execution_id: str, *, is_new: bool) -> bool:
         """Whether this process may go on with it; one that is not new must have been held by a process before."""
         if execution_id in self._held:
