@@ -16,7 +16,7 @@ from toolfold.config.load import with_left_out
 from toolfold.doors.cli.inputs import read_files
 from toolfold.doors.cli.loops import run_to_end
 from toolfold.doors.mcp.address import TOKEN_VARIABLE, guarded, parse_address
-from toolfold.doors.mcp.early import Early, answer_early
+from toolfold.doors.mcp.early import EarlyAnswers
 from toolfold.doors.mcp.texts import INSTRUCTIONS
 from toolfold.errors import UsageError, install_extra
 
@@ -34,8 +34,8 @@ def mcp_command(
     address = None if http is None else parse_address(http)
     if address is not None:
         guarded(*address, token=token)
-    modules, given = _modules(found), read_files(files, found.program_limits)
     early = _answer_early() if address is None and not callback else None
+    modules, given = _modules(found), read_files(files, found.program_limits)
     # Imported here: mistakes are told and the first answer is given without the SDK, which takes most of the start.
     try:
         from toolfold.doors.mcp.serve import serve_http, serve_stdio  # noqa: PLC0415
@@ -55,11 +55,13 @@ def mcp_command(
     return 0
 
 
-def _answer_early() -> Early | None:
+def _answer_early() -> EarlyAnswers | None:
     # Without the SDK nothing can be served, so nothing is promised.
     if find_spec("mcp") is None:
         return None
-    return answer_early(INSTRUCTIONS)
+    answers = EarlyAnswers(INSTRUCTIONS)
+    answers.start()
+    return answers
 
 
 def read_config(path: Path | None, imported: list[Path]) -> Config:

@@ -1,9 +1,9 @@
-"""The first answer, before the SDK is there: loading that takes longer than all else at the start together.
+"""First answers, before the SDK is there: loading that takes longer than all else at the start together.
 
-A client asks as soon as it has started us. If what it sent is the older era's handshake or the newer
-one's discovery, in the form that clients send, it is answered at once, in the words of the SDK; a test
-compares the two. The SDK still reads the request, and only its answer to it is dropped. Whatever
-else came is left to the SDK alone. Must not import it.
+A client asks as soon as it has started us, and on a busy machine it asks again in the other era when the first answer
+takes long. Whatever is the older era's handshake or the newer one's discovery, in the form that clients send, is
+answered at once, in the words of the SDK; a test compares the two. The SDK still reads these requests, with ids of our
+own, and its answers to those are dropped. Whatever else came is left to the SDK alone. Must not import it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import os
 import select
 import stat
 import sys
+import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -22,7 +24,9 @@ NAME: Final = "toolfold"
 _HANDSHAKE_VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 _VERSION: Final = "2026-07-28"
 _META: Final = "io.modelcontextprotocol/"
-_LONGEST_BYTES: Final = 64 * 1024
+_LONGEST_LINE_BYTES: Final = 64 * 1024
+_MOST_BYTES: Final = 1024 * 1024
+"""Read ahead of the SDK; the rest stays in the pipe."""
 _SERVER: Final = {"name": NAME, "version": toolfold.__version__}
 
 
@@ -31,26 +35,88 @@ class Early:
     """What happened on stdin and stdout before the SDK took over."""
 
     data: bytes = b""
-    """Read from stdin; whoever reads on must begin with it."""
-    answered: str | int | None = None
-    """Id of the request whose answer is out."""
+    """Read from stdin, with another id in each request that is answered; whoever reads on must begin with it."""
+    answered: tuple[str, ...] = ()
+    """Those ids."""
 
 
-def answer_early(instructions: str, *, stdin: int = 0, stdout: int = 1) -> Early:
-    """Answer what is waiting on stdin, if that can be done without the SDK; waits for nothing."""
-    if not _is_pipe(stdin):
-        return Early()
-    data = _waiting_data(stdin)
-    line, newline, _ = data.partition(b"\n")
-    request = _request(line) if newline else None
-    if request is None:
-        return Early(data=data)
-    result = _handshake(request, instructions) or _discovery(request, instructions)
-    if result is None:
-        return Early(data=data)
-    answer = {"jsonrpc": "2.0", "id": request["id"], "result": result}
-    _write(stdout, json.dumps(answer, ensure_ascii=False, separators=(",", ":")).encode() + b"\n")
-    return Early(data=data, answered=request["id"])
+class EarlyAnswers:
+    """Answers to what comes on stdin, from `start` to `stop`.
+
+    Args:
+        instructions: What clients are told of the server.
+        stdin: Read from here, if it is a pipe or a socket.
+        stdout: Answered here.
+    """
+
+    def __init__(self, instructions: str, *, stdin: int = 0, stdout: int = 1) -> None:
+        self._instructions = instructions
+        self._stdin = stdin
+        self._stdout = stdout
+        self._data = bytearray()
+        self._line_start = 0
+        self._answered: list[str] = []
+        self._thread: threading.Thread | None = None
+        self._stopping: tuple[int, int] | None = None
+        self._has_ended = False
+        """Whether stdin has."""
+
+    def start(self) -> None:
+        """Answer what is waiting, and then what comes, in a thread."""
+        if not _is_pipe(self._stdin):
+            return
+        # Before the thread is made: the usual client has asked by now, and need not wait for that.
+        while self._can_go_on and _is_readable(self._stdin):
+            self._read()
+        if self._can_go_on:
+            self._stopping = os.pipe()
+            self._thread = threading.Thread(target=self._serve, args=[self._stopping[0]], daemon=True)
+            self._thread.start()
+
+    def stop(self) -> Early:
+        """What was read and answered; nothing more is from here on."""
+        if self._thread is not None and self._stopping is not None:
+            os.close(self._stopping[1])
+            self._thread.join()
+            os.close(self._stopping[0])
+            self._thread = self._stopping = None
+        return Early(data=bytes(self._data), answered=tuple(self._answered))
+
+    def _serve(self, stopping: int) -> None:
+        while self._can_go_on:
+            readable, _, _ = select.select([self._stdin, stopping], [], [])
+            if stopping in readable:
+                return
+            self._read()
+
+    @property
+    def _can_go_on(self) -> bool:
+        return not self._has_ended and len(self._data) < _MOST_BYTES
+
+    def _read(self) -> None:
+        chunk = os.read(self._stdin, _LONGEST_LINE_BYTES)
+        self._data += chunk
+        while end := self._data.find(b"\n", self._line_start) + 1:
+            line = bytes(self._data[self._line_start : end])
+            line = self._taken(line) if len(line) <= _LONGEST_LINE_BYTES else line
+            self._data[self._line_start : end] = line
+            self._line_start += len(line)
+        self._has_ended = not chunk
+
+    def _taken(self, line: bytes) -> bytes:
+        """The line for the SDK, once its request is answered if that can be done."""
+        request = _request(line)
+        result = None if request is None else _handshake(request, self._instructions)
+        if request is not None and result is None:
+            result = _discovery(request, self._instructions)
+        if request is None or result is None:
+            return line
+        answer = {"jsonrpc": "2.0", "id": request["id"], "result": result}
+        with suppress(BrokenPipeError):  # the end of stdin follows
+            _write(self._stdout, _line(answer))
+        # Another id than any client's: it may use its own again.
+        self._answered.append(f"{NAME}-answered-{len(self._answered)}")
+        return _line({**request, "id": self._answered[-1]})
 
 
 # Any: JSON as the client sent it, and as it is answered.
@@ -121,14 +187,13 @@ def _is_pipe(fd: int) -> bool:
     return sys.platform != "win32" and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode))
 
 
-def _waiting_data(fd: int) -> bytes:
-    data = b""
-    while b"\n" not in data and len(data) < _LONGEST_BYTES and select.select([fd], [], [], 0)[0]:
-        chunk = os.read(fd, _LONGEST_BYTES)
-        if not chunk:
-            break
-        data += chunk
-    return data
+def _is_readable(fd: int) -> bool:
+    return bool(select.select([fd], [], [], 0)[0])
+
+
+# Any: JSON as the client sent it, and as it is answered.
+def _line(message: dict[str, Any]) -> bytes:
+    return json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
 
 def _write(fd: int, data: bytes) -> None:

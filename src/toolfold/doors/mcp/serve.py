@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import hmac
 import logging
+from collections.abc import Awaitable, Callable
 from typing import Final, Self
 
 import anyio
 import mcp_types as types
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
-from mcp.shared._stream_protocols import WriteStream
+from mcp.shared._stream_protocols import ReadStream, WriteStream
 from mcp.shared.message import SessionMessage
+from mcp_types import PROTOCOL_VERSION_META_KEY
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from toolfold.doors.listening import Server, listen
 from toolfold.doors.loopback import OnlyFromHere
 from toolfold.doors.mcp.address import TOKEN_VARIABLE, guarded
 from toolfold.doors.mcp.door import Door
-from toolfold.doors.mcp.early import Early
+from toolfold.doors.mcp.early import Early, EarlyAnswers
 from toolfold.doors.mcp.stdin import stdin_lines
 from toolfold.doors.signals import on_signal
 
@@ -27,15 +30,14 @@ _ONLY_FROM_HERE: Final = f"without a token only this machine is served; set {TOK
 _log: Final = logging.getLogger(__name__)
 
 
-async def serve_stdio(door: Door, early: Early | None = None) -> None:
+async def serve_stdio(door: Door, answers: EarlyAnswers | None = None) -> None:
     """Until the client closes stdin, or a signal comes; goes on after what was read and answered early."""
-    early = early or Early()
+    early = Early() if answers is None else answers.stop()
     async with door:
         with anyio.CancelScope() as scope, on_signal(scope.cancel):
             # While this serves, file descriptor 1 is stderr: nothing that prints can break the protocol.
             async with stdin_lines(early.data) as stdin, stdio_server(stdin) as (read_stream, write_stream):
-                writing = write_stream if early.answered is None else _Unanswered(write_stream, early.answered)
-                await door.server.run(read_stream, writing, door.options())
+                await _Eras(door, write_stream, frozenset(early.answered)).serve(read_stream)
 
 
 async def serve_http(door: Door, host: str, port: int, *, token: str = "") -> None:
@@ -69,30 +71,91 @@ async def serve_http(door: Door, host: str, port: int, *, token: str = "") -> No
             await server.serve(sockets=[listening])
 
 
-class _Unanswered:
-    """What the SDK writes, without its answer to a request that has one."""
+class _Eras:
+    """Both eras of the protocol on one pair of streams, each from its first message on.
 
-    def __init__(self, stream: WriteStream[SessionMessage], request_id: str | int) -> None:
+    The SDK serves the era of a connection's first request and refuses the other. A client to which a machine was too
+    slow falls back to the handshake, whether or not its discovery is answered later, so each era is a connection here.
+
+    Args:
+        door: What is served.
+        stream: The SDK's answers go here.
+        answered: Ids of requests that have their answers: those of the SDK are dropped.
+    """
+
+    def __init__(self, door: Door, stream: WriteStream[SessionMessage], answered: frozenset[str]) -> None:
+        self._door = door
         self._stream = stream
-        self._request_id: str | int | None = request_id
+        self._answered = answered
+        self._inputs: dict[bool, MemoryObjectSendStream[SessionMessage | Exception]] = {}
+        """By whether it is the newer era."""
+        self._modern_ids: set[str | int] = set()
+        """Requests of the newer era that are being served."""
+
+    async def serve(self, messages: ReadStream[SessionMessage | Exception]) -> None:
+        """Until the client has left."""
+        try:
+            async with anyio.create_task_group() as group:
+                async for message in messages:
+                    is_modern = self._is_modern(message)
+                    if is_modern not in self._inputs:
+                        group.start_soon(self._run, self._open(is_modern))
+                    await self._inputs[is_modern].send(message)
+                for stream in self._inputs.values():
+                    stream.close()
+        finally:
+            await self._stream.aclose()
+
+    def _open(self, is_modern: bool) -> MemoryObjectReceiveStream[SessionMessage | Exception]:
+        self._inputs[is_modern], messages = anyio.create_memory_object_stream[SessionMessage | Exception]()
+        return messages
+
+    async def _run(self, messages: MemoryObjectReceiveStream[SessionMessage | Exception]) -> None:
+        await self._door.server.run(messages, _Output(self._send), self._door.options())
+
+    async def _send(self, item: SessionMessage) -> None:
+        message = item.message
+        if isinstance(message, types.JSONRPCResponse | types.JSONRPCError) and message.id is not None:
+            self._modern_ids.discard(message.id)
+            if message.id in self._answered:
+                return
+        await self._stream.send(item)
+
+    def _is_modern(self, item: SessionMessage | Exception) -> bool:
+        match item.message if isinstance(item, SessionMessage) else item:
+            case types.JSONRPCRequest(id=id_, method=method, params=params):
+                meta = (params or {}).get("_meta")
+                # The handshake is the older era's also where a client puts the mark of the newer one on it.
+                if method == "initialize" or not isinstance(meta, dict) or PROTOCOL_VERSION_META_KEY not in meta:
+                    return False
+                self._modern_ids.add(id_)
+                return True
+            case types.JSONRPCNotification(
+                method="notifications/cancelled", params={"requestId": str() | int() as id_}
+            ) if id_ in self._modern_ids:
+                self._modern_ids.discard(id_)  # it may have no answer
+                return True
+        # Only the older era has answers of a client, and most notifications.
+        return False not in self._inputs and True in self._inputs
+
+
+class _Output:
+    """What one era writes. The end of one is not the end of the stream."""
+
+    def __init__(self, send: Callable[[SessionMessage], Awaitable[None]]) -> None:
+        self._send = send
 
     async def send(self, item: SessionMessage, /) -> None:
-        match item.message:
-            case types.JSONRPCResponse(id=id_) | types.JSONRPCError(id=id_) if id_ == self._request_id:
-                # The next with this id is an answer to another request: a client may use it again.
-                self._request_id = None
-            case _:
-                await self._stream.send(item)
+        await self._send(item)
 
     async def aclose(self) -> None:
-        await self._stream.aclose()
+        pass
 
     async def __aenter__(self) -> Self:
-        await self._stream.__aenter__()
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        await self._stream.aclose()
+        pass
 
 
 class _Guarded:
