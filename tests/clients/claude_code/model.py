@@ -60,7 +60,7 @@ class Model:
 
     def _last_id(self) -> str:
         """Of the program that has yielded last."""
-        found = re.findall(r"execution_id '([0-9a-f]{24})'", json.dumps(self.shown()))
+        found = re.findall(r"execution_id '([0-9a-f]{32})'", json.dumps(self.shown()))
         return found[-1] if found else ""
 
     def tools(self) -> dict[str, str]:

@@ -30,7 +30,7 @@ async function connected(use) {
 
 const call = (client, name, given) => client.callTool({ name, arguments: given }, undefined, options);
 const printed = (result) => result.content[0].text.split("\n").filter((line) => line.startsWith("line "));
-const idIn = (result) => /execution_id '([0-9a-f]{24})'/.exec(result.content[1].text)[1];
+const idIn = (result) => /execution_id '([0-9a-f]{32})'/.exec(result.content[1].text)[1];
 const isRunning = (result) => result.content[0].text.startsWith("[Script still running]");
 
 async function toTheEnd(client, result, seen) {

@@ -1,12 +1,15 @@
 """`toolfold mcp --http`: both eras, sessions that are apart, tokens, addresses."""
 
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -15,6 +18,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import Implementation
 
 from tests.doors.mcp.conftest import ERAS, run, texts
+from tests.doors.mcp.test_yielding import TOOLS
 from toolfold.doors.mcp.address import parse_address
 from toolfold.errors import UsageError
 
@@ -143,3 +147,53 @@ async def test_pages_of_other_machines_are_turned_away(tmp_path, address) -> Non
     text = "without a token only this machine is served; set TOOLFOLD_MCP_TOKEN"
     assert [(one.status_code, one.json()) for one in answers] == [(403, {"error": text})] * len(pages)
     assert plain.status_code == 400
+
+
+@asynccontextmanager
+async def client_at(
+    address: str, mode: str, name: str, *, version: str = "1", token: str = ""
+) -> AsyncIterator[Client]:
+    """A client that calls itself so, with a connection of its own."""
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    async with (
+        httpx2.AsyncClient(headers=headers, timeout=60) as http,
+        Client(
+            streamable_http_client(address, http_client=http), mode=mode,
+            client_info=Implementation(name=name, version=version),
+        ) as client,
+    ):  # fmt: skip
+        yield client
+
+
+async def waits(client: Client, execution_id: str, **arguments: Any) -> list[str]:
+    return texts(await client.call_tool("wait_program", {"execution_id": execution_id, **arguments}))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("mode", ERAS)
+async def test_only_who_has_the_same_identity_waits_for_a_program_or_cancels_it(tmp_path, mode) -> None:
+    tools = {"modules": ["tools_here.py"]}
+    config = json.dumps({"ledger": {"where": "ledger.sqlite"}, "tools": tools, "mcp": {"yield_after": "60s"}})
+    (tmp_path / "tools_here.py").write_text(TOOLS)
+    with served(tmp_path, config=config) as address:
+        async with (
+            client_at(address, mode, "one") as one,
+            client_at(address, mode, "one", version="2") as updated,
+            client_at(address, mode, "other") as other,
+            client_at(address, mode, "one", token="x") as elsewhere,
+        ):
+            first = texts(await run(one, "await gate()\nprint('end')", yield_after_seconds=0.5))
+            [execution_id] = re.findall(r"execution_id '([0-9a-f]{32})'", first[1])
+            refused = [await waits(client, execution_id) for client in (other, elsewhere)]
+            refused += [await waits(client, execution_id, cancel=True) for client in (other, elsewhere)]
+            again = await waits(updated, execution_id, yield_after_seconds=0.5)
+    (tmp_path / "open").touch()
+    with served(tmp_path, config=config) as address:
+        async with client_at(address, mode, "other") as other, client_at(address, mode, "one") as one:
+            refused += [await waits(other, execution_id)]
+            last = await waits(one, execution_id)
+
+    unknown = f"no program '{execution_id}' here: it is another client's, or so old that it was forgotten"
+    assert refused == [[f"[Script execution failed]\nUsageError: {unknown}"]] * 5
+    assert [one[0] for one in (first, again)] == ["[Script still running]\n(no output yet)"] * 2
+    assert last == ["[Script executed successfully]\nend\n"]

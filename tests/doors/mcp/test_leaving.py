@@ -135,7 +135,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def id_of(texts: list[str]) -> str:
-    found = re.search(r"execution_id '([0-9a-f]{24})'", texts[1])
+    found = re.search(r"execution_id '([0-9a-f]{32})'", texts[1])
     assert found is not None
     return found[1]
 

@@ -50,14 +50,14 @@ async def wait(client: Client, execution_id: str, **arguments: Any) -> types.Cal
 
 
 def id_in(result: types.CallToolResult) -> str:
-    found = re.search(r"execution_id '([0-9a-f]{24})'", texts(result)[1])
+    found = re.search(r"execution_id '([0-9a-f]{32})'", texts(result)[1])
     assert found is not None
     return found[1]
 
 
 def plain(result: types.CallToolResult) -> list[str]:
     """Without what differs from run to run."""
-    return [re.sub(r"'[0-9a-f]{24}'", "ID", re.sub(r"for \d+ s", "for N s", text)) for text in texts(result)]
+    return [re.sub(r"'[0-9a-f]{32}'", "ID", re.sub(r"for \d+ s", "for N s", text)) for text in texts(result)]
 
 
 @pytest.mark.parametrize(

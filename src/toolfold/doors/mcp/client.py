@@ -57,12 +57,19 @@ def client_of(context: ServerRequestContext[Any, Any]) -> str:
 
 # Any: as above.
 def owner_of(context: ServerRequestContext[Any, Any]) -> str:
-    """Whose programs those of a request are, for longer than a connection or this process lives."""
+    """Whose programs those of a request are, for longer than a connection or this process lives.
+
+    A process on stdio has one user, and its ledger is that user's: each of their windows has all of their programs. On
+    HTTP it is the credentials and the address that the request came with, and the name of the client, which may have
+    been updated meanwhile.
+    """
     request = context.request
     if request is None:
         return STDIO
     peer = request.client.host if request.client is not None else ""
-    return f"{request.headers.get('authorization', '')}\0{peer}"
+    params = context.session.client_params
+    name = "" if params is None else params.client_info.name
+    return f"{request.headers.get('authorization', '')}\0{peer}\0{name}"
 
 
 # Any: as above.

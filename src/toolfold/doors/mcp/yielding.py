@@ -24,8 +24,10 @@ _SHARE: Final = 0.8
 """Of a client's timeout: the rest is for the way there and back."""
 _LEAST_SECONDS: Final = 0.2
 """For a program to begin, so that there is something to answer."""
-_ID: Final = re.compile(r"[0-9a-f]{24}")
+_ID: Final = re.compile(r"[0-9a-f]{32}")
 _RANDOM_CHARACTERS: Final = 16
+_MARK_CHARACTERS: Final = 16
+"""So many that nobody can search for a name that has the mark of another client."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,7 @@ def unknown(execution_id: str) -> UsageError:
 
 
 def _mark(drawn: str, owner: str) -> str:
-    return hashlib.sha256(f"{drawn}\0{owner}".encode()).hexdigest()[:8]
+    return hashlib.sha256(f"{drawn}\0{owner}".encode()).hexdigest()[:_MARK_CHARACTERS]
 
 
 class Holds:
