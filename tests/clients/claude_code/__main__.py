@@ -4,10 +4,14 @@ Each case is one run of the real CLI with `toolfold mcp`, mostly over two real s
 `server-memory`. The model only plays a script, so no key and no network is needed. Exit 1: a case failed.
 """
 
+import json
 import re
+import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +87,45 @@ def napping(work: Path, packages: Path) -> dict[str, Any]:
     }
 
 
+GATED = """\
+await add_row(row=1)
+print('one')
+await gate()
+await add_row(row=2)
+print('rows', await rows())
+"""
+
+
+def gated(work: Path, packages: Path) -> dict[str, Any]:
+    """Tools with an effect that must not be repeated, and one that waits until the test opens the gate."""
+    (work / "gated.py").write_text(
+        "import asyncio, pathlib\nfrom toolfold import tool\nhere = pathlib.Path(__file__).parent\n\n"
+        "@tool\ndef add_row(row: int) -> None:\n    'Add a row.'\n"
+        "    with (here / 'rows').open('a') as file:\n        file.write(f'{row} ')\n\n"
+        "@tool(read_only=True)\ndef rows() -> str:\n    'All rows.'\n    return (here / 'rows').read_text()\n\n"
+        "@tool(read_only=True)\nasync def gate() -> None:\n    'Wait.'\n"
+        "    while not (here / 'open').exists():\n        await asyncio.sleep(0.02)\n"
+    )
+    return {"servers": [], "tools": {"modules": ["gated.py"]}, "ledger": {"where": "ledger.sqlite"}}
+
+
+def open_gate(work: Path) -> None:
+    assert (work / "rows").read_text() == "1 ", "the program was not where it should be when the window was closed"
+    (work / "open").touch()
+
+
+@contextmanager
+def busy(work: Path) -> Iterator[None]:
+    """Four processes that take all the time that they get."""
+    processes = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(4)]
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
 def two_servers(seen: Seen) -> object:
     said = "[Script executed successfully]\n['grace']\n"
     assert [(failed, text(content)) for failed, content in seen.shown] == [(False, said)], seen.shown
@@ -137,6 +180,26 @@ def outlives(seen: Seen) -> object:
     printed = [line for one in texts for line in one.splitlines() if line.startswith("nap ")]
     assert printed == [f"nap {n}" for n in range(len(printed))], texts
     return f"{len(texts)} requests, {len(printed)} lines, each once"
+
+
+def continued(seen: Seen) -> object:
+    texts = [_all(content) for _, content in seen.shown]
+    assert texts == ["[Script executed successfully]\none\nrows 1 2 \n"], seen.shown
+    return "continued in a new window, each effect once"
+
+
+def listed_at_once(seen: Seen) -> object:
+    assert seen.texts == [(False, "[Script executed successfully]\nhere\n")], (seen.texts, seen.output)
+    assert len(seen.requests) == 2, len(seen.requests)
+    return "the model's first turn has the tools"
+
+
+def fallen_back(seen: Seen) -> object:
+    """Claude Code asks for the newer era, gives that up after three seconds, and then asks for the older one."""
+    answers = [json.loads(line) for line in seen.wire.splitlines()]
+    assert [one for one in answers if "error" in one] == [], answers
+    assert sum("protocolVersion" in one.get("result", {}) for one in answers) == 1, answers
+    return f"{listed_at_once(seen)}, both eras answered"
 
 
 # Any: what a client shows of a result.
@@ -214,6 +277,27 @@ CASES = [
         outlives,
         (("MCP_TOOL_TIMEOUT", "3000"),),
         config=napping,
+    ),
+    *(
+        Case(
+            f"the window is closed: {number.name}",
+            [WAIT],
+            continued,
+            (("MCP_TOOL_TIMEOUT", "3000"),),
+            config=gated,
+            before=(GATED,),
+            closed_with=number,
+            between=open_gate,
+        )
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    ),
+    Case("start-up beside four busy processes", ["print('here')"], listed_at_once, beside=busy),
+    Case(
+        "the same, 7 s late",
+        ["print('here')"],
+        fallen_back,
+        beside=busy,
+        delay_seconds=7,
     ),
     Case(
         "a server that takes 5 s to start",

@@ -3,6 +3,7 @@
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import tempfile
@@ -23,6 +24,7 @@ STOP: dict[str, Any] = {"name": "mcp__toolfold__wait_program", "input": {"execut
 YES = {"hookSpecificOutput": {"hookEventName": "Elicitation", "action": "accept", "content": {"approve": True}}}
 """What a hook answers in a person's place."""
 OPTIONS = ["--mcp-config", "mcp.json", "--strict-mcp-config", "--permission-mode", "bypassPermissions"]
+WIRE = "wire.jsonl"
 Turn = str | dict[str, Any] | list[Any]
 """A program, the arguments of one, another tool's use, or a list of those made at once."""
 
@@ -47,8 +49,14 @@ class Case:
     """Entered while the CLI runs; given the work folder."""
     answers: bool = True
     """A hook says yes to forms in a person's place; without it the CLI answers `cancel` by itself."""
+    delay_seconds: float = 0
+    """Before `toolfold mcp` begins, as on a machine that is far too busy; what it writes is kept then."""
     before: tuple[Turn, ...] = ()
     """What the model plays in a run of the CLI before this one, in the same home folder."""
+    closed_with: signal.Signals | None = None
+    """How the run before ends, once its turns were played: as when its window is closed."""
+    between: Callable[[Path], None] = lambda work: None
+    """Called between the two runs; given the work folder."""
 
 
 @dataclass
@@ -67,6 +75,10 @@ class Seen:
     output: str
     requests: list[Any]
     """All of the conversation, as the model got them."""
+    last_id: str
+    """Of the program that has yielded last."""
+    wire: str
+    """What `toolfold mcp` wrote, where that is kept."""
 
     @property
     def description(self) -> str:
@@ -88,14 +100,22 @@ def run(case: Case, packages: Path) -> Seen:
     """The last of a case's runs."""
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
-        write_inputs(work, case.config(work, packages), case.direct, has_hook=case.answers)
+        config = case.config(work, packages)
+        write_inputs(work, config, case.direct, has_hook=case.answers, delay_seconds=case.delay_seconds)
+        last_id = ""
         if case.before:
-            _live(list(case.before), case, work, packages)
-        return _live(case.programs, case, work, packages)
+            first = _live(list(case.before), case, work, packages, closed_with=case.closed_with)
+            assert first.left == set(), f"processes left behind by the run before: {first.left}"
+            last_id = first.last_id
+        case.between(work)
+        return _live(case.programs, case, work, packages, last_id=last_id)
 
 
-def _live(turns: list[Turn], case: Case, work: Path, packages: Path) -> Seen:
-    """One life of the CLI."""
+def _live(
+    turns: list[Turn], case: Case, work: Path, packages: Path, *, closed_with: signal.Signals | None = None,
+    last_id: str = "",
+) -> Seen:  # fmt: skip
+    """One life of the CLI, closed with a signal after its last turn if there is one."""
     alive: list[set[int]] = []
     began: list[float] = []
     process: list[subprocess.Popen[str]] = []
@@ -107,8 +127,12 @@ def _live(turns: list[Turn], case: Case, work: Path, packages: Path) -> Seen:
         alive.append(_below(process[0].pid))
         if case.on_turn is not None:
             case.on_turn(turn, alive[-1])
+        if turn == len(turns) and closed_with is not None:
+            process[0].send_signal(closed_with)
+            process[0].wait(timeout=60)
 
-    model = Model([use_of(turn, work) for turn in turns], sample, "mcp__" if case.direct is None else "Bash")
+    mark = "mcp__" if case.direct is None else "Bash"
+    model = Model([use_of(turn, work) for turn in turns], sample, mark, last_id)
     with model.serving() as address, case.beside(work):
         environment = {**environment_of(work, address), **dict(case.variables)}
         command = [program_of(packages, "claude"), "-p", "hello", *OPTIONS]
@@ -136,7 +160,10 @@ def _live(turns: list[Turn], case: Case, work: Path, packages: Path) -> Seen:
             process[0].kill()
         output = process[0].communicate()[0]
     spun = {pid for pid, used in ticks.items() if used - early.get(pid, 0) > 20}
-    return Seen(model.shown(), alive, spun, _left(set(ticks)), model.tools(), output, model.requests)
+    wire = (work / WIRE).read_text() if case.delay_seconds else ""
+    return Seen(
+        model.shown(), alive, spun, _left(set(ticks)), model.tools(), output, model.requests, model.last_id(), wire
+    )
 
 
 def use_of(turn: Turn, work: Path) -> Any:
@@ -151,8 +178,9 @@ def use_of(turn: Turn, work: Path) -> Any:
 
 
 def write_inputs(
-    work: Path, config: dict[str, Any], direct: Callable[[Path], dict[str, Any]] | None = None, *, has_hook: bool
-) -> None:
+    work: Path, config: dict[str, Any], direct: Callable[[Path], dict[str, Any]] | None = None, *, has_hook: bool,
+    delay_seconds: float = 0,
+) -> None:  # fmt: skip
     (work / "home" / ".claude").mkdir(parents=True)
     hook = {"type": "command", "command": f"echo {shlex.quote(json.dumps(YES))}"}
     settings = {"hooks": {"Elicitation": [{"hooks": [hook]}]}} if has_hook else {}
@@ -160,8 +188,10 @@ def write_inputs(
     (work / "ada.txt").write_text("wrote the first program")
     (work / "grace.txt").write_text("wrote the first compiler")
     (work / "toolfold.yaml").write_text(json.dumps({"ledger": {"where": "memory"}, **config}))
-    arguments = ["-m", "toolfold", "mcp", "--config", str(work / "toolfold.yaml")]
-    entry = {"command": sys.executable, "args": arguments, "env": {"PYTHONPATH": str(ROOT / "src")}}
+    command = [sys.executable, "-m", "toolfold", "mcp", "--config", str(work / "toolfold.yaml")]
+    if delay_seconds:
+        command = ["sh", "-c", f"sleep {delay_seconds}; {shlex.join(command)} | tee {shlex.quote(str(work / WIRE))}"]
+    entry = {"command": command[0], "args": command[1:], "env": {"PYTHONPATH": str(ROOT / "src")}}
     servers = {"toolfold": entry} if direct is None else direct(work)
     (work / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
 

@@ -4,7 +4,7 @@ import json
 import re
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from typing import Any
@@ -22,12 +22,15 @@ class Model:
             the end of the script.
         on_turn: Called before each turn's answer with the turn's number, from 0.
         mark: What the name of a tool starts with that side questions, such as one for a title, do not have.
+        last_id: Of a program that has yielded in an earlier conversation.
     """
 
     def __init__(
-        self, script: list[Json], on_turn: Callable[[int], None] = lambda turn: None, mark: str = "mcp__"
-    ) -> None:
+        self, script: list[Json], on_turn: Callable[[int], None] = lambda turn: None, mark: str = "mcp__",
+        last_id: str = "",
+    ) -> None:  # fmt: skip
         self.script = script
+        self._earlier_id = last_id
         self._mark = mark
         self.requests: list[Json] = []
         self._on_turn = on_turn
@@ -46,7 +49,7 @@ class Model:
         self._on_turn(turn)
         if turn >= len(self.script) or self.script[turn] is None:
             return [{"type": "text", "text": "done"}], "end_turn"
-        script = json.loads(json.dumps(self.script[turn]).replace(LAST_ID, self._last_id()))
+        script = json.loads(json.dumps(self.script[turn]).replace(LAST_ID, self.last_id()))
         uses = script if isinstance(script, list) else [script]
         return [{"type": "tool_use", "id": f"toolu_{next(self._ids):04d}", **one} for one in uses], "tool_use"
 
@@ -58,10 +61,10 @@ class Model:
         results = [block for block in blocks if block.get("type") == "tool_result"]
         return [(bool(block.get("is_error")), block.get("content")) for block in results]
 
-    def _last_id(self) -> str:
+    def last_id(self) -> str:
         """Of the program that has yielded last."""
         found = re.findall(r"execution_id '([0-9a-f]{32})'", json.dumps(self.shown()))
-        return found[-1] if found else ""
+        return found[-1] if found else self._earlier_id
 
     def tools(self) -> dict[str, str]:
         """The description of each tool in the last request, by its name."""
@@ -123,8 +126,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("content-type", kind)
         self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+        with suppress(ConnectionError):  # the client was closed
+            self.end_headers()
+            self.wfile.write(body)
 
 
 def _events(message: Json, blocks: list[Json], reason: str) -> Iterator[Json]:
