@@ -11,6 +11,7 @@ from tests.gate import Gate
 from toolfold import Outcome, Paused, Runtime, ToolSpec, UsageError, tool
 from toolfold.engines.base import EngineWrapper, Order, Run
 from toolfold.engines.process import ProcessEngine
+from toolfold.errors import Fenced
 from toolfold.execution.watching import Part, Place
 from toolfold.ledger.memory import MemoryLedger
 from toolfold.ledger.record import Moment
@@ -242,6 +243,33 @@ async def test_after_its_runtime_is_left_it_goes_on_elsewhere_from_its_record(tm
 
     assert isinstance(outcome, Outcome)
     assert ("".join(texts), outcome.stdout, outcome.status) == ("one\ntwo\n", "one\ntwo\n", "finished")
+
+
+async def test_one_that_goes_on_elsewhere_while_its_process_lives_makes_each_call_once(tmp_path: Path) -> None:
+    path, gate, charges = tmp_path / "ledger.sqlite", Gate(), []
+
+    @tool
+    async def charge(number: int) -> None:
+        """Not to be done twice."""
+        charges.append(number)
+
+    program = "await gate()\nfor number in range(3):\n    await charge(number)"
+    async with (
+        Runtime([gate.tool(), charge], ledger=path) as first,
+        Runtime([gate.tool(), charge], ledger=path) as second,
+    ):
+        execution = await first.start(program, background=True)
+        await gate.entered.wait()
+        gate.entered.clear()
+        found = await second.attach(execution.id)
+        await gate.entered.wait()
+        gate.opened.set()
+        outcome = await found.wait()
+        with pytest.raises(Fenced):
+            await execution.wait()
+
+    assert isinstance(outcome, Outcome)
+    assert (outcome.status, charges) == ("finished", [0, 1, 2])
 
 
 async def test_a_standing_answer_for_one_in_the_background() -> None:

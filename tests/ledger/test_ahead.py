@@ -1,15 +1,17 @@
 """What is safe before it is in the tables of a SQLite ledger: kills, forks, takeovers, and files that are damaged."""
 
+import asyncio
 import os
 import random
 import signal
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
 from tests.ledger.made_up import begun, given, made, outcome
 from tests.ledger.several import said, start
+from tests.ledger.test_sqlite import full_disk
 from toolfold.errors import Fenced
 from toolfold.ledger.ahead import HALF_BYTES, START
 from toolfold.ledger.record import History
@@ -176,6 +178,85 @@ async def test_who_takes_over_from_a_living_process_has_its_last_call_and_the_ot
 
     assert (epoch, found) == (1, History(begun=begun("a"), entries=(made(1),), state="running", epoch=1))
     assert again == found
+
+
+async def test_a_process_that_was_taken_over_makes_not_even_its_first_call(path: Path) -> None:
+    first, second = SqliteLedger(path), SqliteLedger(path)
+    first.begin(begun("a"))
+    await first.flush("a")
+
+    epoch = await second.takeover("a")
+    with pytest.raises(Fenced):
+        await safe(first.secure("a", made(1)))
+    found = await second.load("a")
+    await first.close()
+    await second.close()
+
+    assert (epoch, found) == (1, History(begun=begun("a"), state="running", epoch=1))
+
+
+@pytest.mark.parametrize("is_late", [False, True], ids=["usual", "without a file at its start"])
+@pytest.mark.parametrize("statement", ["BEGIN IMMEDIATE", "COMMIT"])
+async def test_a_call_in_the_middle_of_a_takeover_is_taken_over_or_never_made(
+    statement: str, *, is_late: bool, path: Path
+) -> None:
+    first, second = SqliteLedger(path), SqliteLedger(path)
+    if is_late:
+        with full_disk():  # its file can be made only with its first call
+            first.begin(begun("a"))
+    else:
+        first.begin(begun("a"))
+    await first.flush("a")
+    loop = asyncio.get_running_loop()
+    calls: list[asyncio.Future[None]] = []
+
+    async def call() -> None:
+        calls.append(asyncio.ensure_future(safe(first.secure("a", made(1)))))
+        if statement == "BEGIN IMMEDIATE":  # nobody has SQLite's lock, so the owner comes first
+            await asyncio.wait(calls)
+
+    on_statement(second, statement, lambda: asyncio.run_coroutine_threadsafe(call(), loop).result())
+    epoch = await second.takeover("a")
+    (error,) = await asyncio.gather(*calls, return_exceptions=True)
+    with pytest.raises(Fenced):
+        await safe(first.secure("a", made(2)))
+    found = await second.load("a")
+    await first.close()
+    await second.close()
+
+    is_made = error is None
+    assert (is_made, isinstance(error, Fenced)) == ((True, False) if statement == "BEGIN IMMEDIATE" else (False, True))
+    assert (epoch, found) == (
+        1, History(begun=begun("a"), entries=(made(1),) if is_made else (), state="running", epoch=1)
+    )  # fmt: skip
+
+
+def on_statement(ledger: SqliteLedger, statement: str, act: Callable[[], None]) -> None:
+    """Act once, in the ledger's thread, right before its next statement of this text is executed."""
+    connection = ledger._writer._db  # the only way between two statements
+
+    def trace(text: str) -> None:
+        if text == statement:
+            connection.set_trace_callback(None)
+            act()
+
+    connection.set_trace_callback(trace)
+
+
+async def test_an_execution_whose_file_came_late_is_written_ahead_after_one_commit(path: Path) -> None:
+    ledger = SqliteLedger(path)
+    with full_disk():
+        ledger.begin(begun("a"))
+    await ledger.flush("a")
+
+    waits = [ledger.secure("a", made(1))]
+    await safe(waits[0])
+    waits.append(ledger.secure("a", made(2)))
+    found = await ledger.load("a")
+    await ledger.close()
+
+    assert (waits[0] is None, waits[1]) == (False, None)
+    assert found == History(begun=begun("a"), entries=(made(1), made(2)), state="running", epoch=0)
 
 
 async def test_an_execution_that_begins_after_a_takeover_elsewhere_is_written_ahead_again(path: Path) -> None:

@@ -81,7 +81,8 @@ async def test_the_files_are_for_their_user_only(path: Path) -> None:
     modes = {file.name: stat.filemode(file.stat().st_mode) for file in path.parent.iterdir()}
     await ledger.close()
 
-    assert modes == dict.fromkeys(["ledger.sqlite", "ledger.sqlite-wal", "ledger.sqlite-shm"], "-rw-------")
+    files = dict.fromkeys(["ledger.sqlite", "ledger.sqlite-wal", "ledger.sqlite-shm"], "-rw-------")
+    assert modes == {**files, "ledger.sqlite-ahead": "drwx------"}
 
 
 async def test_executions_with_the_same_grant_store_it_once(path: Path) -> None:

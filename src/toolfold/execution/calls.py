@@ -195,9 +195,10 @@ class Calls:
         return OutsideChecks(self.context.outside)
 
     async def _serve(self, call: Call) -> None:
-        if self._record.is_strict and (waits := self._record.before_tool(call)) is not None:
+        if self._record.is_strict:
             try:
-                await waits
+                if (waits := self._record.before_tool(call)) is not None:
+                    await waits
             except ToolfoldError as error:
                 self._life.fail(error)
                 return

@@ -11,6 +11,9 @@ write to this file takes 3 µs, and both survive a kill of the process, but not 
 4. Whoever takes over an execution marks the files of living processes, and then reads them. The owner writes a record,
    and then looks at the mark. One of the two comes second and sees the other: either the record is read, or the owner
    waits for a commit, where it is fenced.
+5. A takeover looks for files in its transaction, and a process has its file before the first of its executions is in
+   the tables. So no file is made behind the back of a takeover. Where one could not be made in time, its first mark is
+   none that an execution knows: each of them waits for a commit once.
 """
 
 from __future__ import annotations
@@ -98,7 +101,7 @@ class Record(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class Ahead:
-    """This process's own file. It is made with the first record, and removed when all is in the tables."""
+    """This process's own file. It is made with the first execution, and removed when all is in the tables."""
 
     def __init__(self, ledger: Path, seal: Seal | NoSeal, max_execution_bytes: int) -> None:
         self._path = folder_of(ledger) / secrets.token_hex(8)
@@ -122,6 +125,14 @@ class Ahead:
     def name(self) -> str:
         """Of the file."""
         return self._path.name
+
+    def open(self) -> None:
+        """Make the file, if it is not there; whoever takes over an execution of this process must find it."""
+        if self._fd < 0:
+            with self._lock:
+                if self._fd < 0 and self._open():
+                    assert self._head is not None
+                    self.mark = self._head[_MARK]
 
     def write(self, gathered: Gathered) -> bool:
         """Whether all that was gathered is safe now; otherwise wait for a commit."""
@@ -210,13 +221,13 @@ class Ahead:
         """Make the file, with its lock. False where that cannot be done: a commit then says why, if it fails too."""
         if not HAS_LOCKS or self._is_closed:
             return False
-        fd = -1
+        fd, first_mark = -1, secrets.token_bytes(MARK_BYTES)
         with suppress(OSError):
             self._path.parent.mkdir(mode=0o700, exist_ok=True)
             fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             # Asked for its links behind the lock: others may have found it before, and removed what nobody held.
             if lock(fd) and os.fstat(fd).st_nlink:
-                for place, start in ((START + HALF_BYTES, _END), (START, _END), (0, MAGIC + NO_MARK)):
+                for place, start in ((START + HALF_BYTES, _END), (START, _END), (0, MAGIC + first_mark)):
                     os.pwrite(fd, start, place)
                 self._head = mmap.mmap(fd, START, prot=mmap.PROT_READ)
                 self._fd, fd = fd, -1

@@ -18,6 +18,12 @@ def leased(execution_id: str) -> Fenced:
     return Fenced(f"execution {execution_id!r} is held by another replica; send the request to that one")
 
 
+def not_taken_over(execution_id: str, error: OSError) -> LedgerFailed:
+    """For a takeover whose mark cannot be left for the execution's process."""
+    reason = (error.strerror or "unknown reason").lower()
+    return LedgerFailed(f"execution {execution_id!r} cannot be taken over: {reason}; check the disk of the ledger")
+
+
 def full(execution_id: str, max_bytes: int) -> LedgerFull:
     """For an execution that does not fit."""
     return LedgerFull(

@@ -99,6 +99,7 @@ class SqliteLedger:
     def begin(self, begun: Begun) -> None:
         if begun.execution_id in self._live:
             raise refusals.twice(begun.execution_id)
+        self._ahead.open()
         live = self._live[begun.execution_id] = OpenRecord(
             begun.execution_id, is_own=True, gathered=Gathered(begun.execution_id, begun, self._ahead.mark)
         )
@@ -137,10 +138,13 @@ class SqliteLedger:
             return
         gathered.leave()
         gathered.waiting += 1
+        mark = self._ahead.mark
         try:
-            await self._wait(execution_id, lambda tables: tables.check(execution_id))
+            await self._wait(execution_id, lambda tables: tables.check(execution_id, epoch=0))
         finally:
             gathered.waiting -= 1
+        # Nobody had taken it over by then, and whoever does so later makes another mark.
+        gathered.mark = mark
         # While others wait, the entries between theirs and this one are in no commit yet.
         gathered.is_whole = not gathered.waiting
 
@@ -156,14 +160,21 @@ class SqliteLedger:
 
     async def takeover(self, execution_id: str) -> int:
         # What this process wrote under the old epoch goes first; its errors are of no interest any more.
-        with self._others(mark=True) as others:
 
-            def do(tables: Tables) -> int:
-                others.catch_up(tables, execution_id)
-                return tables.takeover(execution_id)
+        def do(tables: Tables) -> tuple[AheadFiles, int]:
+            # Files are looked for in the transaction: an owner that committed before it has its file by now, and one
+            # that commits after it is fenced.
+            try:
+                with self._others(mark=True) as others:
+                    others.catch_up(tables, execution_id)
+                    return others, tables.takeover(execution_id)
+            except OSError as error:
+                raise refusals.not_taken_over(execution_id, error) from error
 
-            epoch: int = await self._writer.wait(None, do)
-            others.remove()
+        others: AheadFiles
+        epoch: int
+        others, epoch = await self._writer.wait(None, do)
+        others.remove()
         self._live[execution_id] = OpenRecord(execution_id)
         return epoch
 

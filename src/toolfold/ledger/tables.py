@@ -147,9 +147,12 @@ class Tables:
             row = self._row(execution_id, None)
             row.is_full, row.is_changed = 1, True
 
-    def check(self, execution_id: str) -> None:
-        """Raises where what was added is not all there."""
-        if self._rows.find(execution_id).is_full:
+    def check(self, execution_id: str, epoch: int | None = None) -> None:
+        """Raises where what was added is not all there, or another epoch has begun."""
+        row = self._rows.find(execution_id)
+        if epoch is not None and row.epoch != epoch:
+            raise refusals.fenced(execution_id)
+        if row.is_full:
             raise refusals.full(execution_id, self._max_bytes)
 
     def park(self, execution_id: str, epoch: int, snapshot: Sealed | None = None) -> None:

@@ -28,6 +28,14 @@ async def gate() -> str:
         await asyncio.sleep(0.02)
     return "open"
 '''
+CHARGE = '''
+@toolfold.tool
+def charge(number: int) -> int:
+    """Not to be done twice."""
+    with open("charged", "a") as file:
+        file.write(f"{number}\\n")
+    return number
+'''
 
 
 @pytest.fixture
@@ -103,6 +111,28 @@ def test_a_kill_loses_nothing_and_a_cancel_ends_program_and_call(cli: Cli, left:
     assert (ended.returncode, ended.stdout) == (130, b"one\n")
     while not is_gone(second):
         time.sleep(0.01)
+
+
+def test_a_cancelled_program_of_another_process_makes_no_call_any_more(cli: Cli, left: Path) -> None:
+    (left / "charging.py").write_text(f"{HELD}\n{CHARGE}")
+    (left / "charging_program.py").write_text("await gate()\nfor number in range(3):\n    await charge(number)\n")
+    command = [*COMMAND, "run", "--tools", "charging.py", "charging_program.py"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, env=ENVIRONMENT) as owner:
+        entered(left)
+        (row,) = json.loads(cli("runs", "list", "--json").stdout)
+        execution_id = row["execution_id"]
+        cancelled = cli("runs", "wait", execution_id, "--cancel")
+        (left / "open").touch()
+        _, stderr = owner.communicate()
+    (ended,) = json.loads(cli("runs", "list", "--json").stdout)
+
+    assert (cancelled.returncode, ended["status"]) == (130, "cancelled")
+    assert not (left / "charged").exists()
+    assert (owner.returncode, stderr.decode().splitlines()[-1]) == (
+        70,
+        f"toolfold: execution {execution_id!r} was taken over by another process; leave it to that one",
+    )
+    assert b"Traceback" not in stderr
 
 
 def test_its_questions_are_answered_at_another_terminal_or_stay_open(cli: Cli, left: Path) -> None:
