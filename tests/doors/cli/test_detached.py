@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import resource
 import signal
 import subprocess
 import time
@@ -36,6 +37,10 @@ def charge(number: int) -> int:
         file.write(f"{number}\\n")
     return number
 '''
+LOG = """
+import logging
+logging.getLogger("toolfold.ledger").addHandler(logging.FileHandler("log"))
+"""
 
 
 @pytest.fixture
@@ -180,3 +185,48 @@ def test_what_cannot_be_left_running_is_said_at_once(cli: Cli, left: Path) -> No
 
     assert {arguments: done.stderr.decode() for arguments, done in said.items()} == wrong
     assert {(done.returncode, done.stdout) for done in said.values()} == {(2, b"")}
+
+
+def test_waits_go_on_with_a_program_whose_process_is_killed_meanwhile(cli: Cli, left: Path) -> None:
+    execution_id = detach(cli, "--tools", "held.py", "program.py")
+    first = entered(left)
+    command = [*COMMAND, "runs", "wait", execution_id, "--timeout", "60"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    waits = [subprocess.Popen(command, **pipes, env=ENVIRONMENT) for _ in range(2)]
+    seen = [wait.stdout.readline() for wait in waits if wait.stdout is not None]  # they wait by now
+    (left / "entered").unlink()
+    os.kill(first, signal.SIGKILL)
+    second = entered(left)
+    (left / "open").touch()
+    outputs = [wait.communicate() for wait in waits]
+    while not is_gone(second):
+        time.sleep(0.01)
+
+    assert (seen, second == first) == ([b"one\n"] * 2, False)
+    assert outputs == [(b"open\ntwo\n", b"")] * 2
+    assert [wait.returncode for wait in waits] == [0, 0]
+    assert list((left / "state" / "toolfold" / "detached").iterdir()) == []
+
+
+@pytest.mark.parametrize("text", ["await charge(1)\n", "await gate()\nawait charge(1)\nprint('two')\n", ""])
+def test_a_disk_that_is_full_for_a_while_costs_a_program_nothing(text: str, cli: Cli, left: Path) -> None:
+    (left / "charging.py").write_text(f"{HELD}\n{CHARGE}\n{LOG}")
+    (left / "charging_program.py").write_text(f"print('one')\nawait gate()\n{text}print('end')\n")
+    execution_id = detach(cli, "--tools", "charging.py", "charging_program.py")
+    pid = entered(left)
+    usual = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (4096, usual[1]))
+    (left / "open").touch()
+    while "cannot be written" not in (left / "log").read_text():
+        time.sleep(0.01)
+    soon = cli("runs", "wait", execution_id, "--timeout", "0.2")
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, usual)
+    done = cli("runs", "wait", execution_id, "--timeout", "30")
+    while not is_gone(pid):
+        time.sleep(0.01)
+
+    printed = "one\ntwo\nend\n" if "two" in text else "one\nend\n"
+    assert (soon.returncode, done.returncode, done.stdout.decode(), done.stderr) == (75, 0, printed, b"")
+    assert (left / "charged").exists() == bool(text)
+    assert not text or (left / "charged").read_text() == "1\n"
+    assert list((left / "state" / "toolfold" / "detached").iterdir()) == []

@@ -3,6 +3,8 @@
 1. The ledger is the only way between it and the commands that wait: output, questions, answers, and the word to stop.
 2. A file in the state folder says how the program was started. The process holds a lock on it, so who finds it unlocked
    knows that the process is gone, and starts another one that goes on with the program from its record.
+3. A ledger that cannot be written, because its disk is full or its server is away, is waited for: no call is made that
+   is not on record, and the end is written however long that takes.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import os
 import secrets
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -27,7 +29,7 @@ from toolfold.doors.cli.ledgers import open_for_command
 from toolfold.doors.cli.load import load_apis, load_tools
 from toolfold.doors.cli.loops import run_to_end
 from toolfold.doors.cli.options import RunOptions
-from toolfold.errors import Fenced, ToolfoldError, UsageError
+from toolfold.errors import Fenced, LedgerFailed, ToolfoldError, UsageError
 from toolfold.events import ProgramBegan, RuntimeEvent
 from toolfold.execution.recorded import end_recorded
 from toolfold.ledger.decisions import Decisive, LedgerApproval
@@ -38,11 +40,12 @@ from toolfold.runtime import Runtime
 if TYPE_CHECKING:
     from toolfold.config import Config
     from toolfold.execution.background import BackgroundExecution
-    from toolfold.ledger.record import Ledger
+    from toolfold.ledger.record import Entry, Ledger
 
 THE_PROGRAM: Final = 0
 """Where a decision names a call, this is the program: it shall end."""
 _APPROVALS_WAIT: Final = 3600.0
+_RETRY_SECONDS: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,40 +134,57 @@ def _be_alone(order: Order, writes: int) -> None:
         for handle in (0, 1, 2):
             os.dup2(nowhere, handle)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        _serve(order, partial(_tell, writes))
+        _serve(order, _Starter(writes))
         code = Exit.FINISHED
     finally:
         os._exit(code)
 
 
-def _tell(writes: int, text: str, code: int) -> None:
-    """What whoever started us waits for; once."""
-    with suppress(OSError):
-        os.write(writes, json.dumps({"text": text, "code": int(code)}).encode())
-        os.close(writes)
+class _Starter:
+    """Whoever started us waits until it is told something, once."""
+
+    def __init__(self, writes: int) -> None:
+        self._writes: int | None = writes
+
+    def tell(self, text: str, code: int) -> None:
+        """Why there is no process, or nothing; what comes later goes nowhere."""
+        if self._writes is None:
+            return
+        with suppress(OSError):
+            os.write(self._writes, json.dumps({"text": text, "code": int(code)}).encode())
+            os.close(self._writes)
+        self._writes = None
+
+    def tell_error(self, error: ToolfoldError) -> None:
+        """The same of an exception."""
+        self.tell(f"toolfold: {' '.join(str(error).split())}\n", exit_of_error(error))
 
 
-def _serve(order: Order, tell: Callable[[str, int], None]) -> None:
+def _serve(order: Order, starter: _Starter) -> None:
+    lock = _lock(order)
+    if lock is None:
+        starter.tell("", Exit.OPEN)  # another process was faster
+        return
     try:
-        lock = _lock(order)
         config = nearest_config(order.options.config)
         made, ledger = _runtime_for(order, config)
-        run_to_end(_run(order, made, ledger, tell))
+        run_to_end(_run(order, made, ledger, starter))
         del lock
     except ToolfoldError as error:
-        tell(f"toolfold: {' '.join(str(error).split())}\n", exit_of_error(error))
+        starter.tell_error(error)
         if order.is_new:
             forget(order.execution_id)
 
 
-def _lock(order: Order) -> int:
+def _lock(order: Order) -> int | None:
     path = _path(order.execution_id)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        raise UsageError(f"execution {order.execution_id!r} is running") from error
+    except OSError:
+        os.close(handle)
+        return None
     if order.is_new:
         os.write(handle, json.dumps({**asdict(order.options), "cwd": str(Path.cwd())}, default=str).encode())
     return handle
@@ -188,15 +208,13 @@ def _runtime_for(order: Order, config: Config | None) -> tuple[Callable[..., Run
 
         approve = approve_at_terminal(is_yes=True)
     made = partial(
-        configured(config, order.text, Runtime), tools=tools, **chosen, limits=order.limits, ledger=ledger,
-        door="cli", approve=approve,
+        configured(config, order.text, Runtime), tools=tools, **chosen, limits=order.limits,
+        ledger=_PatientLedger(ledger), door="cli", approve=approve,
     )  # fmt: skip
     return made, ledger
 
 
-async def _run(
-    order: Order, made: Callable[..., Runtime], ledger: Ledger, tell: Callable[[str, int], None]
-) -> None:  # fmt: skip
+async def _run(order: Order, made: Callable[..., Runtime], ledger: Ledger, starter: _Starter) -> None:
     loop, execution_id = asyncio.get_running_loop(), order.execution_id
     task = asyncio.current_task()
     assert task is not None
@@ -215,20 +233,21 @@ async def _run(
             beginning = asyncio.ensure_future(begun.wait())
             await asyncio.wait([ending, beginning], return_when=asyncio.FIRST_COMPLETED)
             beginning.cancel()
-            if ending.done() and _is_refused(ending, tell):
+            if ending.done() and _is_refused(ending, starter):
                 forget(execution_id)
                 return
             await ledger.flush(execution_id)
-            tell("", Exit.FINISHED)
+            starter.tell("", Exit.FINISHED)
             await _to_the_end(execution, ending, ledger)
+            await _until_written(ledger, execution_id)
             forget(execution_id)
     except Fenced:
         return  # another process has it, or has ended it
-    except ToolfoldError:
-        if not begun.is_set():
-            raise
-        await end_recorded(ledger, execution_id, "failed")
-        forget(execution_id)
+    except ToolfoldError as error:
+        starter.tell_error(error)
+        if order.is_new or begun.is_set():
+            await _end(ledger, execution_id)
+            forget(execution_id)
     finally:
         await ledger.close()
 
@@ -242,13 +261,64 @@ async def _begin(order: Order, runtime: Runtime) -> BackgroundExecution:
 
 
 # Any: whatever it is waited for.
-def _is_refused(ending: asyncio.Future[Any], tell: Callable[[str, int], None]) -> bool:
+def _is_refused(ending: asyncio.Future[Any], starter: _Starter) -> bool:
     """Whether nothing ran; the problem says why."""
     step = ending.result()
     if not isinstance(step, Outcome) or step.status not in NOTHING_RAN:
         return False
-    tell(f"{step.problem}\n", exit_of_status(step.status))
+    starter.tell(f"{step.problem}\n", exit_of_status(step.status))
     return True
+
+
+async def _end(ledger: Ledger, execution_id: str) -> None:
+    """Its record says that it failed."""
+    while True:
+        try:
+            await end_recorded(ledger, execution_id, "failed")
+        except LedgerFailed:
+            await _until_written(ledger, execution_id)
+        else:
+            return await _until_written(ledger, execution_id)
+
+
+async def _until_written(ledger: Ledger, execution_id: str) -> None:
+    """All that was noted of it so far, however long that takes."""
+    while True:
+        try:
+            await ledger.find(execution_id)  # whoever reads sees what was noted before
+        except LedgerFailed:
+            await asyncio.sleep(_RETRY_SECONDS)
+        else:
+            return
+
+
+class _PatientLedger:
+    """A ledger whose failures are waited for where a program has begun, instead of ending it."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    # Any: whatever a ledger has.
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._ledger, name)
+
+    def secure(self, execution_id: str, *entries: Entry, epoch: int = 0) -> Awaitable[None] | None:
+        waits = self._ledger.secure(execution_id, *entries, epoch=epoch)
+        return None if waits is None else self._secured(execution_id, waits)
+
+    async def _secured(self, execution_id: str, waits: Awaitable[None]) -> None:
+        while True:
+            try:
+                return await waits
+            except LedgerFailed:
+                await asyncio.sleep(_RETRY_SECONDS)
+                waits = self._ledger.flush(execution_id)  # it was noted, and is kept
+
+    async def finish(self, execution_id: str, outcome: Outcome, *, epoch: int = 0, wait: bool = False) -> None:
+        try:
+            await self._ledger.finish(execution_id, outcome, epoch=epoch, wait=wait)
+        except LedgerFailed:
+            await _until_written(self._ledger, execution_id)  # it is kept, too
 
 
 # Any: whatever it is waited for.

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -47,20 +48,27 @@ class WaitOptions:
 
 def wait_for(open_ledger: Callable[[], Ledger], history: History, options: WaitOptions) -> int:
     """Wait, show it, and return the exit code."""
-    begun = history.begun
-    if history.outcome is None and not options.cancel and detached.is_left_alone(begun.execution_id):
-        said = detached.go_on(begun.execution_id, begun.program.sent_text, begun.limits)
-        if said["text"]:
-            say(said["text"])
-            return int(said["code"])
-    waiting = _Waiting(open_ledger(), history, is_shown=not options.finish.as_json)
-    outcome = until_stopped(waiting.until(options))
-    return outcome if isinstance(outcome, int) else finish(waiting.shown.rest_of(outcome), options.finish)
+    begun, shown, began_at = history.begun, Shown(1), time.monotonic()
+    is_running = history.outcome is None and not options.cancel
+    while True:
+        if is_running and detached.is_left_alone(begun.execution_id):
+            said = detached.go_on(begun.execution_id, begun.program.sent_text, begun.limits)
+            if said["text"]:
+                say(said["text"])
+                return int(said["code"])
+        waiting = _Waiting(open_ledger(), history, shown, is_shown=not options.finish.as_json)
+        outcome = until_stopped(waiting.until(options, time.monotonic() - began_at))
+        if not isinstance(outcome, _LeftAlone):
+            return outcome if isinstance(outcome, int) else finish(shown.rest_of(outcome), options.finish)
+
+
+class _LeftAlone:
+    """Its process went away during the wait."""
 
 
 class _Waiting:
-    def __init__(self, ledger: Ledger, history: History, *, is_shown: bool) -> None:
-        self.shown = Shown(1)
+    def __init__(self, ledger: Ledger, history: History, shown: Shown, *, is_shown: bool) -> None:
+        self._shown = shown
         self._ledger = ledger
         # Every ledger of ours carries decisions.
         self._decisive: Decisive = ledger  # type: ignore[assignment]
@@ -71,12 +79,13 @@ class _Waiting:
         self._asking: dict[int, asyncio.Task[None]] = {}
         self._terminal: Terminal | None = None
 
-    async def until(self, options: WaitOptions) -> Outcome | int:
+    async def until(self, options: WaitOptions, waited_seconds: float) -> Outcome | int | _LeftAlone:
         """The outcome, or the exit code of a wait that ends before the program."""
+        timeout = None if options.timeout_seconds is None else options.timeout_seconds - waited_seconds
         handle = terminal_handle()
         self._terminal = Terminal(handle) if handle is not None else None
         try:
-            async with asyncio.timeout(options.timeout_seconds):
+            async with asyncio.timeout(timeout):
                 return await self._cancelled() if options.cancel else await self._ended()
         except TimeoutError:
             say(f"toolfold: execution {self._id} is still running; 'toolfold runs wait {self._id}' goes on waiting\n")
@@ -84,8 +93,9 @@ class _Waiting:
         finally:
             self._stop_asking()
             await self._ledger.close()
+            await asyncio.get_running_loop().shutdown_default_executor()  # a process may be forked from this one
 
-    async def _ended(self) -> Outcome | int:
+    async def _ended(self) -> Outcome | int | _LeftAlone:
         async for story in changes_of(self._ledger, self._id):
             self._take(story)
             if story.outcome is not None:
@@ -97,6 +107,8 @@ class _Waiting:
             if story.state == "paused":
                 say(f"toolfold: execution {self._id} is paused until its client answers\n")
                 return Exit.OPEN
+            if detached.is_left_alone(self._id):
+                return _LeftAlone()
             self._ask(story.epoch)
         raise UsageError(f"execution {self._id!r} is no longer in the ledger")
 
@@ -122,7 +134,7 @@ class _Waiting:
             match entry:
                 case Moment(kind="printed") if self._is_shown:
                     facts = entry.facts
-                    self.shown.add(facts["stream"], entry.text, facts.get("place", 0))
+                    self._shown.add(facts["stream"], entry.text, facts.get("place", 0))
                 case Moment(kind="asked"):
                     facts = entry.facts
                     call = Call(id=entry.call_id, tool=facts["tool"], arguments=facts["arguments"], line=facts["line"])
