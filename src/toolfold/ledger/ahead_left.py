@@ -145,7 +145,10 @@ def _open(path: Path) -> _File | None:
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
         return None  # another process brought it in
-    is_left = lock(fd)
+    try:
+        is_left = lock(fd)
+    except OSError:
+        is_left = False  # its owner had a lock, so it may have it still
     is_there = os.fstat(fd).st_nlink > 0
     if is_there and (os.pread(fd, len(MAGIC), 0) or MAGIC) == MAGIC:  # one that is empty was never written to
         return _File(path, fd, is_left)

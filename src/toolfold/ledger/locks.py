@@ -14,10 +14,14 @@ HAS_LOCKS: Final = os.name == "posix"
 
 
 def lock(handle: int) -> bool:
-    """Whether nobody else has the file behind this handle; then nobody else gets it."""
+    """Whether nobody else has the file behind this handle; then nobody else gets it.
+
+    Raises:
+        OSError: Nobody can say, as on a network share without locks.
+    """
     if fcntl is not None:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             return False
     return True

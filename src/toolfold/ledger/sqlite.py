@@ -360,11 +360,17 @@ def only_server(path: Path, next_step: str) -> int:
     """A handle that only one process has; closing it lets the next one in.
 
     Raises:
-        UsageError: Another one has it.
+        UsageError: Another one has it, or its filesystem has no locks.
     """
     # A file of its own: closing a handle of the database's own file would end SQLite's locks on it.
     handle = os.open(path.with_name(f"{path.name}-serve"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    if not lock(handle):
+    try:
+        is_alone = lock(handle)
+    except OSError as error:
+        os.close(handle)
+        reason = (error.strerror or "unknown reason").lower()
+        raise UsageError(f"ledger {str(path)!r} cannot be locked: {reason}; put it on a local disk") from error
+    if not is_alone:
         os.close(handle)
         raise UsageError(f"ledger {str(path)!r} is served by another process; {next_step}")
     return handle

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import os
 import sqlite3
 import subprocess
 import sys
@@ -300,3 +301,44 @@ async def test_killed_at_any_statement_all_is_there_with_one_of_the_keys_and_a_s
     assert ends == [*[-9] * (len(ends) - 1), 0]
     assert len(ends) > 20
     assert found == {"old", "new"}
+
+
+def test_a_filesystem_without_locks_is_named_and_stops_only_what_needs_one(cli: Cli, folder: Path, monkeypatch) -> None:
+    (folder / "sitecustomize.py").write_text(
+        "import errno, fcntl, os\n"
+        "def flock(*_):\n"
+        "    raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))\n"
+        "fcntl.flock = flock\n"
+    )
+    monkeypatch.setitem(ENVIRONMENT, "PYTHONPATH", os.pathsep.join((str(folder), ENVIRONMENT["PYTHONPATH"])))
+    monkeypatch.setitem(ENVIRONMENT, "XDG_STATE_HOME", str(folder / "state"))
+    (folder / "program.py").write_text("print(await price('ACME'))\n")
+    (folder / "programs.jsonl").write_text('{"program": "1"}\n')
+    tools = ("--tools", "tools.py", "--ledger", "l.sqlite")
+
+    said = {
+        arguments[0]: cli(*arguments)
+        for arguments in [
+            ("serve", "--port", "0", "--ledger", "l.sqlite"),
+            ("batch", "programs.jsonl", "--out", "results.jsonl", "--ledger", "l.sqlite"),
+            ("run", "--detach", *tools, "program.py"),
+        ]
+    }
+    ran = cli("run", *tools, "program.py")
+
+    assert {name: (done.returncode, done.stderr.decode()) for name, done in said.items()} == {
+        "serve": (
+            2,
+            f"toolfold: ledger {str(folder / 'l.sqlite')!r} cannot be locked: no locks available; "
+            "put it on a local disk\n",
+        ),
+        "batch": (
+            2,
+            "toolfold: results 'results.jsonl' cannot be locked: no locks available; put them on a local disk\n",
+        ),
+        "run": (
+            2,
+            "toolfold: the state folder cannot be locked: no locks available; set XDG_STATE_HOME to a local disk\n",
+        ),
+    }
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, b"12.5\n", b"")

@@ -159,8 +159,11 @@ def open_results(path: Path) -> Iterator[Results]:
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+        except BlockingIOError as error:
             raise UsageError(f"another batch writes {str(path)!r}; wait for it, or name another file") from error
+        except OSError as error:
+            reason = (error.strerror or "unknown reason").lower()
+            raise UsageError(f"results {str(path)!r} cannot be locked: {reason}; put them on a local disk") from error
         yield Results(descriptor, path)
         os.fsync(descriptor)
     finally:

@@ -161,11 +161,11 @@ class _Starter:
 
 
 def _serve(order: Order, starter: _Starter) -> None:
-    lock = _lock(order)
-    if lock is None:
-        starter.tell("", Exit.OPEN)  # another process was faster
-        return
     try:
+        lock = _lock(order)
+        if lock is None:
+            starter.tell("", Exit.OPEN)  # another process was faster
+            return
         config = nearest_config(order.options.config)
         made, ledger = _runtime_for(order, config)
         run_to_end(_run(order, made, ledger, starter))
@@ -182,9 +182,13 @@ def _lock(order: Order) -> int | None:
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except BlockingIOError:
         os.close(handle)
         return None
+    except OSError as error:
+        os.close(handle)
+        reason = (error.strerror or "unknown reason").lower()
+        raise UsageError(f"the state folder cannot be locked: {reason}; set XDG_STATE_HOME to a local disk") from error
     if order.is_new:
         os.write(handle, json.dumps({**asdict(order.options), "cwd": str(Path.cwd())}, default=str).encode())
     return handle

@@ -133,9 +133,12 @@ class Holds:
             return is_new  # a disk that takes no file costs the restart, not the program
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             os.close(fd)
             return False
+        except OSError:
+            os.close(fd)
+            return is_new  # nor do locks that this disk does not have
         self._held[execution_id] = fd
         return True
 
