@@ -103,14 +103,13 @@ class Runtime(ExecutionControl):
     ) -> None:  # fmt: skip
         check_types(tools=tools, engine=engine, limits=limits, policy=policy, approve=approve, listeners=listeners)
         self._limits = limits or Limits()
-        session_limits = session_limits or SessionLimits()
+        policy, session_limits = policy or Policy(), session_limits or SessionLimits()
         engine_options = with_old_keywords(
             engine, engine_options, isolation=isolation, warm=warm, accept_no_isolation=accept_no_isolation,
             host_libraries=host_libraries,
         )  # fmt: skip
         kept = {"max_kept_guests": session_limits.max_guests, "max_kept_bytes": session_limits.max_guest_bytes}
         settings = EngineSettings(limits=self._limits, own_tools=self._own_tools, **kept)
-        policy = policy or Policy()
         ledger, self._has_own_ledger = opened_ledger(ledger)
         learning = made(learn, ledger, embedder)
         steps = (*(wrappers(policy=policy) if steps is None else steps), learning.wrap)
@@ -284,33 +283,36 @@ class Runtime(ExecutionControl):
         begun = self._begin(text, wish)
         return self._in_background(execution_id, begun) if background else await begun
 
-    async def resume(
-        self, execution_id: str, replies: Sequence[Reply] = (), *, decisions: Mapping[int, Decision] | None = None
-    ) -> Paused | Outcome:
-        """Go on with some or all of the open calls answered or decided; also after a restart of this process."""
-        execution = self._live.get(execution_id)
+    async def _resume(
+        self, execution_id: str, replies: Sequence[Reply], decisions: Mapping[int, Decision]
+    ) -> Paused | Outcome | None:
+        execution = await self._live.find(execution_id)
         if execution is None:
             plan = await self._beginning.revival(execution_id)
             execution, past = self._live.add(plan, self._beginning.services), plan.past
             assert past is not None, "it is revived from its past"
             step = await self._open(execution)
             replies = [reply for reply in replies if past.given_to(reply.call_id) is None]
-            decisions = {key: value for key, value in (decisions or {}).items() if past.given_to(key) is None}
+            decisions = {key: value for key, value in decisions.items() if past.given_to(key) is None}
             if isinstance(step, Outcome):
                 return step
         if not replies and not decisions:
-            paused = await execution.pause()
-            if paused is None:
+            if (paused := await execution.pause()) is None:
                 return await self._guarded(execution)
             self._live.hand_back(execution)
             return paused
+        made = execution.calls.made
         try:
-            await execution.accept(replies, decisions or {})
+            await execution.accept(replies, decisions)
+            self._live.take_back(execution)
+            return await self._guarded(execution)
         except asyncio.CancelledError:
             await self._live.close(execution)  # only the ledger knows whether they are taken: the next try asks it
             raise
-        self._live.take_back(execution)
-        return await self._guarded(execution)
+        except EngineCrashed:
+            if decisions or execution.calls.made > made or not execution.record.can_be_replayed:
+                raise
+            return None
 
     async def check(self, text: str, *, hidden: Collection[str] = (), tenant: str = "") -> Problem | None:
         """What the check says of a program, which is not run; `None` if it would begin."""
@@ -326,8 +328,6 @@ class Runtime(ExecutionControl):
         """
         call = Call(id=0, tool=name, arguments=arguments)
         return await serve_direct(self._beginning.services, call, idempotency_key=idempotency_key, spent=spent)
-
-    # the flow
 
     async def _begin(self, text: str, wish: Wish) -> Paused | Outcome:
         beginning = self._beginning  # the tools may be replaced meanwhile

@@ -13,6 +13,7 @@ import gc
 import importlib
 import json
 import os
+import resource
 import select
 import signal
 import site
@@ -105,6 +106,7 @@ class _Server:
             pages.collapse()
         # What a guest starts with; its memory limit counts above that, so libraries cost a program nothing.
         self._vm_bytes = _vm_bytes()
+        self._resident_bytes = _resident_bytes(resource.getrusage(resource.RUSAGE_SELF))
         # Last: under the filter neither libraries nor the jail could be set up.
         self._lockdown.confine_zygote()
 
@@ -204,17 +206,18 @@ class _Server:
     def _reap(self) -> None:
         # One notice may stand for many children: the kernel merges equal signals.
         os.read(self._children, 4096)
-        ended: list[tuple[int, int]] = []
+        ended: list[tuple[int, int, float, int]] = []
         while True:
             try:
-                process, status = os.waitpid(-1, os.WNOHANG)
+                process, status, used = os.wait4(-1, os.WNOHANG)
             except ChildProcessError:
                 break
             if not process:
                 break
             guest = self._ids.pop(process, None)
             if guest is not None:
-                ended.append((guest, os.waitstatus_to_exitcode(status)))
+                grown = max(0, _resident_bytes(used) - self._resident_bytes)
+                ended.append((guest, os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime, grown))
                 if guest in self._forgotten:
                     self._forget(guest)
         if ended:
@@ -282,6 +285,11 @@ def _clean_interpreter(sys_path: list[str]) -> None:
     site.setcopyright()
     site.sethelper()
     threading.stack_size(_THREAD_STACK_BYTES)
+
+
+def _resident_bytes(used: resource.struct_rusage) -> int:
+    """At its most."""
+    return used.ru_maxrss * 1024
 
 
 def _vm_bytes() -> int:

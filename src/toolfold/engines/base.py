@@ -192,6 +192,14 @@ class Timed(Protocol):
 
 
 @runtime_checkable
+class Mortal(Protocol):
+    """What a run also offers if its guest can die while the execution is paused, when nobody reads its events."""
+
+    def is_gone(self) -> bool:
+        """Whether it has."""
+
+
+@runtime_checkable
 class Freezable(Protocol):
     """What a run also offers if its engine declares a `Capabilities.snapshot_version`."""
 

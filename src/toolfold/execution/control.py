@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
-from toolfold.errors import UsageError
+from toolfold.errors import EngineCrashed, UsageError
 from toolfold.execution.background import BackgroundExecution
 from toolfold.execution.recorded import end_recorded, recorded
 from toolfold.execution.watching import Place
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from toolfold.ledger.record import Ledger
     from toolfold.models import Call, Outcome, Paused, Reply, Status, ToolSpec
     from toolfold.tools.context import Decision
+
+
+_TRIES: Final = 3
+"""How often an execution goes on, if its guest is killed each time."""
 
 
 class ExecutionControl:
@@ -50,11 +54,21 @@ class ExecutionControl:
         """Leave a runtime that was opened with `open`: every guest ends."""
         await self.__aexit__(None, None, None)
 
-    # Not an abstract class: in a forked child a runtime becomes an `Inherited`, which must have the same layout.
     async def resume(
         self, execution_id: str, replies: Sequence[Reply] = (), *, decisions: Mapping[int, Decision] | None = None
     ) -> Paused | Outcome:
-        """Go on with some or all of the open calls answered or decided; a runtime says how."""
+        """Go on with some or all of the open calls answered or decided; also after a restart of this process."""
+        for _ in range(_TRIES):
+            step = await self._resume(execution_id, replies, decisions or {})
+            if step is not None:
+                return step
+        raise EngineCrashed(f"the guest of execution {execution_id!r} was killed each time it went on; resume it again")
+
+    # Not an abstract class: in a forked child a runtime becomes an `Inherited`, which must have the same layout.
+    async def _resume(
+        self, execution_id: str, replies: Sequence[Reply], decisions: Mapping[int, Decision]
+    ) -> Paused | Outcome | None:
+        """A runtime says how; `None`: the guest died with no call made since the pause, so that a replay is safe."""
         raise NotImplementedError
 
     # Any: a runtime says which.

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from toolfold.engines.base import Printed, Served, Waiting
+from toolfold.engines.base import Mortal, Printed, Served, Waiting
 from toolfold.events import ProgramBegan, ProgramEnded, ProgramPaused, ProgramPrinted, ProgramResumed
 from toolfold.execution.accounts import Accounts
 from toolfold.execution.calls import Calls
@@ -170,6 +170,13 @@ class Execution:
         if self._tell is not None:
             self._tell(ProgramResumed(self.id, (*(reply.call_id for reply in replies), *decisions)))
         self._pauses.go_on(accepted, decisions)
+
+    def is_lost(self) -> bool:
+        """Whether it is paused and its guest has died, which costs nothing: its record can replay it."""
+        if not self.life.is_paused or not self.record.can_be_replayed:
+            return False
+        run = self.life.run
+        return isinstance(run, Mortal) and run.is_gone()
 
     def time_out(self) -> None:
         """End the program for the clock's sake, with what it has printed."""

@@ -65,6 +65,14 @@ class LiveExecutions:
         """The execution, if it is here."""
         return self._by_id.get(execution_id)
 
+    async def find(self, execution_id: str) -> Execution | None:
+        """As `get`, to go on with it; one whose guest died in its pause is let go of, to be replayed."""
+        execution = self._by_id.get(execution_id)
+        if execution is not None and execution.is_lost():
+            await self.close(execution)
+            return None
+        return execution
+
     def add(self, plan: Plan, services: Services) -> Execution:
         """One that is about to be opened."""
         execution = Execution(plan, services, self._weigh)

@@ -93,6 +93,11 @@ class Conversation:
         self.max_frame_bytes = limits.value_bytes + FRAME_SLACK_BYTES
 
     @property
+    def has_begun(self) -> bool:
+        """The guest has said something."""
+        return self._left_bytes < self._limits.sent_bytes  # every frame costs
+
+    @property
     def has_ended(self) -> bool:
         """The guest said its last word."""
         return self._state == "ended"

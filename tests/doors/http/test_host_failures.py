@@ -18,6 +18,7 @@ from tests.doors.http.talk import WEATHER, finish, go_on, result, start
 from tests.doors.http.test_files_at_once import upload
 from tests.doors.http.test_restart import CONFIG, ready, server
 from tests.escapes_support.seen import descendants
+from tests.test_killed_guests import guests, kill
 from toolfold import Runtime, tool
 from toolfold.doors.http import Settings, create_app
 from toolfold.ledger.sqlite import SqliteLedger
@@ -76,6 +77,18 @@ async def test_a_continuation_whose_zygote_dies_goes_on_with_the_next_try(tmp_pa
         {"error": f"{GONE}; nothing is lost, send the same request again"},
     )
     assert (ended.json()["stdout"], called) == ("sun 1 2\n", ["a", "h", "h"])
+
+
+async def test_a_continuation_goes_on_where_its_guest_was_killed_in_the_pause(tmp_path: Path) -> None:
+    code = "print(await get_weather(city='a'), await charge(name='a'), await get_weather(city='b'))"
+    async with served(tmp_path) as client:
+        answer, rounds = (await start(client, code)).json(), 0
+        while answer["status"] == "tool_call_required":
+            kill(guests())
+            token, calls = answer["continuation_token"], answer["tool_calls"]
+            answer, rounds = (await go_on(client, token, *(result(call, "sun") for call in calls))).json(), rounds + 1
+
+    assert (answer["status"], answer["stdout"], rounds, called) == ("completed", "sun 1 sun\n", 2, ["a"])
 
 
 async def test_a_start_says_whether_tools_of_the_server_were_called(tmp_path: Path) -> None:

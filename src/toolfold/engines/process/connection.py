@@ -39,6 +39,8 @@ class Connection:
         self._max_unread_bytes = max_unread_bytes
         self._is_listening = False
         self.is_closed = False
+        self.is_reset = False
+        """The guest died before it had read all that it was sent."""
 
     @property
     def has_unsent(self) -> bool:
@@ -70,6 +72,7 @@ class Connection:
         except (BlockingIOError, InterruptedError):
             return True
         except OSError:
+            self.is_reset = True
             return False
         if not size:
             return False
@@ -127,6 +130,7 @@ class Connection:
         except (BlockingIOError, InterruptedError):
             sent = 0
         except OSError:
+            self.is_reset = True
             return True  # the reader will see the end
         # The common case first: a reply fits into the socket, and no writer is ever registered.
         if sent == len(message):

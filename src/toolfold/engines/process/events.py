@@ -5,15 +5,23 @@ from __future__ import annotations
 import signal
 from typing import TYPE_CHECKING, Final
 
-from toolfold.engines.base import Called, Ended, Event, Printed, Taped, Waiting
+from toolfold.engines.base import Called, Died, Ended, Event, Printed, Taped, Waiting
 from toolfold.models import Call, Problem, ProblemKind, Status
 from toolfold.protocol.codec import CallsFrame, EndedFrame, Frame, UnpackedFrame
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from toolfold.engines.base import Order
+    from toolfold.engines.process.guest import Usage
 
 MESSAGE_CHARACTERS: Final = 10_000
 """Of a problem; an exception's text may be a whole file, and stderr has all of it."""
+_CPU_PART: Final = 0.85
+_CPU_SLACK_SECONDS: Final = 0.3
+"""The kernel enforces the CPU limit by what it finds running at its ticks, and reports what it measured: on a busy
+machine these differ by a tenth of a second or two."""
+_LARGE_BYTES: Final = 16 * 1024 * 1024
 MOST_HINTS: Final = 8
 MOST_HINT_CHARACTERS: Final = 400
 
@@ -86,13 +94,23 @@ def _taped(tape: tuple[list[int], list[int | float]] | int) -> Taped:
     return Taped(is_spoilt=True) if isinstance(tape, int) else Taped(tuple(tape[0]), tuple(tape[1]))
 
 
-def ended_from_exit(exit_status: int, order: Order) -> Ended:
-    """An exit status that `waitpid` saw, as the end of a program that said nothing itself."""
-    # The CPU limit and the kernel's memory killer both end a process so, and nothing tells them apart.
+def ended_from_exit(
+    exit_status: int, usage: Usage, cpu_seconds: float, has_new_oom_kill: Callable[[], bool]
+) -> Ended | Died:
+    """An exit status that `waitpid` saw, as the end of a program that said nothing itself.
+
+    The CPU limit, the kernel's memory killer and anybody outside all end a process with SIGKILL: what it had used
+    tells them apart from a limit, `cpu_seconds` or what the machine has.
+    """
     if exit_status == -signal.SIGKILL:
-        seconds = order.limits.cpu_seconds
-        message = f"the kernel stopped the program: it used its {seconds} s of CPU time, or the machine's memory"
-        return Ended(status="limit", problem=Problem(kind="cpu", message=message))
+        if usage.cpu_seconds >= cpu_seconds * _CPU_PART - _CPU_SLACK_SECONDS:
+            message = f"the program used its {cpu_seconds} s of CPU time"
+            return Ended(status="limit", problem=Problem(kind="cpu", message=message))
+        # Of what it had when it was forked, the machine would have gained nothing.
+        if has_new_oom_kill() and usage.grown_bytes >= _LARGE_BYTES:
+            message = "the kernel killed the program because the machine ran out of memory; use less of it"
+            return Ended(status="limit", problem=Problem(kind="memory", message=message))
+        return Died("the guest was killed from outside, and reached none of its limits")
     if exit_status < 0:
         name = signal.Signals(-exit_status).name
         message = f"the program crashed the interpreter with {name}"

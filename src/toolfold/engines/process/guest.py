@@ -11,10 +11,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import select
 import signal
 import socket
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from toolfold.engines.process.memory import Gauge, held_bytes
 from toolfold.engines.process.speed.placement import Placement
@@ -28,6 +29,14 @@ _WEIGH_AGAIN_SECONDS: Final = 1.0
 _DIED: Final = "the guest died while it was being locked down; nothing ran"
 _NO_ROOM: Final = "this process cannot open another file, so the guest has no data folder; nothing ran"
 _NONSENSE: Final = "the guest broke the protocol before it was locked down; nothing ran"
+
+
+class Usage(NamedTuple):
+    """What a guest had used when it ended."""
+
+    cpu_seconds: float = 0.0
+    grown_bytes: int = 0
+    """Memory at its most, above what its fork server has."""
 
 
 class Guest:
@@ -52,6 +61,8 @@ class Guest:
         self._reason = bytearray()
         self._is_frozen = False
         self._is_closed = False
+        self.usage = Usage()
+        """Known once it has ended."""
         self._ended: asyncio.Future[int] = self._loop.create_future()
         # The data folder and the word that it is locked come first, and only once.
         self._loop.add_reader(sock.fileno(), self._read_first)
@@ -60,6 +71,19 @@ class Guest:
     def pidfd(self) -> int:
         """Negative until it is forked and after its end: another process may have its number then."""
         return -1 if self._ended.done() else self._pidfd
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the zygote has said so."""
+        return self._ended.done()
+
+    def is_gone(self) -> bool:
+        """Whether its process has ended, which the zygote may not have said yet; asks the kernel."""
+        if self.pidfd < 0:
+            return self._ended.done()
+        process = select.poll()
+        process.register(self.pidfd, select.POLLIN)
+        return bool(process.poll(0))
 
     def kill(self) -> None:
         """End it now. Harmless when it has ended already."""
@@ -162,9 +186,10 @@ class Guest:
         else:
             self._settle()
 
-    def end(self, status: int) -> None:
+    def end(self, status: int, usage: Usage = Usage()) -> None:  # noqa: B008  # a tuple
         """There is none any more."""
         if not self._ended.done():
+            self.usage = usage
             self._ended.set_result(status)
 
     def fail(self, error: EngineError) -> None:

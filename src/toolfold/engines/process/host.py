@@ -21,7 +21,7 @@ from toolfold.engines.process.frames import program_frame, start_frame
 from toolfold.engines.process.holding import Hold
 from toolfold.engines.process.replies import Replies
 from toolfold.engines.process.speed.lookahead import LookAhead
-from toolfold.errors import EngineCrashed
+from toolfold.errors import EngineCrashed, EngineError
 from toolfold.models import Problem, Reply, Status
 from toolfold.protocol.codec import CallsFrame, Violation
 from toolfold.protocol.machine import Conversation, LimitReached
@@ -38,7 +38,7 @@ HANG_UP_SECONDS: Final = 0.5
 """How long a guest may take to end after its connection did."""
 _LAST: Final = (Ended, Died)
 _TRIES: Final = 3
-"""How many zygotes may be gone before the program has begun."""
+"""How many guests may be gone before the program has begun."""
 
 
 class ProcessRun:
@@ -53,21 +53,23 @@ class ProcessRun:
         self._events: deque[Event] = deque()
         self._wake: asyncio.Future[None] | None = None
         self._stopping: Ended | None = None
+        self._tries_left = _TRIES
+        self._is_beginning_again = False
         self._last_words_timer: asyncio.TimerHandle | None = None
 
     async def __aenter__(self) -> ProcessRun:
-        for tries_left in reversed(range(_TRIES)):
+        while True:
             try:
                 await self._begin()
-                break
+                return self
             except EngineCrashed:
-                # Nothing was heard of the program yet, so that it may begin anew with the next zygote.
-                if not tries_left or not self._taken.pool.zygote.closed:
+                # Nothing was heard of the program yet, so that it may begin anew with the next guest.
+                if not self._tries_left:
                     raise
-        return self
 
     async def _begin(self) -> None:
         order, taken = self._order, self._taken
+        self._tries_left -= 1
         await taken.take()
         sock, limits = taken.guest.sock, order.limits
         # All anew with each try: bytes of a guest that is gone must not be read as those of the next.
@@ -155,12 +157,16 @@ class ProcessRun:
         # What the program left is collected last, when it cannot change it any more.
         if isinstance(event, Ended):
             return await self._with_files(event)
-        return await self._explain() if isinstance(event, Died) else event
+        return await self._last_of_dead() if isinstance(event, Died) else event
 
     def nudge(self, event: Waiting) -> None:
         """An event of the host's own, in its turn."""
         if not self._is_over:
             self._push(event)
+
+    def is_gone(self) -> bool:
+        """Whether its guest has ended, as far as the kernel knows."""
+        return self._taken.guest.is_gone()
 
     def _push(self, event: Event) -> None:
         self._events.append(event)
@@ -235,10 +241,12 @@ class ProcessRun:
 
     def stop(self, status: Literal["timeout", "cancelled", "limit"], problem: Problem | None = None) -> None:
         """End the program now; the last event then is an `Ended` with this status."""
-        if self._is_over or self._stopping is not None:
+        if self._stopping is not None or (self._is_over and not self._is_beginning_again):
             return
         # Said before the guest hears of it: from here on its own end counts for nothing.
         self._stopping = Ended(status=status, problem=problem)
+        if self._is_over:
+            return  # there is no guest now, and the next one hears of it at once
         self._hold.thaw()
         self._taken.guest.warn()
         self._last_words_timer = self._loop.call_later(LAST_WORDS_SECONDS, self._finish_stop)
@@ -268,7 +276,27 @@ class ProcessRun:
             return ended
         return await self._taken.with_files(ended, is_kept=bool(self._order.session) and self._is_sound)
 
-    async def _explain(self) -> Event:
+    async def _last_of_dead(self) -> Event:
+        """How it ended; or the first event of another guest, if it had not even read its program."""
+        is_new = self._connection.is_reset and not self._conversation.has_begun and not self._taken.is_kept
+        self._is_beginning_again = is_new and self._tries_left > 0
+        last = await self._explain()
+        if not self._is_beginning_again or not isinstance(last, Died) or self._stopping is not None:
+            return self._stopping or last
+        self._taken.give_back(is_kept=False)
+        early = self._replies.early
+        try:
+            await self._begin()
+        except EngineError as error:
+            return Died(str(error))
+        finally:
+            self._is_beginning_again = False
+        for reply in early:
+            self._replies.add(reply)
+        self._finish_stop()
+        return await self.__anext__()
+
+    async def _explain(self) -> Ended | Died:
         """The connection ended without a last word: ask how the process did."""
         try:
             async with asyncio.timeout(HANG_UP_SECONDS):
@@ -282,4 +310,8 @@ class ProcessRun:
         # It took the guest along: no limit of the program's had a part in it.
         if self._taken.pool.zygote.closed:
             return Died("the zygote is gone and took the guest along")
-        return await self._with_files(ended_from_exit(status, self._order))
+        taken = self._taken
+        last = ended_from_exit(
+            status, taken.guest.usage, taken.limits.cpu_seconds, taken.pool.zygote.has_new_oom_kill
+        )  # fmt: skip
+        return last if isinstance(last, Died) else await self._with_files(last)

@@ -48,8 +48,8 @@ class KeptGuests:
             return None
         kept.timer.cancel()
         kept.pool.rouse(kept.guest)
-        if kept.pool.zygote.closed:
-            kept.pool.give_back(kept.guest)  # it went with its zygote
+        if kept.guest.is_gone():
+            kept.pool.give_back(kept.guest)  # it went with its zygote, or something outside killed it
             return None
         kept.guest.thaw()
         return kept.pool, kept.guest, kept.files
@@ -66,7 +66,8 @@ class KeptGuests:
 
     def has(self, session: str) -> bool:
         """Whether the session's names are still there."""
-        return session in self._guests
+        kept = self._guests.get(session)
+        return kept is not None and not kept.guest.is_gone()
 
     def drop(self, session: str) -> None:
         """End the session's guest; harmless if there is none."""

@@ -11,6 +11,7 @@ from typing import ClassVar, Final
 from toolfold.engines.process.pidfd import pid_of
 
 _SHARE: Final = re.compile(r"^Pss:\s*(\d+) kB$", re.MULTILINE)
+_OOM_KILLS: Final = re.compile(r"^oom_kill (\d+)$", re.MULTILINE)
 _STATM_BYTES: Final = 256
 """Seven numbers."""
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
@@ -32,6 +33,15 @@ def _held(pidfd: int) -> int:
             return _without_files(Path(f"/proc/{pid}/statm").read_bytes())
     except OSError:  # it ended meanwhile
         return 0
+
+
+def oom_kills() -> int:
+    """How many processes the kernel has killed for want of memory, in whichever group; 0 where it does not tell."""
+    try:
+        count = _OOM_KILLS.search(Path("/proc/vmstat").read_text("ascii"))
+    except OSError:
+        return 0
+    return int(count[1]) if count else 0
 
 
 class Gauge:

@@ -57,12 +57,17 @@ class Pool:
         if self._is_closed:
             raise EngineUnavailable("the engine is closed")
         # Limits are set at the fork and can only be lowered: a parked guest has those of the engine for good.
-        if not self.is_usual(limits):
-            guest = self.zygote.spawn(limits)
-        else:
-            guest = self._parked.popleft() if self._parked else self.zygote.spawn()
+        guest = (self._next_parked() or self.zygote.spawn()) if self.is_usual(limits) else self.zygote.spawn(limits)
         self._taken.add(guest)
         return guest
+
+    def _next_parked(self) -> Guest | None:
+        while self._parked:
+            guest = self._parked.popleft()
+            if not guest.has_ended:
+                return guest
+            self.give_back(guest)  # something outside killed it while it waited
+        return None
 
     @property
     def is_quiet(self) -> bool:

@@ -30,6 +30,8 @@ class Replies:
         self._all_answered = all_answered
         self._max_bytes = max_bytes
         self._open_calls = 0
+        self.early: list[Reply] = []
+        """Those that were there before their calls, in a replay."""
         self._batch: list[bytes] = []
 
     def expect(self, count: int) -> None:
@@ -49,6 +51,8 @@ class Replies:
         if self._open_calls <= 0:
             if self._open_calls == 0:
                 self._all_answered()
+            else:
+                self.early.append(reply)
             self._flush()
         elif len(self._batch) == 1:
             self._flush_soon()

@@ -68,12 +68,13 @@ class TakenGuest:
             self._forewarning.forget()
             self.pool, self.guest, self._files = kept
             return
-        limits = self._limits()
+        limits = self.limits
         told = self._forewarning.take(self.pool, limits, order)
         self.is_told = told is not None
         self.guest, self.is_started = told or (self.pool.take(limits), False)
 
-    def _limits(self) -> Limits:
+    @property
+    def limits(self) -> Limits:
         """A guest that serves a whole session has CPU time for many programs."""
         limits = self._order.limits
         return replace(limits, cpu_seconds=limits.cpu_seconds * 10) if self._order.session else limits

@@ -22,8 +22,9 @@ from collections import deque
 from typing import Any, Final
 
 from toolfold import forks
-from toolfold.engines.process.guest import Guest
+from toolfold.engines.process.guest import Guest, Usage
 from toolfold.engines.process.launch import launch, notes_of
+from toolfold.engines.process.memory import oom_kills
 from toolfold.engines.process.orders import Launched, Plan
 from toolfold.engines.process.tiers import Tier
 from toolfold.errors import EngineCrashed, EngineUnavailable
@@ -58,6 +59,8 @@ class Zygote:
         """Until their end is known."""
         self._unsent: deque[tuple[bytes, list[int]]] = deque()
         self._is_closed = False
+        self._oom_kills = oom_kills()
+        """When it was last looked at."""
         forks.watch(self)
 
     @classmethod
@@ -108,6 +111,11 @@ class Zygote:
     def guest_pidfds(self) -> list[int]:
         """Of the guests that are alive; another may have one of these numbers as soon as its guest is closed."""
         return [guest.pidfd for guest in self._guests.values() if guest.pidfd >= 0]
+
+    def has_new_oom_kill(self) -> bool:
+        """Whether the kernel has killed a process of this machine for memory since this was last asked."""
+        before, self._oom_kills = self._oom_kills, oom_kills()
+        return self._oom_kills != before
 
     def spawn(self, limits: Limits | None = None) -> Guest:
         """A guest on its way; await its `ready`."""
@@ -236,8 +244,8 @@ class Zygote:
             guest = self._guests.pop(identity)
             guest.fail(EngineUnavailable(f"cannot isolate here: {reason}"))
             guest.end(_KILLED)
-        for identity, status in message.get("ended", ()):
-            self._guests.pop(identity).end(status)
+        for identity, status, *used in message.get("ended", ()):
+            self._guests.pop(identity).end(status, Usage(*used))
 
     def _lose(self) -> None:
         """The server is gone, or is to go: its guests are dead with it."""
