@@ -1,4 +1,4 @@
-"""`make test-ray`: the contract of engines and all programs on three real Ray nodes, refusals, and nodes that are lost.
+"""`make test-ray`: the contract of engines and all programs on three real Ray nodes, refusals, and nodes and a head that are lost.
 
 With `--part` only every fourth program, as in `make test`. Says NOT RUN, loudly, where Ray is not installed and cannot be.
 """
@@ -53,6 +53,8 @@ def main() -> int:
             failed = suites(is_part=is_part, arguments=[one for one in arguments if one != "--part"])
             failed |= refusals.main(cluster)
             failed |= lost_nodes.main(cluster, folder, before)
+    # In a process of its own: that Ray does not end it is what it shows.
+    failed |= bool(subprocess.run([sys.executable, "-m", "tests.ray.lost_head"], check=False).returncode)
     return failed
 
 

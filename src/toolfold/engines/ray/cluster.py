@@ -1,4 +1,4 @@
-"""The only module that imports Ray: finds a cluster and its nodes, and puts one actor on each."""
+"""The only module that imports Ray: joins a cluster, finds its nodes, and puts one actor on each."""
 
 from __future__ import annotations
 
@@ -6,41 +6,28 @@ import asyncio
 import contextlib
 import logging
 import math
-import os
-import platform
 import signal
 import socket
 import threading
-from dataclasses import dataclass
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from msgspec import structs
-
-from toolfold.engines.ray.actor import NodeActor, NodeAnswer, NodeOptions, examine_here, read_answer, read_diagnosis
-from toolfold.engines.ray.direct import DirectMailbox
-from toolfold.engines.ray.link import NodeFacts
-from toolfold.engines.ray.mailbox import AskingMailbox
+from toolfold.engines.ray.actor import NodeActor, examine_here, read_diagnosis
 from toolfold.errors import EngineUnavailable, UsageError, install_extra
-from toolfold.models import Limits
-from toolfold.protocol.packing import encode
 
 if TYPE_CHECKING:
-    from toolfold.engines.base import OwnTools
     from toolfold.engines.process.doctor import Diagnosis
-    from toolfold.engines.ray.fleet import Seen
-    from toolfold.engines.ray.mailbox import Mailbox
     from toolfold.models import Isolation
 
 START_SECONDS: Final = 120.0
 """How long an actor may take until it is ready: Ray starts a process for it first."""
 STOP_SECONDS: Final = 5.0
 CONNECT_SECONDS: Final = 5.0
-_log: Final = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class _Node:
+class ClusterNode(NamedTuple):
+    """A node as Ray sees it."""
+
     node_id: str
     address: str
     cores: int
@@ -48,40 +35,26 @@ class _Node:
     leaves_at: float
 
 
-class _Actor:
-    # Any: Ray has no types for an actor's methods.
-    def __init__(self, actor: Any) -> None:
-        self._actor = actor
-
-    async def send(self, number: int, body: bytes) -> None:
-        await self._actor.send.remote(number, body)
-
-    async def listen(self) -> bytes:
-        said: bytes = await self._actor.listen.remote()
-        return said
-
-
-class RayNodes:
-    """The nodes of one cluster. Connects when it is entered, unless this process is connected already.
+class RayDriver:
+    """This process as what Ray calls a driver. If the cluster is away for too long, Ray ends it without a word.
 
     Args:
         address: `auto`, `local`, or `HOST:PORT` of the cluster's head.
-        options: Of the engine on each node.
-        cpus: That each actor takes from Ray's own accounts.
     """
 
-    def __init__(self, address: str, options: NodeOptions, *, cpus: float) -> None:
+    def __init__(self, address: str) -> None:
         self._address = address
-        self._options = options
-        self._cpus = cpus
         self._is_ours = False
-        self.own_tools: OwnTools | None = None
         # Any: Ray has no types for them.
         self._actors: dict[str, Any] = {}
-        self._direct: dict[str, DirectMailbox] = {}
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it is connected."""
+        return bool(_ray().is_initialized())
 
     def connect(self) -> None:
-        """Join the cluster.
+        """Join the cluster, unless this process has.
 
         Raises:
             EngineUnavailable: There is none, or it runs another Ray or Python.
@@ -90,7 +63,7 @@ class RayNodes:
         ray = _ray()
         if ray.is_initialized():
             return
-        _check_address(self._address)
+        check_address(self._address)
         # Ray puts its own in the place of the host's.
         is_main = threading.current_thread() is threading.main_thread()
         handlers = {one: signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT)} if is_main else {}
@@ -106,80 +79,51 @@ class RayNodes:
                 signal.signal(number, handler)
         self._is_ours = True
 
-    def disconnect(self) -> None:
+    async def close(self) -> None:
         """Leave it, if it was joined here."""
         if self._is_ours:
             self._is_ours = False
             _ray().shutdown()
 
-    async def seen(self) -> list[Seen]:
+    async def seen(self) -> list[ClusterNode]:
         """The nodes that are alive."""
-        return list(await asyncio.to_thread(_seen))
+        return await asyncio.to_thread(_seen)
 
-    async def join(self, node: Seen) -> tuple[NodeFacts, Mailbox]:
-        """Start an actor there, and its engine.
+    async def start_actor(self, node_id: str, address: str, cpus: float, options: bytes) -> bytes:
+        """Start an actor there, and its engine; what it answers.
 
         Raises:
-            EngineUnavailable: It cannot be used, and the text says why.
+            EngineUnavailable: It does not start, and the text says why.
         """
         ray = _ray()
-        strategy = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node.node_id, soft=False)
-        options = {"num_cpus": self._cpus, "scheduling_strategy": strategy, "max_restarts": 0, "max_concurrency": 1000}
-        actor = self._actors[node.node_id] = ray.remote(NodeActor).options(**options).remote()
+        strategy = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node_id, soft=False)
+        settings = {"num_cpus": cpus, "scheduling_strategy": strategy, "max_restarts": 0, "max_concurrency": 1000}
+        actor = self._actors[node_id] = ray.remote(NodeActor).options(**settings).remote()
         try:
             async with asyncio.timeout(START_SECONDS):
-                answer = read_answer(await actor.start.remote(encode(self._options_on(node))))
+                answer: bytes = await actor.start.remote(options)
         except TimeoutError:
-            await self.leave(node.node_id)
+            await self.end_actor(node_id)
             raise EngineUnavailable(
-                f"node {node.address} did not start in {START_SECONDS:g} s; see 'ray status' for room there"
+                f"node {address} did not start in {START_SECONDS:g} s; see 'ray status' for room there"
             ) from None
         except ray.exceptions.RayError as error:
-            await self.leave(node.node_id)
-            raise EngineUnavailable(f"node {node.address} cannot run programs: {_reason(error)}") from error
-        mistake = _mismatch(answer.toolfold, answer.python) or answer.error
-        if mistake:
-            await self.leave(node.node_id)
-            raise EngineUnavailable(f"node {node.address} cannot run programs: {mistake}")
-        cores = node.cores if isinstance(node, _Node) else 1
-        facts = NodeFacts(
-            node_id=node.node_id, address=node.address, cores=cores, isolation=answer.isolation, notes=answer.notes,
-            modules=answer.modules, own_tools=self.own_tools.specs if self.own_tools is not None else (),
-        )  # fmt: skip
-        return facts, await self._mailbox(node, actor, answer)
+            await self.end_actor(node_id)
+            raise EngineUnavailable(f"node {address} cannot run programs: {_reason(error)}") from error
+        return answer
 
-    def _options_on(self, node: Seen) -> NodeOptions:
-        options = structs.replace(self._options, host="" if _has_tls() else node.address.rpartition(":")[0])
-        own = self.own_tools
-        return options if own is None else structs.replace(options, own_tools=own.described, make_own_tools=own.make)
+    async def send(self, node_id: str, number: int, body: bytes) -> None:
+        """A message to the actor there."""
+        await self._actors[node_id].send.remote(number, body)
 
-    # Any: Ray has no types for an actor.
-    async def _mailbox(self, node: Seen, actor: Any, answer: NodeAnswer) -> Mailbox:
-        """A connection of its own, where one can be made; else through Ray, which takes a millisecond or two longer."""
-        if answer.port:
-            try:
-                direct = await DirectMailbox.connect(node.address.rpartition(":")[0], answer.port, answer.token)
-            except (OSError, TimeoutError) as error:
-                _log.warning(
-                    "node %s cannot be reached directly (%s): its messages go through Ray", node.address, error
-                )
-            else:
-                self._direct[node.node_id] = direct
-                return direct
-        return AskingMailbox(_Actor(actor))
+    async def listen(self, node_id: str) -> bytes:
+        """The next message of the actor there."""
+        body: bytes = await self._actors[node_id].listen.remote()
+        return body
 
-    async def leave(self, node_id: str) -> None:
-        """End its guests and its actor."""
-        direct = self._direct.pop(node_id, None)
-        try:
-            await self._end(self._actors.pop(node_id, None))
-        finally:
-            # Last: an actor that is hung up on leaves by itself, which Ray reports as a crash.
-            if direct is not None:
-                direct.close()
-
-    # Any: Ray has no types for an actor.
-    async def _end(self, actor: Any) -> None:
+    async def end_actor(self, node_id: str) -> None:
+        """End the guests and the actor there."""
+        actor = self._actors.pop(node_id, None)
         if actor is None:
             return
         ray = _ray()
@@ -199,8 +143,8 @@ def examine_nodes(address: str, required: Isolation) -> dict[str, Diagnosis | st
     Raises:
         EngineUnavailable: There is no cluster.
     """
-    nodes = RayNodes(address, NodeOptions(limits=Limits(), max_kept_guests=0, max_kept_bytes=0), cpus=0.0)
-    nodes.connect()
+    driver = RayDriver(address)
+    driver.connect()
     ray = _ray()
     try:
         asked = {}
@@ -210,7 +154,7 @@ def examine_nodes(address: str, required: Isolation) -> dict[str, Diagnosis | st
             asked[node.address] = task.remote(required)
         return {place: _examined(ray, reference) for place, reference in asked.items()}
     finally:
-        nodes.disconnect()
+        asyncio.run(driver.close())
 
 
 # Any: Ray has no types for what it will return.
@@ -232,14 +176,14 @@ def _ray() -> Any:
     return ray
 
 
-def _seen() -> list[_Node]:
+def _seen() -> list[ClusterNode]:
     """The nodes that are alive. One without a core only if there is no other: a head has none, to be left alone."""
     ray = _ray()
     # The only door to this; without it a node that is drained is found when it is gone. In milliseconds since 1970.
     draining: dict[str, int] = getattr(ray._private.state.state, "get_draining_nodes", dict)()
     alive = [node for node in ray.nodes() if node["Alive"]]
     return [
-        _Node(
+        ClusterNode(
             node["NodeID"],
             f"{node['NodeManagerAddress']}:{node['NodeManagerPort']}",
             int(node["Resources"].get("CPU", 0)) or 1,
@@ -251,13 +195,13 @@ def _seen() -> list[_Node]:
     ]
 
 
-def _has_tls() -> bool:
-    """A connection of our own would not be encrypted, where Ray's are."""
-    return os.environ.get("RAY_USE_TLS", "0").lower() in ("1", "true")
+def check_address(address: str) -> None:
+    """Ray waits for long, and says little, where nobody listens.
 
-
-def _check_address(address: str) -> None:
-    """Ray waits for long, and says little, where nobody listens."""
+    Raises:
+        EngineUnavailable: Nobody does.
+        UsageError: It is not an address.
+    """
     if address in ("auto", "local"):
         return
     if "://" in address:
@@ -273,16 +217,6 @@ def _check_address(address: str) -> None:
         raise EngineUnavailable(
             f"no Ray cluster at {address!r}: {reason}; start one with 'ray start --head', or give another address"
         ) from error
-
-
-def _mismatch(theirs: str, python: str) -> str:
-    """What differs so that programs would not do the same there."""
-    if theirs != version("toolfold"):
-        return f"it has toolfold {theirs}, and this is {version('toolfold')}; install the same there"
-    ours = platform.python_version()
-    if python.split(".")[:2] != ours.split(".")[:2]:
-        return f"it has Python {python}, and this is {ours}; use the same there"
-    return ""
 
 
 def _reason(error: BaseException) -> str:

@@ -25,7 +25,7 @@ _HEADER: Final = struct.Struct("!QQ")
 """The number of a message, and its length."""
 
 
-class _Frames(asyncio.Protocol):
+class Frames(asyncio.Protocol):
     """Messages out of a stream of bytes. A stream, not a reader: a task less is woken for each of them."""
 
     def __init__(self) -> None:
@@ -132,7 +132,7 @@ class DirectServer:
             self._ending = asyncio.ensure_future(self._on_end())
 
 
-class _Visitor(_Frames):
+class _Visitor(Frames):
     """A connection to a node: a stranger's, until it has said the secret."""
 
     def __init__(self, server: DirectServer) -> None:
@@ -174,7 +174,7 @@ class _Visitor(_Frames):
         self._server.lost(self)
 
 
-class DirectMailbox(_Frames):
+class DirectMailbox(Frames):
     """The runtime's side. `attach` says who hears the messages; until then none is read."""
 
     def __init__(self) -> None:

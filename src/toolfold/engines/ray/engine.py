@@ -9,8 +9,8 @@ from toolfold.engines.base import NOT_OPEN, Capabilities, Guests
 from toolfold.engines.process.tiers import tier_named
 from toolfold.engines.ray import wire
 from toolfold.engines.ray.actor import NodeOptions
-from toolfold.engines.ray.cluster import RayNodes
 from toolfold.engines.ray.fleet import Fleet
+from toolfold.engines.ray.nodes import RayNodes
 from toolfold.engines.ray.run import RayRun
 from toolfold.errors import EngineUnavailable, UsageError
 from toolfold.models import LibrarySet
@@ -84,12 +84,12 @@ class RayEngine:
     async def __aenter__(self) -> Self:
         self._nodes.own_tools = self._own_tools() if self._own_tools is not None else None
         if isinstance(self._nodes, RayNodes):
-            self._nodes.connect()
+            await self._nodes.connect()
         fleet = Fleet(self._nodes, wait_seconds=self._timing[0], lost_after_seconds=self._timing[1])
         try:
             await fleet.start()
         except BaseException:
-            self._disconnect()
+            await self._disconnect()
             raise
         self._fleet = fleet
         facts = [link.facts for link in fleet.links]
@@ -103,11 +103,11 @@ class RayEngine:
         fleet, self._fleet = self._fleet, None
         if fleet is not None:
             await fleet.close()
-        self._disconnect()
+        await self._disconnect()
 
-    def _disconnect(self) -> None:
+    async def _disconnect(self) -> None:
         if isinstance(self._nodes, RayNodes):
-            self._nodes.disconnect()
+            await self._nodes.disconnect()
 
     def open(self, order: Order) -> RayRun:
         """Start a program. Leaving the context kills the guest and frees all it held."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import logging
 import time
@@ -15,6 +16,8 @@ from toolfold.engines.ray.link import Link
 from toolfold.errors import EngineUnavailable
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from toolfold.engines.base import OwnTools
     from toolfold.engines.ray.link import NodeFacts
     from toolfold.engines.ray.mailbox import Mailbox
@@ -23,6 +26,8 @@ LOOK_SECONDS: Final = 1.0
 """How often the cluster is asked for its nodes."""
 TRY_AGAIN_SECONDS: Final = 30.0
 """After which a node that could not be used is tried again."""
+REST_SECONDS: Final = 1.0
+"""For which a node that could not begin a program gets none: it may be about to leave."""
 MOVE_SECONDS: Final = 5.0
 """How long before a drained node leaves its programs are moved."""
 SCARCE_BYTES: Final = 1024 * 1024 * 1024
@@ -50,7 +55,7 @@ class Nodes(Protocol):
     own_tools: OwnTools | None
     """That nodes call themselves; set before the first is joined."""
 
-    async def seen(self) -> list[Seen]:
+    async def seen(self) -> Sequence[Seen]:
         """The nodes that are alive."""
 
     async def join(self, node: Seen) -> tuple[NodeFacts, Mailbox]:
@@ -155,7 +160,10 @@ class Fleet:
             async with asyncio.timeout(self._wait_seconds):
                 while (link := self._pick(session)) is None:
                     self._changed.clear()
-                    await self._changed.wait()
+                    # Nobody says when a node has rested.
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(REST_SECONDS):
+                            await self._changed.wait()
         except TimeoutError:
             text = f"no node of the Ray cluster can be used, for {self._wait_seconds:g} s; see 'ray status'"
             raise EngineUnavailable(text) from None
@@ -164,8 +172,17 @@ class Fleet:
     def _pick(self, session: str) -> Link | None:
         if session and (kept := self._sessions.get(session)) is not None and not kept.is_lost:
             return kept
-        usable = [link for link in self._links.values() if not link.is_draining]
+        now = asyncio.get_running_loop().time()
+        usable = [
+            link
+            for link in self._links.values()
+            if not link.is_draining and self._unfit.get(link.facts.node_id, 0.0) <= now
+        ]
         return min(usable, key=_fullness, default=None)
+
+    def rest(self, link: Link) -> None:
+        """Give it no program for a moment."""
+        self._unfit[link.facts.node_id] = asyncio.get_running_loop().time() + REST_SECONDS
 
     def note_session(self, session: str, link: Link | None) -> None:
         """Where the guest of a session is now, if it has one."""
@@ -205,13 +222,18 @@ class Fleet:
         task.add_done_callback(self._leaving.discard)
 
     async def _keep_watch(self) -> None:
+        last_reason = ""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             try:
                 await self._look()
+                last_reason = ""
             # The cluster itself may be away for a while; what runs goes on.
             except Exception as error:  # noqa: BLE001
-                _log.warning("the Ray cluster does not say which nodes it has: %s", str(error).partition("\n")[0])
+                reason = str(error).partition("\n")[0]
+                if reason != last_reason:  # once, not every second until it is back
+                    _log.warning("the Ray cluster does not say which nodes it has: %s", reason)
+                last_reason = reason
 
     async def _look(self) -> None:
         seen = {node.node_id: node for node in await self._nodes.seen()}

@@ -287,6 +287,7 @@ class RayRun:
             link, self._link = self._link, None
             if link is not None:
                 link.runs.pop(self._key, None)
+                self._fleet.rest(link)
                 self._past.lost_node = link.facts.address
             self._move()
             return None

@@ -1,0 +1,222 @@
+"""A process of its own that is connected to Ray, and the runtime's half of the talk with it.
+
+Ray ends a process, with no way to catch it, when the cluster's head is away for longer than
+`gcs_rpc_server_reconnect_timeout_s`, 60 s by default. The runtime serves other programs and has calls in flight, so
+that process must not be the runtime's. Programs pay nothing for it: their messages go from the runtime straight to the
+nodes. Only where they cannot (TLS, a firewall) do they take this way as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from toolfold.engines.ray.cluster import STOP_SECONDS, ClusterNode, RayDriver
+from toolfold.engines.ray.direct import Frames
+from toolfold.errors import EngineUnavailable, UsageError
+
+_CLOSE_SECONDS: Final = 2 * STOP_SECONDS
+_METHODS: Final = frozenset({"connect", "seen", "start_actor", "send", "listen", "end_actor"})
+_ERRORS: Final[dict[str, type[Exception]]] = {"unavailable": EngineUnavailable, "usage": UsageError}
+_LOST: Final = "the process that was connected to the Ray cluster has ended; the head may be away"
+_encode: Final = msgspec.msgpack.encode
+_decode: Final = msgspec.msgpack.decode
+
+
+class DriverProcess:
+    """A `RayDriver` in a child process. If Ray ends that, whatever was asked of it is `EngineUnavailable`."""
+
+    def __init__(self, process: subprocess.Popen[bytes], requests: _Requests) -> None:
+        self._process = process
+        self._requests = requests
+
+    @classmethod
+    async def start(cls, address: str) -> DriverProcess:
+        """Start it, and have it join the cluster.
+
+        Raises:
+            EngineUnavailable: There is no cluster, or it cannot be used.
+            UsageError: Ray cannot be used at all.
+        """
+        ours, theirs = socket.socketpair()
+        with theirs:
+            process = _start_process(theirs.fileno())
+        _, requests = await asyncio.get_running_loop().create_connection(_Requests, sock=ours)
+        driver = cls(process, requests)
+        try:
+            # Nodes import tools from where this process does.
+            await requests.ask("connect", address, sys.path, sys.argv[:1])
+        except BaseException:
+            await driver.close()
+            raise
+        return driver
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it is connected."""
+        return self._requests.is_open
+
+    async def close(self) -> None:
+        """Leave the cluster. A process that cannot, because the head is away, is ended."""
+        self._requests.close()
+        await asyncio.to_thread(_wait_for, self._process)
+
+    async def seen(self) -> list[ClusterNode]:
+        """The nodes that are alive."""
+        return [ClusterNode(*row) for row in await self._requests.ask("seen")]
+
+    async def start_actor(self, node_id: str, address: str, cpus: float, options: bytes) -> bytes:
+        """Start an actor there, and its engine; what it answers.
+
+        Raises:
+            EngineUnavailable: It does not start, and the text says why.
+        """
+        answer: bytes = await self._requests.ask("start_actor", node_id, address, cpus, options)
+        return answer
+
+    async def send(self, node_id: str, number: int, body: bytes) -> None:
+        """A message to the actor there."""
+        await self._requests.ask("send", node_id, number, body)
+
+    async def listen(self, node_id: str) -> bytes:
+        """The next message of the actor there."""
+        body: bytes = await self._requests.ask("listen", node_id)
+        return body
+
+    async def end_actor(self, node_id: str) -> None:
+        """End the guests and the actor there."""
+        await self._requests.ask("end_actor", node_id)
+
+
+class _Requests(Frames):
+    """The runtime's end: each request is answered once, in any order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._numbers = itertools.count(1)
+        # Any: each answer has a type of its own.
+        self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self.is_open = True
+
+    async def ask(self, method: str, *arguments: Any) -> Any:
+        if not self.is_open:
+            raise EngineUnavailable(_LOST)
+        number = next(self._numbers)
+        answer = self._waiting[number] = asyncio.get_running_loop().create_future()
+        self.write(number, _encode((method, arguments)))
+        try:
+            return await answer
+        finally:
+            self._waiting.pop(number, None)
+
+    def hear(self, number: int, body: bytes) -> None:
+        error, value = _decode(body)
+        answer = self._waiting.get(number)
+        if answer is None or answer.done():
+            return  # nobody waits for it any more
+        if error:
+            answer.set_exception(_ERRORS[error](value))
+        else:
+            answer.set_result(value)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.is_open = False
+        for answer in self._waiting.values():
+            if not answer.done():
+                answer.set_exception(EngineUnavailable(_LOST))
+
+    def close(self) -> None:
+        self.is_open = False
+        super().close()
+
+
+class _Answers(Frames):
+    """The child's end. It ends with the connection: then nobody wants the cluster any more."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._driver: RayDriver | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.ended = asyncio.Event()
+
+    def hear(self, number: int, body: bytes) -> None:
+        task = asyncio.create_task(self._answer(number, *_decode(body)))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _answer(self, number: int, method: str, arguments: list[Any]) -> None:
+        error, value = "", None
+        try:
+            value = await self._do(method, arguments)
+        except EngineUnavailable as refusal:
+            error, value = "unavailable", str(refusal)
+        except UsageError as refusal:
+            error, value = "usage", str(refusal)
+        # Whatever else Ray raises means one thing to who asked. Its texts are pages long; the first line says it.
+        except Exception as problem:  # noqa: BLE001
+            text = str(problem).strip().partition("\n")[0][:200]
+            error, value = "unavailable", f"Ray failed with {type(problem).__name__}: {text}"
+        self.write(number, _encode((error, value)))
+
+    # Any: each method has arguments and an answer of its own.
+    async def _do(self, method: str, arguments: list[Any]) -> Any:
+        assert method in _METHODS, "asked by the runtime"
+        if method != "connect":
+            return await getattr(self._driver, method)(*arguments)
+        address, sys.path[:], sys.argv[:1] = arguments
+        self._driver = RayDriver(address)
+        return self._driver.connect()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.ended.set()
+
+    async def leave(self) -> None:
+        if self._driver is not None:
+            await self._driver.close()
+
+
+def serve(fd: int) -> None:
+    """What the child does: join the cluster that it is told, and answer until the runtime hangs up."""
+    asyncio.run(_serve(fd))
+    # Without waiting for threads of Ray that wait for a head.
+    os._exit(0)
+
+
+async def _serve(fd: int) -> None:
+    _, answers = await asyncio.get_running_loop().create_connection(_Answers, sock=socket.socket(fileno=fd))
+    await answers.ended.wait()
+    await answers.leave()
+
+
+def _start_process(fd: int) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-c", f"from {__name__} import serve; serve({fd})"],
+        pass_fds=[fd],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": _import_path()},
+        # It must not hear the signals of a terminal: it ends when the runtime hangs up.
+        start_new_session=True,
+    )
+
+
+def _wait_for(process: subprocess.Popen[bytes]) -> None:
+    try:
+        process.wait(_CLOSE_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _import_path() -> str:
+    """With the folder that this package is in, however the runtime found it."""
+    folder = str(Path(__file__).parents[3])
+    return os.pathsep.join([folder, *filter(None, [os.environ.get("PYTHONPATH")])])

@@ -1,0 +1,3 @@
+"""No node is ever drained."""
+
+state = None

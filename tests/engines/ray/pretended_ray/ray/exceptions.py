@@ -1,0 +1,5 @@
+"""What Ray raises."""
+
+
+class RayError(Exception):
+    pass
