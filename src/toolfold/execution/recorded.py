@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 from toolfold.errors import Fenced, ToolfoldError, UsageError
 from toolfold.execution.accounts import record_of
 from toolfold.execution.output import Output
-from toolfold.ledger.record import Decided, Given, Tape
-from toolfold.models import Begun, Limits, Outcome, Problem, Program
+from toolfold.ledger.record import Decided, Given, Made, Moment, Tape
+from toolfold.models import Begun, Call, Limits, Outcome, Paused, Problem, Program
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
     from toolfold.ledger.record import Entry, History, Ledger, State
-    from toolfold.models import Call, Reply, Status
+    from toolfold.models import Reply, Status
 
 _LIMITS: Final = Limits()
 _SHOWN_CHARACTERS: Final = 2000
@@ -44,6 +44,8 @@ class Recorded:
     """What the caller decided on: whether it was approved, and why not."""
     rounds: int = 0
     """Pauses that it has answered."""
+    first_pause: Paused | None = None
+    """What it asked of the outside first, whether or not it has gone on since."""
     outcome: Outcome | None = None
     """As it was first returned; the ledger keeps more of the output."""
 
@@ -68,6 +70,7 @@ def recorded(history: History) -> Recorded:
         answered={entry.reply.call_id: entry.reply for entry in given if entry.record.name in outside},
         decided={one.call_id: (one.approved, one.reason) for one in history.entries if _is_decision(one)},
         rounds=_rounds(history, outside),
+        first_pause=_first_pause(history, outside),
         outcome=None if history.outcome is None else _as_returned(history.outcome, history.begun.limits.output_bytes),
     )
 
@@ -80,6 +83,37 @@ def _rounds(history: History, outside: frozenset[str]) -> int:
         elif is_paused and (_is_decision(entry) or (isinstance(entry, Given) and entry.record.name in outside)):
             rounds, is_paused = rounds + 1, False
     return rounds
+
+
+def _first_pause(history: History, outside: frozenset[str]) -> Paused | None:
+    calls: dict[int, Call] = {}
+    approvals: dict[int, Call] = {}
+    for entry in history.entries:
+        match entry:
+            case Tape() if entry.seconds_left is not None:
+                return _paused(history, calls, approvals) if calls or approvals else None
+            case Made() if entry.call.tool in outside:
+                calls[entry.call.id] = entry.call
+            case Given():
+                calls.pop(entry.reply.call_id, None)
+            case Moment(kind="asked"):
+                facts = entry.facts
+                approvals[entry.call_id] = Call(
+                    id=entry.call_id, tool=facts["tool"], arguments=facts["arguments"], line=facts["line"]
+                )
+            case Decided():
+                approvals.pop(entry.call_id, None)
+            case _:
+                pass
+    return None
+
+
+def _paused(history: History, calls: Mapping[int, Call], approvals: Mapping[int, Call]) -> Paused:
+    begun = history.begun
+    return Paused(
+        execution_id=begun.execution_id, calls=tuple(calls.values()), approvals=tuple(approvals.values()),
+        seconds_left=begun.limits.wall_seconds,
+    )  # fmt: skip
 
 
 def _is_decision(entry: Entry) -> TypeIs[Decided]:

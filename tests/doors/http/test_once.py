@@ -1,6 +1,7 @@
 """A start that is sent twice with one `Idempotency-Key`: one execution, one answer."""
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,12 @@ import pytest
 
 from tests.doors.http.conftest import KEYS, Served, serve
 from tests.doors.http.talk import LIBRECHAT, WEATHER, finish, go_on, result, start
+from toolfold import tool
 from toolfold.doors.http import Settings
 from toolfold.ledger.open import open_ledger
 from toolfold.ledger.record import History
 from toolfold.ledger.sqlite import SqliteLedger
+from toolfold.tools.policy import Policy
 
 KEY = {"Idempotency-Key": "order-17"}
 TWO = {**KEY, "X-API-Key": KEYS["two"]}
@@ -122,8 +125,47 @@ async def test_it_holds_across_a_restart(tmp_path: Path, has_gone_on: bool) -> N
 
     assert [first[key] for key in ("session_id", "tool_calls")] == [second[key] for key in ("session_id", "tool_calls")]
     assert ended == ended_again
-    assert third.json()["status"] == ("completed" if has_gone_on else "tool_call_required")
+    assert third.json()["status"] == "tool_call_required"
     assert (body["status"], rounds, old.json()["error"]) == ("completed", 1, "Execution expired")
+
+
+@pytest.mark.parametrize("way", ["ended", "paused again", "answered in part", "cancelled", "approved"])
+async def test_it_gives_the_first_answer_after_a_restart_whatever_has_happened_since(way: str, tmp_path: Path) -> None:
+    settings = Settings(keys=KEYS, token_key=b"k" * 32)
+    code = {
+        "paused again": "for city in 'ab':\n    print(await get_weather(city=city))",
+        "answered in part": "print(await asyncio.gather(get_weather(city='a'), get_weather(city='b')))",
+        "approved": "print(await write(row=1), await get_weather(city='a'))",
+    }.get(way, CODE)
+    answers: list[bytes] = []
+    statuses: list[str] = []
+
+    @tool
+    def write(row: int) -> int:
+        """Write a row."""
+        return row
+
+    async def go_on_in(client: httpx.AsyncClient, token: str) -> str:
+        if way == "cancelled":
+            return str((await client.post("/exec/programmatic/cancel", json={"continuation_token": token})).status_code)
+        if way == "approved":
+            body = {"continuation_token": token, "decisions": [{"call_id": "call_001", "approved": True}]}
+            return str((await client.post("/exec/programmatic", json=body)).json()["status"])
+        return str((await go_on(client, token, result("call_001", "sun"))).json()["status"])
+
+    for life in range(3):
+        ledger = open_ledger(str(tmp_path / "ledger.sqlite"))
+        options = {"ledger": ledger, "tools": [write], "policy": Policy(ask=["write"])}
+        async with serve(settings, tmp_path / "files", **options) as client:
+            answers.append((await start(client, code, headers=KEY)).content)
+            if life == 0:
+                statuses.append(await go_on_in(client, json.loads(answers[0])["continuation_token"]))
+                answers.append((await start(client, code, headers=KEY)).content)
+        await ledger.close()
+
+    assert statuses == [{"ended": "completed", "cancelled": "202"}.get(way, "tool_call_required")]
+    assert answers == [answers[0]] * 4
+    assert json.loads(answers[0])["status"] == ("approval_required" if way == "approved" else "tool_call_required")
 
 
 class Unseen(SqliteLedger):

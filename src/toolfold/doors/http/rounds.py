@@ -163,7 +163,10 @@ class Rounds:
         held = self._holding.get(start.execution_id)
         if held is not None and held.last is not None and held.last.round == 0:
             return held.last.answer
-        if recorded.said or (held is not None and held.is_known):
+        if recorded.said or recorded.outcome is not None or (held is not None and held.is_known):
+            if recorded.first_pause is not None:
+                text = self._tokens.sign(token)
+                return answers.tool_calls(recorded.first_pause, session=token.session, token=text)
             if recorded.outcome is None:
                 raise Refusal(409, _GONE_ON)
             return ended_before(recorded.outcome, token.session)
