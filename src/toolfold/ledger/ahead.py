@@ -126,6 +126,11 @@ class Ahead:
         """Of the file."""
         return self._path.name
 
+    @property
+    def owner(self) -> str:
+        """What others find the lock of this process by; empty while it has none."""
+        return self._path.name if self._fd >= 0 else ""
+
     def open(self) -> None:
         """Make the file, if it is not there; whoever takes over an execution of this process must find it."""
         if self._fd < 0:

@@ -27,6 +27,8 @@ from toolfold.ledger.seal import NoSeal, Seal
 from toolfold.ledger.tables import Tables
 
 _log = logging.getLogger("toolfold.ledger")
+_KILLED: Final = "killed"
+"""An owner that has no file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,7 @@ class AheadFiles:
             except msgspec.MsgspecError as error:
                 _log.warning("an execution that a killed process left cannot be read, and is lost: %s", error)
                 return
-            tables.begin(begun)
+            tables.begin(begun, _KILLED)
             count = 0
         bodies = self.missing(execution_id, count)
         if bodies:
@@ -131,6 +133,22 @@ def bring_in(ledger: Path, connection: sqlite3.Connection, tables: Tables, seal:
             _log.warning("what a killed process left beside the ledger waits for the next start: %s", error)
         else:
             found.remove()
+
+
+def is_living(ledger: Path, owner: str) -> bool:
+    """Whether the process has the lock on its file; one that left removed it, one that was killed has no lock."""
+    try:
+        fd = os.open(folder_of(ledger) / owner, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True  # nobody can say
+    try:
+        return not lock(fd)
+    except OSError:
+        return True
+    finally:
+        os.close(fd)
 
 
 def _paths(ledger: Path, own: str) -> list[Path]:

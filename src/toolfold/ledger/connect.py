@@ -18,7 +18,7 @@ from toolfold.ledger.lessons import LESSONS
 from toolfold.ledger.listing import LISTING
 from toolfold.ledger.migrations import FORMAT, check_shape, migrate
 from toolfold.ledger.seal import SALT_BYTES, NoSeal, Seal, seal_with
-from toolfold.ledger.tables import DEADLINES, SCHEMA
+from toolfold.ledger.tables import DEADLINES, OWNERS, SCHEMA
 
 _APPLICATION: Final = 0x746F666C  # "tofl"
 BUSY_SECONDS: Final = 30.0
@@ -148,7 +148,7 @@ def _lay_out(connection: sqlite3.Connection) -> None:
     try:
         # Asked again: another process may have been first.
         if not connection.execute("PRAGMA user_version").fetchone()[0]:
-            for statement in (*SCHEMA.split(";"), DEADLINES, LESSONS, DECISIONS, *LISTING, *STEADY):
+            for statement in (*SCHEMA.split(";"), DEADLINES, LESSONS, DECISIONS, *LISTING, *STEADY, *OWNERS):
                 connection.execute(statement)
             connection.execute(f"PRAGMA application_id = {_APPLICATION}")
             connection.execute(f"PRAGMA user_version = {FORMAT}")

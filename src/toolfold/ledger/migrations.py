@@ -15,9 +15,9 @@ from toolfold.ledger.changes import DECISIONS
 from toolfold.ledger.forgetting import STEADY
 from toolfold.ledger.lessons import LESSONS
 from toolfold.ledger.listing import LISTING
-from toolfold.ledger.tables import DEADLINES, SCHEMA
+from toolfold.ledger.tables import DEADLINES, OWNERS, SCHEMA
 
-FORMAT: Final = 5
+FORMAT: Final = 6
 _CHANGES: Final = "CREATE TABLE changes (number INTEGER PRIMARY KEY, execution INTEGER NOT NULL)"
 STEPS: Final[dict[int, tuple[str, ...]]] = {
     # Executions got deadlines. Some files of format 1 have the table already: it came before the format was raised.
@@ -30,6 +30,8 @@ STEPS: Final[dict[int, tuple[str, ...]]] = {
     # that has the file open goes on writing to it.
     # Other indexes are left alone by a pause.
     4: ("DELETE FROM changes", *STEADY),
+    # Whose process runs it.
+    5: OWNERS,
 }
 """What leads from each format to the next."""
 
@@ -104,5 +106,5 @@ def _columns(connection: sqlite3.Connection) -> dict[str, frozenset[str]]:
 @functools.cache
 def _expected() -> dict[str, frozenset[str]]:
     with closing(sqlite3.connect(":memory:")) as connection:
-        connection.executescript(";".join((SCHEMA, DEADLINES, LESSONS, DECISIONS, *LISTING, *STEADY)))
+        connection.executescript(";".join((SCHEMA, DEADLINES, LESSONS, DECISIONS, *LISTING, *STEADY, *OWNERS)))
         return _columns(connection)

@@ -23,7 +23,7 @@ from toolfold import forks
 from toolfold.errors import Fenced, LedgerFailed, ToolfoldError, UsageError
 from toolfold.ledger import codec, refusals
 from toolfold.ledger.ahead import Ahead, Gathered
-from toolfold.ledger.ahead_left import AheadFiles, bring_in, found_beside
+from toolfold.ledger.ahead_left import AheadFiles, bring_in, found_beside, is_living
 from toolfold.ledger.changes import is_cursor
 from toolfold.ledger.connect import connect
 from toolfold.ledger.locks import lock
@@ -103,7 +103,8 @@ class SqliteLedger:
         live = self._live[begun.execution_id] = OpenRecord(
             begun.execution_id, is_own=True, gathered=Gathered(begun.execution_id, begun, self._ahead.mark)
         )
-        self._writer.submit(Act(live, lambda tables: tables.begin(begun), is_kept=True))
+        owner = self._ahead.owner
+        self._writer.submit(Act(live, lambda tables: tables.begin(begun, owner), is_kept=True))
 
     def note(self, execution_id: str, *entries: Entry, epoch: int = 0) -> None:
         live = self._live_of(execution_id)
@@ -160,6 +161,7 @@ class SqliteLedger:
 
     async def takeover(self, execution_id: str) -> int:
         # What this process wrote under the old epoch goes first; its errors are of no interest any more.
+        self._ahead.open()
 
         def do(tables: Tables) -> tuple[AheadFiles, int]:
             # Files are looked for in the transaction: an owner that committed before it has its file by now, and one
@@ -167,7 +169,7 @@ class SqliteLedger:
             try:
                 with self._others(mark=True) as others:
                     others.catch_up(tables, execution_id)
-                    return others, tables.takeover(execution_id)
+                    return others, tables.takeover(execution_id, self._ahead.owner)
             except OSError as error:
                 raise refusals.not_taken_over(execution_id, error) from error
 
@@ -268,6 +270,14 @@ class SqliteLedger:
 
     async def decision(self, execution_id: str, epoch: int, call_id: int) -> bytes | None:
         return await self._look(lambda tables: tables.changes.decision(execution_id, epoch, call_id))
+
+    async def is_abandoned(self, execution_id: str) -> bool:
+        """Whether it runs on record, and its process is gone; false where that cannot be told."""
+        owner = await self._look(lambda tables: tables.owner(execution_id))
+        if not owner or owner == self._ahead.name or is_living(self._path, owner):
+            return False
+        # Asked again: its process may have written its end, and left, in between.
+        return await self._look(lambda tables: tables.owner(execution_id)) == owner
 
     async def counts(self, since: float, tenant: str | None = None) -> dict[str, int]:
         """How many run, wait, and failed since then."""

@@ -58,6 +58,8 @@ DEADLINES: Final = """
 CREATE TABLE IF NOT EXISTS deadlines (execution INTEGER PRIMARY KEY, expires_at REAL NOT NULL)
 """
 """Of executions that have one; older files do not have the table, and older versions leave it alone."""
+OWNERS: Final = ("ALTER TABLE executions ADD COLUMN owner TEXT NOT NULL DEFAULT ''",)
+"""The `ahead` file of the process that runs it, which has a lock on that; empty where nobody can tell."""
 
 SNAPSHOT: Final = -2
 """The piece that is sealed by `snapshots`, and not here."""
@@ -93,7 +95,7 @@ class Tables:
         """The transaction was rolled back."""
         self._rows.drop()
 
-    def begin(self, begun: Begun) -> None:
+    def begin(self, begun: Begun, owner: str = "") -> None:
         """A new execution. Files that pass its limit are left out, and it cannot be replayed."""
         body, is_full = codec.encode_begun(begun), 0
         if len(body) > self._max_bytes:
@@ -102,13 +104,13 @@ class Tables:
         title = self._seal.seal(first_line(begun.program.sent_text).encode(), f"{begun.execution_id}/title")
         values = (
             begun.execution_id, begun.began_at, self.changes.now(), begun.session, begun.tenant, len(body), is_full,
-            granted, title, begun.door,
+            granted, title, begun.door, owner,
         )  # fmt: skip
         try:
             cursor = self._db.execute(
                 "INSERT INTO executions (id, state, status, epoch, began_at, touched_at, seconds, calls, session,"
-                " tenant, bytes, pieces, is_full, granted, title, door)"
-                " VALUES (?, 'running', '', 0, ?, ?, 0, 0, ?, ?, ?, 1, ?, ?, ?, ?)",
+                " tenant, bytes, pieces, is_full, granted, title, door, owner)"
+                " VALUES (?, 'running', '', 0, ?, ?, 0, 0, ?, ?, ?, 1, ?, ?, ?, ?, ?)",
                 values,
             )
         except sqlite3.IntegrityError as error:
@@ -182,12 +184,20 @@ class Tables:
         self._rows.write()
         return self.changes.decide(execution_id, epoch, call_id, body)
 
-    def takeover(self, execution_id: str) -> int:
+    def takeover(self, execution_id: str, owner: str = "") -> int:
         """The next epoch."""
         row = self._row(execution_id, None)
         row.epoch += 1
         row.is_changed = True
+        self._db.execute("UPDATE executions SET owner = ? WHERE number = ?", (owner, row.number))
         return row.epoch
+
+    def owner(self, execution_id: str) -> str:
+        """Of one that runs, if it is known."""
+        found = self._db.execute(
+            "SELECT owner FROM executions WHERE id = ? AND state = 'running'", (execution_id,)
+        ).fetchone()
+        return "" if found is None else found[0]
 
     def finish(self, execution_id: str, epoch: int, outcome: Outcome, body: bytes) -> None:
         """The end; `body` is the outcome encoded, and is cut down where it passes the limit."""

@@ -140,6 +140,35 @@ def test_a_cancelled_program_of_another_process_makes_no_call_any_more(cli: Cli,
     assert b"Traceback" not in stderr
 
 
+def test_a_program_whose_process_is_killed_is_not_waited_for(cli: Cli, left: Path) -> None:
+    command = [*COMMAND, "run", "--tools", "held.py", "program.py"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, env=ENVIRONMENT) as owner:
+        entered(left)
+        (row,) = json.loads(cli("runs", "list", "--json").stdout)
+        execution_id = row["execution_id"]
+        living = cli("runs", "wait", execution_id, "--timeout", "0.2")
+        waits = subprocess.Popen(
+            [*COMMAND, "runs", "wait", execution_id, "--timeout", "60"], stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, env=ENVIRONMENT,
+        )  # fmt: skip
+        owner.kill()
+    killed = cli("runs", "wait", execution_id, "--timeout", "60")
+    _, stderr = waits.communicate()
+    cancelled = cli("runs", "wait", execution_id, "--cancel")
+
+    still = (
+        f"toolfold: execution {execution_id} is still running; 'toolfold runs wait {execution_id}' goes on waiting\n"
+    )
+    gone = (
+        f"toolfold: the process of execution {execution_id} is gone; 'toolfold runs rerun {execution_id}' runs it again "
+        f"with the recorded replies, 'toolfold runs wait {execution_id} --cancel' ends it\n"
+    )
+    assert (living.returncode, living.stderr.decode()) == (75, still)
+    assert (killed.returncode, killed.stderr.decode()) == (75, gone)
+    assert (waits.returncode, stderr.decode()) == (75, gone)
+    assert cancelled.returncode == 130
+
+
 def test_its_questions_are_answered_at_another_terminal_or_stay_open(cli: Cli, left: Path) -> None:
     (left / "writing.py").write_text(TOOLS)
     (left / "toolfold.yaml").write_text(CONFIG)

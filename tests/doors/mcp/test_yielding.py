@@ -4,6 +4,8 @@ import asyncio
 import os
 import re
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -356,6 +358,10 @@ async def test_a_server_that_is_killed_loses_nothing(tmp_path: Path) -> None:
         os.kill(killed, signal.SIGKILL)
         with pytest.raises(MCPError, match="Connection closed"):
             await wait(client, id_in(first))
+    waited = subprocess.run(
+        [sys.executable, "-m", "toolfold", "runs", "--ledger", "ledger.sqlite", "wait", id_in(first), "--timeout", "60"],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
     (tmp_path / "open").touch()
 
     async with Client(server(tmp_path / "toolfold.yaml")) as client:
@@ -366,6 +372,11 @@ async def test_a_server_that_is_killed_loses_nothing(tmp_path: Path) -> None:
     assert texts(first)[0] == f"{RUNNING}one\n"
     assert texts(last) == [f"{DONE}one\nopen\ntwo\n"]
     assert (tmp_path / "rows").read_text() == "1\n2\n"
+    assert (waited.returncode, waited.stderr) == (
+        75,
+        f"toolfold: the process of execution {id_in(first)} is gone; its client can go on with it, "
+        f"or 'toolfold runs wait {id_in(first)} --cancel' ends it\n",
+    )
 
 
 def _is_server(pid: int) -> bool:

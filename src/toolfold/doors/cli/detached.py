@@ -118,6 +118,11 @@ def is_left_alone(execution_id: str) -> bool:
     return True
 
 
+def is_detached(execution_id: str) -> bool:
+    """Whether it was, and has not ended."""
+    return _path(execution_id).exists()
+
+
 def forget(execution_id: str) -> None:
     """It has ended."""
     _path(execution_id).unlink(missing_ok=True)

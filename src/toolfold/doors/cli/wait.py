@@ -109,8 +109,24 @@ class _Waiting:
                 return Exit.OPEN
             if detached.is_left_alone(self._id):
                 return _LeftAlone()
+            if await self._is_abandoned():
+                say(f"toolfold: the process of execution {self._id} is gone; {self._next_step}\n")
+                return Exit.OPEN
             self._ask(story.epoch)
         raise UsageError(f"execution {self._id!r} is no longer in the ledger")
+
+    async def _is_abandoned(self) -> bool:
+        # A ledger on a server cannot tell: the processes of other machines have no locks here.
+        look = getattr(self._ledger, "is_abandoned", None)
+        # A detached one has a lock of its own, and perhaps a process that is about to take it over.
+        return look is not None and not detached.is_detached(self._id) and await look(self._id)
+
+    @property
+    def _next_step(self) -> str:
+        ends = f"'toolfold runs wait {self._id} --cancel' ends it"
+        if self._begun.door == "cli":
+            return f"'toolfold runs rerun {self._id}' runs it again with the recorded replies, {ends}"
+        return f"its client can go on with it, or {ends}"
 
     async def _cancelled(self) -> Outcome:
         """Ask its process to end it, which knows what it printed; if that does not, end its record."""
