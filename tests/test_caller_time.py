@@ -1,5 +1,6 @@
 """The time in which a caller executes a call, as the program's own timers see it."""
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,8 @@ print(first, second)
 @pytest.fixture(autouse=True)
 def hours(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Lets a caller take hours."""
-    real, ahead = __import__("time").time, [0.0]
-    monkeypatch.setattr("toolfold.execution.pauses.time.time", lambda: real() + ahead[0])
+    real, ahead = time.clock_gettime, [0.0]
+    monkeypatch.setattr(time, "clock_gettime", lambda clock: real(clock) + ahead[0])
 
     def pass_by(seconds: float) -> None:
         ahead[0] += seconds

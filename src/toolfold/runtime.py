@@ -126,7 +126,7 @@ class Runtime(ExecutionControl):
             door=door,
         )
         self._checks = Checks(self._engine, with_types=type_check)
-        self.sessions = Sessions(self._engine.end_session, store=session_files, limits=session_limits)
+        self.sessions = Sessions(self._engine.end_session, store=session_files, limits=session_limits, now=ledger.now)
         self._beginning = Beginning(offer, services, sessions=self.sessions, checks=self._checks, may_ask=may_ask)
         live = LiveExecutions(self._engine, self.sessions, paused_limits or PausedLimits(), before_files)
         super().__init__(live, ledger)

@@ -434,6 +434,27 @@ async def test_one_that_expired_without_an_end_is_forgotten_ten_minutes_later(le
     assert sorted(one.execution_id for one in await ledger.list()) == ["ended", "never", "not yet"]
 
 
+@pytest.mark.parametrize("jump", [40 * DAY, -40 * DAY])
+async def test_a_clock_of_the_machine_that_is_set_makes_nothing_old(
+    jump: float, new_ledger: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = new_ledger()
+    ledger.begin(begun("paused", expires_at=ledger.now() + 60))
+    await ledger.park("paused")
+    ledger.begin(begun("ended"))
+    await ledger.finish("ended", outcome("ended"))
+    before, machine = ledger.now(), time.time
+    monkeypatch.setattr(time, "time", lambda: machine() + jump)
+
+    await ledger.sweep()
+    other = new_ledger()  # as after a restart
+    await other.sweep()
+
+    assert sorted(one.execution_id for one in await ledger.list()) == ["ended", "paused"]
+    clocks = [ledger.now(), *([other.now()] if ledger.is_lasting else [])]
+    assert [abs(now - before) < DAY for now in clocks] == [True] * len(clocks)
+
+
 async def test_a_flood_of_one_tenant_leaves_the_records_of_the_others(new_ledger: Open) -> None:
     ledger = new_ledger(keep=Retention(executions=20))
     for number in range(5):

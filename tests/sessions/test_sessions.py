@@ -3,6 +3,7 @@
 import asyncio
 import os
 import threading
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -232,6 +233,20 @@ def test_sessions_on_disk_are_dropped_when_they_are_too_old(tmp_path: Path) -> N
     Sessions(lambda session: None, store=store, limits=SessionLimits(max_age_seconds=-1)).sweep()
 
     assert (store.load("old"), list(tmp_path.iterdir())) == ((), [])
+
+
+@pytest.mark.parametrize("jump", [2 * 86_400, -2 * 86_400])
+def test_sessions_do_not_become_old_because_the_clock_of_the_machine_is_set(
+    jump: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, machine = FolderStore(tmp_path), time.time
+    store.merge("s", Change(put=[File(name="a", data=b"1")]), max_bytes=1)
+    sessions = Sessions(lambda session: None, store=store)
+    monkeypatch.setattr(time, "time", lambda: machine() + jump)
+
+    sessions.sweep()
+
+    assert [file.name for file in store.load("s")] == ["a"]
 
 
 async def test_files_are_put_into_a_session_and_taken_out_from_outside(runtime: Runtime, tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ the answers reach the program.
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import TYPE_CHECKING, Final, cast
 
 from toolfold.engines.base import Freezable, Timed
@@ -58,7 +57,7 @@ class Pauses:
         self.last_waiting = -1
         """How many replies the guest had seen when it last said that it waits."""
         self._paused_at = 0.0
-        """Seconds since 1970."""
+        """By the ledger's clock."""
         self._is_timed: bool | None = None
         self._waits_for_person = False
         """Some of the time until it goes on is a person's, which no timer of the program counts."""
@@ -117,7 +116,7 @@ class Pauses:
         if timed is None:
             run.release()
         else:
-            timed.release_after(max(0.0, time.time() - self._paused_at))
+            timed.release_after(max(0.0, self._ledger.now() - self._paused_at))
         for given in accepted:
             self._calls.deliver(given)
         if decisions:
@@ -146,9 +145,9 @@ class Pauses:
         """Now, or when another process did; its record says so."""
         past = self._plan.past
         if past is None or past.paused_at is None:
-            return time.time()
+            return self._ledger.now()
         at, past.paused_at = past.paused_at, None
-        return self._plan.begun.began_at + at
+        return at
 
     def _check(self, replies: Sequence[Reply]) -> None:
         open_ids = [call.id for call in self._calls.open_outside]

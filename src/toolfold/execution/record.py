@@ -75,7 +75,9 @@ class ExecutionRecord:
 
     def note_pause(self, seconds_left: float) -> None:
         """It pauses with so much of its time left; a replay is faster, and must tell the same after a restart."""
-        entries: list[Entry] = [Moment(kind="paused", at=self.at)] if self._ledger.is_lasting else []
+        entries: list[Entry] = []
+        if self._ledger.is_lasting:
+            entries.append(Moment(kind="paused", at=self.at, facts={"clock": self._ledger.now()}))
         if self.is_taped:
             entries.append(Tape(seconds_left=seconds_left))
         if entries:

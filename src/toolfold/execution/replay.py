@@ -49,7 +49,7 @@ class Past:
         self.seconds_left = _seconds_left(history)
         """Of the wall clock, if it paused where its record ends."""
         self.paused_at = _paused_at(history) if self.seconds_left is not None else None
-        """When that was, in seconds since its start; `None` where nobody noted it."""
+        """When that was, by the ledger's clock; `None` where nobody noted it."""
         self.last_tick = _last_tick(history)
         """The last that is known of its wall clock."""
         self.tape = Taped(
@@ -157,7 +157,8 @@ def _paused_at(history: History) -> float | None:
     found = None
     for entry in reversed(history.entries):
         if isinstance(entry, Moment) and entry.kind == "paused":
-            found = entry.at
+            # Older versions noted the time of day alone.
+            found = float(entry.facts.get("clock", history.begun.began_at + entry.at))
         elif isinstance(entry, Given) or (isinstance(entry, Moment) and entry.kind == "resumed"):
             break
     return found

@@ -7,10 +7,11 @@ import secrets
 import sqlite3
 import time
 from collections.abc import Mapping
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Final
 
+from toolfold.clocks import SteadyClock, boot_id
 from toolfold.errors import UsageError
 from toolfold.ledger.changes import DECISIONS
 from toolfold.ledger.forgetting import DEADLINES_BY_TIME, STEADY
@@ -22,6 +23,11 @@ from toolfold.ledger.tables import DEADLINES, OWNERS, SCHEMA
 
 _APPLICATION: Final = 0x746F666C  # "tofl"
 BUSY_SECONDS: Final = 30.0
+_KEEP_LEAD: Final = (
+    "INSERT INTO facts VALUES ('clock', ?1 || ' ' || ?2) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+    " WHERE value NOT LIKE ?1 || ' %'"
+)
+"""Whoever is first after a start of the machine."""
 
 
 def connect(path: Path, key: bytes | str | None) -> tuple[sqlite3.Connection, sqlite3.Connection, Seal | NoSeal]:
@@ -44,6 +50,23 @@ def connect(path: Path, key: bytes | str | None) -> tuple[sqlite3.Connection, sq
             raise unusable(path, error) from error
         opened.pop_all()
     return writer, reader, seal
+
+
+def shared_lead(connection: sqlite3.Connection) -> float:
+    """The lead of the clock that all who use the file share until the machine starts again; see `SteadyClock`."""
+    boot, lead = boot_id(), SteadyClock().lead
+    kept = _kept_lead(connection, boot) if boot else lead
+    if kept is None:
+        with suppress(sqlite3.Error):  # a full disk, perhaps: the next process sets it
+            connection.execute(_KEEP_LEAD, (boot, repr(lead)))
+            kept = _kept_lead(connection, boot)
+    return lead if kept is None else kept
+
+
+def _kept_lead(connection: sqlite3.Connection, boot: str) -> float | None:
+    row = connection.execute("SELECT value FROM facts WHERE name = 'clock'").fetchone()
+    kept_boot, _, lead = row[0].partition(" ") if row is not None else ("", "", "")
+    return float(lead) if kept_boot == boot else None
 
 
 def open_alone(path: Path) -> sqlite3.Connection:
@@ -182,7 +205,7 @@ def _remember(connection: sqlite3.Connection, seal: Seal, salt: bytes) -> bool:
     connection.execute("BEGIN IMMEDIATE")
     try:
         is_new = not connection.execute(
-            "SELECT (SELECT count(*) FROM facts) + (SELECT count(*) FROM executions)"
+            "SELECT (SELECT count(*) FROM facts WHERE name != 'clock') + (SELECT count(*) FROM executions)"
         ).fetchone()[0]
         if is_new:
             facts = [("key_id", seal.key_id), ("salt", salt.hex())]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 import sqlite3
-import time
 from collections import Counter
 from typing import Final
 
+from toolfold.clocks import SteadyClock
 from toolfold.ledger.retention import EXPIRED_SECONDS, Retention
 
 STEADY: Final = (
@@ -38,8 +38,9 @@ class Forgetting:
     it; else no more are counted than may stay, from an index alone. Nothing is sorted.
     """
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, clock: SteadyClock) -> None:
         self._db = connection
+        self._clock = clock
 
     def is_due(self, keep: Retention) -> bool:
         """Whether something has to go. Reads only."""
@@ -62,11 +63,12 @@ class Forgetting:
         return self._db.execute(
             "SELECT execution, status FROM deadlines LEFT JOIN executions ON number = execution"
             " WHERE expires_at <= ? ORDER BY expires_at LIMIT ?",
-            (time.time() - EXPIRED_SECONDS, _SWEPT_AT_ONCE),
+            (self._clock.now() - EXPIRED_SECONDS, _SWEPT_AT_ONCE),
         ).fetchall()
 
     def _too_old(self, keep: Retention) -> list[int]:
-        now = time.time()
+        # Rows have the time of day: one that was set ahead makes none of them old.
+        now = self._clock.earliest()
         ended = self._db.execute(
             "SELECT number FROM executions INDEXED BY executions_by_word"
             " WHERE touched_at <= ? AND status != '' LIMIT ?",

@@ -15,6 +15,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from toolfold.clocks import SteadyClock
 from toolfold.ledger import codec, refusals
 from toolfold.ledger.lessons import MemoryLessons
 from toolfold.ledger.record import (
@@ -77,10 +78,14 @@ class MemoryLedger(Scanned):
         self._bytes = 0
         self._snapshot_key = secrets.token_bytes(32)
         self._lessons = MemoryLessons()
+        self._clock = SteadyClock()
         self._changes = 0
         self._followers: set[asyncio.Queue[Change]] = set()
         self._unsettled: list[tuple[_Execution, Outcome]] = []
         """Outcomes that are to be encoded."""
+
+    def now(self) -> float:
+        return self._clock.now()
 
     def begin(self, begun: Begun) -> None:
         if begun.execution_id in self._executions:
@@ -311,16 +316,16 @@ class MemoryLedger(Scanned):
 
     def _count(self, kept: _Execution, size: int) -> None:
         kept.bytes += size
-        kept.touched_at = time.time()
+        kept.touched_at = time.monotonic()
         self._bytes += size
 
     def _sweep(self, keep: Retention) -> int:
-        now = time.time()
+        now, on_clock = time.monotonic(), self.now()
         before = len(self._executions)
         for key, kept in tuple(self._executions.items()):
             age = keep.age_seconds if kept.state == "ended" else keep.open_seconds
             expires_at = kept.begun.expires_at if kept.state != "ended" else 0.0
-            if now - kept.touched_at >= age or (expires_at and now >= expires_at + EXPIRED_SECONDS):
+            if now - kept.touched_at >= age or (expires_at and on_clock >= expires_at + EXPIRED_SECONDS):
                 self._forget(key)
         while len(self._executions) > keep.executions or self._bytes > keep.total_bytes:
             if not self._make_room():

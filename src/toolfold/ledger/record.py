@@ -217,6 +217,12 @@ class Ledger(Protocol):
     def is_sealed(self) -> bool:
         """Whether it has a key, without which nothing of programs, arguments and replies can be read."""
 
+    def now(self) -> float:
+        """Seconds since 1970 by the clock of this ledger, which all who use it share; deadlines on record are by it.
+
+        It passes evenly: to set the clock of the machine changes nothing.
+        """
+
     def begin(self, begun: Begun) -> None: ...
     def note(self, execution_id: str, *entries: Entry, epoch: int = 0) -> None: ...
     async def flush(self, execution_id: str) -> None:

@@ -21,6 +21,7 @@ from redis.exceptions import ConnectionError as ConnectionLost
 from redis.exceptions import RedisError
 
 from toolfold import forks
+from toolfold.clocks import SteadyClock
 from toolfold.errors import LedgerFailed
 from toolfold.ledger import codec, redis_forgetting, redis_scripts, refusals
 from toolfold.ledger.record import Begun, Entry, Filter, Given, History, Parked, Sealed, Story, Summary
@@ -68,13 +69,11 @@ class RedisLedger(Followed):
         self, url: str, *, keep: Retention | None = None, key: bytes | str | None = None,
         max_execution_bytes: int = MAX_EXECUTION_BYTES, prefix: str = "toolfold",
     ) -> None:  # fmt: skip
-        self._keep = keep or Retention()
-        self._schedule = Schedule(self._keep)
-        self._url = plain_address(url)
-        self._prefix = prefix
-        self._seal = first_look(self._url, prefix, key)
+        self._schedule = Schedule(keep or Retention())
+        self._url, self._prefix, self._clock = plain_address(url), prefix, SteadyClock()
+        self._seal = first_look(self._url, prefix, key, self._clock)
         self._snapshot_seal: Seal | None = None
-        self._writer = RedisWriter(self._send, prefix, self._seal, self._keep, max_execution_bytes, self._tidy)
+        self._writer = RedisWriter(self._send, prefix, self._seal, self._schedule.keep, max_execution_bytes, self._tidy)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._client: Redis | None = None
         self._room = asyncio.Semaphore(_QUESTIONS_AT_ONCE)
@@ -100,7 +99,8 @@ class RedisLedger(Followed):
             forks.blank(sockets_of(self._client))
         forks.inherit(self)
 
-    # gathered
+    def now(self) -> float:
+        return self._clock.now()
 
     def begin(self, begun: Begun) -> None:
         self._look_alive()
@@ -141,7 +141,7 @@ class RedisLedger(Followed):
         # What this process wrote under the old epoch goes first; its errors are of no interest any more.
         with suppress(LedgerFailed):
             await self._writer.drain(execution_id)
-        age = milliseconds(self._keep.open_seconds)
+        age = milliseconds(self._schedule.keep.open_seconds)
         lease = ("", 0) if self._leases is None else self._leases.terms
         asked_at = time.monotonic()
         answer = await self._ask(redis_scripts.TAKEOVER, execution_id, self._writer.name(), age, *lease)
@@ -177,7 +177,7 @@ class RedisLedger(Followed):
         """Forget now what `keep`, or the ledger's own retention, does not allow; how many executions went."""
         await self._writer.drain()
         gone = 0
-        while swept := await self._sweep_some(keep or self._keep):
+        while swept := await self._sweep_some(keep or self._schedule.keep):
             gone += swept
         return gone
 
@@ -272,7 +272,7 @@ class RedisLedger(Followed):
 
         Before the first write; `seconds` is how long a lease lasts unless it is renewed with `Leases.beat`.
         """
-        self._leases = Leases(self._ask, owner, seconds)
+        self._leases = Leases(self._ask, owner, seconds, self._clock)
         self._writer.hold_leases(*self._leases.terms, self._leases.wrote)
         return self._leases
 
@@ -357,7 +357,7 @@ class RedisLedger(Followed):
         if not self._schedule.is_due():
             return
         try:
-            if await self._sweep_some(self._keep):
+            if await self._sweep_some(self._schedule.keep):
                 self._schedule.hasten()
         except LedgerFailed as error:
             log.warning("old executions were not forgotten: %s", error)

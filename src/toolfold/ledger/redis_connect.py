@@ -14,6 +14,7 @@ from redis.exceptions import ConnectionError as ConnectionLost
 from redis.exceptions import TimeoutError as NoAnswer
 from redis.retry import Retry
 
+from toolfold.clocks import SteadyClock, steady_seconds
 from toolfold.errors import LedgerFailed, UsageError
 from toolfold.ledger import redis_scripts
 from toolfold.ledger.seal import SALT_BYTES, NoSeal, Seal, seal_with
@@ -44,8 +45,10 @@ def plain_address(url: str) -> str:
     return address
 
 
-def first_look(url: str, prefix: str, key: bytes | str | None) -> Seal | NoSeal:
-    """The seal that fits the ledger on this server. Blocks, for three seconds at most where nobody answers.
+def first_look(url: str, prefix: str, key: bytes | str | None, clock: SteadyClock) -> Seal | NoSeal:
+    """The seal that fits the ledger on this server, by whose time the clock is set.
+
+    Blocks, for three seconds at most where nobody answers.
 
     Raises:
         UsageError: The ledger cannot be used, with the reason.
@@ -54,11 +57,21 @@ def first_look(url: str, prefix: str, key: bytes | str | None) -> Seal | NoSeal:
     try:
         with Redis.from_url(url, retry=Retry(NoBackoff(), 0), **SETTINGS) as client:
             _warn(client, where)
-            return _seal(client, where, prefix, key)
+            seal = _seal(client, where, prefix, key)
+            asked_at = steady_seconds()
+            # Any: the client types its answers for both of its kinds at once.
+            answer: Any = client.time()
+            set_clock(clock, answer, asked_at)
+            return seal
     except RedisError as error:
         raise UsageError(
             f"ledger {where!r} cannot be used: {_reason(error)}; check the server and the address"
         ) from error
+
+
+def set_clock(clock: SteadyClock, answer: tuple[int, int], asked_at: float) -> None:
+    """Set a clock by what the server answered to `TIME`, which was asked for at this steady time."""
+    clock.lead = int(answer[0]) + int(answer[1]) / 1e6 - (asked_at + steady_seconds()) / 2
 
 
 def shared_secret(url: str, prefix: str, seal: Seal | NoSeal, name: str) -> bytes:

@@ -13,13 +13,16 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+from toolfold.clocks import SteadyClock, steady_seconds
 from toolfold.errors import UsageError
 from toolfold.ledger import redis_scripts, refusals
 from toolfold.ledger.redis_batch import Write
+from toolfold.ledger.redis_connect import set_clock
 
 # Any: what a script answers is between it and whoever asks.
 Ask: TypeAlias = Callable[..., Awaitable[Any]]
 _AT_ONCE: Final = 500
+_PROMPT_SECONDS: Final = 1.0
 
 
 @dataclass(slots=True)
@@ -36,12 +39,14 @@ class Leases:
         ask: Runs a script on the server.
         owner: What the leases of this replica say; no other has it.
         seconds: How long a lease lasts that is not renewed.
+        clock: Set by the server's with each beat: another server may have taken its place.
     """
 
-    def __init__(self, ask: Ask, owner: str, seconds: float) -> None:
+    def __init__(self, ask: Ask, owner: str, seconds: float, clock: SteadyClock) -> None:
         self._ask = ask
         self._owner = owner
         self._seconds = seconds
+        self._clock = clock
         self._held: dict[str, _Held] = {}
         self._claimed: set[str] = set()
         self._turns: dict[str, str] = {}
@@ -86,6 +91,10 @@ class Leases:
 
     async def beat(self, live: Collection[str]) -> list[str]:
         """Say that this replica is there, and renew the leases of these executions; those that another has now."""
+        asked_at = steady_seconds()
+        answer = await self._ask(redis_scripts.TIME)
+        if steady_seconds() - asked_at < _PROMPT_SECONDS:  # else it is not known when the server looked
+            set_clock(self._clock, answer, asked_at)
         for gone in self._held.keys() - set(live):
             # Its lease lapses, or went with its end.
             del self._held[gone]

@@ -240,6 +240,8 @@ if redis.call('GET', key) ~= ARGV[3] then return 0 end
 return redis.call('DEL', key)
 """
 
+TIME: Final = "return redis.call('TIME')"
+
 OWNER: Final = """
 return redis.call('GET', '{' .. ARGV[1] .. '}:l:' .. ARGV[2])
 """

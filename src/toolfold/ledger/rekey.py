@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from toolfold.clocks import SteadyClock
 from toolfold.errors import UsageError
 from toolfold.ledger import codec
 from toolfold.ledger.ahead_left import bring_in
@@ -91,7 +92,7 @@ def _rekey(connection: sqlite3.Connection, path: Path, key: bytes | str | None, 
     if facts["key_id"] == same_salt.key_id:
         return Rekeyed(executions=0, copy="")
     check_key(path, facts, old)
-    bring_in(path, connection, Tables(connection, old, MAX_EXECUTION_BYTES), old)
+    bring_in(path, connection, Tables(connection, old, MAX_EXECUTION_BYTES, SteadyClock()), old)
     copy = path.with_name(f"{path.name}.key-{old.key_id}")
     _keep_copy(connection, copy)
     new_salt = secrets.token_bytes(SALT_BYTES)

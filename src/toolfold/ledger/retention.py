@@ -43,7 +43,7 @@ class Schedule:
     """Says when a look is due: after the first write, now and then, and sooner after many. Not for who only reads."""
 
     def __init__(self, keep: Retention) -> None:
-        self._keep = keep
+        self.keep = keep
         self._next = time.monotonic() + _LOOK_EVERY_SECONDS
         self._is_first = True
         self._bytes = 0
@@ -59,8 +59,8 @@ class Schedule:
         is_due = (
             time.monotonic() >= self._next
             or (self._is_first and self._bytes > 0)
-            or self._bytes > self._keep.total_bytes // _SLACK
-            or self._executions > self._keep.executions // _SLACK
+            or self._bytes > self.keep.total_bytes // _SLACK
+            or self._executions > self.keep.executions // _SLACK
         )
         if is_due:
             self._next = time.monotonic() + _LOOK_EVERY_SECONDS

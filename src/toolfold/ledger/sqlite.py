@@ -20,12 +20,13 @@ from typing import Final, TypeVar
 import msgspec
 
 from toolfold import forks
+from toolfold.clocks import SteadyClock
 from toolfold.errors import Fenced, LedgerFailed, ToolfoldError, UsageError
 from toolfold.ledger import codec, refusals
 from toolfold.ledger.ahead import Ahead, Gathered
 from toolfold.ledger.ahead_left import AheadFiles, bring_in, found_beside, is_living
 from toolfold.ledger.changes import is_cursor
-from toolfold.ledger.connect import connect
+from toolfold.ledger.connect import connect, shared_lead
 from toolfold.ledger.locks import lock
 from toolfold.ledger.record import Begun, Change, Entry, Filter, Given, History, Sealed, Story, Summary
 from toolfold.ledger.retention import MAX_EXECUTION_BYTES, Retention
@@ -68,13 +69,14 @@ class SqliteLedger:
         writer, reader, seal = connect(self._path, key)
         self._identity = _identity(self._path)
         self._alone: int | None = None
-        tables = Tables(writer, seal, max_execution_bytes)
+        self._clock = SteadyClock(shared_lead(writer))
+        tables = Tables(writer, seal, max_execution_bytes, self._clock)
         bring_in(self._path, writer, tables, seal)
         self._ahead = Ahead(self._path, seal, max_execution_bytes)
         self._writer = Writer(writer, tables, self._keep, self._ahead)
         self._seal = seal
         self._reader = reader
-        self._read_tables = Tables(self._reader, seal, max_execution_bytes)
+        self._read_tables = Tables(self._reader, seal, max_execution_bytes, self._clock)
         self._reads = threading.Lock()
         self._is_closed = False
         self._live: dict[str, OpenRecord] = {}
@@ -93,6 +95,9 @@ class SqliteLedger:
         """In a forked child: what has gathered is the parent's to write, and SQLite forbids the rest."""
         self._writer.disown()
         forks.inherit(self)
+
+    def now(self) -> float:
+        return self._clock.now()
 
     # gathered
 

@@ -15,6 +15,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from toolfold.clocks import SteadyClock
 from toolfold.errors import ToolfoldError, UsageError
 from toolfold.ledger import codec, refusals
 from toolfold.ledger.changes import Changes
@@ -71,7 +72,9 @@ _SPOILT: Final = codec.encode_entry(Tape(is_spoilt=True))
 class Tables:
     """Reads and writes on one connection. The caller begins and ends transactions."""
 
-    def __init__(self, connection: sqlite3.Connection, seal: Seal | NoSeal, max_execution_bytes: int) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, seal: Seal | NoSeal, max_execution_bytes: int, clock: SteadyClock
+    ) -> None:
         self._db = connection
         self._seal = seal
         self._max_bytes = max_execution_bytes
@@ -79,7 +82,7 @@ class Tables:
         self.changes = Changes(connection)
         self.listing = Listing(connection, seal)
         self._rows = Rows(connection, self.changes)
-        self._forgetting = Forgetting(connection)
+        self._forgetting = Forgetting(connection, clock)
         # By identity, with the tuple held so that its id stays its own: a runtime grants the same one each time.
         self._grants: OrderedDict[int, tuple[tuple[ToolSpec, ...], bytes, bytes]] = OrderedDict()
         self.written_bytes = 0

@@ -10,6 +10,7 @@ import weakref
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from toolfold.clocks import SteadyClock
 from toolfold.engines.base import MOST_KEPT_BYTES, MOST_KEPT_GUESTS
 from toolfold.errors import UsageError
 from toolfold.models import MIB, File
@@ -74,16 +75,19 @@ class Sessions:
     Args:
         end_guest: Ends the guest that holds a session's names.
         store: Keeps files; by default in memory.
+        now: A clock that nobody sets: files do not become old because the machine's clock jumps.
     """
 
     def __init__(
-        self, end_guest: Callable[[str], None], *, store: Store | None = None, limits: SessionLimits | None = None
-    ) -> None:
+        self, end_guest: Callable[[str], None], *, store: Store | None = None, limits: SessionLimits | None = None,
+        now: Callable[[], float] | None = None,
+    ) -> None:  # fmt: skip
         self._end_guest = end_guest
         self._store: Store = store if store is not None else MemoryStore()
         self._limits = limits or SessionLimits()
         self._open: dict[str, Session] = {}
         self._next_sweep = 0.0
+        self._now = now or SteadyClock().now
         self._quota = Quota(self._store, self._limits.max_tenant_bytes)
         self._sweeping: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -239,7 +243,7 @@ class Sessions:
 
     def sweep(self) -> None:
         """Forget what is too old; may be called from any thread."""
-        oldest = time.time() - self._limits.max_age_seconds
+        oldest = min(self._now(), time.time()) - self._limits.max_age_seconds
         for session, saved_at in self._store.ages().items():
             if saved_at >= oldest:
                 continue

@@ -23,6 +23,7 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Final, Protocol, TypedDict
 
+from toolfold.clocks import SteadyClock
 from toolfold.models import File
 
 try:
@@ -34,6 +35,7 @@ _READS: Final = 10
 _INDEX: Final = "index.json"
 _LOCK: Final = ".lock"
 _PART_SECONDS: Final = 3600.0
+_CLOCK: Final = SteadyClock()
 """A part of a file that is older was left by a process that was killed."""
 
 _log = logging.getLogger("toolfold.sessions")
@@ -323,7 +325,7 @@ def _part(path: Path, data: bytes) -> Path:
 
 def _tidy(folder: Path, used: set[str]) -> None:
     """Remove what the index does not name. What has a dot may be on its way here from another process."""
-    oldest = time.time() - _PART_SECONDS
+    oldest = _CLOCK.earliest() - _PART_SECONDS
     for path in folder.iterdir():
         is_part = path.name.startswith(".")
         with suppress(FileNotFoundError):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -57,7 +56,7 @@ _READY_AGAIN: Final = "ready again: the ledger is there"
 
 def create_app(
     runtime: Runtime, ledger: Ledger, settings: Settings | None = None, *, limits: Limits | None = None,
-    clock: Callable[[], float] = time.time, replicas: Replicas | None = None,
+    clock: Callable[[], float] | None = None, replicas: Replicas | None = None,
 ) -> FastAPI:  # fmt: skip
     """An ASGI app over a runtime that is not entered yet; the app enters and leaves it.
 
@@ -66,10 +65,10 @@ def create_app(
         ledger: The one that the runtime writes to.
         settings: Keys, limits, base path.
         limits: Of one program; the request's timeout replaces the wall clock.
-        clock: Seconds since 1970, for deadlines.
+        clock: Seconds since 1970, for deadlines; the ledger's by default, which all replicas share.
         replicas: This process among others that share the ledger; the app opens and closes it.
     """
-    door = _Door(runtime, ledger, settings or Settings(), limits or Limits(), clock, replicas)
+    door = _Door(runtime, ledger, settings or Settings(), limits or Limits(), clock or ledger.now, replicas)
 
     @asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:

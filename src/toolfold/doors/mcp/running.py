@@ -93,7 +93,7 @@ class Running:
         self.heard = Heard(runtime, execution_id, self.note)
         """What it printed."""
         self._turn = 0
-        self.began_at = time.time()
+        self._began = time.monotonic()
         """Here."""
 
     def start(
@@ -199,9 +199,14 @@ class Running:
         return self._turn == turn
 
     @property
+    def began_at(self) -> float:
+        """Seconds since 1970."""
+        return time.time() - self.seconds
+
+    @property
     def seconds(self) -> float:
         """Since its start here."""
-        return time.time() - self.began_at
+        return time.monotonic() - self._began
 
     @property
     def open_calls(self) -> tuple[Call, ...]:
