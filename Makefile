@@ -46,7 +46,7 @@ hooks: $(stamp) ## have git run `make check` before each commit, and look at the
 test-hold: $(stamp) ## every attack on the host beside an honest client; ARGS=--controls without what holds them, ARGS=--soak for long
 	@$(python) -m tests.hold $(ARGS)
 
-test-faults: $(stamp) ## clients under random kills, freezes and partitions; ARGS="--minutes 10 --target sqlite|redis"
+test-faults: $(stamp) ## clients and commands under random kills, freezes and partitions; ARGS="--minutes 10 --target sqlite|redis --only TEXT"
 	@$(python) -m tests.faults $(ARGS)
 
 test-corpora: $(stamp) ## public programs in CPython and here, compared; ARGS="--most 100 --only bfcl"

@@ -1,135 +1,214 @@
-"""A server with a planted bug, which speaks just enough of the protocol for the clients of the checker."""
+"""Bugs that are planted into the real product, in the process of a server or a command, for the checker to find."""
 
 from __future__ import annotations
 
 import asyncio
-import re
-import secrets
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from typing import Any, Literal
+import itertools
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final
 
-import uvicorn
-from fastapi import FastAPI, Request
-from fastapi.responses import JSONResponse, PlainTextResponse, Response
+import msgspec
 
-Bug = Literal[
-    "", "doubled call", "lost reply", "second answer", "lost execution", "lost upload", "wiped file", "not 503"
-]
-BUGS: tuple[Bug, ...] = (
-    "doubled call",
-    "lost reply",
-    "second answer",
-    "lost execution",
-    "lost upload",
-    "wiped file",
-    "not 503",
-)
-_STEP = re.compile(r'(effect|get_weather)\((?:name|city)="([^"]+)"\)')
-_SESSION = re.compile(r'name="session_id"\r\n\r\n(\w+)')
-_FILE = re.compile(r'filename="([^"]+)".*?\r\n\r\n(.*?)\r\n--', re.DOTALL)
-_WRITTEN = re.compile(r'open\("([^"]+)"')
+from toolfold.execution.record import ExecutionRecord
+from toolfold.execution.replay import Past, Rerun
+from toolfold.ledger import redis_scripts, writer
+from toolfold.ledger.ahead import Ahead
+from toolfold.ledger.record import Given, History, Tape
+from toolfold.ledger.redis_lease import Leases
+from toolfold.ledger.sqlite import SqliteLedger
+from toolfold.sessions.sessions import Sessions
+
+_LATE_SECONDS: Final = 30.0
+"""Until a commit that nobody waits for: longer than a test takes to kill the process."""
 
 
-@dataclass
-class Life:
-    """A program that runs: what it has still to do, and what it will print."""
-
-    name: str
-    session: str
-    steps: list[tuple[str, str]]
-    written: list[str]
-    heard: list[str] = field(default_factory=list)
-    answered: int = 0
+def plant(bug: str) -> None:
+    """Change the product in this process."""
+    BUGS[bug]()
 
 
-class Planted:
-    """The server; each request that it has seen is answered with what it said the first time, or should be."""
+def _in_replays(change: Callable[[list[Any]], list[Any]]) -> None:
+    """Let replays read another history than the one that was written."""
+    usual = Past.__init__
 
-    def __init__(self, bug: Bug = "") -> None:
-        self._bug = bug
-        self._answers: dict[str, dict[str, Any]] = {}
-        self._lives: dict[str, Life] = {}
-        self._sessions: dict[str, dict[str, str]] = {}
-        self._broken: set[str] = set()
-        self.done: list[str] = []
-        self.app = FastAPI()
-        self.app.add_api_route("/exec/programmatic", self.programmatic, methods=["POST"])
-        self.app.add_api_route("/upload", self.upload, methods=["POST"])
-        self.app.add_api_route("/files/{session}", self.files, methods=["GET"])
-        self.app.add_api_route("/download/{session}/{name}", self.download, methods=["GET"])
+    def init(self: Past, history: History, *arguments: Any, **options: Any) -> None:
+        usual(self, replace(history, entries=tuple(change([*history.entries]))), *arguments, **options)
 
-    async def programmatic(self, request: Request) -> Response:
-        body = await request.json()
-        asked = body.get("continuation_token", "") or request.headers["idempotency-key"]
-        if asked in self._answers:
-            return self._again(asked, body)
-        if "code" in body:
-            steps, written = _STEP.findall(body["code"]), _WRITTEN.findall(body["code"])
-            life = self._lives[asked] = Life(asked, body.get("session_id", ""), steps, written)
-        else:
-            life = self._lives[asked.partition(":")[0]]
-            life.heard += [result["result"] for result in body["tool_results"]]
-        self._answers[asked] = self._go_on(life)
-        return JSONResponse(self._answers[asked])
-
-    def _again(self, asked: str, body: dict[str, Any]) -> Response:
-        match self._bug:
-            case "doubled call" if "code" in body:
-                self.done += [name for kind, name in _STEP.findall(body["code"])[:1] if kind == "effect"]
-            case "second answer":
-                return JSONResponse({**self._answers[asked], "salt": secrets.token_hex(4)})
-            case "lost execution" if "code" not in body:
-                return JSONResponse({"status": "error", "error": "Execution expired"}, status_code=400)
-            case "not 503" if asked not in self._broken:
-                self._broken.add(asked)
-                return JSONResponse({"error": "internal error"}, status_code=500)
-        return JSONResponse(self._answers[asked])
-
-    def _go_on(self, life: Life) -> dict[str, Any]:
-        while life.steps:
-            kind, name = life.steps.pop(0)
-            if kind == "get_weather":
-                life.answered += 1
-                call = {"id": f"call_{life.answered:03}", "name": "get_weather", "input": {"city": name}}
-                token = f"{life.name}:{life.answered}"
-                return {"status": "tool_call_required", "continuation_token": token, "tool_calls": [call]}
-            self.done.append(name)
-        files = self._sessions.setdefault(life.session, {})
-        if self._bug != "wiped file":
-            files.update(dict.fromkeys(life.written, f"by {life.name}"))
-        heard = [] if self._bug == "lost reply" else life.heard
-        return {"status": "completed", "stdout": " ".join([life.name, *heard]), "stderr": ""}
-
-    async def upload(self, request: Request) -> Response:
-        form = (await request.body()).decode()
-        files = self._sessions.setdefault(_SESSION.findall(form)[0], {})
-        name, text = _FILE.findall(form)[0]
-        if self._bug == "lost upload":
-            before = set(files)
-            await asyncio.sleep(0.2)  # what others bring in the meantime is overwritten
-            for other in [one for one in files if one not in before and not files[one].startswith("by ")]:
-                del files[other]
-        files[name] = text
-        return JSONResponse({"message": "success"})
-
-    async def files(self, session: str) -> Response:
-        return JSONResponse([{"id": name, "filename": name} for name in self._sessions.get(session, {})])
-
-    async def download(self, session: str, name: str) -> Response:
-        return PlainTextResponse(self._sessions[session][name])
+    Past.__init__ = init
 
 
-@asynccontextmanager
-async def served(planted: Planted) -> AsyncIterator[int]:
-    """Its port."""
-    server = uvicorn.Server(uvicorn.Config(planted.app, port=0, log_level="critical", access_log=False))
-    task = asyncio.create_task(server.serve())
-    while not server.started:
-        await asyncio.sleep(0.01)
-    try:
-        yield server.servers[0].sockets[0].getsockname()[1]
-    finally:
-        server.should_exit = True
-        await task
+def _is_reply(entry: Any, tool: str) -> bool:
+    return isinstance(entry, Given) and entry.record.name == tool
+
+
+def _with_value(entry: Given, value: Any) -> Given:
+    reply = msgspec.structs.replace(entry.reply, value=value)
+    return Given(reply, entry.record)
+
+
+def _replace_client_replies() -> None:
+    def change(entries: list[Any]) -> list[Any]:
+        values = [entry.reply.value for entry in entries if _is_reply(entry, "get_weather")]
+        return [_with_value(entry, values[-1]) if _is_reply(entry, "get_weather") else entry for entry in entries]
+
+    _in_replays(change)
+
+
+def _drop_last_client_reply() -> None:
+    def change(entries: list[Any]) -> list[Any]:
+        last = max((at for at, entry in enumerate(entries) if _is_reply(entry, "get_weather")), default=len(entries))
+        return entries[:last] + entries[last + 1 :]
+
+    _in_replays(change)
+
+
+def _lose_host_replies() -> None:
+    _in_replays(
+        lambda entries: [_with_value(entry, None) if _is_reply(entry, "effect") else entry for entry in entries]
+    )
+
+
+def _doubt_host_replies() -> None:
+    def doubt(entry: Given) -> Given:
+        text = "'effect' was called before the host stopped; whether it ran is not known"
+        return Given(msgspec.structs.replace(entry.reply, value=None, error=text), entry.record)
+
+    _in_replays(lambda entries: [doubt(entry) if _is_reply(entry, "effect") else entry for entry in entries])
+
+
+def _forget_clock() -> None:
+    _in_replays(
+        lambda entries: [
+            msgspec.structs.replace(entry, clocks=()) if isinstance(entry, Tape) else entry for entry in entries
+        ]
+    )
+
+
+def _rerun_wrongly() -> None:
+    usual = Rerun.reply_to
+    earlier: list[Any] = []
+
+    def reply_to(self: Rerun, call: Any, *, is_safe: bool) -> Any:
+        reply = usual(self, call, is_safe=is_safe)
+        if reply is None or reply.error is not None:
+            return reply
+        earlier.append(reply.value)
+        return msgspec.structs.replace(reply, value=earlier[0])
+
+    Rerun.reply_to = reply_to
+
+
+def _write_nothing_ahead() -> None:
+    def write(_: Ahead, gathered: Any) -> bool:
+        gathered.written()
+        return True
+
+    Ahead.write = write
+    writer._LINGER_SECONDS = _LATE_SECONDS
+
+
+def _acknowledge_early() -> None:
+    usual = ExecutionRecord.park
+    tasks = set()
+
+    async def late(self: ExecutionRecord, snapshot: Any) -> None:
+        await asyncio.sleep(_LATE_SECONDS)
+        await usual(self, snapshot)
+
+    async def park(self: ExecutionRecord, snapshot: Any = None) -> None:
+        tasks.add(asyncio.ensure_future(late(self, snapshot)))
+
+    ExecutionRecord.park = park
+    writer._LINGER_SECONDS = _LATE_SECONDS
+
+
+def _forget_keys() -> None:
+    # Imported here: commands other than `serve` start without it.
+    from toolfold.doors.http.once import Once
+
+    async def start(self: Once, start: Any, _: Any, __: Any) -> Any:
+        return await self._executions.start(start)
+
+    Once.start = start
+
+
+def _mark_no_end() -> None:
+    async def finish(self: SqliteLedger, execution_id: str, *_: Any, **__: Any) -> None:
+        await self.flush(execution_id)
+
+    SqliteLedger.finish = finish
+
+
+def _ignore_fence() -> None:
+    usual = "if there[1] ~= epoch then return 'fenced' end"
+    follows = "if there[3] ~= follows then return 'fenced' end"
+    assert usual in redis_scripts.WRITE
+    assert follows in redis_scripts.WRITE
+    redis_scripts.WRITE = redis_scripts.WRITE.replace(usual, "").replace(follows, "")
+
+    async def lost_none(*_: Any, **__: Any) -> list[str]:
+        return []
+
+    async def confirm(*_: Any) -> None:
+        pass
+
+    Leases.beat = lost_none
+    Leases.confirm = confirm
+
+
+def _write_twice() -> None:
+    usual = "if body ~= '' then redis.call('RPUSH', pieces, body) end"
+    assert usual in redis_scripts.WRITE
+    redis_scripts.WRITE = redis_scripts.WRITE.replace(usual, usual.replace("pieces, body", "pieces, body, body"))
+
+
+def _wipe_files() -> None:
+    def update(*_: Any) -> tuple[str, ...]:
+        return ()
+
+    Sessions.update = update
+
+
+def _fail_plainly() -> None:
+    from toolfold.doors.http.rounds import Rounds
+
+    usual, numbers = Rounds.go_on, itertools.count()
+
+    async def go_on(self: Rounds, sent: Any) -> Any:
+        if next(numbers) == 0:
+            raise RuntimeError("planted")
+        return await usual(self, sent)
+
+    Rounds.go_on = go_on
+
+
+def _answer_anew() -> None:
+    from toolfold.doors.http import rounds
+
+    usual, numbers = rounds.ended_before, itertools.count()
+
+    def ended_before(*arguments: Any) -> Any:
+        answer = usual(*arguments)
+        return replace(answer, body={**answer.body, "number": next(numbers)})
+
+    rounds.ended_before = ended_before
+
+
+BUGS: Final[dict[str, Callable[[], None]]] = {
+    "client replies replaced by the last one": _replace_client_replies,
+    "host replies lost on replay": _lose_host_replies,
+    "clock not replayed": _forget_clock,
+    "rerun with a wrong reply": _rerun_wrongly,
+    "Redis fence ignored": _ignore_fence,
+    "pause acknowledged before its commit": _acknowledge_early,
+    "write-ahead file not written": _write_nothing_ahead,
+    "last client reply dropped on resume": _drop_last_client_reply,
+    "host replies not known on replay": _doubt_host_replies,
+    "idempotency key forgotten": _forget_keys,
+    "end never marked": _mark_no_end,
+    "Redis entries written twice": _write_twice,
+    "files of programs wiped": _wipe_files,
+    "failure without 503": _fail_plainly,
+    "second answer to the same request": _answer_anew,
+}

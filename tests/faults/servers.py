@@ -1,32 +1,49 @@
-"""A server process under test, and what can be done to it from outside."""
+"""A server process under test, its tools, and what can be done to it from outside."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import random
 import resource
 import signal
 import subprocess
-import sys
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 import httpx
 
 from tests.escapes_support.seen import descendants
+from tests.faults.judge import Done
+from tests.faults.launcher import COMMAND, WallClock, environment
 
 TOOLS = '''
-import os, pathlib
+import asyncio, json, os, pathlib, secrets, signal
+from typing import Any
 from toolfold import tool
 
-DONE = os.open(pathlib.Path(__file__).parent / "done.txt", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+HERE = pathlib.Path(__file__).parent
+DONE = os.open(HERE / "done.txt", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
 @tool
-def effect(name: str) -> str:
+def effect(name: str, seen: list[Any]) -> str:
     """Something that must not be done twice."""
-    os.write(DONE, (name + "\\n").encode())
-    return "did-" + name
+    reply = f"did-{name}-{secrets.token_hex(4)}"
+    os.write(DONE, (json.dumps({"name": name, "reply": reply, "seen": seen}) + "\\n").encode())
+    if (HERE / f"die-{name}").exists():
+        (HERE / f"die-{name}").unlink()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return reply
+
+@tool(read_only=True)
+async def gate(name: str) -> str:
+    """Open as soon as a file is there."""
+    (HERE / f"at-{name}").write_text(str(os.getpid()))
+    while not (HERE / f"open-{name}").exists():
+        await asyncio.sleep(0.01)
+    return "open"
 '''
 CONFIG = """
 http: {{keys: {{one: key-of-one}}, port: {port}, files: "{files}", lease: 2s, waiting: 500, preload_data: false,
@@ -35,15 +52,28 @@ tools: {{modules: [../tools.py]}}
 ledger: {{where: "{ledger}"}}
 """
 _STOP_SECONDS = 45.0
+Which = str
+GUESTS: Final = ("running", "paused", "waiting")
+
+
+def done_in(folder: Path) -> list[Done]:
+    """What the tools of a folder did, in order."""
+    path = folder / "done.txt"
+    lines = path.read_text("utf-8").splitlines() if path.exists() else []
+    return [Done(**json.loads(line)) for line in lines]
 
 
 class Server:
     """One `toolfold serve` on a port that stays its own."""
 
-    def __init__(self, folder: Path, port: int, *, ledger: str, files: Path, advertise: str = "null") -> None:
+    def __init__(
+        self, folder: Path, port: int, *, ledger: str, files: Path, advertise: str = "null", bug: str = ""
+    ) -> None:  # fmt: skip
         folder.mkdir()
         self._folder = folder
+        self._bug = bug
         self.base = f"http://127.0.0.1:{port}"
+        self.clock = WallClock(folder / "clock")
         config = CONFIG.format(port=port, ledger=ledger, files=files, advertise=advertise)
         (folder / "toolfold.yaml").write_text(config, "utf-8")
         self.start()
@@ -53,10 +83,10 @@ class Server:
         return (self._folder / "log").read_text("utf-8")
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "toolfold", "serve", "--config", str(self._folder / "toolfold.yaml")]
-        environment = {**os.environ, "XDG_STATE_HOME": str(self._folder / "state")}
+        command = [*COMMAND, "serve", "--config", str(self._folder / "toolfold.yaml")]
+        variables = environment(self.clock.path, self._bug, XDG_STATE_HOME=str(self._folder / "state"))
         with (self._folder / "log").open("a") as log:
-            self.process = subprocess.Popen(command, stderr=log, stdout=log, env=environment)
+            self.process = subprocess.Popen(command, stderr=log, stdout=log, env=variables)
 
     def kill(self) -> None:
         self.process.send_signal(signal.SIGCONT)
@@ -79,12 +109,12 @@ class Server:
         self.start()
         await self.ready()
 
-    async def stop_and_start(self, chance: random.Random) -> None:
-        """SIGTERM, for some of them twice: programs that take longer must go on after it."""
-        self.process.terminate()
+    async def stop_and_start(self, chance: random.Random, number: int = signal.SIGTERM) -> None:
+        """An orderly exit, for some of them asked for twice: programs that take longer must go on after it."""
+        self.process.send_signal(number)
         if chance.random() < 0.5:
             await asyncio.sleep(chance.uniform(0, 1.5))
-            self.process.terminate()
+            self.process.send_signal(number)
         with suppress(subprocess.TimeoutExpired):
             await asyncio.to_thread(self.process.wait, _STOP_SECONDS)
         await self.kill_and_start()

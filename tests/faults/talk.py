@@ -17,19 +17,24 @@ PATIENCE_SECONDS: Final = 120.0
 _TIMEOUTS_SECONDS: Final = (2.0, 5.0, 15.0)
 """Some are shorter than an outage: the work is done then, and its answer lost."""
 _PAUSE_SECONDS: Final = 0.05
+_MOST_BROKEN: Final = 10
+"""Answers with 500 to one request; it is a violation already, and will not get better."""
 
 
 class Talk:
     """One client's conversation with all servers."""
 
-    def __init__(self, seed: int, bases: Callable[[], list[str]]) -> None:
+    def __init__(self, seed: int, bases: Callable[[], list[str]], patience_seconds: float = PATIENCE_SECONDS) -> None:
         self._bases = bases
+        self._patience_seconds = patience_seconds
         self.chance = random.Random(seed)
         self.requests = 0
         self.calm_at = 0.0
         """When the faults are over, by the monotonic clock: before that nobody is promised an answer."""
         self.refusals: Counter[str] = Counter()
         """After which a request was sent again."""
+        self.lost: Counter[str] = Counter()
+        """Why a request had no answer that was not sent again."""
         self.last_refusals: dict[str, int] = {}
         """Of the last request that was never answered."""
         self.broken: list[str] = []
@@ -42,9 +47,9 @@ class Talk:
     # Any: whatever httpx takes for a request.
     async def send(self, method: str, path: str, **request: Any) -> httpx.Response | None:
         """The answer; `None` where there was none for so long that something must be wrong."""
-        deadline = max(time.monotonic(), self.calm_at) + PATIENCE_SECONDS
-        before = self.refusals.copy()
-        while time.monotonic() < deadline:
+        deadline = max(time.monotonic(), self.calm_at) + self._patience_seconds
+        before, broken = self.refusals.copy(), len(self.broken)
+        while time.monotonic() < deadline and len(self.broken) - broken < _MOST_BROKEN:
             self.requests += 1
             url = self.chance.choice(self._bases()) + path
             try:
@@ -60,6 +65,16 @@ class Talk:
             await asyncio.sleep(_PAUSE_SECONDS)
         self.last_refusals = dict(self.refusals - before)
         return None
+
+    # Any: as in `send`.
+    async def try_once(self, method: str, path: str, **request: Any) -> httpx.Response | None:
+        """The answer to a request that must not be sent again; `None` where it was lost."""
+        self.requests += 1
+        try:
+            return await self.http.request(method, self.chance.choice(self._bases()) + path, timeout=30, **request)
+        except httpx.TransportError as error:
+            self.lost[type(error).__name__] += 1
+            return None
 
 
 def _reason(answer: httpx.Response) -> str | None:
