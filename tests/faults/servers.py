@@ -11,7 +11,6 @@ import signal
 import subprocess
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
 
 import httpx
 
@@ -52,8 +51,6 @@ tools: {{modules: [../tools.py]}}
 ledger: {{where: "{ledger}"}}
 """
 _STOP_SECONDS = 45.0
-Which = str
-GUESTS: Final = ("running", "paused", "waiting")
 
 
 def done_in(folder: Path) -> list[Done]:
