@@ -11,8 +11,9 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 KEYS = {"honest": "key-of-honest", "hostile": "key-of-hostile"}
@@ -23,7 +24,7 @@ http:
   preload_data: false
   keys: {keys}
 {http}
-tools: {{modules: [tools.py]}}
+tools: {{modules: [tools.py]{tools}}}
 ledger: {{where: ledger.sqlite}}
 {more}
 servers: {servers}
@@ -65,6 +66,8 @@ class Host:
         is_open: Without keys.
         servers: To bridge.
         config: Further lines of its config.
+        tools: Further keys of `tools` in its config.
+        files: Beside its config, by name.
         without: The attack whose mend is switched off; such a server is ended before it takes the machine's memory.
         counts_guests: As part of its memory.
     """
@@ -77,6 +80,8 @@ class Host:
         is_open: bool = False,
         servers: Sequence[Any] = (),
         config: str = "",
+        tools: str = "",
+        files: Mapping[str, str] = MappingProxyType({}),
         without: str = "",
         counts_guests: bool = False,
     ) -> None:
@@ -84,11 +89,15 @@ class Host:
         self._counts_guests = counts_guests
         self._most_bytes = MOST_BYTES_OF_A_CONTROL if without else None
         http = http.replace("SILENT_PORT", str(self._silent.getsockname()[1]))
-        (folder / "tools.py").write_text(TOOLS, "utf-8")
+        for name, text in {"tools.py": TOOLS, **files}.items():
+            (folder / name).write_text(text, "utf-8")
         keys = "{}" if is_open else f"{{honest: {KEYS['honest']}, hostile: {KEYS['hostile']}}}"
         lines = "\n".join(f"  {line}" for line in http.splitlines())
         (folder / "toolfold.yaml").write_text(
-            CONFIG.format(http=lines, keys=keys, servers=json.dumps(servers), more=config), "utf-8"
+            CONFIG.format(
+                http=lines, keys=keys, servers=json.dumps(servers), more=config, tools=tools and f", {tools}"
+            ),
+            "utf-8",
         )
         environment = {**os.environ, "XDG_STATE_HOME": str(folder / "state"), "DATABASE_PASSWORD": PASSWORD}
         module = ["tests.hold.switched_off", without] if without else ["toolfold"]

@@ -124,6 +124,8 @@ def _host(module: Any, folder: str, without: str) -> Host:
         is_open=getattr(module, "IS_OPEN", False),
         servers=getattr(module, "SERVERS", ()),
         config=getattr(module, "CONFIG", ""),
+        tools=getattr(module, "TOOLS", ""),
+        files=getattr(module, "FILES", {}),
         counts_guests=getattr(module, "COUNTS_GUESTS", False),
         without=without,
     )

@@ -26,6 +26,8 @@ from toolfold.protocol import machine
 from toolfold.sessions.quota import Quota
 from toolfold.sources import function_arguments, function_mistakes
 from toolfold.sources.mcp import tools as bridged
+from toolfold.sources.openapi import lazy
+from toolfold.sources.web import bodies
 from toolfold.tools import router, wrappers
 
 CONTROLS: dict[str, Callable[[], None]] = {}
@@ -180,6 +182,22 @@ def _turns_of_programs() -> None:
 def _paused_memory() -> None:
     """guests of paused programs keep what they hold"""
     PausedMemory.add = lambda *_: []  # type: ignore[method-assign]
+
+
+# --- replies and documents of APIs -------------------------------------------------------------
+
+
+@for_attacks("charset_of_replies")
+def _short_list_of_charsets() -> None:
+    """a reply is decoded in the event loop, by whichever codec of Python it names"""
+    bodies.codec_of = lambda content_type: content_type.partition("charset=")[2] or "utf-8"
+    bodies._LARGE_BYTES = 1 << 60  # type: ignore[misc]
+
+
+@for_attacks("doubling_document")
+def _bounded_documents() -> None:
+    """schemas of an OpenAPI document are taken as they are"""
+    lazy.bounded = lambda schema, _: schema
 
 
 # --- tools and tenants -------------------------------------------------------------------------
