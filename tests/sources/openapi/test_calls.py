@@ -396,3 +396,12 @@ second = await api_op(id=1, with_response=True, next_query=first["next"])
 
     assert outcome.value == ["token=t%2F1&id=1", None]
     assert [asked.path for asked in server.asked] == ["/v1/a?id=1", "/v1/a?token=t%2F1&id=1"]
+
+
+@pytest.mark.parametrize(("words", "following"), [("rel=a " * 10, "page=2"), ("rel=a " * 5000, None)])
+def test_what_stands_beside_a_link_is_read_up_to_a_length(tmp_path, words, following):
+    link = f'<https://x.example/a?page=2>; {words}; rel="next"'
+    with Serving(lambda _: Answer(headers={"Link": link})) as server:
+        value = called(api(tmp_path, server, LISTED), "op", id=1, with_response=True)
+
+    assert value["next"] == following
