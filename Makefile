@@ -43,7 +43,7 @@ tests: $(stamp) ## the tests alone; ARGS="-k name" picks some, WORKERS=0 runs th
 hooks: $(stamp) ## have git run `make check` before each commit, and look at the commit's message
 	@git config core.hooksPath .githooks
 
-test-hold: $(stamp) ## every attack on the host beside an honest client; ARGS=--controls without what holds them, ARGS=--soak for long
+test-hold: $(stamp) ## every attack on the host beside an honest client; ARGS=--controls without what holds them, ARGS="--soak --minutes 20" for long
 	@$(python) -m tests.hold $(ARGS)
 
 test-faults: $(stamp) ## clients and commands under random kills, freezes and partitions; ARGS="--minutes 10 --target sqlite|redis --only TEXT"

@@ -1,7 +1,8 @@
 """`make test-hold`: every attack, or those named; prints one line for each. Exit 1: one did not hold.
 
 `--controls` switches off what holds each attack, in the server that it meets, and expects that it does not hold.
-`--soak [SECONDS]` is 200 hostile connections of one tenant beside an honest client.
+`--soak [SECONDS]`, or `--soak --minutes 20`, is 200 hostile connections of one tenant beside an honest client; it prints
+the server's memory every minute, and says whether that ended flat.
 """
 
 import argparse
@@ -19,9 +20,10 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seconds", type=float, default=10.0, help="of each attack")
     parser.add_argument("--controls", action="store_true", help="with what holds them switched off")
     parser.add_argument("--soak", type=float, nargs="?", const=300.0, metavar="SECONDS", help="all mixed, for long")
+    parser.add_argument("--minutes", type=float, help="of the soak")
     said = parser.parse_args(arguments)
-    if said.soak is not None:
-        return soak(said.soak)
+    if said.soak is not None or said.minutes is not None:
+        return soak(said.soak if said.minutes is None else 60 * said.minutes)
     names = [name for name in said.names or attack_names() if name not in escape_names()]
     print(f"{'item':>4} {'attack':26} {'alone':>8} {'under':>8} {'grown':>9} {'SIGTERM':>8}")
     held = [

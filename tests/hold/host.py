@@ -70,6 +70,7 @@ class Host:
         files: Beside its config, by name.
         without: The attack whose mend is switched off; such a server is ended before it takes the machine's memory.
         counts_guests: As part of its memory.
+        options: Of the command line.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class Host:
         files: Mapping[str, str] = MappingProxyType({}),
         without: str = "",
         counts_guests: bool = False,
+        options: Sequence[str] = (),
     ) -> None:
         self._silent = socket.create_server(("127.0.0.1", 0))  # takes connections, and never says a word
         self._counts_guests = counts_guests
@@ -101,7 +103,7 @@ class Host:
         )
         environment = {**os.environ, "XDG_STATE_HOME": str(folder / "state"), "DATABASE_PASSWORD": PASSWORD}
         module = ["tests.hold.switched_off", without] if without else ["toolfold"]
-        command = [sys.executable, "-m", *module, "serve", "--config", str(folder / "toolfold.yaml")]
+        command = [sys.executable, "-m", *module, "serve", *options, "--config", str(folder / "toolfold.yaml")]
         self.log = folder / "log"
         with self.log.open("w") as log:
             # With as many descriptors as most systems give.

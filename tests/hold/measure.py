@@ -127,6 +127,7 @@ def _host(module: Any, folder: str, without: str) -> Host:
         tools=getattr(module, "TOOLS", ""),
         files=getattr(module, "FILES", {}),
         counts_guests=getattr(module, "COUNTS_GUESTS", False),
+        options=getattr(module, "OPTIONS", ()),
         without=without,
     )
 

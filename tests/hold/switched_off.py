@@ -167,7 +167,21 @@ def _large_checks() -> None:
     checking.LARGE_TEXT_CHARACTERS = 1 << 60  # type: ignore[misc]
 
 
-@for_attacks("endless_programs")
+@for_attacks("console_followers")
+def _followers() -> None:
+    """requests of one tenant, streams among them, have no limit"""
+    gate.Gate.enter = nothing  # type: ignore[method-assign]
+    gate.Gate.follow = nothing  # type: ignore[method-assign]
+
+
+@for_attacks("costly_checks")
+def _shares_of_checks() -> None:
+    """large texts are checked two at a time, first come, first served"""
+    places = asyncio.Semaphore(2)
+    checking._Places.of = lambda *_: places  # type: ignore[assignment, method-assign, return-value]
+
+
+@for_attacks("endless_programs", "console_reruns")
 def _turns_of_programs() -> None:
     """a tenant's programs all run at once"""
 
