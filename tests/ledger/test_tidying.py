@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.ledger.made_up import begun, long_ledger, outcome
+from toolfold.clocks import SteadyClock
 from toolfold.ledger.retention import Retention
 from toolfold.ledger.seal import NoSeal
 from toolfold.ledger.sqlite import SqliteLedger
@@ -49,7 +50,7 @@ def count(connection: sqlite3.Connection, table: str = "executions") -> int:
 def test_a_step_forgets_a_few_hundred_and_not_all(
     keep: Retention, left: list[int], connection: sqlite3.Connection
 ) -> None:
-    tables = Tables(connection, NoSeal(), 10_000)
+    tables = Tables(connection, NoSeal(), 10_000, SteadyClock())
     tidying = Tidying(connection, tables, keep, lambda: False)
     tables.written_bytes = 1
 
@@ -73,7 +74,7 @@ def test_a_step_forgets_a_few_hundred_and_not_all(
     ids=["far too many", "too many", "too large", "too old", "open too long"],
 )
 def test_a_step_searches_indexes_and_sorts_nothing(keep: Retention, connection: sqlite3.Connection) -> None:
-    tables = Tables(connection, NoSeal(), 10_000)
+    tables = Tables(connection, NoSeal(), 10_000, SteadyClock())
     statements: list[str] = []
     connection.set_trace_callback(statements.append)
 
@@ -92,7 +93,7 @@ def test_a_step_searches_indexes_and_sorts_nothing(keep: Retention, connection: 
 
 @pytest.mark.parametrize("is_closing", [False, True])
 def test_who_closes_waits_for_no_other_process(is_closing: bool, path: Path, connection: sqlite3.Connection) -> None:
-    tables = Tables(connection, NoSeal(), 10_000)
+    tables = Tables(connection, NoSeal(), 10_000, SteadyClock())
     tidying = Tidying(connection, tables, Retention(executions=100), lambda: is_closing)
     tables.written_bytes = 1
 
