@@ -353,7 +353,7 @@ async def test_a_file_of_a_newer_toolfold_is_left_alone(path: Path) -> None:
     newer.close()
 
     assert refusal(path) == (
-        f"ledger {str(path)!r} was made by a newer toolfold (format 7, this one reads 5); "
+        f"ledger {str(path)!r} was made by a newer toolfold (format 7, this one reads 6); "
         "update toolfold, or name another file"
     )
 
