@@ -27,7 +27,8 @@ WEATHER: Final = {
 _TIMEOUT_MILLISECONDS: Final = 3_000_000
 _AGAIN_SHARE: Final = 0.3
 """Of requests that are sent once more although they were answered."""
-_CANCEL_SHARE: Final = 0.05
+_CANCEL_SHARE: Final = 0.15
+_CANCELLED: Final = ("400 Execution cancelled", "400 Execution expired")
 _UNKEYED_SHARE: Final = 0.15
 _LEAVES_FILE: Final = """
 with open("{name}.txt", "w") as file:
@@ -100,9 +101,9 @@ class Client:
             body = await self._start_once(operation, start, headers)
         while body is not None and body["status"] == "tool_call_required":
             if may_cancel and self._chance.random() < 0.5:
-                await self._cancel(operation, body)
-                return
-            body = await self._go_on(operation, body)
+                may_cancel, body = False, await self._cancel(operation, body)
+            else:
+                body = await self._go_on(operation, body)
         if body is None:
             return
         operation.stdout, operation.said = body.get("stdout", ""), str(body.get("error", ""))
@@ -164,18 +165,18 @@ class Client:
             operation.end = "refused"
         return None
 
-    async def _cancel(self, operation: Operation, body: dict[str, Any]) -> None:
-        """Cancel it while it is paused; whatever is sent to it afterwards is refused."""
+    async def _cancel(self, operation: Operation, body: dict[str, Any]) -> dict[str, Any] | None:
+        """Cancel it while it is paused. The next answer says whether: a server that was restarted knows no request ids."""
         named = {"request_id": operation.name}
-        answer = await self.talk.send("POST", "/exec/programmatic/cancel", json=named)
-        if answer is None or answer.status_code != 202:
-            operation.end, operation.said = "lost", f"no cancel: {answer}"
-            return
-        results = [result(call, "too late") for call in body["tool_calls"]]
-        request = {"continuation_token": body["continuation_token"], "tool_results": results}
-        after = await self.talk.send("POST", "/exec/programmatic", json=request)
-        operation.said = "" if after is None else str(after.json().get("error"))
-        operation.end = "cancelled"
+        if await self.talk.send("POST", "/exec/programmatic/cancel", json=named) is None:
+            operation.said = "no answer to a cancel"
+            return None
+        after = await self._go_on(operation, body)
+        if after is None and operation.said.startswith(_CANCELLED):
+            city = body["tool_calls"][0]["input"]["city"]
+            operation.reached = next(at for at, step in enumerate(operation.steps) if city in step.calls)
+            operation.end = "cancelled"
+        return after
 
 
 class Uploader(Client):

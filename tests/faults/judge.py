@@ -73,7 +73,7 @@ class Operation:
     name: str
     steps: tuple[Step, ...]
     seen: str = "whole"
-    """Whether its calls carry all that it has seen so far, or only the lines that are unknown."""
+    """Whether its calls carry all that it has seen so far, or only the names of unknown calls."""
     # Any: JSON values, as they were replied and seen.
     replies: dict[str, Any] = field(default_factory=dict)
     """What the client answered, by the name of the call."""
@@ -257,7 +257,7 @@ class _Case:
             if self._of.end in ("lost", "open", "cancelled", "unsure", "refused"):
                 continue  # nothing came out that could differ
             past = self._transcript[: places[name]]
-            expected = past if self._of.seen == "whole" else [line for line in past if "unknown" in json.dumps(line)]
+            expected = past if self._of.seen == "whole" else [line[1] for line in past if "unknown" in json.dumps(line)]
             if lines != expected:
                 self._add("changed past", lines, expected, f"what was seen before {name}")
 
@@ -272,6 +272,10 @@ class _Case:
                     self._add("effect behind the end", f"nothing behind step {reached + 1}", self._done[name], name)
 
     def _of_end(self) -> None:
+        if self._of.end == "refused":  # it was told that no tool was called
+            names = [name for step in self._of.steps for name in step.calls if name in self._done]
+            if names:
+                self._add("effect of a refused start", "no call", names)
         if self._of.end == "killed" and not self._is_excused("guest"):
             self._add("killed without a cause", "an end", self._of.said)
         if self._of.end == "unknown":

@@ -42,9 +42,10 @@ async def do(name):
 
 
 """
+# The names alone: the text of an error names an execution, and a rerun has another one.
 _SEEN: Final[dict[Seen, str]] = {
     "whole": "list(log)",
-    "unknown": "[line for line in log if 'unknown' in json.dumps(line)]",
+    "unknown": "[line[1] for line in log if 'unknown' in json.dumps(line)]",
 }
 _TEXTS: Final[dict[Kind, str]] = {
     "effect": 'say("effect", "{name}", await do("{name}"))',

@@ -130,6 +130,11 @@ def test_a_program_that_was_cancelled_does_nothing_more() -> None:
     assert kinds([cancelled], DONE) == ["effect behind the end"]
 
 
+def test_a_start_that_was_refused_without_a_call_made_none() -> None:
+    assert kinds([operation(stdout="", end="refused", evidence=[])], []) == []
+    assert kinds([operation(stdout="", end="refused", evidence=[])], DONE[:1]) == ["effect of a refused start"]
+
+
 def test_a_second_answer_a_lost_execution_and_a_missing_answer_are_found() -> None:
     assert kinds([operation(answers={"start": [{"token": "one"}, {"token": "two"}]})], DONE) == ["second answer"]
     assert kinds([operation(end="lost", said="400 Execution expired to round 1")], DONE) == ["lost execution"]
