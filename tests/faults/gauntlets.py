@@ -42,6 +42,8 @@ class _Kill:
         self._missing = set(range(clients))
         self._answers: Counter[int] = Counter()
         self._over = asyncio.Event()
+        self.arrived = asyncio.Event()
+        """The first of them waits."""
 
     async def __call__(self, client: int) -> None:
         """It has been answered."""
@@ -52,6 +54,7 @@ class _Kill:
     async def arrive(self, client: int) -> None:
         """It waits, or has nothing to wait for any more."""
         self._missing.discard(client)
+        self.arrived.set()
         if self._missing:
             await self._over.wait()
         elif not self._over.is_set():
@@ -93,6 +96,8 @@ async def sqlite_gauntlet(folder: Path, bug: str = "") -> list[Violation]:
 
 
 async def _operate(client: Client, kill: _Kill, at: int) -> None:
+    if at == 0:
+        await kill.arrived.wait()  # or the other's commit would carry along what this one has not committed
     await client.operate("ab"[at], _KEYED, ("whole", "unknown")[at])
     await kill.arrive(at)
 
