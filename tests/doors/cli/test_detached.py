@@ -216,7 +216,8 @@ def test_what_cannot_be_left_running_is_said_at_once(cli: Cli, left: Path) -> No
     assert {(done.returncode, done.stdout) for done in said.values()} == {(2, b"")}
 
 
-def test_waits_go_on_with_a_program_whose_process_is_killed_meanwhile(cli: Cli, left: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_waits_go_on_with_a_program_whose_process_is_ended_meanwhile(number: int, cli: Cli, left: Path) -> None:
     execution_id = detach(cli, "--tools", "held.py", "program.py")
     first = entered(left)
     command = [*COMMAND, "runs", "wait", execution_id, "--timeout", "60"]
@@ -224,7 +225,7 @@ def test_waits_go_on_with_a_program_whose_process_is_killed_meanwhile(cli: Cli, 
     waits = [subprocess.Popen(command, **pipes, env=ENVIRONMENT) for _ in range(2)]
     seen = [wait.stdout.readline() for wait in waits if wait.stdout is not None]  # they wait by now
     (left / "entered").unlink()
-    os.kill(first, signal.SIGKILL)
+    os.kill(first, number)
     second = entered(left)
     (left / "open").touch()
     outputs = [wait.communicate() for wait in waits]
