@@ -148,11 +148,11 @@ def test_the_config_of_the_image_takes_keys_ledger_and_tier_from_variables(monke
     replica = load_config(DEPLOY / "toolfold.yaml")
 
     def shown(config: Any) -> tuple[object, ...]:
-        keys = {tenant: key.get_secret_value() for tenant, key in config.http.keys.items()}
+        keys = {tenant: [key.key.get_secret_value() for key in keys] for tenant, keys in config.http.keys.items()}
         signs = config.http.token_key.get_secret_value() if config.http.token_key else None
         return config.http.host, keys, signs, config.ledger.where, config.engine, config.isolation
 
-    keys = {"default": "key"}
+    keys = {"default": ["key"]}
     assert shown(plain) == ("0.0.0.0", keys, None, "/state/ledger.sqlite", "process", "namespace")
     assert shown(replica) == ("0.0.0.0", keys, "signs", "valkey://:word@valkey:6379/0", "process", "landlock")
 
