@@ -227,8 +227,8 @@ async def _run(order: Order, made: Callable[..., Runtime], ledger: Ledger, start
     loop, execution_id = asyncio.get_running_loop(), order.execution_id
     task = asyncio.current_task()
     assert task is not None
-    # The machine goes down: the record stays open, and whoever waits for it goes on with it. Nobody sits at a terminal of
-    # this process, so an interrupt asks for no more than that.
+    # The machine goes down: the record stays open, and whoever waits for it goes on with it. Nobody sits at a terminal
+    # of this process, so an interrupt asks for no more than that.
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, task.cancel)
     begun = asyncio.Event()
