@@ -1,7 +1,9 @@
 """The folder in which sessions keep their files, shared by several processes."""
 
+import fcntl
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 from toolfold.models import File
@@ -29,6 +31,16 @@ try:
     FolderStore(sys.argv[1]).merge("s", Change(put=[File(name="a", data=b"1" * 2000)]), max_bytes=5000)
 except OSError as error:
     print(error.strerror)
+"""
+
+CLOCK_AHEAD = """
+import sys, time
+read = time.time
+time.time = lambda: read() + 7200
+from toolfold.models import File
+from toolfold.sessions.stores import Change, FolderStore
+
+FolderStore(sys.argv[1]).merge("s", Change(put=[File(name="b", data=b"2")]), max_bytes=10)
 """
 
 
@@ -66,3 +78,42 @@ def test_a_file_that_has_taken_the_name_since_is_not_removed(tmp_path: Path) -> 
     store.merge("s", Change(remove={"a": digest_of(b"old")}), max_bytes=10)
 
     assert [(file.name, file.data) for file in store.load("s")] == [("a", b"new")]
+
+
+def test_a_process_whose_clock_is_ahead_removes_nothing_that_is_on_its_way(tmp_path: Path) -> None:
+    FolderStore(tmp_path).merge("s", Change(put=[File(name="a", data=b"1")]), max_bytes=10)
+    (folder,) = tmp_path.iterdir()
+    (folder / ".part").write_bytes(b"3")
+
+    subprocess.run([sys.executable, "-c", CLOCK_AHEAD, str(tmp_path)], check=True)
+
+    assert sorted(path.name for path in folder.iterdir()) == sorted(
+        [".lock", ".part", "index.json", digest_of(b"1"), digest_of(b"2")]
+    )
+
+
+def test_a_part_that_somebody_removed_is_an_error_of_the_disk(tmp_path: Path) -> None:
+    store = FolderStore(tmp_path)
+    store.merge("s", Change(put=[File(name="a", data=b"1")]), max_bytes=10)
+    (folder,) = tmp_path.iterdir()
+    errors: list[BaseException] = []
+
+    def merge() -> None:
+        try:
+            store.merge("s", Change(put=[File(name="b", data=b"2")]), max_bytes=10)
+        except (OSError, RuntimeError) as error:
+            errors.append(error)
+
+    writer = threading.Thread(target=merge)
+    with (folder / ".lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        writer.start()
+        while not (parts := list(folder.glob(f".{digest_of(b'2')}.*"))):
+            pass
+        while not parts[0].stat().st_size:
+            pass
+        parts[0].unlink()
+    writer.join()
+
+    assert [type(error) for error in errors] == [FileNotFoundError]
+    assert [(file.name, file.data) for file in store.load("s")] == [("a", b"1")]

@@ -23,7 +23,6 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Final, Protocol, TypedDict
 
-from toolfold.clocks import SteadyClock
 from toolfold.models import File
 
 try:
@@ -35,7 +34,6 @@ _READS: Final = 10
 _INDEX: Final = "index.json"
 _LOCK: Final = ".lock"
 _PART_SECONDS: Final = 3600.0
-_CLOCK: Final = SteadyClock()
 """A part of a file that is older was left by a process that was killed."""
 
 _log = logging.getLogger("toolfold.sessions")
@@ -272,21 +270,35 @@ class FolderStore:
     def _locked(self, folder: Path) -> Iterator[None]:
         """The one writer of a session's folder, which is there when this is entered."""
         with self._writing:
-            while True:
-                folder.mkdir(exist_ok=True, mode=0o700)
-                with suppress(FileNotFoundError):  # deleted since: there is a new folder to lock
-                    handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-                    try:
-                        if fcntl is not None:
-                            fcntl.flock(handle, fcntl.LOCK_EX)
-                        if os.path.samestat(os.fstat(handle), os.stat(folder / _LOCK)):
-                            yield
-                            return
-                    finally:
-                        os.close(handle)
+            handle = _locked_folder(folder)
+            try:
+                yield
+            finally:
+                os.close(handle)
 
     def _of(self, session: str) -> Path:
         return self._folder / base64.b32encode(hashlib.sha256(session.encode()).digest()).decode().rstrip("=").lower()
+
+
+def _locked_folder(folder: Path) -> int:
+    """A descriptor that has the folder's lock until it is closed; the folder is made where it is missing."""
+    while True:
+        folder.mkdir(exist_ok=True, mode=0o700)
+        try:
+            handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except FileNotFoundError:
+            continue  # deleted since: there is a new folder to lock
+        try:
+            if fcntl is not None:
+                fcntl.flock(handle, fcntl.LOCK_EX)
+            if os.path.samestat(os.fstat(handle), os.stat(folder / _LOCK)):
+                return handle
+        except FileNotFoundError:
+            pass
+        except BaseException:
+            os.close(handle)
+            raise
+        os.close(handle)
 
 
 def _index(folder: Path) -> dict[str, _Entry]:
@@ -325,7 +337,8 @@ def _part(path: Path, data: bytes) -> Path:
 
 def _tidy(folder: Path, used: set[str]) -> None:
     """Remove what the index does not name. What has a dot may be on its way here from another process."""
-    oldest = _CLOCK.earliest() - _PART_SECONDS
+    # By the clock that dates the files, which may be another machine's: the index was written a moment ago.
+    oldest = (folder / _INDEX).stat().st_mtime - _PART_SECONDS
     for path in folder.iterdir():
         is_part = path.name.startswith(".")
         with suppress(FileNotFoundError):
