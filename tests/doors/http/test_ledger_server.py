@@ -48,3 +48,23 @@ async def test_a_frozen_redis_is_asked_once_for_all_who_want_to_know(redis_serve
     assert {(answer.status_code, answer.text) for answer in frozen} == {(503, '{"status":"not ready"}')}
     assert (after.status_code, after.json()) == READY
     assert connections <= 3
+
+
+async def test_an_end_that_redis_has_not_recorded_is_told_to_nobody(redis_server: RedisServer, tmp_path: Path) -> None:
+    ledger = RedisLedger(redis_server.url)
+    tools = [{"name": "ask", "parameters": {"type": "object", "properties": {}}}]
+    start = {"code": "print(await ask())", "tools": tools}
+    async with serve(Settings(keys=KEYS), tmp_path / "files", ledger=ledger) as client:
+        begun = await client.post("/exec/programmatic", json=start, headers={"X-LibreChat-Code-Request-ID": "r"})
+        results = [{"call_id": call["id"], "result": 1, "is_error": False} for call in begun.json()["tool_calls"]]
+        more = {"continuation_token": begun.json()["continuation_token"], "tool_results": results}
+        redis_server.kill()
+        await client.post("/exec/programmatic/cancel", json={"request_id": "r"})
+        away = await client.post("/exec/programmatic", json=more)
+        redis_server.start()
+        back = await client.post("/exec/programmatic", json=more)
+        while back.status_code == 503:
+            back = await client.post("/exec/programmatic", json=more)
+    await ledger.close()
+
+    assert (away.status_code, back.status_code, back.json()["error"]) == (503, 400, "Execution expired")

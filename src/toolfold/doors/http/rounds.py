@@ -26,7 +26,7 @@ from toolfold.doors.http.results import check_calls
 from toolfold.doors.http.settings import Settings
 from toolfold.doors.http.steps import Steps
 from toolfold.doors.http.tokens import Token, Tokens
-from toolfold.errors import Fenced
+from toolfold.errors import Fenced, LedgerFailed
 from toolfold.execution.recorded import Recorded
 from toolfold.ledger.refusals import fenced
 from toolfold.models import Outcome, Paused
@@ -134,6 +134,7 @@ class Rounds:
             # A replica that took it over has signed this token, so what is held here is out of date.
             raise fenced(held.execution_id)
         if held.is_over and token.round == held.round:
+            await self._check_end(held)
             raise Refusal(400, EXPIRED)
         if token.round != held.round or not held.is_paused:
             raise Refusal(400, INVALID_TOKEN)
@@ -141,6 +142,12 @@ class Rounds:
         check_calls(sent.decisions, held.open_approvals, "approval")
         step = await self._steps.resume(held, sent.replies, sent.decisions)
         return await self.cancelled(held) if step is None else await self.answer(held, step)
+
+    async def _check_end(self, held: Held) -> None:
+        """Refuse to tell of an end that is not on record yet: the next process would go on with the pause."""
+        recorded = await self._runtime.recorded(held.execution_id)
+        if recorded is not None and not recorded.has_ended:
+            raise LedgerFailed("the end of the execution is not on record yet; send the same request again")
 
     async def _expired(self, held: Held | None, token: Token) -> Answer:
         if held is not None and not held.is_over:
