@@ -121,6 +121,20 @@ async def test_at_the_limit_the_oldest_that_waits_makes_room() -> None:
         assert (answer, cut, waiting[1][0].at_eof()) == ("done", True, False)
 
 
+async def test_one_that_has_just_come_stays_where_one_between_two_requests_can_make_room() -> None:
+    async with served(connections=2) as (address, server), connected(address) as [between]:
+        between[1].write(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        await between[0].readuntil(b"done")
+        async with connected(address) as [new]:
+            while len(server.server_state.connections) < 2:
+                await asyncio.sleep(0.01)
+            answer = await get(address)
+            cut = await is_cut(between)
+            new[1].write(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+
+            assert (answer, cut, (await new[0].readuntil(b"done"))[-4:]) == ("done", True, b"done")
+
+
 async def test_where_all_are_busy_the_next_waits_for_one_to_end(caplog: pytest.LogCaptureFixture) -> None:
     async with served(connections=2, write_seconds=60) as (address, _), connected(address, count=2) as busy:
         for _, writer in busy:

@@ -2,7 +2,7 @@
 
 1. A connection that has not sent a whole head in time is cut, also behind an answer.
 2. One that does not read its answer is cut; so at most a few buffers are held for it.
-3. At the limit the oldest that only waits makes room: whoever has just come usually has a request.
+3. At the limit one that only waits makes room, but hardly one that has just come: it usually has a request.
 4. Without a free descriptor nothing is accepted for a moment, and the log has one line about it.
 5. A request that is made to wait on purpose, with `rest`, counts among those that only wait.
 6. Who asks for another protocol is answered in this one.
@@ -29,6 +29,8 @@ _MOST: Final = 2000
 _AT_ONCE: Final = 64
 _AGAIN_SECONDS: Final = 0.1
 _SHUTDOWN_SECONDS: Final = 2.0
+_NEW_SECONDS: Final = 1.0
+"""So long a connection has just come; a client that means well sends its head meanwhile."""
 _LOG_EVERY_SECONDS: Final = 10.0
 _NO_ROOM: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
@@ -55,13 +57,13 @@ class Connections:
     def __init__(self, patience: Patience) -> None:
         self.patience = patience
         self._all: set[Connection] = set()
-        # Ordered by age: those without a request so far, and those between two requests.
-        self._silent: dict[Connection, None] = {}
+        # Ordered by age: those without a request so far, with when they came, and those between two requests.
+        self._silent: dict[Connection, float] = {}
         self._idle: dict[Connection, None] = {}
 
     def add(self, connection: Connection) -> None:
         self._all.add(connection)
-        self._silent[connection] = None
+        self._silent[connection] = time.monotonic()
 
     def busy(self, connection: Connection) -> None:
         self._silent.pop(connection, None)
@@ -85,8 +87,11 @@ class Connections:
         return bool(self._silent or self._idle)
 
     def drop_one(self) -> None:
-        """Cut the oldest that only waits, if one does."""
-        connection = next(iter(self._silent or self._idle), None)
+        """Cut one that only waits, if one does: of the silent the oldest, unless it has just come and another waits."""
+        silent, came = next(iter(self._silent.items()), (None, 0.0))
+        has_just_come = time.monotonic() - came < _NEW_SECONDS
+        idle = next(iter(self._idle), None)
+        connection = idle if silent is None or (has_just_come and idle is not None) else silent
         if connection is not None:
             self.remove(connection)
             connection.transport.abort()
