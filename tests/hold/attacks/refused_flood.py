@@ -1,4 +1,4 @@
-"""200 connections of one tenant with nothing on them but requests that are refused, each as soon as the last one was."""
+"""400 connections of one tenant with nothing on them but requests that are refused, each as soon as the last one was."""
 
 import asyncio
 import contextlib
@@ -19,4 +19,4 @@ async def attack(target: Target) -> None:
                     writer.write(request)
                     await reader.readuntil(b"}")
 
-    await asyncio.gather(*(flood() for _ in range(200)))
+    await asyncio.gather(*(flood() for _ in range(400)))
