@@ -28,7 +28,7 @@ def main() -> int:
     results = asyncio.run(measure(cases, RUNNERS, passes=passes, rounds=rounds, say=say))
     is_good = report.show(results, cases, console)
     paths = [options.json] if options.only else [options.json, record.FOLDER / "engines.json"]
-    for path in paths:  # the second is what `make bench-report` reads, so it has every case
+    for path in paths:  # the second is what `make bench NAME=report` reads, so it has every case
         report.write(results, cases, path)
     console.print(f"written to {' and '.join(map(str, paths))}", highlight=False)
     return 0 if is_good else 1

@@ -142,7 +142,7 @@ def _write(found: dict[str, tuple[float, float]], calls: int, large_seconds: flo
     record.write(
         record.FOLDER / "bridge.json",
         title="The MCP bridge",
-        command="make bench-bridge",
+        command="make bench NAME=bridge",
         cases={
             name: record.case(
                 f"{calls} calls {name}, each", "µs", {"SDK client": direct * 1e6, "toolfold": bridged * 1e6}

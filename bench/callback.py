@@ -74,7 +74,7 @@ def _write(taken: dict[str, list[float]]) -> None:
     record.write(
         record.FOLDER / "callback.json",
         title="Calls back to the parent process",
-        command="make bench-callback",
+        command="make bench NAME=callback",
         cases={
             name: {"title": name, "unit": "ms", "runners": {"toolfold": record.cell(medians[name], times)}}
             for name, times in taken.items()

@@ -127,7 +127,7 @@ def _write(results: Results, found: Mapping[str, Costs], spoken: Found, corpus: 
     record.write(
         path,
         title="Code mode under one agent",
-        command="make bench-codemode",
+        command="make bench NAME=codemode",
         cases=cases,
         targets=[*targets, all_run],
         notes=report.notes(spoken),

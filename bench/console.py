@@ -1,6 +1,6 @@
 """The console in figures: lists of 100,000 executions, how live its page is, and what it costs programs.
 
-`make bench-console` measures everything in some minutes and prints one table; `--only lists` measures a part. The
+`make bench NAME=console` measures everything in some minutes and prints one table; `--only lists` measures a part. The
 page is a real Chromium, which is fetched once; what cannot be measured here is NOT RUN.
 """
 

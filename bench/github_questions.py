@@ -1,6 +1,6 @@
 """Sixty questions as people ask them, and the operation of GitHub's API that answers each.
 
-`make bench-search` and `make test-apis` fetch the document.
+`make bench NAME=search` and `make test NAME=apis` fetch the document.
 """
 
 from collections.abc import Sequence

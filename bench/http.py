@@ -188,7 +188,7 @@ async def measure(port: int, server: int, replicas: dict[str, dict[str, float]] 
     record.write(
         record.FOLDER / "http.json",
         title="The HTTP door",
-        command="make bench-http",
+        command="make bench NAME=http",
         cases={
             "continuation": record.case("one continuation, p50", "ms", {"toolfold": trip}),
             "clients": record.case("50 clients with 20 rounds each", "s", {"toolfold": took}),

@@ -1,4 +1,4 @@
-"""What a Ray cluster costs over the engine of this machine: `make bench-ray`, or `python -m bench.ray`.
+"""What a Ray cluster costs over the engine of this machine: `make bench NAME=ray`, or `python -m bench.ray`.
 
 Both run in turns in the same process: programs one after the other, calls, programs of a kept session, and batches with
 many and with few in flight. The cluster is on this machine too and has no cores of its own: what it costs shows, what
@@ -228,8 +228,8 @@ def main() -> int:
         console.print(f"{one['case']}: {one['figure']:.2f} {one['unit']}, {one['sense']} {one['limit']}: {mark}")
     cases = {case: record.case(*TITLES[case], runners) for case, runners in figures.items()}
     record.write(
-        record.FOLDER / "ray.json", title="A Ray cluster beside this machine", command="make bench-ray", cases=cases,
-        targets=judged, notes=[f"{options.nodes} node(s) on this machine; load before: {load:.1f}"],
+        record.FOLDER / "ray.json", title="A Ray cluster beside this machine", command="make bench NAME=ray",
+        cases=cases, targets=judged, notes=[f"{options.nodes} node(s) on this machine; load before: {load:.1f}"],
     )  # fmt: skip
     return not all(one["is_reached"] for one in judged)
 

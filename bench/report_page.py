@@ -23,16 +23,16 @@ PAGES = ("README.md", "docs/benchmarks.md")
 COMMANDS = {
     "engines": "make bench",
     "ledger": "make bench",
-    "peers": "make bench-peers",
-    "languages": "make bench-peers",
-    "codemode": "make bench-codemode",
-    "savings": "make bench-savings",
-    "catalog": "make bench-catalog",
-    "http": "make bench-http",
-    "bridge": "make bench-bridge",
-    "callback": "make bench-callback",
-    "search": "make bench-search",
-    "start": "make bench-start",
+    "peers": "make bench NAME=peers",
+    "languages": "make bench NAME=peers",
+    "codemode": "make bench NAME=codemode",
+    "savings": "make bench NAME=savings",
+    "catalog": "make bench NAME=catalog",
+    "http": "make bench NAME=http",
+    "bridge": "make bench NAME=bridge",
+    "callback": "make bench NAME=callback",
+    "search": "make bench NAME=search",
+    "start": "make bench NAME=start",
 }
 LARGE = "50 replies of 20 KB, tools of 10 servers"
 SMALL = "one small call"
@@ -101,7 +101,7 @@ def refreshed(text: str, documents: Documents, charts: set[str]) -> str:
 
 def _benchmark(name: str, documents: Documents, charts: set[str]) -> str:
     if name not in documents:
-        return f"Not measured yet: run `{COMMANDS[name]}`, then `make bench-report`."
+        return f"Not measured yet: run `{COMMANDS[name]}`, then `make bench NAME=report`."
     document = documents[name]
     parts = [f"![{_CHARTS[one][1]}](figures/{one}.svg)" for one in _CHARTS if one in charts and _CHARTS[one][0] == name]
     parts.append(savings(document) if name == "savings" else plain(document))
@@ -125,7 +125,7 @@ def _readme(documents: Documents) -> str:
     """At most four figures, each with its command; what is lost stands beside what is saved."""
     lines = [line for line in (_speed(documents), _peer(documents), *_saved(documents)) if line]
     if not lines:
-        return "Not measured yet: run `make bench` and `make bench-savings`, then `make bench-report`."
+        return "Not measured yet: run `make bench` and `make bench NAME=savings`, then `make bench NAME=report`."
     return (
         bullets(lines)
         + "\n\nAll figures, including those where peers are ahead: [docs/benchmarks.md](docs/benchmarks.md)."
@@ -146,7 +146,7 @@ def _peer(documents: Documents) -> str:
         return ""
     return (
         f"**{number(ours / peer)} ×** the time of one tool call in pydantic-ai-harness CodeMode, under the same agent: "
-        "`make bench-codemode`"
+        "`make bench NAME=codemode`"
     )
 
 
@@ -163,7 +163,7 @@ def _saved(documents: Documents) -> list[str]:
         program, direct = (figure(document, name, "input tokens", way) for way in (PROGRAM, PARALLEL))
         lines.append(
             f"**{word}: {number(program / direct)} ×** the input tokens of {case} "
-            f"({number(program)} instead of {number(direct)}): `make bench-savings`"
+            f"({number(program)} instead of {number(direct)}): `make bench NAME=savings`"
         )
     return lines
 

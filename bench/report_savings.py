@@ -1,4 +1,4 @@
-"""The figures of `make bench-savings` as Markdown: sums, losses, examples. Pure."""
+"""The figures of `make bench NAME=savings` as Markdown: sums, losses, examples. Pure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

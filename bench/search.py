@@ -106,7 +106,7 @@ def main() -> int:
     figures = {**recalls, "fall": fall, "nothing": nothing, **meant}
     notes = [f"{len(index):,} tools, {len(questions):,} questions of BFCL"]
     if meant:
-        notes.append("with an embedder: all-MiniLM-L6-v2, `make bench-search ARGS=--embedder`")
+        notes.append("with an embedder: all-MiniLM-L6-v2, `make bench NAME=search ARGS=--embedder`")
     write(figures, speeds, targets, notes)
     return 0 if all(target["is_reached"] for target in targets) else 1
 
@@ -119,7 +119,7 @@ def write(recalls: dict[str, float], speeds: dict[int, float], targets: list[dic
     for count, p50 in speeds.items():
         cases[f"{count}"] = record.case(f"one search over {count:,} tools, p50", "ms", {"toolfold": p50 * 1000})
     record.write(
-        record.FOLDER / "search.json", title="Search over tools", command="make bench-search", cases=cases,
+        record.FOLDER / "search.json", title="Search over tools", command="make bench NAME=search", cases=cases,
         targets=targets, notes=notes,
     )  # fmt: skip
 
@@ -262,9 +262,7 @@ def show_github() -> float | None:
     """The share of the questions over GitHub's operations whose answer is found; `None` without the document."""
     document = github_questions.FOLDER / github_questions.DOCUMENT
     if not document.is_file():
-        print(
-            "NOT RUN: the questions over GitHub's API; npm has not fetched its document, which `make bench-search` does"
-        )
+        print("NOT RUN: the questions over GitHub's API: no document of it; `make bench NAME=search` fetches that")
         return None
     specs = github_questions.operations(document)
     recall, least = github_questions.recall(specs), github_questions.RECALL

@@ -186,7 +186,7 @@ def _write(taken: Taken, load: str, goals: list[tuple[str, float, float]]) -> No
     record.write(
         record.FOLDER / "start.json",
         title="The start of `toolfold mcp` and `toolfold run`",
-        command="make bench-start",
+        command="make bench NAME=start",
         notes=[load],
         cases={
             name: {"title": name, "unit": "s", "runners": {"toolfold": record.cell(medians[name], one)}}

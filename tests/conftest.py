@@ -7,7 +7,7 @@ import pytest
 
 try:
     from hypothesis import HealthCheck, settings
-except ModuleNotFoundError:  # in the environment of `make test-gem`
+except ModuleNotFoundError:  # in the environment of `make test NAME=gem`
     pass
 else:
     # The same examples in every run, however busy the machine; `--hypothesis-profile=explore` tries others.

@@ -72,7 +72,7 @@ def write(found: Found, corpus: Sequence[Program], path: Path) -> None:
     record.write(
         path,
         title="Which Python each code mode speaks",
-        command="make bench-peers",
+        command="make bench NAME=peers",
         cases=cases,
         targets=[record.target(ALL, figure, 100, "%", is_reached=figure == 100, sense="at least")],
         notes=notes(found),

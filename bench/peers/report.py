@@ -88,7 +88,7 @@ def write(results: Results, cases: Sequence[Case], path: Path, *, how: str) -> N
     record.write(
         path,
         title="The same programs on other code modes",
-        command="make bench-peers",
+        command="make bench NAME=peers",
         notes=[how, *map(_note, losses(results))],
         ours=OURS,
         floor=FLOOR,

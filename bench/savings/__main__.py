@@ -66,7 +66,7 @@ async def _main(count: Count, counting: str, assumed: Assumed, options: argparse
     ]
     console.print(*notes, *(f"WRONG: {text}" for text in wrong), sep="\n", soft_wrap=True)
     record.write(
-        options.json, title="What programs save", command="make bench-savings", notes=[*notes, *wrong],
+        options.json, title="What programs save", command="make bench NAME=savings", notes=[*notes, *wrong],
         cases=show.cases(every, assumed), losses=show.losses(public, assumed), turns=show.turn_table(public, assumed),
         doors=by_door, targets=[(name, figure, limit, is_met) for name, figure, limit, is_met in judged],
         tasks=len(public), examples=[task.name for task, _ in own], groups=list(groups),

@@ -69,7 +69,7 @@ def main() -> int:
         print(f"NOT RUN: {error}")
         return 0
     if not (PACKAGES / "node_modules" / ".bin" / "claude").exists():
-        print("NOT RUN: Claude Code is not there; run make test-claude first, which fetches it")
+        print("NOT RUN: Claude Code is not there; run make test NAME=claude first, which fetches it")
         return 0
     count, counting = tokenizer(bfcl.HOME)
     seen = {name: run(case, PACKAGES) for name, case in _cases().items()}
@@ -87,7 +87,7 @@ def main() -> int:
         for name, unit, field in figures
     }
     record.write(
-        options.json, title="Many tools in Claude Code", command="make bench-catalog",
+        options.json, title="Many tools in Claude Code", command="make bench NAME=catalog",
         notes=[f"{'met' if is_met else 'MISSED'}: {text}" for text, is_met in judged], cases=cases,
     )  # fmt: skip
     return 0 if all(is_met for _, is_met in judged) else 1

@@ -1,6 +1,6 @@
-"""Public documents, and a server nobody here wrote that validates requests against each: `make test-apis`.
+"""Public documents, and a server nobody here wrote that validates requests against each: `make test NAME=apis`.
 
-The folder holds what `npm` fetched: Prism, and documents of other styles. GitHub's is where `make bench-search` has it.
+The folder holds what `npm` fetched: Prism, and documents of other styles. GitHub's is where `make bench NAME=search` has it.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""`make bench-report`: what the benchmarks measured, in the docs."""
+"""`make bench NAME=report`: what the benchmarks measured, in the docs."""
 
 import json
 import re
@@ -61,7 +61,7 @@ Targets:
 - an empty program: 5 × in-process exec (at most 4 ×): **missed**
 <!-- /bench-report -->
 <!-- bench-report: http -->
-Not measured yet: run `make bench-http`, then `make bench-report`.
+Not measured yet: run `make bench NAME=http`, then `make bench NAME=report`.
 <!-- /bench-report -->
 The end.
 """)
@@ -156,7 +156,7 @@ def test_the_readme_gets_four_figures_at_most_each_with_its_command(tmp_path: Pa
 Written by hand.
 <!-- bench-report: figures -->
 - **0.50 ms** to run an empty program in the full jail, from text to outcome: `make bench`
-- **0.08 ×** the time of one tool call in pydantic-ai-harness CodeMode, under the same agent: `make bench-codemode`
+- **0.08 ×** the time of one tool call in pydantic-ai-harness CodeMode, under the same agent: `make bench NAME=codemode`
 
 All figures, including those where peers are ahead: [docs/benchmarks.md](docs/benchmarks.md).
 <!-- /bench-report -->
@@ -179,8 +179,8 @@ def test_the_readme_tells_what_is_lost_beside_what_is_saved() -> None:
     assert block.split("\n<!-- ")[1] == snapshot("""\
 bench-report: figures -->
 - **Saved: 0.024 ×** the input tokens of parallel direct calls where 50 replies have 20 KB each (7,379 instead of
-  307,736): `make bench-savings`
-- **Lost: 5.53 ×** the input tokens of a direct call for one small reply (586 instead of 106): `make bench-savings`
+  307,736): `make bench NAME=savings`
+- **Lost: 5.53 ×** the input tokens of a direct call for one small reply (586 instead of 106): `make bench NAME=savings`
 
 All figures, including those where peers are ahead: [docs/benchmarks.md](docs/benchmarks.md).\
 """)

@@ -1,4 +1,4 @@
-"""`make bench-savings`: what depends on what, the programs it writes, and a replay in every way."""
+"""`make bench NAME=savings`: what depends on what, the programs it writes, and a replay in every way."""
 
 import json
 from collections.abc import Mapping

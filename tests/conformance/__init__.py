@@ -1,1 +1,1 @@
-"""The official conformance suite against the door's own stack: `make test-conformance`."""
+"""The official conformance suite against the door's own stack: `make test NAME=conformance`."""

@@ -1,4 +1,4 @@
-"""`make test-console`: the console's page in a real Chromium, driven by Playwright; says NOT RUN where that is not had."""
+"""`make test NAME=console`: the console's page in a real Chromium, driven by Playwright; says NOT RUN where that is not had."""
 
 import importlib.util
 import os

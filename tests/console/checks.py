@@ -1,4 +1,4 @@
-"""The console in a real browser. Run by `make test-console`; each test waits for what it says, never for a time."""
+"""The console in a real browser. Run by `make test NAME=console`; each test waits for what it says, never for a time."""
 
 import re
 

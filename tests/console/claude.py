@@ -1,6 +1,6 @@
-"""A person at the page decides on a call of the real Claude Code: `make test-console ARGS=claude.py`.
+"""A person at the page decides on a call of the real Claude Code: `make test NAME=console ARGS=claude.py`.
 
-Needs the npm packages that `make test-claude` fetches.
+Needs the npm packages that `make test NAME=claude` fetches.
 """
 
 import os
@@ -23,7 +23,7 @@ PROGRAM = "# Pay the bill\nprint(await pay(amount=5, to='ada'))"
 @pytest.mark.timeout(120)
 def test_a_call_of_claude_code_is_approved_in_the_page_and_its_program_goes_on() -> None:
     if not PACKAGES.exists():
-        pytest.fail("NOT RUN: Claude Code is not there; 'make test-claude' fetches it")
+        pytest.fail("NOT RUN: Claude Code is not there; 'make test NAME=claude' fetches it")
     links: queue.Queue[str] = queue.Queue()
     seen: queue.Queue[Seen] = queue.Queue()
 

@@ -1,4 +1,4 @@
-"""Figures of the page, for `make bench-console` to put into its table."""
+"""Figures of the page, for `make bench NAME=console` to put into its table."""
 
 import json
 import os

@@ -1,6 +1,6 @@
 """A run of 10,000 calls in a real browser: how soon it is there, and whether it scrolls without a long task.
 
-`make test-console ARGS="large.py -s"` prints the figures; they are from the browser's own clock and trace.
+`make test NAME=console ARGS="large.py -s"` prints the figures; they are from the browser's own clock and trace.
 """
 
 import json

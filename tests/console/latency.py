@@ -1,6 +1,6 @@
 """How live the page is: from a tool's reply to its place on the screen, with 20 programs at once; and after silence.
 
-`make bench-console` runs it and prints the figures.
+`make bench NAME=console` runs it and prints the figures.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""`make console-shots`: every view in light and dark, at 1280 and at 390 pixels, for people to look at and for axe-core."""
+"""`make test NAME=console-shots`: every view in light and dark, at 1280 and at 390 pixels, for people to look at and for axe-core."""
 
 import os
 import shutil

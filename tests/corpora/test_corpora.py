@@ -1,4 +1,4 @@
-"""A part of `make test-corpora` from what is always there, and the rules by which it judges."""
+"""A part of `make test NAME=corpora` from what is always there, and the rules by which it judges."""
 
 import itertools
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Short runs of the checker; `make test-faults` has the long ones."""
+"""Short runs of the checker; `make test NAME=faults` has the long ones."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`make test-hold`: every attack, or those named; prints one line for each. Exit 1: one did not hold.
+"""`make test NAME=hold`: every attack, or those named; prints one line for each. Exit 1: one did not hold.
 
 `--controls` switches off what holds each attack, in the server that it meets, and expects that it does not hold.
 `--soak [SECONDS]`, or `--soak --minutes 20`, is 200 hostile connections of one tenant beside an honest client; it prints
@@ -15,8 +15,8 @@ from tests.hold.switched_off import CONTROLS
 
 
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="make test-hold", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help="attacks; all of them unless given")
+    parser = argparse.ArgumentParser(prog="python -m tests.hold", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="ATTACK", help="all of them unless given")
     parser.add_argument("--seconds", type=float, default=10.0, help="of each attack")
     parser.add_argument("--controls", action="store_true", help="with what holds them switched off")
     parser.add_argument("--soak", type=float, nargs="?", const=300.0, metavar="SECONDS", help="all mixed, for long")

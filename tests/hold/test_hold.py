@@ -1,4 +1,4 @@
-"""Some of the attacks on each run of the tests; all of them, with what they cost in time, by `make test-hold`."""
+"""Some of the attacks on each run of the tests; all of them, with what they cost in time, by `make test NAME=hold`."""
 
 import ast
 from pathlib import Path

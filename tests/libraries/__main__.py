@@ -1,4 +1,4 @@
-"""Real packages from the index that pip is set to: `python -m tests.libraries`, or `make test-libraries`.
+"""Real packages from the index that pip is set to: `python -m tests.libraries`, or `make test NAME=libraries`.
 
 Installs them afresh with `toolfold libraries sync`, imports them in programs, and runs every attack of `tests/escapes`
 in guests that have them loaded. Prints NOT RUN where the index cannot be reached. Exit 1: something failed.

@@ -223,5 +223,5 @@ def test_a_text_keeps_to_its_room_whatever_the_tools_are(specs: list[ToolSpec], 
 
 
 def test_the_header_explains_the_form_in_few_words() -> None:
-    # 35 tokens of o200k; `make bench-savings` counts them.
+    # 35 tokens of o200k; `make bench NAME=savings` counts them.
     assert len(HEADER) <= 160

@@ -1,4 +1,4 @@
-"""`make test-ray`: the contract of engines and all programs on three real Ray nodes, refusals, and nodes and a head that are lost.
+"""`make test NAME=ray`: the contract of engines and all programs on three real Ray nodes, refusals, and nodes and a head that are lost.
 
 With `--part` only every fourth program, as in `make test`. Says NOT RUN, loudly, where Ray is not installed and cannot be.
 """

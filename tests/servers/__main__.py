@@ -1,4 +1,4 @@
-"""Real servers, all bridged by one bridge: `make test-servers`. Says loudly what it could not run."""
+"""Real servers, all bridged by one bridge: `make test NAME=servers`. Says loudly what it could not run."""
 
 import asyncio
 import subprocess

@@ -1,4 +1,4 @@
-"""Forty questions by hand: `make test-claude-questions`, with the npm packages in the folder given.
+"""Forty questions by hand: `make test NAME=claude-questions`, with the npm packages in the folder given.
 
 The real Claude Code in a terminal of tmux, as a person has it: each form is read from the screen and answered with key
 presses. It stops after ten rounds of questions in one request, so a program of forty must come to an end before that.

@@ -1,4 +1,4 @@
-"""Five minutes under a client that waits for one: `make test-claude-long`, with the npm packages in the folder given.
+"""Five minutes under a client that waits for one: `make test NAME=claude-long`, with the npm packages in the folder given.
 
 The real Claude Code with `MCP_TOOL_TIMEOUT=60000`: a program of five minutes comes to its end through `wait_program`,
 with one request for each event; and again with the server killed in between. All cases run at once.

@@ -1,6 +1,6 @@
 """The real npm clients of LibreChat against a real server: `python -m tests.clients.librechat FOLDER`.
 
-`make test-librechat` fetches both generations into FOLDER first, and says NOT RUN where it cannot. Prints one table.
+`make test NAME=librechat` fetches both generations into FOLDER first, and says NOT RUN where it cannot. Prints one table.
 Exit 1: a scenario failed.
 """
 

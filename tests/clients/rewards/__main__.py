@@ -1,6 +1,6 @@
 """The real clients of verl and SandboxFusion against `POST /run_code`: `python tests/clients/rewards SERVER_PYTHON`.
 
-Runs in the environment that `make test-rewards` makes for them; the server runs in that of SERVER_PYTHON.
+Runs in the environment that `make test NAME=rewards` makes for them; the server runs in that of SERVER_PYTHON.
 Prints a line for each client. Exit 1: a verdict is wrong.
 """
 

@@ -1,4 +1,4 @@
-"""`make test-batch`: `toolfold batch` with 20,000 programs, killed at random moments and started again each time.
+"""`make test NAME=batch`: `toolfold batch` with 20,000 programs, killed at random moments and started again each time.
 
 Every id must be in the output once, with its value, and the memory of the command must not grow while it runs.
 With `--ray` the programs run on a Ray cluster of three nodes on this machine.

@@ -85,7 +85,7 @@ def test_half_a_line_that_a_kill_left_is_taken_off(cli: Cli, folder: Path) -> No
 
 @pytest.mark.long
 def test_killed_at_random_moments_it_loses_nothing_and_repeats_nothing_that_was_written(folder: Path) -> None:
-    # `make test-batch` is the same with 20,000 programs, and looks at memory.
+    # `make test NAME=batch` is the same with 20,000 programs, and looks at memory.
     killed_batch.write_programs(folder, 400)
     starts = killed_batch.killed_and_started_again(folder, count=400, kills=5, chance=random.Random(20))
 

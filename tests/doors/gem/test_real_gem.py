@@ -1,4 +1,4 @@
-"""Episodes in the real `gem-llm` package, which has an environment of its own: `make test-gem`."""
+"""Episodes in the real `gem-llm` package, which has an environment of its own: `make test NAME=gem`."""
 
 import json
 import os
@@ -10,7 +10,7 @@ import pytest
 
 from toolfold.gem import ProgramBatch, create_filesystem_tool, create_programmatic_tool_calling_tool_stdio
 
-REASON = "NOT RUN: gem-llm is not installed here; run `make test-gem`"
+REASON = "NOT RUN: gem-llm is not installed here; run `make test NAME=gem`"
 core = pytest.importorskip("gem.core", reason=REASON)
 vector = pytest.importorskip("gem.vector.async_vector_env", reason=REASON)
 sync = pytest.importorskip("gem.vector.sync_vector_env", reason=REASON)

@@ -30,7 +30,7 @@ class Cap:
 
 CAPS: Final = (
     Cap("claude-code", (2, 1, 84), (2, 1, 234), 2_048, "https://github.com/anthropics/claude-code/issues/41593"),
-    Cap("claude-code", (2, 1, 235), (999,), 4_096, "measured with 2.1.325: make test-claude"),
+    Cap("claude-code", (2, 1, 235), (999,), 4_096, "measured with 2.1.325: make test NAME=claude"),
 )
 SAFE_CHARACTERS: Final = 4_096
 """For clients that nobody has measured."""
