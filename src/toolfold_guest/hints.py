@@ -1,17 +1,10 @@
 """What a program that ended is told to do better next time. Must not cost a program that needs no hint anything."""
 
 from collections import Counter
-from collections.abc import Mapping
 
 from toolfold_guest import pending
 from toolfold_guest.channel import Habits
-
-SEVERAL = 3
-"""So many calls of one tool, one after another, are worth a word."""
-
-
-MOST_NOTES = 3
-"""On a value: of a hundred rows with the same oddity, three tell enough."""
+from toolfold_guest.styles import MOST_NOTES, parallel_hints
 
 
 def hints_of(habits: Habits, notes: list[str]) -> list[str]:
@@ -24,16 +17,6 @@ def hints_of(habits: Habits, notes: list[str]) -> list[str]:
         counts = Counter([*habits.never_made, *pending.unmade()])
         hints += [_never_made(name, count) for name, count in counts.items()]
     return hints
-
-
-def parallel_hints(in_place: Mapping[str, int]) -> list[str]:
-    """What to write instead of calls that were made one after another."""
-    return [
-        f"{count} calls of {name!r} ran one after another; "
-        f"'await asyncio.gather(*[{name}(...) for ...])' runs independent calls at once"
-        for name, count in in_place.items()
-        if count >= SEVERAL
-    ]
 
 
 def _never_made(name: str, count: int) -> str:

@@ -42,13 +42,14 @@ from toolfold_guest.channel import Channel
 from toolfold_guest.given import give, place, take_back
 from toolfold_guest.hints import hints_of
 from toolfold_guest.inbox import Inbox
-from toolfold_guest.namespace import Namespace, ToolFacts, lenient_loads, preset
+from toolfold_guest.namespace import Namespace, lenient_loads, preset
 from toolfold_guest.notebook import Returned
 from toolfold_guest.outbox import Outbox
 from toolfold_guest.output import Outlet, Stream, add_low_level_output
+from toolfold_guest.reserved import NOTEBOOK_NAMES
 from toolfold_guest.rewrite import RETURN_NAME, compile_in_parts, compile_program
 from toolfold_guest.sets import use as use_set
-from toolfold_guest.styles import style_of
+from toolfold_guest.styles import ToolFacts, style_of
 from toolfold_guest.tape import Tape, install, seed_random
 from toolfold_guest.values import encode_value
 from toolfold_guest.wire import HEADER, PLAIN, PROGRAM, REPLY, START, text_bytes
@@ -282,7 +283,7 @@ def _make_ready(channel: Channel, text: str, tools: list[Any]) -> _Codes | BaseE
                 mentioned = _mentioned(codes)
         namespace.fill(names, mentioned)
         offline.tools[0] = namespace.names
-        for name in notebook.READY if mentioned is None else notebook.READY & mentioned:
+        for name in NOTEBOOK_NAMES if mentioned is None else NOTEBOOK_NAMES & mentioned:
             names.setdefault(name, notebook.ready(name))
     except BaseException as error:  # noqa: BLE001  # whatever it is, it is the program's outcome once that is started
         return error

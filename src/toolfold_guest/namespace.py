@@ -6,12 +6,10 @@ import functools
 import importlib
 import inspect
 import json
-import keyword
-import re
 import sys
 import types
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from toolfold_guest import pending
 from toolfold_guest.channel import Channel, ToolError
@@ -21,30 +19,10 @@ from toolfold_guest.pages import NEXT_PAGE, Pages
 from toolfold_guest.pending import Maker, PendingCall, value_of
 from toolfold_guest.reserved import ANY_TOOL, RESERVED
 from toolfold_guest.rewrite import ALL_NAME, PENDING_PREFIX, TOGETHER_NAME, USE_NAME, VALUE_NAME
-from toolfold_guest.styles import Style
+from toolfold_guest.styles import KEYWORDS, Style, ToolFacts, bind
 
 _frame = sys._getframe
-_KEYWORDS = frozenset(keyword.kwlist)
 _PRESET = {"np": "numpy", "pd": "pandas", "plt": "matplotlib.pyplot"}
-
-
-class ToolFacts(NamedTuple):
-    """What the host tells of a tool, in the order in which the message has it."""
-
-    name: str
-    python_name: str
-    aliases: tuple[str, ...]
-    domain: str
-    short_name: str
-    """What the domain's module calls it too; empty for nothing."""
-    parameters: tuple[str, ...]
-    required: tuple[str, ...]
-    takes_object: bool
-    """The first parameter accepts an object, so one positional dict may be meant for it."""
-    doc: str
-    signature: str = ""
-    """As `(*, name: type = default) -> type`; empty unless the program looks at it."""
-    is_read_only: bool = False
 
 
 class Namespace:
@@ -108,7 +86,7 @@ class Namespace:
     def awaitable(self, name: str) -> Callable[..., Any]:
         index, facts = self._facts(name)
         call = self._channel.call
-        is_plain = _KEYWORDS.isdisjoint(facts.parameters) and all(map(str.isidentifier, facts.parameters))
+        is_plain = KEYWORDS.isdisjoint(facts.parameters) and all(map(str.isidentifier, facts.parameters))
 
         async def awaited(line: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             return await call(index, facts.name, kwargs if is_plain and not args else bind(facts, args, kwargs), line)
@@ -123,7 +101,7 @@ class Namespace:
     def blocking(self, name: str, *, is_bare: bool = False) -> Callable[..., Any]:
         index, facts = self._facts(name)
         call = self._channel.call_in_place if is_bare else self._channel.call_blocking
-        is_plain = _KEYWORDS.isdisjoint(facts.parameters) and all(map(str.isidentifier, facts.parameters))
+        is_plain = KEYWORDS.isdisjoint(facts.parameters) and all(map(str.isidentifier, facts.parameters))
 
         def tool(*args: Any, **kwargs: Any) -> Any:
             arguments = kwargs if is_plain and not args else bind(facts, args, kwargs)
@@ -216,37 +194,6 @@ class ToolsModule(types.ModuleType):
 
     def __dir__(self) -> list[str]:
         return sorted(self.__dict__["_members"].keys() - {ANY_TOOL})
-
-
-def bind(facts: ToolFacts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Positional arguments in schema order, or one dict that holds them all, to named ones."""
-    if len(args) == 1 and not kwargs and isinstance(args[0], dict) and _is_arguments(facts, args[0]):
-        return args[0]
-    if len(args) > len(facts.parameters):
-        count = len(facts.parameters)
-        raise TypeError(f"{facts.python_name}() takes {count} positional arguments but {len(args)} were given")
-    bound = dict(zip(facts.parameters, args, strict=False))
-    respelt = _respelt(facts.parameters)
-    for word, value in kwargs.items():
-        name = respelt.get(word, word)
-        if name in bound:
-            raise TypeError(f"{facts.python_name}() got multiple values for argument {word!r}")
-        bound[name] = value
-    return bound
-
-
-def _respelt(parameters: tuple[str, ...]) -> dict[str, str]:
-    """Parameters that are no identifiers, by what programs write: `user_id` for `user-id`, `from_` for `from`."""
-    odd = [name for name in parameters if not name.isidentifier() or name in _KEYWORDS]
-    words = ((re.sub(r"\W", "_", name), name) for name in odd)
-    spelt = {f"{word}_" if word in _KEYWORDS else word: name for word, name in words}
-    return {word: name for word, name in spelt.items() if word not in parameters}
-
-
-def _is_arguments(facts: ToolFacts, value: dict[Any, Any]) -> bool:
-    if not facts.takes_object:
-        return True
-    return value.keys() <= set(facts.parameters) and value.keys() >= set(facts.required)
 
 
 def _dressed(function: Callable[..., Any], name: str, facts: ToolFacts) -> Callable[..., Any]:

@@ -17,16 +17,6 @@ from toolfold_guest.media import Media
 from toolfold_guest.offline import MODULES as NETWORK_MODULES
 from toolfold_guest.pictures import figure_of, of_figure, open_figures, picture_of
 
-_TYPING = frozenset(
-    {"Any", "Callable", "Dict", "FrozenSet", "Generator", "Iterable", "Iterator", "List", "Literal", "Mapping",
-     "NamedTuple", "Optional", "Sequence", "Set", "Tuple", "TypedDict", "Union"}
-)  # fmt: skip
-READY = _TYPING | {"describe_files", "display", "final_answer"}
-"""Names that programs use as if an earlier cell had imported them."""
-
-MODULES = frozenset({"IPython", "nest_asyncio"})
-"""What can be imported here although it is not installed."""
-
 _shown: list[Media] = []
 _SAVED = "_toolfold_saved"
 
@@ -54,7 +44,7 @@ def _mark_saved(figure_type: Any) -> None:
 
 
 def ready(name: str) -> Any:
-    """One of `READY`."""
+    """One of `NOTEBOOK_NAMES`."""
     own = {"describe_files": describe_files, "display": display, "final_answer": final_answer}
     return own.get(name) or getattr(typing, name)
 

@@ -5,6 +5,8 @@ import importlib
 import sys
 from collections.abc import Iterable
 
+from toolfold_guest.reserved import DATA_LIBRARIES, SCIENCE_LIBRARIES
+
 STDLIB = (
     "base64", "bisect", "collections", "copy", "csv", "dataclasses", "datetime", "decimal", "fractions", "glob",
     "hashlib", "heapq", "html", "logging", "pathlib", "pprint", "random", "shutil", "statistics", "string", "tempfile",
@@ -13,11 +15,6 @@ STDLIB = (
     "io", "linecache", "traceback", "ast", "json", "asyncio",
 )  # fmt: skip
 """What every guest uses comes last, next to our own modules: then a fork copies fewer pages."""
-DATA = (
-    "numpy", "pandas", "matplotlib", "matplotlib.pyplot", "matplotlib.font_manager", "matplotlib.backends.backend_agg",
-)  # fmt: skip
-SCIENCE = ("scipy", "scipy.stats", "scipy.optimize", "sklearn", "sklearn.linear_model")
-"""A set of their own: twice the memory of `data`, and few programs need them."""
 
 
 def preload_stdlib() -> None:
@@ -40,7 +37,7 @@ def preload_modules(names: Iterable[str]) -> None:
 
 def preload_data(*, with_science: bool = False) -> None:
     """Import the libraries of the set `data`, or `science`; one that is not installed is left out."""
-    for name in (*DATA, *SCIENCE) if with_science else DATA:
+    for name in (*DATA_LIBRARIES, *SCIENCE_LIBRARIES) if with_science else DATA_LIBRARIES:
         try:
             importlib.import_module(name)
         except ImportError:

@@ -14,3 +14,18 @@ _ADDED: Final = (GUEST_NAMES - {"search_tools"}) | {"asyncio", "exit", "help", "
 
 RESERVED: Final = (frozenset(name for name in dir(builtins) if not name.startswith("_")) | _ADDED) - _UNUSED
 """A tool of such a name is called `<name>_tool`, and also `tools.<name>`, which hides nothing."""
+
+_TYPING: Final = frozenset(
+    {"Any", "Callable", "Dict", "FrozenSet", "Generator", "Iterable", "Iterator", "List", "Literal", "Mapping",
+     "NamedTuple", "Optional", "Sequence", "Set", "Tuple", "TypedDict", "Union"}
+)  # fmt: skip
+NOTEBOOK_NAMES: Final = _TYPING | {"describe_files", "display", "final_answer"}
+"""Names that programs use as if an earlier cell had imported them."""
+NOTEBOOK_MODULES: Final = frozenset({"IPython", "nest_asyncio"})
+"""Modules that programs can import although they are not installed."""
+
+DATA_LIBRARIES: Final = (
+    "numpy", "pandas", "matplotlib", "matplotlib.pyplot", "matplotlib.font_manager", "matplotlib.backends.backend_agg",
+)  # fmt: skip
+SCIENCE_LIBRARIES: Final = ("scipy", "scipy.stats", "scipy.optimize", "sklearn", "sklearn.linear_model")
+"""A set of their own: twice the memory of `data`, and few programs need them."""

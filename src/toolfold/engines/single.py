@@ -11,7 +11,7 @@ from toolfold.engines.process.jails import with_room
 from toolfold.engines.process.orders import Launched, Plan, launch_ahead
 from toolfold.engines.process.tiers import tier_named
 from toolfold.models import OWN_SETS, InstalledSet, LibrarySet, Limits
-from toolfold_guest.preload import DATA, SCIENCE
+from toolfold_guest.reserved import DATA_LIBRARIES, SCIENCE_LIBRARIES
 
 _IMPORT: Final = re.compile(r"^[ \t]*(?:import|from)[ \t]+([A-Za-z_][\w.]*)", re.MULTILINE)
 
@@ -69,7 +69,7 @@ def modules_of(text: str) -> tuple[str, ...]:
     roots = _roots(text)
     if "sklearn" in roots:
         roots.add("scipy")
-    return tuple(name for name in (*DATA, *SCIENCE) if name.partition(".")[0] in roots)
+    return tuple(name for name in (*DATA_LIBRARIES, *SCIENCE_LIBRARIES) if name.partition(".")[0] in roots)
 
 
 def _set_of(text: str, sets: Sequence[InstalledSet]) -> InstalledSet | None:

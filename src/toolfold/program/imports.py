@@ -18,8 +18,8 @@ from toolfold.models import InstalledSet
 from toolfold.program.arguments import Fault
 from toolfold.program.index import ToolIndex
 from toolfold.program.package_names import named_installed, package_of
-from toolfold_guest.notebook import MODULES as NOTEBOOK_MODULES
 from toolfold_guest.offline import LIBRARIES, WORKERS, library_of
+from toolfold_guest.reserved import NOTEBOOK_MODULES
 
 _NETWORK: Final = frozenset(
     {

@@ -6,7 +6,7 @@ import builtins
 from typing import Final
 
 from toolfold_guest import reserved
-from toolfold_guest.notebook import READY as NOTEBOOK_NAMES
+from toolfold_guest.reserved import NOTEBOOK_NAMES
 
 PRESET_NAMES: Final = (
     "json", "re", "datetime", "asyncio", "math", "random", "time", "collections", "itertools", "functools",

@@ -96,9 +96,14 @@ def _why_not(tool: Tool, policy: Policy, steps: Sequence[Wrapper]) -> str:
 
 def _acts(kind: Callable[..., object], tool: Tool, steps: Sequence[Wrapper]) -> bool:
     """Whether a step of this kind does a thing to calls of this tool: the steps may have another policy."""
-    of_kind = [step for step in steps if getattr(step, "__module__", "") == kind.__module__]
+    of_kind = [step for step in steps if _maker(step) == _maker(kind)]
     # One that has nothing to do returns what it was given.
     return any(step(tool, _rest) is not _rest for step in of_kind)
+
+
+def _maker(step: Callable[..., object]) -> tuple[str, str]:
+    """The function that a step is, or that made it."""
+    return getattr(step, "__module__", ""), getattr(step, "__qualname__", "").partition(".<locals>")[0]
 
 
 async def _rest(_: Request) -> Value:

@@ -12,9 +12,8 @@ from toolfold.models import Call, Limits, Problem, ToolSpec, Value
 from toolfold.protocol.codec import tool_facts
 from toolfold.tools.shape import json_size
 from toolfold_guest.awaiting import ASYNC_PREFIX
-from toolfold_guest.namespace import ToolFacts, bind
 from toolfold_guest.reserved import RESERVED
-from toolfold_guest.styles import style_of
+from toolfold_guest.styles import ToolFacts, bind, style_of
 
 
 class OverLimitError(Exception):
