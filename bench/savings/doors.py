@@ -9,7 +9,7 @@ from bench.savings import openings
 from bench.savings.task import Task
 from bench.savings.tokens import Count
 from toolfold.doors.mcp.texts import ENTRY_NAME
-from toolfold.program.dense import HEADER, dense_text
+from toolfold.prompts.catalog import HEADER, dense_text
 
 JSON = "JSON definitions, direct"
 SIGNATURES = "the signatures alone, with return types"

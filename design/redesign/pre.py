@@ -38,9 +38,9 @@ s=s.replace('from collections.abc import Iterable\n','from collections.abc impor
 wr(g+'preload.py',s)
 sub('src/toolfold/engines/single.py','from toolfold_guest.preload import DATA, SCIENCE','from toolfold_guest.reserved import DATA_LIBRARIES, SCIENCE_LIBRARIES')
 sub('src/toolfold/engines/single.py','(*DATA, *SCIENCE)','(*DATA_LIBRARIES, *SCIENCE_LIBRARIES)')
-sub('src/toolfold/program/imports.py','from toolfold_guest.notebook import MODULES as NOTEBOOK_MODULES\n','')
-sub('src/toolfold/program/imports.py','from toolfold_guest.offline import LIBRARIES, WORKERS, library_of\n','from toolfold_guest.offline import LIBRARIES, WORKERS, library_of\nfrom toolfold_guest.reserved import NOTEBOOK_MODULES\n')
-sub('src/toolfold/program/ready_names.py','from toolfold_guest.notebook import READY as NOTEBOOK_NAMES\n','from toolfold_guest.reserved import NOTEBOOK_NAMES\n')
+sub('src/toolfold/program/rules/imports.py','from toolfold_guest.notebook import MODULES as NOTEBOOK_MODULES\n','')
+sub('src/toolfold/program/rules/imports.py','from toolfold_guest.offline import LIBRARIES, WORKERS, library_of\n','from toolfold_guest.offline import LIBRARIES, WORKERS, library_of\nfrom toolfold_guest.reserved import NOTEBOOK_MODULES\n')
+sub('src/toolfold/program/known_names.py','from toolfold_guest.notebook import READY as NOTEBOOK_NAMES\n','from toolfold_guest.reserved import NOTEBOOK_NAMES\n')
 # calls
 n=rd(g+'namespace.py'); st=rd(g+'styles.py')
 a=n.index('class ToolFacts(NamedTuple):'); b=n.index('class Namespace:')

@@ -17,7 +17,7 @@ from toolfold.doors.gem.actions import callable_tools, instructions
 from toolfold.doors.mcp import texts as mcp
 from toolfold.doors.pydantic_ai import texts as pydantic_ai
 from toolfold.models import ToolSpec
-from toolfold.program.dense import HEADER
+from toolfold.prompts.catalog import HEADER
 
 FOLDER = Path(__file__).with_name("model_texts")
 ONE_TOOL = ToolSpec(name="tool", python_name="tool")

@@ -11,10 +11,9 @@ from inline_snapshot import snapshot
 from tests.program.server_schemas import SERVERS, items, record, tool
 from tests.program.test_stubs_properties import SPECS
 from toolfold.models import ToolSpec
-from toolfold.program.dense import HEADER, dense_text
-from toolfold.program.dense_fit import dense_within
-from toolfold.program.dense_line import LONGEST_SIGNATURE
-from toolfold.program.words import width
+from toolfold.prompts.catalog import HEADER, dense_text, dense_within
+from toolfold.prompts.signatures import LONGEST_SIGNATURE
+from toolfold.prompts.wording import width
 
 
 def spec(name: str, description: str = "", properties: object = None, *required: str, **fields: object) -> ToolSpec:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolfold.program.mentions import mentioned
+from toolfold.program.known_names import mentioned
 
 
 @pytest.mark.parametrize(

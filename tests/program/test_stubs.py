@@ -9,10 +9,8 @@ import pytest
 from inline_snapshot import snapshot
 
 from toolfold.models import ToolSpec
-from toolfold.program.stub import Stub
-from toolfold.program.stubs import module_text, prompt_text, signature, tree, words_for, write_tree
-from toolfold.program.typing_text import Types
-from toolfold.program.unions import expression
+from toolfold.prompts.python_stubs import Stub, module_text, prompt_text, signature, tree, words_for, write_tree
+from toolfold.prompts.schema_types import Types, expression
 
 STRING = {"type": "string"}
 INTEGER = {"type": "integer"}

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from toolfold.models import ToolSpec
-from toolfold.program.stubs import words_for
+from toolfold.prompts.python_stubs import words_for
 from toolfold.protocol.codec import tool_facts
 from toolfold_guest.namespace import Namespace
 

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from tests.program.schemas import INPUT_SCHEMAS, SCHEMAS, TEXTS
 from toolfold.models import ToolSpec
-from toolfold.program.stub import Stub
-from toolfold.program.stubs import module_text, prompt_text, write_tree
+from toolfold.prompts.python_stubs import Stub, module_text, prompt_text, write_tree
 from toolfold.tools.names import python_name
 
 SPECS = st.builds(

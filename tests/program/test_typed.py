@@ -15,7 +15,7 @@ from tests.test_programs import PROGRAMS as FILES
 from toolfold import Outcome, Runtime, ToolSpec
 from toolfold.engines.monty import type_checker
 from toolfold.engines.monty.type_check import TypeChecker
-from toolfold.program.typed import question
+from toolfold.program.type_check import question
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -8,8 +8,8 @@ import pytest
 
 import toolfold
 from toolfold import Runtime
-from toolfold.program.stub import stub_of
-from toolfold.program.typing_text import Types
+from toolfold.prompts.python_stubs import stub_of
+from toolfold.prompts.schema_types import Types
 from toolfold.sources.functions import as_tool
 
 

@@ -17,7 +17,7 @@ import pydantic
 from inline_snapshot import snapshot
 
 from toolfold import Runtime
-from toolfold.program.stubs import signature
+from toolfold.prompts.python_stubs import signature
 from toolfold.sources.functions import as_tool
 
 

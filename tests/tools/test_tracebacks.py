@@ -6,7 +6,8 @@ import pytest
 
 import toolfold
 from toolfold.errors import ToolFailed
-from toolfold.tools.tracebacks import LONGEST_CHARACTERS, traceback_of
+from toolfold.tools.tracebacks import MAX_TRACEBACK_CHARACTERS as LONGEST_CHARACTERS
+from toolfold.tools.tracebacks import traceback_of
 
 HERE = Path(__file__)
 

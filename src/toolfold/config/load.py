@@ -157,7 +157,7 @@ def _line(name: str, mistake: Mistake) -> str:
     return f"{place}: {_dotted(mistake.path)}: {mistake.message}" if mistake.path else f"{place}: {mistake.message}"
 
 
-def _dotted(path: yaml_text.Path) -> str:
+def _dotted(path: yaml_text.KeyPath) -> str:
     text = ""
     for step in path:
         if isinstance(step, int):
@@ -200,7 +200,7 @@ def _where_it_stands(error: ErrorDetails, kept: list[int] | None) -> ErrorDetail
 
 
 def _mistake(document: Document, error: ErrorDetails) -> Mistake:
-    path: yaml_text.Path = tuple(step for step in error["loc"] if step != "[key]")
+    path: yaml_text.KeyPath = tuple(step for step in error["loc"] if step != "[key]")
     context = error.get("ctx", {})
     match error["type"]:
         case "extra_forbidden":
@@ -224,7 +224,7 @@ def _mistake(document: Document, error: ErrorDetails) -> Mistake:
     return Mistake(document.line_of(path), path, message)
 
 
-def _got(document: Document, path: yaml_text.Path, error: ErrorDetails) -> str:
+def _got(document: Document, path: yaml_text.KeyPath, error: ErrorDetails) -> str:
     """What the file says there, before variables are filled in."""
     if _SECRET & {*path}:
         return "something else"
@@ -253,7 +253,7 @@ def _meant(word: str, known: list[str]) -> str:
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
-def _keys_at(path: yaml_text.Path) -> list[str]:
+def _keys_at(path: yaml_text.KeyPath) -> list[str]:
     """The keys that the section at a path may have."""
     # Any: annotations are whatever the typing module makes of them.
     kind: Any = Config

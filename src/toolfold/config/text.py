@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 # PyYAML ships no types, and its stubs are no dependency of ours.
 import yaml  # type: ignore[import-untyped]
 
-Path: TypeAlias = tuple[str | int, ...]
+KeyPath: TypeAlias = tuple[str | int, ...]
 
 MAX_VALUES: Final = 100_000
 """Values in one file once aliases are followed; more is an attack or a mistake."""
@@ -28,7 +28,7 @@ class Mistake:
     """One thing that is wrong, and where."""
 
     line: int | None
-    path: Path
+    path: KeyPath
     message: str
 
 
@@ -37,8 +37,8 @@ class Document:
     """A file's values and where each stands."""
 
     value: Any = None
-    lines: dict[Path, int] = field(default_factory=dict)
-    texts: dict[Path, str] = field(default_factory=dict)
+    lines: dict[KeyPath, int] = field(default_factory=dict)
+    texts: dict[KeyPath, str] = field(default_factory=dict)
     """Scalars as written, before variables were filled in: those may be secret."""
     variables: dict[str, str] = field(default_factory=dict)
     """What was filled in from the environment."""
@@ -48,7 +48,7 @@ class Document:
     unset: dict[int, list[str]] = field(default_factory=dict)
     """Variables that are not set, by the place of the server in `servers` that needs them."""
 
-    def line_of(self, path: Path) -> int:
+    def line_of(self, path: KeyPath) -> int:
         """Of the deepest part of a path that the file has."""
         while path and path not in self.lines:
             path = path[:-1]
@@ -105,7 +105,7 @@ class _Walk:
         self._within: set[int] = set()
         self._left = MAX_VALUES
 
-    def value(self, node: yaml.Node, path: Path) -> Any:
+    def value(self, node: yaml.Node, path: KeyPath) -> Any:
         self._document.lines.setdefault(path, node.start_mark.line + 1)
         self._left -= 1
         if self._left < 0 or id(node) in self._within:
@@ -119,11 +119,11 @@ class _Walk:
         finally:
             self._within.remove(id(node))
 
-    def _sequence(self, node: yaml.Node, path: Path) -> list[Any]:
+    def _sequence(self, node: yaml.Node, path: KeyPath) -> list[Any]:
         self._check_tag(node, "seq")
         return [self.value(item, (*path, at)) for at, item in enumerate(node.value)]
 
-    def _mapping(self, node: yaml.Node, path: Path) -> dict[str, Any]:
+    def _mapping(self, node: yaml.Node, path: KeyPath) -> dict[str, Any]:
         self._check_tag(node, "map")
         self._check_keys(node, path)
         # Merge keys (`<<`) come first, so a key of the mapping's own wins.
@@ -135,7 +135,7 @@ class _Walk:
                 result[key.value] = self.value(item, (*path, key.value))
         return result
 
-    def _check_keys(self, node: yaml.Node, path: Path) -> None:
+    def _check_keys(self, node: yaml.Node, path: KeyPath) -> None:
         first: dict[str, int] = {}
         for key, _ in node.value:
             line = key.start_mark.line + 1
@@ -146,7 +146,7 @@ class _Walk:
             else:
                 first[key.value] = line
 
-    def _scalar(self, node: yaml.ScalarNode, path: Path) -> Any:
+    def _scalar(self, node: yaml.ScalarNode, path: KeyPath) -> Any:
         kind = node.tag.removeprefix("tag:yaml.org,2002:")
         if kind not in _PLAIN:
             self._check_tag(node, "str")
@@ -161,7 +161,7 @@ class _Walk:
                 problem=f"{node.value!r} is not of type {kind}", problem_mark=node.start_mark
             ) from None
 
-    def _filled(self, node: yaml.ScalarNode, path: Path) -> str:
+    def _filled(self, node: yaml.ScalarNode, path: KeyPath) -> str:
         """The text with each `${NAME}` and `${NAME:-default}` replaced; `$$` is one dollar sign."""
 
         def fill(match: re.Match[str]) -> str:
@@ -190,5 +190,5 @@ class _Walk:
             shown = node.tag.replace("tag:yaml.org,2002:", "!!")
             raise yaml.MarkedYAMLError(problem=f"the tag {shown!r} is not allowed", problem_mark=node.start_mark)
 
-    def _mistake(self, line: int, path: Path, message: str) -> None:
+    def _mistake(self, line: int, path: KeyPath, message: str) -> None:
         self._document.mistakes.append(Mistake(line, path, message))

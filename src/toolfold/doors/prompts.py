@@ -7,9 +7,8 @@ from dataclasses import replace
 from typing import Literal, TypeAlias
 
 from toolfold.models import ToolSpec
-from toolfold.program.dense import HEADER, dense_text
-from toolfold.program.dense_fit import dense_within
-from toolfold.program.stubs import prompt_text
+from toolfold.prompts.catalog import HEADER, dense_text, dense_within
+from toolfold.prompts.python_stubs import prompt_text
 from toolfold.tools.learning import Snapshot
 
 Form: TypeAlias = Literal["dense", "python"]

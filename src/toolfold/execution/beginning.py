@@ -16,7 +16,7 @@ from toolfold.execution.replay import Rerun, history_of, take_over
 from toolfold.execution.savings import code_size, context_saved
 from toolfold.execution.wish import begun_of
 from toolfold.models import Outcome, Problem, Program
-from toolfold.program.stubs import asks_for_words
+from toolfold.prompts.python_stubs import asks_for_words
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable

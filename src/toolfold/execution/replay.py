@@ -32,7 +32,7 @@ class Past:
         self.epoch = epoch
         """Of the ledger since it was taken over."""
         self.snapshot = snapshot
-        self.rounds = _rounds(history)
+        self.rounds = _replay_rounds(history)
         begin = 0 if snapshot is None else history.entries.index(Parked(self.rounds))
         tapes = [entry for entry in history.entries[begin:] if isinstance(entry, Tape)]
         if any(tape.is_spoilt for tape in tapes):
@@ -124,7 +124,7 @@ async def snapshot_of(history: History, ledger: Ledger, engine: str) -> Snapshot
     Raises:
         SealBroken: What the ledger has is not what was kept at that pause.
     """
-    rounds = _rounds(history)
+    rounds = _replay_rounds(history)
     kept = await ledger.snapshot(history.begun.execution_id) if rounds and engine else None
     seal = ledger.snapshot_seal() if kept is not None else None
     if kept is None or seal is None:
@@ -137,7 +137,7 @@ def pause_of(begun: Begun, number: int, engine: str) -> Pause:
     return Pause(execution_id=begun.execution_id, tenant=begun.tenant, round=number, engine=engine)
 
 
-def _rounds(history: History) -> int:
+def _replay_rounds(history: History) -> int:
     return max((entry.round for entry in history.entries if isinstance(entry, Parked)), default=0)
 
 

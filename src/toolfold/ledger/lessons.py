@@ -45,7 +45,7 @@ class LessonTable:
         place = (tenant, self._seal.digest(lesson.tool.encode()))
         found = self._db.execute("SELECT body FROM lessons WHERE tenant = ? AND tool = ?", place).fetchone()
         whole = added(None if found is None else self._open(*place, found[0]), lesson)
-        body = self._seal.seal(encode(whole), _place(*place))
+        body = self._seal.seal(encode(whole), _lesson_place(*place))
         self._db.execute("INSERT OR REPLACE INTO lessons VALUES (?, ?, ?, ?)", (*place, time.time(), body))
         if found is None:
             self._make_room(tenant)
@@ -63,11 +63,11 @@ class LessonTable:
             lesson = self._open(tenant, tool, body)
             name = new.digest(lesson.tool.encode())
             self._db.execute("DELETE FROM lessons WHERE tenant = ? AND tool = ?", (tenant, tool))
-            sealed = new.seal(encode(lesson), _place(tenant, name))
+            sealed = new.seal(encode(lesson), _lesson_place(tenant, name))
             self._db.execute("INSERT INTO lessons VALUES (?, ?, ?, ?)", (tenant, name, touched_at, sealed))
 
     def _open(self, tenant: str, tool: bytes, body: bytes) -> Lesson:
-        return decode(self._seal.open(body, _place(tenant, tool)))
+        return decode(self._seal.open(body, _lesson_place(tenant, tool)))
 
     def _make_room(self, tenant: str) -> None:
         oldest = "DELETE FROM lessons WHERE rowid IN (SELECT rowid FROM lessons {} ORDER BY touched_at DESC, rowid DESC"
@@ -99,5 +99,5 @@ class MemoryLessons:
         return [decode(body) for (owner, _), body in self._lessons.items() if owner == tenant]
 
 
-def _place(tenant: str, tool: bytes) -> str:
+def _lesson_place(tenant: str, tool: bytes) -> str:
     return f"lesson/{tenant}/{tool.hex()}"

@@ -11,10 +11,11 @@ import ast
 import re
 import textwrap
 import warnings
-from typing import Final
+from dataclasses import replace
+from typing import Final, NamedTuple
 
-from toolfold.models import Limits, Problem
-from toolfold.program.places import place_of, problem_at, problem_at_byte
+from toolfold.models import Limits, Problem, ProblemKind
+from toolfold.program.clean import Refused, clean, is_typed_in_ipython, unwrap_json
 from toolfold.program.reader import Reader
 
 FILENAME: Final = "<program>"
@@ -184,3 +185,154 @@ def _make_expression(node: ast.Return) -> None:
         node.value = ast.Constant(value=None, lineno=node.lineno, col_offset=node.col_offset)
     # In place: the node's list is not at hand, and an `Expr` has the same one field.
     node.__class__ = ast.Expr  # type: ignore[assignment]
+
+
+# ----------------------------------------------------------------------------------------------------
+# The program in a text as it was sent: the text itself, or what it is without a margin, a fence and the like.
+
+
+class Sent(NamedTuple):
+    """A program that was found."""
+
+    text: str
+    tree: ast.Module
+    notes: tuple[str, ...] = ()
+    """What was left out around it or read otherwise."""
+    packages: tuple[tuple[str, int], ...] = ()
+    """What it wants to have installed, and the line that says so."""
+
+
+def program_in(text: str, limits: Limits) -> Sent | Problem:
+    """The program, or what Python says against the text."""
+    wrapped = unwrap_json(text)
+    if wrapped is not None:
+        inside = program_in(wrapped.text, limits)
+        return inside if isinstance(inside, Problem) else inside._replace(notes=wrapped.notes + inside.notes)
+    found = _as_it_is(text, limits)
+    is_program = not isinstance(found, Problem) or found.kind != "syntax"
+    if is_program and not is_typed_in_ipython(text):
+        return found
+    cleaned = clean(text, lambda one: not isinstance(_as_it_is(one, limits), Problem))
+    if cleaned is None:
+        return with_fix(found, text) if isinstance(found, Problem) else found
+    if isinstance(cleaned, Refused):
+        return problem_at(text, "syntax", cleaned.message, cleaned.line, None)
+    if unwrap_json(cleaned.text) is not None:
+        inside = program_in(cleaned.text, limits)
+        return inside if isinstance(inside, Problem) else inside._replace(notes=cleaned.notes + inside.notes)
+    inside = _as_it_is(cleaned.text, limits)
+    if isinstance(inside, Problem):
+        return with_fix(inside, cleaned.text)
+    return Sent(inside.text, inside.tree, cleaned.notes, cleaned.packages)
+
+
+def _as_it_is(text: str, limits: Limits) -> Sent | Problem:
+    """Without cleaning, but for a margin of the whole."""
+    tree = parse(text, limits)
+    if isinstance(tree, ast.Module):
+        return Sent(text, tree)
+    moved = without_margin(text) if tree.kind == "syntax" else text
+    if moved == text:
+        return tree
+    tree = parse(moved, limits)
+    return tree if isinstance(tree, Problem) else Sent(moved, tree)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Where in a program something is: lines as Python counts them, and the excerpt with its caret.
+
+_LINE_END: Final = re.compile(r"\r\n|\r|\n")  # not `splitlines`: form feeds do not end a line of Python
+_WIDEST: Final = 160
+_LONGEST_MESSAGE: Final = 400
+
+
+def problem_at(text: str, kind: ProblemKind, message: str, line: int | None, column: int | None) -> Problem:
+    """A problem with its excerpt; `column` counts characters from 1."""
+    if len(message) > _LONGEST_MESSAGE:
+        message = message[:_LONGEST_MESSAGE] + "..."
+    source = _line(text, line)
+    if source is None:
+        return Problem(kind=kind, message=message, line=line)
+    if column is None or column < 1:
+        return Problem(kind=kind, message=message, line=line, source=_cut(source, 0)[0])
+    column = min(column, len(source) + 1)
+    return Problem(kind=kind, message=message, line=line, column=column, source=_with_caret(source, column - 1))
+
+
+def problem_at_byte(text: str, kind: ProblemKind, message: str, line: int | None, byte: int | None) -> Problem:
+    """The same for a place in the tree, which counts UTF-8 bytes from 0."""
+    source = _line(text, line)
+    if source is None or byte is None or byte < 0:
+        return problem_at(text, kind, message, line, None)
+    before = source.encode("utf-8", "replace")[:byte].decode("utf-8", "replace")
+    return problem_at(text, kind, message, line, len(before) + 1)
+
+
+def place_of(text: str, index: int) -> tuple[int, int]:
+    """Line and column, both from 1, of a character of the text."""
+    lines = _LINE_END.split(text[:index])
+    return len(lines), len(lines[-1]) + 1
+
+
+def _line(text: str, line: int | None) -> str | None:
+    if line is None or line < 1:
+        return None
+    lines = _LINE_END.split(text, maxsplit=line)
+    return lines[line - 1] if line <= len(lines) else None
+
+
+def _with_caret(source: str, index: int) -> str:
+    shown, index = _cut(source, index)
+    # Tabs stay tabs, so that the caret stands under its character however wide a tab is.
+    margin = "".join("\t" if letter == "\t" else " " for letter in shown[:index])
+    return f"{shown}\n{margin}^"
+
+
+def _cut(source: str, index: int) -> tuple[str, int]:
+    """A window of a long line around `index`, free of what would break an excerpt of two lines."""
+    start = max(0, index - _WIDEST // 2) if len(source) > _WIDEST else 0
+    shown = source[start : start + _WIDEST]
+    shown = "".join(letter if letter.isprintable() or letter == "\t" else "?" for letter in shown)
+    return shown.rstrip() if len(shown.rstrip()) >= index - start else shown, index - start
+
+
+# ----------------------------------------------------------------------------------------------------
+# Signs of another language in a line that Python refuses, and what Python writes instead: words for an error text.
+
+_LITERALS: Final = re.compile(r"\"(?:[^\"\\\n]|\\.)*+\"|'(?:[^'\\\n]|\\.)*+'")
+_LONGEST_LINE: Final = 2000
+_SIGNS: Final = tuple(
+    (re.compile(pattern), fix)
+    for pattern, fix in (
+        (r"^\s*(?:const|let|var)\s", "write 'name = value', without 'const', 'let' or 'var'"),
+        (r"^\s*(?:export\s+)?(?:async\s+)?function\b", "write 'def name(...):' for a function"),
+        (r"^\s*(?://|/\*)|[;)\]}]\s*//", "write '#' before a comment"),
+        (r"=>", "write 'lambda x: ...', or a comprehension, for '=>'"),
+        (r"&&", "write 'and' for '&&'"),
+        (r"\|\|", "write 'or' for '||'"),
+        (r"===", "write '==' for '==='"),
+        (r"!==", "write '!=' for '!=='"),
+        (r"`", "write f'...{value}' for a text in backticks"),
+        (r"\w\+\+|\w--", "write '+= 1' or '-= 1'"),
+        (r"\belse\s+if\b", "write 'elif'"),
+        (r"\bcatch\b", "write 'except Exception as error:' for 'catch'"),
+        (r"\bthrow\s", "write 'raise' for 'throw'"),
+        (r"\bnew\s+[A-Z]\w*\(", "leave 'new' out"),
+        (r"(?<![=!<>])!\s*[\w(]", "write 'not' for '!'"),
+        (r"\?\.|\?\?", "write 'a.get(key)' or 'a or b'; Python has neither '?.' nor '??'"),
+        (
+            r"^\s*(?:if|for|while|else|try)\b.*\{\s*$",
+            "end the line with ':' and indent the block, without braces",
+        ),
+    )
+)
+
+
+def with_fix(problem: Problem, text: str) -> Problem:
+    """A syntax error that also says what to write, where its line speaks another language."""
+    lines = text.splitlines()
+    if problem.kind != "syntax" or not problem.line or problem.line > len(lines):
+        return problem
+    line = _LITERALS.sub("''", lines[problem.line - 1][:_LONGEST_LINE])
+    fix = next((fix for sign, fix in _SIGNS if sign.search(line)), None)
+    return problem if fix is None else replace(problem, message=f"{problem.message}; {fix}")

@@ -3,12 +3,354 @@
 from __future__ import annotations
 
 import ast
-from typing import Final
+from typing import Any, Final
 
-from toolfold.program.reading import blocks, naming, using
-from toolfold.program.reading.facts import Guard
-from toolfold.program.reading.walk import Handler, Walk
-from toolfold.program.scopes import Scope
+from toolfold.program import reader_facts
+from toolfold.program.reader_facts import (
+    GUARDED,
+    GUARDED_NAMES,
+    MAYBE,
+    OPAQUE,
+    UNGUARDED,
+    Guard,
+    Handler,
+    Kind,
+    Scope,
+    Use,
+    Walk,
+    fields_of,
+    last_name,
+)
+
+# ----------------------------------------------------------------------------------------------------
+# What opens a scope or may not run: functions, classes, comprehensions, `try`, `if`, `match`.
+
+_OTHERS: Final = frozenset(
+    {"TYPE_CHECKING", "PY2", "PY3", "version_info", "version", "platform", "hasattr", "modules", "hexversion"}
+)
+
+
+def _function(walk: Walk, node: Any, scope: Scope, guard: Guard) -> None:
+    """`def`, `async def` and `lambda`: defaults, decorators and annotations belong outside."""
+    arguments = node.args
+    outer = scope
+    inner = Scope(Kind.FUNCTION, scope, can_await=isinstance(node, ast.AsyncFunctionDef), node=node)
+    if isinstance(node, ast.Lambda):
+        walk.stack.append((node.body, inner, guard))
+    else:
+        scope.bind(node.name, OPAQUE, node.lineno)
+        scope.functions[node.name] = node
+        walk.names.functions.add(node.name)
+        if inner.can_await:
+            walk.names.coroutines.add(node.name)
+        outer = _type_parameters(walk, node, scope, guard)
+        inner.parent = outer
+        walk.push(node.decorator_list, scope, guard)
+        walk.push(node.body, inner, UNGUARDED)
+        walk.push((node.returns,), outer, guard | walk.annotation)
+    walk.push(arguments.defaults, scope, guard)
+    walk.push(arguments.kw_defaults, scope, guard)
+    for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
+        inner.bind(argument.arg)
+        if argument.annotation is not None:
+            walk.stack.append((argument.annotation, outer, guard | walk.annotation))
+    for argument in (arguments.vararg, arguments.kwarg):
+        if argument is not None:
+            inner.bind(argument.arg)
+            walk.push((argument.annotation,), outer, guard | walk.annotation)
+
+
+def _class(walk: Walk, node: ast.ClassDef, scope: Scope, guard: Guard) -> None:
+    scope.bind(node.name, OPAQUE, node.lineno)
+    walk.push(node.decorator_list, scope, guard)
+    outer = _type_parameters(walk, node, scope, guard)
+    walk.push(node.bases, outer, guard)
+    walk.push([keyword.value for keyword in node.keywords], outer, guard)
+    walk.push(node.body, Scope(Kind.CLASS, outer, node=node), guard)
+
+
+def _type_alias(walk: Walk, node: Any, scope: Scope, guard: Guard) -> None:
+    scope.bind(node.name.id, OPAQUE, node.lineno)
+    walk.stack.append((node.value, _type_parameters(walk, node, scope, guard), guard))
+
+
+def _comprehension(walk: Walk, node: Any, scope: Scope, guard: Guard) -> None:
+    inner = Scope(Kind.COMPREHENSION, scope, can_await=scope.can_await)
+    walk.shape.most_loops = max(walk.shape.most_loops, len(node.generators))
+    for index, loop in enumerate(node.generators):
+        # Python evaluates the first iterable outside, the others inside.
+        walk.stack.append((loop.iter, inner if index else scope, guard))
+        walk.stack.append((loop.target, inner, guard))
+        walk.push(loop.ifs, inner, guard)
+        walk.values.spoiled.add(loop.iter)
+        walk.values.spoiled.update(loop.ifs)
+        if loop.target.__class__ is ast.Name and not loop.is_async:
+            inner.loops[loop.target.id] = loop.iter
+    if node.__class__ is ast.DictComp:
+        walk.push((node.key, node.value), inner, guard)
+    else:
+        walk.stack.append((node.elt, inner, guard))
+
+
+def _try(walk: Walk, node: ast.Try, scope: Scope, guard: Guard) -> None:
+    inside = guard
+    if node.handlers:
+        inside |= GUARDED
+    for handler in node.handlers:
+        if _speaks_of_names(handler.type):
+            inside |= GUARDED_NAMES
+        if handler.name:
+            scope.bind(handler.name, OPAQUE, handler.lineno)
+        walk.push((handler.type,), scope, guard | MAYBE)
+        walk.push(handler.body, scope, guard | MAYBE)
+    walk.push(node.body, scope, inside)
+    walk.push(node.orelse, scope, guard)
+    walk.push(node.finalbody, scope, guard)
+    if node.finalbody:
+        walk.shape.tries_with_finally.append(node)
+
+
+def _with(walk: Walk, node: ast.With | ast.AsyncWith, scope: Scope, guard: Guard) -> None:
+    inside = guard
+    for item in node.items:
+        expression = item.context_expr
+        walk.values.spoiled.add(expression)
+        walk.push((expression, item.optional_vars), scope, guard)
+        if isinstance(expression, ast.Call) and last_name(expression.func) == "suppress":
+            inside |= GUARDED | GUARDED_NAMES
+    walk.push(node.body, scope, inside)
+
+
+def _if(walk: Walk, node: ast.If, scope: Scope, guard: Guard) -> None:
+    walk.values.spoiled.add(node.test)
+    inside = guard | MAYBE if _is_for_others(node.test) else guard
+    walk.stack.append((node.test, scope, guard))
+    walk.push(node.body, scope, inside)
+    walk.push(node.orelse, scope, inside)
+
+
+def _capture(walk: Walk, node: ast.MatchAs | ast.MatchStar, scope: Scope, guard: Guard) -> None:
+    walk.shape.captures += 1
+    if node.name:
+        scope.bind(node.name, OPAQUE, node.lineno)
+    walk.push((getattr(node, "pattern", None),), scope, guard)
+
+
+def _mapping(walk: Walk, node: ast.MatchMapping, scope: Scope, guard: Guard) -> None:
+    if node.rest:
+        walk.shape.captures += 1
+        scope.bind(node.rest, OPAQUE, node.lineno)
+    walk.children(node, scope, guard)
+
+
+def _return(walk: Walk, node: ast.Return, scope: Scope, guard: Guard) -> None:
+    if scope.kind is Kind.MODULE:
+        walk.shape.top_level_returns.append(node)
+    walk.push((node.value,), scope, guard)
+
+
+def _type_parameters(walk: Walk, node: Any, scope: Scope, guard: Guard) -> Scope:
+    """A scope for `[T: int]`, which Python has from 3.12 on."""
+    parameters = getattr(node, "type_params", None)
+    if not parameters:
+        return scope
+    inner = Scope(Kind.FUNCTION, scope)
+    for parameter in parameters:
+        inner.bind(parameter.name)
+        walk.push((getattr(parameter, "bound", None), getattr(parameter, "default_value", None)), inner, guard)
+    return inner
+
+
+def _speaks_of_names(handled: ast.expr | None) -> bool:
+    kinds = handled.elts if isinstance(handled, ast.Tuple) else [handled]
+    return any(isinstance(kind, ast.Name) and kind.id in {"NameError", "AttributeError"} for kind in kinds)
+
+
+def _is_for_others(test: ast.expr) -> bool:
+    """A branch for type checkers, or for another version or system than this."""
+    if isinstance(test, ast.UnaryOp):
+        test = test.operand
+    if isinstance(test, ast.Constant):
+        return True
+    stack: list[ast.AST] = [test]
+    while stack:  # `ast.walk` takes four times as long
+        node = stack.pop()
+        if last_name(node) in _OTHERS:
+            return True
+        for field in fields_of(node.__class__):
+            value = getattr(node, field, None)
+            if value.__class__ is list:
+                stack.extend(item for item in value if isinstance(item, ast.AST))
+            elif isinstance(value, ast.AST):
+                stack.append(value)
+    return False
+
+
+BLOCK_HANDLERS: Final[dict[type[ast.AST], Handler]] = {
+    ast.FunctionDef: _function,
+    ast.AsyncFunctionDef: _function,
+    ast.Lambda: _function,
+    ast.ClassDef: _class,
+    ast.ListComp: _comprehension,
+    ast.SetComp: _comprehension,
+    ast.DictComp: _comprehension,
+    ast.GeneratorExp: _comprehension,
+    ast.Try: _try,
+    ast.TryStar: _try,
+    ast.With: _with,
+    ast.AsyncWith: _with,
+    ast.If: _if,
+    ast.MatchAs: _capture,
+    ast.MatchStar: _capture,
+    ast.MatchMapping: _mapping,
+    ast.Return: _return,
+}
+if hasattr(ast, "TypeAlias"):  # from Python 3.12 on
+    BLOCK_HANDLERS[ast.TypeAlias] = _type_alias
+
+
+# ----------------------------------------------------------------------------------------------------
+# Calls and values, and what is done to them: awaited, dropped, subscripted, added, assigned.
+
+COROUTINE_ATTRIBUTES: Final = frozenset({"close", "send", "throw"})
+_DYNAMIC_ATTRIBUTES: Final = frozenset(
+    {"__builtins__", "__dict__", "__globals__", "_convert_", "_getframe", "currentframe", "f_globals", "f_locals",
+     "global_enum", "modules"}
+)  # fmt: skip
+
+
+def _call(walk: Walk, node: ast.Call, scope: Scope, guard: Guard) -> None:
+    walk.calls.append(Use(node, scope, guard))
+    push = walk.stack.append
+    push((node.func, scope, guard))
+    for argument in node.args:
+        push((argument, scope, guard))
+    for keyword in node.keywords:
+        push((keyword.value, scope, guard))
+
+
+def _await(walk: Walk, node: ast.Await, scope: Scope, guard: Guard) -> None:
+    walk.values.awaited.add(node.value)
+    walk.stack.append((node.value, scope, guard))
+
+
+def _attribute(walk: Walk, node: ast.Attribute, scope: Scope, guard: Guard) -> None:
+    value = node.value
+    (walk.names.attributes if node.ctx.__class__ is ast.Load else walk.names.set_attributes).add(node.attr)
+    if value.__class__ is ast.Name and node.ctx.__class__ is ast.Load:
+        walk.names.attribute_uses.append(Use(node, scope, guard))
+    if node.attr in _DYNAMIC_ATTRIBUTES or (
+        node.ctx.__class__ is not ast.Load and value.__class__ is ast.Name and last_name(value) == "tools"
+    ):
+        walk.names.is_dynamic = True
+    if node.attr not in COROUTINE_ATTRIBUTES and not node.attr.startswith(("_", "cr_")):
+        walk.values.spoiled.add(value)
+    walk.stack.append((value, scope, guard))
+
+
+def _subscript(walk: Walk, node: ast.Subscript, scope: Scope, guard: Guard) -> None:
+    walk.values.spoiled.add(node.value)
+    if isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str) and isinstance(node.ctx, ast.Load):
+        walk.values.keys.append(Use(node, scope, guard))
+    walk.children(node, scope, guard)
+
+
+def _spoil_value(walk: Walk, node: Any, scope: Scope, guard: Guard) -> None:
+    """The node's `value` cannot be a coroutine: a dropped one, `x[...]`, `{x}` in text, `*x`."""
+    walk.values.spoiled.add(node.value)
+    walk.children(node, scope, guard)
+
+
+def _statement(walk: Walk, node: ast.Expr, scope: Scope, guard: Guard) -> None:
+    """An expression whose value nobody takes, unless it is the program's last."""
+    value = node.value
+    walk.values.spoiled.add(value)
+    if value.__class__ is ast.Call:
+        walk.values.dropped.append(Use(value, scope, guard))
+    walk.stack.append((value, scope, guard))
+
+
+def _spoil_operands(walk: Walk, node: Any, scope: Scope, guard: Guard) -> None:
+    walk.values.spoiled.update((node.left, node.right) if node.__class__ is ast.BinOp else (node.operand,))
+    if node.op.__class__ is ast.Sub:
+        walk.values.subtractions.append(Use(node, scope, guard))
+    walk.children(node, scope, guard)
+
+
+def _compare(walk: Walk, node: ast.Compare, scope: Scope, guard: Guard) -> None:
+    left = node.left
+    for operator, right in zip(node.ops, node.comparators, strict=True):
+        if isinstance(operator, ast.In | ast.NotIn):
+            walk.values.spoiled.add(right)
+        elif not isinstance(operator, ast.Is | ast.IsNot):
+            walk.values.spoiled.update((left, right))
+        left = right
+    walk.children(node, scope, guard)
+
+
+def _test(walk: Walk, node: Any, scope: Scope, guard: Guard) -> None:
+    walk.values.spoiled.add(node.test)
+    walk.children(node, scope, guard)
+
+
+def _augment(walk: Walk, node: ast.AugAssign, scope: Scope, guard: Guard) -> None:
+    """`x += 1` reads `x` before it binds it."""
+    walk.values.spoiled.add(node.value)
+    target = node.target
+    if isinstance(target, ast.Name):
+        scope.bind(target.id, OPAQUE, None)
+        walk.names.loads.setdefault(target.id, []).append(Use(target, scope, guard))
+    else:
+        walk.stack.append((target, scope, guard))
+    walk.stack.append((node.value, scope, guard))
+
+
+def _for(walk: Walk, node: ast.For | ast.AsyncFor, scope: Scope, guard: Guard) -> None:
+    walk.values.spoiled.add(node.iter)
+    if node.__class__ is ast.For and isinstance(node.target, ast.Name):
+        scope.loops[node.target.id] = node.iter
+    walk.children(node, scope, guard)
+
+
+def _assign(walk: Walk, node: Any, scope: Scope, guard: Guard) -> None:
+    targets = node.targets if node.__class__ is ast.Assign else [node.target]
+    value = node.value
+    if len(targets) == 1 and targets[0].__class__ is ast.Name and value is not None:
+        scope.values[targets[0].id] = value
+    if isinstance(value, ast.Call):
+        if any(isinstance(target, ast.Tuple | ast.List) for target in targets):
+            walk.values.spoiled.add(value)
+        elif len(targets) == 1 and isinstance(targets[0], ast.Name):
+            walk.values.assigned.append((value, targets[0].id, scope))
+    if node.__class__ is ast.AnnAssign:
+        # Python evaluates the annotations of a function's own names never.
+        unread = MAYBE if scope.kind is Kind.FUNCTION else walk.annotation
+        walk.stack.append((node.annotation, scope, guard | unread))
+        walk.push((node.value, node.target), scope, guard)
+        return
+    walk.children(node, scope, guard)
+
+
+USE_HANDLERS: Final[dict[type[ast.AST], Handler]] = {
+    ast.Call: _call,
+    ast.Await: _await,
+    ast.Attribute: _attribute,
+    ast.Expr: _statement,
+    ast.Subscript: _subscript,
+    ast.FormattedValue: _spoil_value,
+    ast.Starred: _spoil_value,
+    ast.AugAssign: _augment,
+    ast.BinOp: _spoil_operands,
+    ast.UnaryOp: _spoil_operands,
+    ast.Compare: _compare,
+    ast.IfExp: _test,
+    ast.While: _test,
+    ast.Assert: _test,
+    ast.For: _for,
+    ast.AsyncFor: _for,
+    ast.Assign: _assign,
+    ast.AnnAssign: _assign,
+}
 
 
 class Reader(Walk):
@@ -26,7 +368,7 @@ class Reader(Walk):
                 handler(self, node, scope, guard)
             else:
                 self.children(node, scope, guard)
-        naming.settle(self)
+        reader_facts.settle(self)
 
 
 def _leaf(_walk: Walk, _node: ast.AST, _scope: Scope, _guard: Guard) -> None:
@@ -35,8 +377,8 @@ def _leaf(_walk: Walk, _node: ast.AST, _scope: Scope, _guard: Guard) -> None:
 
 _LEAVES: Final = (ast.MatchSingleton, ast.Pass, ast.Break, ast.Continue)
 _HANDLERS: Final[dict[type[ast.AST], Handler]] = {
-    **naming.HANDLERS,
-    **blocks.HANDLERS,
-    **using.HANDLERS,
+    **reader_facts.NAME_HANDLERS,
+    **BLOCK_HANDLERS,
+    **USE_HANDLERS,
     **dict.fromkeys(_LEAVES, _leaf),
 }

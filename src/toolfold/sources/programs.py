@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol, Unpack
 
 from toolfold.errors import ToolError, ToolRefused, UsageError
 from toolfold.models import Json, Limits, Outcome, ToolSpec, Value
-from toolfold.program.ready_names import GUEST_NAMES
+from toolfold.program.known_names import GUEST_NAMES
 from toolfold.tools.context import CallContext
 from toolfold.tools.names import python_name
 from toolfold.tools.schema import bad_argument

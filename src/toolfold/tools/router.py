@@ -33,7 +33,7 @@ from toolfold.errors import (
     ToolUnreachable,
 )
 from toolfold.models import Call, Reply, ReplyMeta, ToolSpec, Value
-from toolfold.program.arguments import IDEMPOTENCY_KEY, Signature
+from toolfold.program.rules.arguments import IDEMPOTENCY_KEY, Signature
 from toolfold.tools.catalog import Catalog
 from toolfold.tools.context import CallContext
 from toolfold.tools.masking import masked

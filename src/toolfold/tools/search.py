@@ -15,8 +15,7 @@ from heapq import nlargest
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from toolfold.models import Json, ToolSpec, Value
-from toolfold.program.stub import first_line
-from toolfold.program.stubs import prompt_text
+from toolfold.prompts.python_stubs import first_line, prompt_text
 from toolfold.tools.context import CallContext
 from toolfold.tools.embedding import Embedder, Meanings, fused
 from toolfold.tools.search_documents import Document, document

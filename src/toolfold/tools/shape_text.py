@@ -14,7 +14,7 @@ LONGEST: Final = 600
 _LONGEST_KEY: Final = 40
 _MOST_KEYS: Final = 30
 _MOST_ITEMS: Final = 30
-_DEEPEST: Final = 4
+_MAX_TEXT_DEPTH: Final = 4
 _NAMES: Final = {str: "str", bool: "bool", int: "int", float: "float", bytes: "bytes", type(None): "None"}
 
 
@@ -22,7 +22,7 @@ def shape_text(value: Value) -> str:
     """`{id: int, tags: list[str] (3 items)}`; a key with `?` is missing from some items of its list."""
     if isinstance(value, str):
         return f"str ({len(value):,} characters)"
-    for depth in range(_DEEPEST, -1, -1):
+    for depth in range(_MAX_TEXT_DEPTH, -1, -1):
         text = _text([value], depth)
         if len(text) <= LONGEST:
             return text

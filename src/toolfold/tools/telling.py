@@ -7,7 +7,7 @@ from typing import Final
 
 from toolfold.models import Value
 
-LONGEST_CHARACTERS: Final = 500
+MAX_MESSAGE_CHARACTERS: Final = 500
 _SHORTEST_VALUE: Final = 3
 _MOST_VALUES: Final = 1000
 
@@ -28,7 +28,7 @@ def hidden(text: str, arguments: Mapping[str, Value]) -> str:
 
 def cut(text: str) -> str:
     """Not longer than a line of a log should be."""
-    return text if len(text) <= LONGEST_CHARACTERS else text[: LONGEST_CHARACTERS - 1] + "…"
+    return text if len(text) <= MAX_MESSAGE_CHARACTERS else text[: MAX_MESSAGE_CHARACTERS - 1] + "…"
 
 
 def _texts(value: Value) -> Iterator[str]:

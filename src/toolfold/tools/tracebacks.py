@@ -8,7 +8,7 @@ from typing import Final
 
 from toolfold.tools.masking import masked
 
-LONGEST_CHARACTERS: Final = 4_000
+MAX_TRACEBACK_CHARACTERS: Final = 4_000
 _OURS: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _THREADS: Final = (os.path.join("concurrent", "futures", "thread.py"), os.path.join("asyncio", "threads.py"))
 """What calls a tool that is not async."""
@@ -25,7 +25,7 @@ def traceback_of(error: BaseException) -> str:
     # As in the text of the error, and before it is cut: half a surrogate pair would be written with six characters.
     text = text.encode("utf-8", "backslashreplace").decode()
     # The end has the line that failed.
-    return text if len(text) <= LONGEST_CHARACTERS else f"…{text[-LONGEST_CHARACTERS:]}"
+    return text if len(text) <= MAX_TRACEBACK_CHARACTERS else f"…{text[-MAX_TRACEBACK_CHARACTERS:]}"
 
 
 def _keep_others(told: traceback.TracebackException) -> bool:

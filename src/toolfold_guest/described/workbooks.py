@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 from toolfold_guest.described.columns import MOST_COLUMNS, MOST_COUNTED, MOST_ROWS, MOST_TABLES, columns_of
 
-_MOST_BYTES = 256 * 1024 * 1024
+_MAX_WORKBOOK_BYTES = 256 * 1024 * 1024
 """Of one part, unpacked: a small file may unpack to anything."""
 _MOST_STRINGS = 200_000
 _DATES = frozenset([*range(14, 23), *range(45, 48)])
@@ -117,7 +117,7 @@ def _all(archive: zipfile.ZipFile, part: str, name: str) -> Iterator[ElementTree
     except KeyError:
         return
     # The size that the archive claims; `zipfile` stops reading there.
-    if info.file_size > _MOST_BYTES:
+    if info.file_size > _MAX_WORKBOOK_BYTES:
         raise ValueError(f"{part} unpacks to {info.file_size} bytes")
     with archive.open(info) as file:
         # S314: inside the jail, where a bomb of entities ends with the program's memory.

@@ -124,10 +124,10 @@ async def test_tools_of_the_child_are_offered_too_and_what_needs_a_yes_is_refuse
 async def test_the_tools_of_a_large_text_are_found_without_parsing_it_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from toolfold.program import mentions
+    from toolfold.program import known_names
 
     parsed_here: list[int] = []
-    monkeypatch.setattr(mentions, "parse", lambda text, _: parsed_here.append(len(text)))
+    monkeypatch.setattr(known_names, "parse", lambda text, _: parsed_here.append(len(text)))
     ledger = MemoryLedger()
     async with Runtime(ledger=ledger) as runtime:
         executions = Executions(runtime, workspace=tmp_path)

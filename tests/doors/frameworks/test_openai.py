@@ -17,7 +17,7 @@ from openai.types.responses.response_input_param import FunctionCallOutput
 from pydantic import TypeAdapter
 
 import toolfold
-from toolfold.program.dense import HEADER
+from toolfold.prompts.catalog import HEADER
 from toolfold.testing import Ended, scripted
 
 PROGRAM = """\

@@ -8,7 +8,7 @@ from pydantic_ai import Agent, RunContext
 
 from tests.doors.pydantic_ai.talk import Shared, Talk, calls, program, returns
 from toolfold import UsageError
-from toolfold.program.dense import HEADER
+from toolfold.prompts.catalog import HEADER
 from toolfold.pydantic_ai import AllowedCallers, CodeModeToolset, FunctionToolset, split_by_caller
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -28,7 +28,7 @@ from pydantic_ai.usage import RunUsage
 
 from tests.doors.pydantic_ai.talk import Run, Shared, Talk, program, returns
 from toolfold import Outcome
-from toolfold.program.dense import HEADER
+from toolfold.prompts.catalog import HEADER
 from toolfold.pydantic_ai import CodeModeToolset, FunctionToolset
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

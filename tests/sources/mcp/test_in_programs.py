@@ -10,7 +10,7 @@ import pytest
 
 from tests.sources.mcp.support import FakeOuter, raw, remember, sdk
 from toolfold import Limits, Outcome, Runtime
-from toolfold.program.stubs import tree
+from toolfold.prompts.python_stubs import tree
 from toolfold.sources.mcp import Bridge, Outer, Server
 
 

@@ -10,7 +10,7 @@ def main(path: str, most_bytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (most_bytes, most_bytes))
     # Imported here: within the bound, too.
     from toolfold.errors import UsageError
-    from toolfold.program.stubs import module_text
+    from toolfold.prompts.python_stubs import module_text
     from toolfold.sources.openapi.source import openapi_tools
 
     warnings: list[str] = []

@@ -24,7 +24,7 @@ from toolfold.doors.media import value_as_json
 from toolfold.errors import ReplyUnfit, ToolfoldError, UsageError
 from toolfold.execution.driving import drive, refuse_approvals
 from toolfold.models import Call, Limits, Outcome, Paused, Problem, Reply, ToolSpec, Value
-from toolfold.program.mentions import mentioned
+from toolfold.program.known_names import mentioned
 from toolfold.runtime import Runtime
 from toolfold.tools.router import check_size
 from toolfold.tools.shape import is_plain

@@ -13,8 +13,7 @@ from typing import Any, Final
 from pydantic import BaseModel, Field
 
 from toolfold.models import Limits, ToolSpec
-from toolfold.program.mentions import mentioned
-from toolfold.program.ready_names import ANY_TOOL
+from toolfold.program.known_names import ANY_TOOL, mentioned
 from toolfold.tools.expansion import bounded
 from toolfold.tools.names import unique_names
 

@@ -16,7 +16,7 @@ from toolfold.doors.cli.loops import until_stopped
 from toolfold.doors.cli.run import stdout_to_stderr
 from toolfold.errors import UsageError
 from toolfold.models import Json, Outcome, ToolSpec
-from toolfold.program.stubs import prompt_text
+from toolfold.prompts.python_stubs import prompt_text
 from toolfold.runtime import Runtime
 from toolfold.tools.shapes import NEEDED_REPLIES
 

@@ -98,7 +98,7 @@ def _stubs(
 ) -> int:
     """Write one typed Python file per tool, for a model or a type checker to read."""
     # Imported here for the same reason.
-    from toolfold.program.stubs import write_tree  # noqa: PLC0415
+    from toolfold.prompts.python_stubs import write_tree  # noqa: PLC0415
 
     specs = _specs(tools, api, config)
     try:

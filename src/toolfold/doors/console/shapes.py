@@ -17,7 +17,7 @@ from toolfold.ledger.decisions import arguments_digest
 from toolfold.ledger.record import Decided, Entry, Given, History, Made, Moment, Summary
 from toolfold.ledger.summing import Use
 from toolfold.models import NOTHING_RAN, CallRecord, Json, Outcome, Problem, ToolSpec, Value
-from toolfold.program.stubs import signature
+from toolfold.prompts.python_stubs import signature
 
 _ERROR_CHARACTERS: Final = 2000
 _FOLDED_BYTES: Final = 256 * 1024

@@ -17,7 +17,7 @@ from toolfold.doors.http.body import admit_follower
 from toolfold.ledger.record import Filter, Ledger
 
 _BEAT_SECONDS: Final = 10.0
-_GATHER_SECONDS: Final = 0.02
+_STREAM_GATHER_SECONDS: Final = 0.02
 _AGAIN_MILLISECONDS: Final = 500
 _HEADERS: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 _encode: Final = msgspec.json.Encoder().encode
@@ -72,7 +72,7 @@ class Streams:
                     return
                 async for beat in _until(changes):
                     yield beat
-                await asyncio.sleep(_GATHER_SECONDS)
+                await asyncio.sleep(_STREAM_GATHER_SECONDS)
                 while not changes.empty():
                     changes.get_nowait()
 

@@ -22,13 +22,13 @@ class Line(Protocol):
     def close(self) -> None: ...
 
 
-class _Held:
+class _SharedChild:
     def __init__(self, link: Link) -> None:
         self.link = link
         self.shares = 0
 
 
-_held: dict[Hashable, _Held] = {}
+_held: dict[Hashable, _SharedChild] = {}
 _lock = threading.Lock()
 
 
@@ -63,7 +63,7 @@ class Share:
             if self._link is None:
                 held = _held.get(self._key)
                 if held is None:
-                    held = _held[self._key] = _Held(self._make())
+                    held = _held[self._key] = _SharedChild(self._make())
                 held.shares += 1
                 self._link = held.link
             return self._link

@@ -35,7 +35,7 @@ class _Debt:
     at: float
 
 
-def refused(scope: Scope, status: int) -> None:
+def note_refusal(scope: Scope, status: int) -> None:
     """The request was, though some clients are told so with a 200."""
     scope[_REFUSED_AS] = status
 

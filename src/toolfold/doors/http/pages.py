@@ -78,7 +78,7 @@ def _docs(document: Mapping[str, Any], base_path: str) -> Iterator[str]:
             yield from _operation(method, path, operation)
     yield "<h2>Schemas</h2>"
     for name, schema in document.get("components", {}).get("schemas", {}).items():
-        yield f"<details id='{escape(name)}'><summary><code>{escape(name)}</code></summary>{_json(schema)}</details>"
+        yield f"<details id='{escape(name)}'><summary><code>{escape(name)}</code></summary>{_markup(schema)}</details>"
 
 
 def _operation(method: str, path: str, operation: Mapping[str, Any]) -> Iterator[str]:
@@ -88,9 +88,9 @@ def _operation(method: str, path: str, operation: Mapping[str, Any]) -> Iterator
         yield f"<p>{escape(text)}</p>"
     for title, key in (("Parameters", "parameters"), ("Body", "requestBody"), ("Responses", "responses")):
         if part := operation.get(key):
-            yield f"<h4>{title}</h4>{_json(part)}"
+            yield f"<h4>{title}</h4>{_markup(part)}"
     yield "</details>"
 
 
-def _json(value: Any) -> str:
+def _markup(value: Any) -> str:
     return f"<pre>{escape(json.dumps(value, indent=1, ensure_ascii=False))}</pre>"

@@ -15,7 +15,7 @@ from toolfold.doors.http import answers
 from toolfold.doors.http.answers import Answer
 from toolfold.doors.http.forwarded import Passed
 from toolfold.doors.http.metrics import Metrics
-from toolfold.doors.http.pace import refused
+from toolfold.doors.http.pace import note_refusal
 from toolfold.doors.http.refusals import Refusal, put_off, to_http
 from toolfold.errors import ToolfoldError
 
@@ -71,7 +71,7 @@ class Responses:
             reason = f" [{error}]" if isinstance(error, OSError) else ""
             _log.error("%s %s: %s%s", request.method, request.url.path, refusal.text, reason)
         self._metrics.add("refusals", status=refusal.status)
-        refused(request.scope, refusal.status)
+        note_refusal(request.scope, refusal.status)
         if not self.path(request).startswith("/exec") or self.path(request) == "/exec/batch":
             # A file that is gone is 404 for everyone: LibreChat asks in order to upload it again.
             refusal.is_contract = False

@@ -9,9 +9,8 @@ from toolfold.doors.mcp.budget import OVERVIEW_CHARACTERS, SAFE_CHARACTERS
 from toolfold.doors.mcp.texts import DESCRIPTION, not_reachable, still_connecting
 from toolfold.execution.describing import DescribedFiles
 from toolfold.models import Json, ToolSpec
-from toolfold.program.dense import HEADER
-from toolfold.program.dense_fit import dense_within
-from toolfold.program.words import width
+from toolfold.prompts.catalog import HEADER, dense_within
+from toolfold.prompts.wording import width
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from toolfold.doors.mcp.description import Listed
 from toolfold.doors.mcp.texts import SEARCH_NAME
 from toolfold.errors import ToolError
 from toolfold.models import Json, ToolSpec
-from toolfold.program.dense import HEADER, dense_text
-from toolfold.program.stub import first_line
+from toolfold.prompts.catalog import HEADER, dense_text
+from toolfold.prompts.python_stubs import first_line
 from toolfold.runtime import Runtime
 from toolfold.tools.context import CallContext
 from toolfold.tools.names import python_name

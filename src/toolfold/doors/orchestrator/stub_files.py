@@ -10,8 +10,7 @@ from typing import Final
 from toolfold.doors.orchestrator.definitions import ToolDefinition
 from toolfold.doors.orchestrator.workers import served
 from toolfold.errors import UsageError
-from toolfold.program.stub import Stub
-from toolfold.program.stubs import write_tree
+from toolfold.prompts.python_stubs import Stub, write_tree
 from toolfold.tools.catalog import Catalog
 from toolfold.tools.tool import Tool
 

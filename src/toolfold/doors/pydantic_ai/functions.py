@@ -59,13 +59,13 @@ class FunctionToolset(PydanticFunctionToolset[AgentDepsT]):
     # Any: metadata is whatever its author puts there.
     def with_metadata(self, **metadata: Any) -> SetMetadataToolset[AgentDepsT]:
         """As Pydantic AI's; tools that are marked `code` here are seen only by programs, too."""
-        return _Marked(self, metadata)
+        return _MarkedFunction(self, metadata)
 
     async def get_tools(self, ctx: RunContext[AgentDepsT]) -> dict[str, ToolsetTool[AgentDepsT]]:
         return _seen(await super().get_tools(ctx))
 
 
-class _Marked(SetMetadataToolset[AgentDepsT]):
+class _MarkedFunction(SetMetadataToolset[AgentDepsT]):
     """Sets a mark, and keeps to it."""
 
     async def get_tools(self, ctx: RunContext[AgentDepsT]) -> dict[str, ToolsetTool[AgentDepsT]]:

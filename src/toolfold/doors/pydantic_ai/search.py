@@ -33,7 +33,7 @@ from toolfold.doors.pydantic_ai.functions import MARK_ON_FUNCTION, FunctionTools
 from toolfold.doors.pydantic_ai.home import settled
 from toolfold.doors.pydantic_ai.texts import DIRECTLY, IN_CODE, SEARCH, SEARCH_DESCRIPTION, SEARCH_SCHEMA
 from toolfold.models import AllowedCallers, ToolSpec
-from toolfold.program.stub import first_line
+from toolfold.prompts.python_stubs import first_line
 from toolfold.tools.embedding import Embedder
 from toolfold.tools.search import DEFAULT_LIMIT, Index
 

@@ -13,9 +13,9 @@ from typing import Any
 from pydantic_ai import RunContext
 
 from toolfold.models import Json, ToolSpec
-from toolfold.program.stub import stub_of
-from toolfold.program.typing_text import Types
-from toolfold.program.words import docstring
+from toolfold.prompts.python_stubs import stub_of
+from toolfold.prompts.schema_types import Types
+from toolfold.prompts.wording import docstring
 from toolfold.sources.functions import tool_from_function
 from toolfold.tools.names import python_name
 

@@ -12,7 +12,7 @@ import msgspec
 from toolfold.models import MIB
 
 FORMAT: Final = 1
-MAX_BYTES: Final = 8 * MIB
+MAX_SNAPSHOT_BYTES: Final = 8 * MIB
 """A program with a larger heap is replayed instead."""
 
 
@@ -57,7 +57,7 @@ class State(msgspec.Struct, array_like=True, frozen=True):
 def encode(state: State) -> bytes:
     """The bytes for a snapshot; none if they would be too many."""
     size = len(state.dump) + sum(len(file.data) for file in state.files)
-    return b"" if size > MAX_BYTES else _encoder.encode(state)
+    return b"" if size > MAX_SNAPSHOT_BYTES else _encoder.encode(state)
 
 
 def decode(body: bytes) -> State:

@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from toolfold.models import Problem, ToolSpec
-from toolfold.program.typed import Diagnostic, Question, question
+from toolfold.program.type_check import Diagnostic, Question, question
 
 _LONGEST_SECONDS: Final = 2.0
 _CHECKS_PER_WORKER: Final = 1000

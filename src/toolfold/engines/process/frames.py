@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from toolfold.models import OWN_SETS
-from toolfold.program.stubs import words_for
+from toolfold.prompts.python_stubs import words_for
 from toolfold.protocol.codec import encode_facts, encode_program, encode_start, tool_facts
 
 if TYPE_CHECKING:

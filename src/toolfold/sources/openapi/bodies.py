@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from toolfold.models import Json
-from toolfold.program.schema_merge import merged
+from toolfold.prompts.schema_types import merged
 from toolfold.sources.openapi.model import Argument, Body
 from toolfold.sources.openapi.names import argument_name
 from toolfold.sources.openapi.references import References

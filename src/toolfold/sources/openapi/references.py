@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from toolfold.models import Json
-from toolfold.program.schema_merge import target_of
+from toolfold.prompts.schema_types import target_of
 
 _DEEPEST: Final = 20
 _SCHEMAS: Final = "#/components/schemas/"

@@ -34,5 +34,5 @@ def _find() -> Callable[[], int]:
     return found
 
 
-ours = _find()
+current_core = _find()
 """The core that we run on now; the kernel may move us at any time."""

@@ -29,7 +29,7 @@ class Placement:
 
     def stay_away(self) -> None:
         """Wait for the program on another core than ours. To be repeated: the kernel may have moved us meanwhile."""
-        ours = cores.ours()
+        ours = cores.current_core()
         if ours != self._avoided and self._process_id():
             self._avoided = ours
             self._confine(ours, is_kept_off=True)
@@ -40,7 +40,7 @@ class Placement:
 
         Right after another program: on the other cores its guest is still dying.
         """
-        self._confine(cores.ours(), is_kept_off=False)
+        self._confine(cores.current_core(), is_kept_off=False)
         try:
             yield
         finally:
@@ -49,7 +49,7 @@ class Placement:
     @contextmanager
     def elsewhere(self) -> Iterator[None]:
         """What the guest is sent in this block wakes it on another core than ours, so that both can look at once."""
-        self._confine(cores.ours(), is_kept_off=True)
+        self._confine(cores.current_core(), is_kept_off=True)
         try:
             yield
         finally:

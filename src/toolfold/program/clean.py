@@ -1,0 +1,486 @@
+"""Texts that Python refuses only for what stands around or between the program: wrappers and odd characters."""
+
+from __future__ import annotations
+
+import ast
+import html
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, Final, Literal, NamedTuple
+
+__all__ = ["Cleaned", "Refused", "clean", "is_typed_in_ipython", "unwrap_json"]
+
+
+# ----------------------------------------------------------------------------------------------------
+# Characters that stand for others: curved quotes, spaces that are none, entities, line ends written out.
+#
+# Plain string literals and comments are never altered.
+
+_SPACES: Final = dict.fromkeys([0x00A0, 0x202F, 0x205F, 0x3000, *range(0x2000, 0x200B)], " ")
+_UNSEEN: Final = dict.fromkeys([0x00AD, 0x180E, 0x200B, 0x200C, 0x200D, 0x200E, 0x200F, 0x2060, 0xFEFF], "")
+_SIGNS: Final = {
+    ord("−"): "-", ord("–"): "-", ord("…"): "...", ord("≤"): "<=", ord("≥"): ">=", ord("≠"): "!=", ord("×"): "*",
+    **{code: chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F) if not chr(code - 0xFEE0).isalnum()},
+}  # fmt: skip
+_TABLE: Final = _SPACES | _UNSEEN | _SIGNS
+_ENTITY: Final = re.compile(r"&(?:lt|gt|amp|quot|apos|nbsp|#34|#39|#x22|#x27);", re.IGNORECASE)
+_QUOTE_ENTITY: Final = re.compile(r"&(?:quot|apos|#34|#39|#x22|#x27);", re.IGNORECASE)
+_WRITTEN_OUT: Final = re.compile(r"\\(?:r\\n|n|t)")
+_MEANING: Final = {r"\r\n": "\n", r"\n": "\n", r"\t": "\t"}
+
+
+def plain_characters(text: str) -> tuple[str, tuple[str, ...]]:
+    """The text with ASCII quotes, spaces and signs outside of its literals, and what was read otherwise."""
+    if text.isascii():
+        return text, ()
+    pieces = []
+    has_quotes = False
+    for kind, start, end in spans(text):
+        piece = text[start:end]
+        if kind == "typographic":
+            piece, has_quotes = _requoted(piece), True
+        elif kind == "code":
+            piece = piece.translate(_TABLE)
+        pieces.append(piece)
+    cleaned = "".join(pieces)
+    notes = ["read typographic quotes as plain ones"] if has_quotes else []
+    if len(cleaned) != len(text) or any(_is_odd(old, new) for old, new in zip(text, cleaned, strict=True)):
+        notes.append("read characters that only look like spaces or signs of Python as those")
+    return cleaned, tuple(notes)
+
+
+def _is_odd(old: str, new: str) -> bool:
+    return old != new and new not in "\"'"
+
+
+def _requoted(piece: str) -> str:
+    """Only single quotes can have a plain double quote between them."""
+    return f"'{piece[1:-1]}'" if '"' in piece[1:-1] else f'"{piece[1:-1]}"'
+
+
+def without_entities(text: str) -> tuple[str, tuple[str, ...]]:
+    """The text with `<` for `&lt;` and such, where a page's source was copied."""
+    if _ENTITY.search(text) is None:
+        return text, ()
+    if _QUOTE_ENTITY.search(text) is not None and '"' not in text and "'" not in text:
+        cleaned = _ENTITY.sub(_unescaped, text)  # its quotes too, so that its literals are written the same way
+    else:
+        parts = ((kind, text[start:end]) for kind, start, end in spans(text))
+        cleaned = "".join(_ENTITY.sub(_unescaped, part) if kind == "code" else part for kind, part in parts)
+    return cleaned, ("read HTML entities as the characters they stand for",)
+
+
+def _unescaped(entity: re.Match[str]) -> str:
+    return html.unescape(entity.group()).replace("\u00a0", " ")
+
+
+def with_line_ends(text: str) -> tuple[str, tuple[str, ...]]:
+    r"""The text with line ends where it has `\n` written out, as inside a JSON string."""
+    if "\\n" not in text:
+        return text, ()
+    note = ("read '\\n' between statements as line ends",)
+    if '\\"' in text and "\n" not in text.strip():
+        try:
+            whole = json.loads(f'"{text.strip()}"')
+        except ValueError:
+            pass  # not the inside of a JSON string after all
+        else:
+            return str(whole), note
+    pieces = []
+    for kind, start, end in spans(text, has_escaped_lines=True):
+        piece = text[start:end]
+        pieces.append(_WRITTEN_OUT.sub(lambda found: _MEANING[found.group()], piece) if kind == "code" else piece)
+    return "".join(pieces), note
+
+
+# ----------------------------------------------------------------------------------------------------
+# A program inside a JSON object, which is a valid and idle program itself: the call that a model wrote as text.
+
+_PROGRAM_KEYS: Final = ("code", "program", "python", "python_code", "script")
+_BESIDE: Final = frozenset(
+    {"language", "lang", "description", "explanation", "reasoning", "thought", "thoughts", "timeout", "session_id"}
+)
+_CALL_KEYS: Final = ("arguments", "input", "parameters", "args")
+_BESIDE_A_CALL: Final = frozenset({"name", "tool", "tool_name", "function", "action", "type", "id", "thought"})
+
+
+class Cleaned(NamedTuple):
+    """A program that was found in a text."""
+
+    text: str
+    notes: tuple[str, ...]
+    """What was left out or read otherwise, for the hints of its outcome."""
+    packages: tuple[tuple[str, int], ...] = ()
+    """What it wants to have installed, and the line that says so."""
+
+
+def unwrap_json(text: str) -> Cleaned | None:
+    """The program of a text that is only a JSON object with a program and what usually stands beside one."""
+    if text.lstrip()[:1] != "{" or text.rstrip()[-1:] != "}":
+        return None
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return _program(_arguments(found))
+
+
+def _program(found: dict[str, Any]) -> Cleaned | None:
+    for key in _PROGRAM_KEYS:
+        program = found.get(key)
+        if isinstance(program, str) and found.keys() <= {key, *_BESIDE} and (key == "code" or _is_long(program)):
+            return Cleaned(program, (f"took the program from {key!r} of a JSON object",))
+    return None
+
+
+def _is_long(program: str) -> bool:
+    """Whether a text can be a program: `{"program": "TV"}` is a value."""
+    return "(" in program or "\n" in program
+
+
+def _arguments(found: dict[str, Any]) -> dict[str, Any]:
+    """Those of a call, which may be text themselves; else the object as it is."""
+    for key in _CALL_KEYS:
+        inner = found.get(key)
+        if inner is not None and found.keys() <= {key, *_BESIDE_A_CALL}:
+            try:
+                inner = json.loads(inner) if isinstance(inner, str) else inner
+            except (ValueError, RecursionError):
+                return found
+            return inner if isinstance(inner, dict) else found
+    return found
+
+
+# ----------------------------------------------------------------------------------------------------
+# Where the string literals and comments of a text are, though Python cannot read the text as a whole.
+#
+# One pass, and each pattern gives nothing back once it has matched: the text may be hostile, and
+# a pattern that tries again takes hours for a megabyte of quotes.
+
+Kind = Literal["code", "string", "comment", "typographic"]
+
+_OPENING: Final = re.compile(r'"""|\'\'\'|["\'#“”„‟‘’‚‛]')
+_REST: Final = {
+    '"""': re.compile(r'(?:[^\\"]++|\\.|"(?!""))*+"""', re.DOTALL),
+    "'''": re.compile(r"(?:[^\\']++|\\.|'(?!''))*+'''", re.DOTALL),
+    '"': re.compile(r'(?:[^\\"\n]++|\\.)*+"', re.DOTALL),
+    "'": re.compile(r"(?:[^\\'\n]++|\\.)*+'", re.DOTALL),
+}
+_DOUBLE: Final = re.compile(r'[^“”„‟"\n]*+[“”„‟"]')
+_SINGLE: Final = re.compile(r"[^‘’‚‛'\n]*+[‘’‚‛']")
+_COMMENT: Final = re.compile(r"[^\n]*+")
+_ESCAPED_COMMENT: Final = re.compile(r"(?:[^\\\n]++|\\(?!n))*+")
+
+
+class Span(NamedTuple):
+    """A part of a text."""
+
+    kind: Kind
+    start: int
+    end: int
+
+
+def spans(text: str, *, has_escaped_lines: bool = False) -> Iterator[Span]:
+    r"""The whole text in parts; a typographic string is one between curved quotes, on one line.
+
+    With `has_escaped_lines` a comment ends at a `\n` that is written out.
+    """
+    at = 0
+    while (opening := _OPENING.search(text, at)) is not None:
+        if opening.start() > at:
+            yield Span("code", at, opening.start())
+        kind, at = _literal(text, opening.group(), opening.end(), has_escaped_lines)
+        yield Span(kind, opening.start(), at)
+    if at < len(text):
+        yield Span("code", at, len(text))
+
+
+def _literal(text: str, quote: str, after: int, has_escaped_lines: bool) -> tuple[Kind, int]:
+    """What a quote or `#` begins, and where that ends."""
+    if quote == "#":
+        comment = (_ESCAPED_COMMENT if has_escaped_lines else _COMMENT).match(text, after)
+        return "comment", comment.end() if comment else len(text)
+    if quote not in _REST:
+        rest = (_DOUBLE if quote in "“”„‟" else _SINGLE).match(text, after)
+        return ("typographic", rest.end()) if rest else ("code", after)
+    rest = _REST[quote].match(text, after)
+    if rest is not None:
+        return "string", rest.end()
+    if len(quote) == 3:
+        return "string", len(text)
+    # A plain quote that a curved one closes; else an apostrophe, or a string that was never closed.
+    rest = (_DOUBLE if quote == '"' else _SINGLE).match(text, after)
+    if rest is not None:
+        return "typographic", rest.end()
+    end = text.find("\n", after)
+    return "string", len(text) if end < 0 else end
+
+
+# ----------------------------------------------------------------------------------------------------
+# What stands around a program: a Markdown fence, tags, prompts, and lines that only a notebook understands.
+#
+# Lines are emptied, never removed, so that line numbers stay those of the text as it was sent. A
+# text is refused where it is not certain which part is the program: half a program must never run.
+
+_FENCE: Final = re.compile(r"^[ \t]*+(?:`{3,}+|~{3,}+)[ \t]*+\{?+([\w+.#-]*+)[^`\n]*+$", re.MULTILINE)
+_INLINE_FENCE: Final = re.compile(r"\A\s*```(?:python3?|py)?[ \t]++([^`\n]++)```\s*\Z")
+_PYTHON: Final = frozenset({"", "python", "python3", "py", "py3", "ipython", "ipython3", "pycon", "tool_code", "code"})
+_TAG: Final = re.compile(
+    r"<(/?)(execute(?:_i?python)?|code|i?python|program|script|tool_c(?:ode|all)|py)\s*+>", re.IGNORECASE
+)
+_TOKENS_BEFORE: Final = re.compile(r"\A\s*+(?:<\|\w++\|>\s*+)++")
+_TOKENS_AFTER: Final = re.compile(r"(?:<\|\w{1,40}+\|>|</?end_(?:code|action)>)\s*+\Z")
+_PROMPT: Final = re.compile(r"^[ \t]*(?:>>>|\.\.\.|In \[\d*\]:|\.\.\.:)(?:[ ]|$)")
+_FIRST_PROMPT: Final = re.compile(r"\A\s*(?:>>> |In \[\d*\]: )")
+_LOOKS_LIKE_CODE: Final = re.compile(
+    r"(?:import|from|def|async|class|for|while|if|with|try|return|await|raise|del|assert|global|print)\b|@\w"
+    r"|[\w.]++\(|[\w.\[\]\"']++\s*+(?:[-+*/]?=)(?!=)"
+)
+_MOST_LINES: Final = 500
+"""Around a program; each may have to be parsed."""
+_NOTEBOOK: Final = re.compile(r"^([ \t]*+)(%%(?=\w)|%(?=\w)|!(?!=))([^\n]*+)$", re.MULTILINE)
+_BARE_PIP: Final = re.compile(r"^([ \t]*+)()((?:python3?[ ]-m[ ])?(?:pip3?|conda)[ ]install[ ][^\n(]*+)$", re.MULTILINE)
+_PIP: Final = re.compile(r"\s*(?:python3?\s+-m\s+)?(?:pip3?|conda|uv\s+pip)\s+install\s+(.*)")
+_TIMED: Final = re.compile(r"time(?:it)?[ \t]+(?!-)(.+)")
+_HARMLESS: Final = frozenset({"matplotlib", "load_ext", "autoreload", "config", "pylab", "precision", "colors"})
+_TREE: Final = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+_PACKAGE: Final = re.compile(r"[A-Za-z0-9][\w.-]*")
+
+
+class Refused(NamedTuple):
+    """Why a text cannot be read as one program."""
+
+    message: str
+    line: int
+
+
+class Stripped(NamedTuple):
+    """A text without its wrapper."""
+
+    text: str
+    note: str = ""
+    packages: tuple[tuple[str, int], ...] = ()
+    """What it wants to have installed, and the line that says so."""
+
+
+Step = Callable[[str], Stripped | Refused | None]
+
+
+def without_tags(text: str) -> Stripped | Refused | None:
+    """The inside of one pair of tags such as `<execute>`."""
+    tags = list(_TAG.finditer(text))
+    if not tags:
+        return None
+    first, last = tags[0], tags[-1]
+    name = first.group(2)
+    if len(tags) > 2:
+        return Refused(f"several <{name}> tags; send one program, in one pair of tags or in none", _line(text, first))
+    if len(tags) < 2 or first.group(1) or not last.group(1) or last.group(2).lower() != name.lower():
+        return Refused(
+            f"<{first.group(1)}{name}> has no partner; send the whole program without tags", _line(text, first)
+        )
+    if name.lower() == "tool_call" and unwrap_json(text[first.end() : last.start()]) is None:
+        return Refused("a tool call in JSON; call the tool in Python: name(argument=...)", _line(text, first))
+    return _inside(text, first.start(), first.end(), last.start(), last.end(), f"the <{name}> tags")
+
+
+def without_tokens(text: str) -> Stripped | None:
+    """Without the marks that a model's own format puts before or after a program, such as `<|python_tag|>`."""
+    first, last = _TOKENS_BEFORE.match(text), _TOKENS_AFTER.search(text)
+    if first is None and last is None:
+        return None
+    begin = first.end() if first else 0
+    inside = text[begin : max(begin, last.start())] if last else text[begin:]
+    return Stripped(_lines_before(text, begin) + inside, "left out the tokens around the program")
+
+
+def without_fence(text: str) -> Stripped | Refused | None:
+    """The inside of one Markdown fence."""
+    inline = _INLINE_FENCE.match(text)
+    if inline is not None:
+        return Stripped(_lines_before(text, inline.start(1)) + inline.group(1), "left out the Markdown fence")
+    fences = list(_FENCE.finditer(text))
+    if not fences:
+        return None
+    if len(fences) == 1:
+        return Refused("the Markdown fence has no end; send the whole program, without a fence", _line(text, fences[0]))
+    if len(fences) > 2 or fences[1].group(1):
+        return Refused("several fenced blocks; send one program, in one fence or in none", _line(text, fences[1]))
+    first, last = fences
+    language = first.group(1)
+    is_json = language.lower() == "json" and unwrap_json(text[first.end() : last.start()]) is not None
+    if language.lower() not in _PYTHON and not is_json:
+        return Refused(f"the fenced block is marked {language!r}; send a Python program", _line(text, first))
+    return _inside(text, first.start(), first.end() + 1, last.start(), last.end(), "the Markdown fence")
+
+
+def _inside(text: str, start: int, begin: int, end: int, stop: int, what: str) -> Stripped | Refused:
+    around = [(text[:start], 1), (text[stop:], text.count("\n", 0, stop) + 1)]
+    for part, line in around:
+        code = _code_in(part, line)
+        if code is not None:
+            return Refused(f"there is code outside {what}; put the whole program inside", code)
+    prose = " and the text around it" if any(part.strip() for part, _ in around) else ""
+    return Stripped(_lines_before(text, begin) + text[begin:end], f"left out {what}{prose}")
+
+
+def _code_in(part: str, first_line: int) -> int | None:
+    """The line of the first statement among what should be prose."""
+    for number, line in enumerate(part.splitlines()):
+        if number > _MOST_LINES:
+            return first_line + number
+        if _LOOKS_LIKE_CODE.match(line.strip()) and _is_statement(line.strip()):
+            return first_line + number
+    return None
+
+
+def _is_statement(line: str) -> bool:
+    try:
+        tree = compile(f"{line} pass" if line.endswith(":") else line, "<program>", "exec", _TREE, dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return not all(
+        isinstance(node, ast.AnnAssign)
+        or (isinstance(node, ast.Expr) and not isinstance(node.value, ast.Call | ast.Await))
+        for node in tree.body
+    )
+
+
+def is_typed_in_ipython(text: str) -> bool:
+    """Whether a text begins with a prompt that Python takes for an annotation: `In [1]: x = 1`."""
+    return text.lstrip().startswith("In [") and _FIRST_PROMPT.match(text) is not None
+
+
+def without_prompts(text: str) -> Stripped | Refused | None:
+    """What was typed at the prompts of an interactive session, without what it answered."""
+    if _FIRST_PROMPT.match(text) is None:
+        return None
+    lines, has_output = [], False
+    for number, line in enumerate(text.split("\n"), 1):
+        prompt = _PROMPT.match(line)
+        if prompt is not None:
+            lines.append(line[prompt.end() :])
+        elif _LOOKS_LIKE_CODE.match(line.strip()) and (number > _MOST_LINES or _is_statement(line.strip())):
+            return Refused(
+                "a statement without a prompt among others with one; send the program without prompts", number
+            )
+        else:
+            has_output = has_output or bool(line.strip())
+            lines.append("")
+    return Stripped("\n".join(lines), "left out the prompts" + (" and the output between them" if has_output else ""))
+
+
+def without_notebook_lines(text: str) -> Stripped | Refused | None:
+    """Without magics and `pip install`; other commands cannot be left out without changing what the program does."""
+    found = sorted(
+        (match for pattern in (_NOTEBOOK, _BARE_PIP) for match in pattern.finditer(text)), key=re.Match.start
+    )
+    if not found:
+        return None
+    code = iter([span for span in spans(text) if span.kind == "code"])
+    here = next(code, None)
+    pieces, at, left_out, packages = [], 0, [], []
+    for match in found:
+        while here is not None and here.end <= match.end(1):
+            here = next(code, None)
+        if here is None or here.start > match.end(1):
+            continue  # inside a string
+        line = _line(text, match)
+        kept = _kept(match, line)
+        if isinstance(kept, Refused):
+            return kept
+        statement, names = kept
+        packages += [(name, line) for name in names]
+        left_out.append(match.group().strip())
+        pieces += [text[at : match.start()], match.group(1), statement]
+        at = match.end()
+    if not left_out:
+        return None
+    shown = ", ".join(repr(one[:40]) for one in left_out[:3]) + (", ..." if len(left_out) > 3 else "")
+    return Stripped("".join([*pieces, text[at:]]), f"left out {shown}", tuple(packages))
+
+
+def _kept(match: re.Match[str], line: int) -> tuple[str, tuple[str, ...]] | Refused:
+    """What a notebook line becomes, and the packages that it asks for."""
+    sign, rest = match.group(2), match.group(3)
+    if sign == "%%":
+        return Refused(
+            f"'%%{rest[:20].strip()}' makes its cell something else than Python; send a Python program", line
+        )
+    installs = _PIP.match(rest)
+    if installs is not None:
+        words = [word for word in installs.group(1).split() if not word.startswith("-")]
+        names = (_PACKAGE.match(word) for word in words)
+        return "pass", tuple(name.group() for name in names if name is not None)
+    if sign == "!":
+        command = rest.strip()[:40]
+        return Refused(f"'!{command}' is a shell command, and no process can be started here; use Python instead", line)
+    timed = _TIMED.match(rest)
+    if timed is not None:
+        return timed.group(1), ()
+    magic = rest.split(None, 1)[0] if rest.strip() else ""
+    if magic in _HARMLESS:
+        return "pass", ()
+    return Refused(f"'%{magic[:20]}' is a command of notebooks, not Python; leave it out", line)
+
+
+STEPS: Final[tuple[Step, ...]] = (without_tokens, without_tags, without_fence, without_prompts, without_notebook_lines)
+"""In the order in which wrappers stand inside each other."""
+
+
+def _lines_before(text: str, index: int) -> str:
+    return "\n" * text.count("\n", 0, index)
+
+
+def _line(text: str, match: re.Match[str]) -> int:
+    return text.count("\n", 0, match.start()) + 1
+
+
+# ----------------------------------------------------------------------------------------------------
+# A text that Python refuses, read as it was meant: without its wrapper, with plain characters.
+#
+# A text that Python takes is never touched. One that it refuses is cleaned step by step until it
+# parses; if it never does, it stays as it was sent, and so does what Python says against it.
+
+_CHARACTERS: Final = (plain_characters, without_entities, with_line_ends)
+
+
+def clean(text: str, is_program: Callable[[str], bool]) -> Cleaned | Refused | None:
+    """The program in a text that is none; `Refused` if it is not certain which part is; `None` if none is found.
+
+    One that was found may have mistakes of its own: then it is given as it stands inside its wrapper.
+    """
+    found = _plain(text, is_program)
+    if found is not None:
+        return found
+    notes: list[str] = []
+    packages: tuple[tuple[str, int], ...] = ()
+    for step in STEPS:
+        stripped = step(text)
+        if isinstance(stripped, Refused):
+            return stripped
+        if stripped is None:
+            continue
+        text = stripped.text
+        notes.append(stripped.note)
+        packages += stripped.packages
+        if is_program(text):
+            return Cleaned(text, tuple(notes), packages)
+    if not notes:
+        return None
+    found = _plain(text, is_program)
+    return Cleaned(found.text, (*notes, *found.notes), packages) if found else Cleaned(text, tuple(notes), packages)
+
+
+def _plain(text: str, is_program: Callable[[str], bool]) -> Cleaned | None:
+    """With plain characters, one kind after another, as far as it takes."""
+    notes: tuple[str, ...] = ()
+    for step in _CHARACTERS:
+        cleaned, said = step(text)
+        if cleaned == text:
+            continue
+        text, notes = cleaned, notes + said
+        if is_program(text):
+            return Cleaned(text, notes)
+    return None

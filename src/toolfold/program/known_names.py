@@ -1,0 +1,202 @@
+"""Names that a program has without binding them."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import difflib
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Final
+
+from toolfold.models import Limits, Problem, ToolSpec
+from toolfold.program.parse import parse
+from toolfold.program.reader import Reader
+from toolfold.program.rules.arguments import Signature
+from toolfold_guest import reserved
+from toolfold_guest.awaiting import ASYNC_PREFIX, awaited_values
+from toolfold_guest.reserved import NOTEBOOK_NAMES, RESERVED
+
+PRESET_NAMES: Final = (
+    "json", "re", "datetime", "asyncio", "math", "random", "time", "collections", "itertools", "functools",
+    "statistics", "os", "sys", "base64", "hashlib", "uuid", "textwrap", "string", "decimal", "csv", "io", "pathlib",
+    "typing", "dataclasses", "np", "pd", "plt", "numpy", "pandas", "matplotlib", "scipy", "sklearn",
+)  # fmt: skip
+"""Modules that the guest has ready without an import."""
+
+DATA_NAMES: Final = frozenset({"np", "pd", "plt", "numpy", "pandas", "matplotlib"})
+"""Presets that only the library set `data` has loaded."""
+
+SCIENCE_NAMES: Final = frozenset({"scipy", "sklearn"})
+"""Presets that only the library set `science` has loaded, on top of those of `data`."""
+
+DATA_MODULES: Final = frozenset({"numpy", "pandas", "matplotlib", "plotly"})
+"""Importing one of these is quick where the library set `data` is loaded."""
+
+SCIENCE_MODULES: Final = frozenset({"scipy", "sklearn", "seaborn", "statsmodels"})
+"""Importing one of these is quick in the library set `science` only."""
+
+# The guest's, for the doors, which know nothing of the guest.
+GUEST_NAMES: Final = reserved.GUEST_NAMES
+ANY_TOOL: Final = reserved.ANY_TOOL
+
+READY_NAMES: Final = (
+    frozenset(dir(builtins))
+    | frozenset({"exit", "quit", "copyright", "credits", "license", "__annotations__", "__builtins__", "__file__"})
+    | GUEST_NAMES
+    | NOTEBOOK_NAMES
+    | frozenset(PRESET_NAMES)
+)
+"""Every name that is defined before the first line, apart from the tools."""
+
+
+# ----------------------------------------------------------------------------------------------------
+# Which tools a program names, where nobody has said which tools there are.
+
+_LIMITS: Final = Limits()
+
+
+def mentioned(text: str, limits: Limits = _LIMITS) -> set[str]:
+    """Names that a program takes from `tools`, or awaits without binding them.
+
+    A program that reads an attribute of `tools` by a computed name may mean any identifier that
+    stands in it as a string: Monty needs every name before it starts.
+    """
+    tree = parse(text, limits)
+    if isinstance(tree, Problem):
+        return set()  # the check says so to the model
+    nodes = list(ast.walk(tree))
+    modules = {"tools"} | {
+        alias.asname
+        for node in nodes
+        if isinstance(node, ast.Import)
+        for alias in node.names
+        if alias.name == "tools" and alias.asname
+    }
+    names = {name.removeprefix(ASYNC_PREFIX) for node in nodes for name in _taken_from(node, modules)}
+    if any(_is_computed(node, modules) for node in nodes):
+        names |= {str(node.value) for node in nodes if isinstance(node, ast.Constant) and _is_name(node.value)}
+    names |= _awaited(tree, nodes)
+    return {name for name in names if not name.startswith("__")} - GUEST_NAMES
+
+
+def _taken_from(node: ast.AST, modules: set[str]) -> Iterator[str]:
+    match node:
+        case ast.Attribute(value=ast.Name(id=module), attr=name) if module in modules:
+            yield name
+        case ast.ImportFrom(module="tools", level=0, names=aliases):
+            yield from (alias.name for alias in aliases if alias.name != "*")
+        case ast.Call(
+            func=ast.Name(id="getattr" | "hasattr"), args=[ast.Name(id=module), ast.Constant(value=name), *_]
+        ):
+            if module in modules and _is_name(name):
+                yield str(name)
+
+
+def _is_computed(node: ast.AST, modules: set[str]) -> bool:
+    match node:
+        case ast.Call(func=ast.Name(id="getattr"), args=[ast.Name(id=module), name, *_]):
+            return module in modules and not isinstance(name, ast.Constant)
+    return False
+
+
+# object: whatever stands in a program as a constant.
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and value.isidentifier()
+
+
+def _awaited(tree: ast.Module, nodes: list[ast.AST]) -> set[str]:
+    """Bare names called under `await` or given to `gather` and its like, which the program never binds."""
+    reader = Reader(tree)
+    awaited = set(awaited_values(nodes))
+    return {
+        use.node.func.id
+        for use in reader.calls
+        if use.node in awaited
+        and isinstance(use.node.func, ast.Name)
+        and use.node.func.id not in READY_NAMES
+        and use.scope.find(use.node.func.id) is None
+    }
+
+
+# ----------------------------------------------------------------------------------------------------
+# The tools of a program by every name it may call them; made once for many programs.
+
+_FEW: Final = 6
+_CLOSE: Final = 0.7
+_WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
+
+
+class ToolIndex:
+    """Names and modules of tools. Signatures are worked out when a program calls the tool."""
+
+    def __init__(self, tools: Sequence[ToolSpec]) -> None:
+        self.modules: dict[str, dict[str, ToolSpec]] = {"tools": {}}
+        """What each importable module holds: `tools`, `tools.<domain>`."""
+        self._signatures: dict[str, Signature] = {}
+        flat = self.modules["tools"]
+        for tool in tools:
+            names = (tool.python_name, *tool.aliases)
+            flat.update(dict.fromkeys(names, tool))
+            if tool.domain:
+                self.modules.setdefault(f"tools.{tool.domain}", {}).update(dict.fromkeys(names, tool))
+        for tool in tools:
+            if tool.short_name and tool.domain and tool.short_name not in flat:
+                self.modules[f"tools.{tool.domain}"].setdefault(tool.short_name, tool)
+        self.hyphenated: Mapping[str, ToolSpec] = {tool.name: tool for tool in tools if "-" in tool.name}
+        """Tools whose own name is a subtraction to Python."""
+        self.names: Mapping[str, ToolSpec] = {name: tool for name, tool in flat.items() if name not in RESERVED}
+        """What can be called without a module in front."""
+        self.hidden: Mapping[str, ToolSpec] = {name: flat[name] for name in flat.keys() & RESERVED}
+        """Tools by a name that without a module in front is Python's or the guest's own."""
+
+    def signature(self, tool: ToolSpec) -> Signature:
+        """What the tool's schema says of its arguments."""
+        found = self._signatures.get(tool.python_name)
+        if found is None:
+            found = self._signatures[tool.python_name] = Signature(tool)
+        return found
+
+    def some_names(self) -> str:
+        """A few tools to choose from, for an error text."""
+        few = ", ".join(name for name, _ in zip(self.names, range(_FEW), strict=False))
+        return f"{few}, ..." if len(self.names) > _FEW else few
+
+    def nearest(self, name: str) -> str | None:
+        """The tool that `name` was probably meant to be."""
+        return nearest(name, self.names)
+
+
+def nearest(name: str, names: Collection[str]) -> str | None:
+    """The likeliest of `names`: written otherwise, misspelt, or made of the same words."""
+    plain = _plain(name)
+    # Cheap filters first: there may be 10,000 names, and a ratio takes microseconds.
+    letters, slack = set(plain), max(2, len(name) // 3)
+    similar = []
+    for other in names:
+        if abs(len(other) - len(name)) <= slack and 2 * len(letters & set(other.lower())) >= len(letters):
+            if _plain(other) == plain:
+                return other
+            similar.append(other)
+    found = difflib.get_close_matches(name, similar, 1, _CLOSE)
+    return found[0] if found else _same_words(name, names)
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "").lower()
+
+
+def _same_words(name: str, names: Collection[str]) -> str | None:
+    words = _words(name)
+    best, most = None, 0
+    for other in names:
+        if any(word in other.lower() for word in words):
+            shared = _words(other)
+            if (shared <= words or words <= shared) and len(shared & words) > most:
+                best, most = other, len(shared & words)
+    return best
+
+
+def _words(name: str) -> set[str]:
+    """Words of three letters or more; shorter ones say nothing."""
+    return {word.lower() for word in _WORD.findall(name[:200]) if len(word) > 2}

@@ -1,0 +1,340 @@
+"""What the walk over a program's tree finds out. Plain data; judges nothing."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Final, NamedTuple, TypeAlias
+
+# ----------------------------------------------------------------------------------------------------
+# Which names a program binds, and where: Python's scopes without their values.
+
+OPAQUE: Final = ""
+"""The meaning of a name that anything may have been bound to."""
+
+
+class Kind(Enum):
+    """What opens a scope."""
+
+    MODULE = "module"
+    FUNCTION = "function"
+    CLASS = "class"
+    COMPREHENSION = "comprehension"
+
+
+class Scope:
+    """The names bound in one block of a program.
+
+    A name means `OPAQUE`, or what it was imported as: `json`, `tools.hr` for a module,
+    `tools.hr:price` for a member. Two different meanings make it opaque.
+    """
+
+    __slots__ = (
+        "bound",
+        "can_await",
+        "elsewhere",
+        "first",
+        "functions",
+        "kind",
+        "loops",
+        "node",
+        "parent",
+        "rebound",
+        "root",
+        "values",
+    )
+
+    def __init__(
+        self, kind: Kind, parent: Scope | None = None, *, can_await: bool = False, node: ast.AST | None = None
+    ) -> None:
+        self.kind = kind
+        self.node = node
+        """The function or class that opens it."""
+        self.parent = parent
+        self.root: Scope = parent.root if parent is not None else self
+        self.can_await = can_await
+        self.bound: dict[str, str] = {}
+        self.rebound: set[str] = set()
+        self.first: dict[str, int] = {}
+        """The first line that binds each name; 0 for a parameter."""
+        self.functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = {}
+        """Those defined right here."""
+        self.values: dict[str, ast.expr] = {}
+        """What a plain assignment gives a name; it may have others, see `rebound`."""
+        self.loops: dict[str, ast.expr] = {}
+        """What a plain loop takes a name's values from."""
+        self.elsewhere: dict[str, bool] = {}
+        """Names declared `global` (true) or `nonlocal` (false)."""
+
+    def bind(self, name: str, meaning: str = OPAQUE, line: int | None = 0) -> None:
+        """Note that a statement gives `name` a value; without a line, one that needs an earlier value itself."""
+        if line is not None and (name not in self.first or line < self.first[name]):
+            self.first[name] = line
+        if name in self.bound:
+            self.rebound.add(name)
+            if self.bound[name] != meaning:
+                meaning = OPAQUE
+        self.bound[name] = meaning
+
+    def find(self, name: str) -> Scope | None:
+        """The scope that a use of `name` in this one reads from; `None` if the program never binds it."""
+        scope: Scope | None = self
+        while scope is not None:
+            if scope.elsewhere.get(name):
+                return self.root if name in self.root.bound else None
+            # A class body sees its own names; what is nested in it does not.
+            if name in scope.bound and (scope.kind is not Kind.CLASS or scope is self):
+                return scope
+            scope = scope.parent
+        return None
+
+    def settle_declared(self) -> None:
+        """Carry bindings of `global` and `nonlocal` names to where they belong."""
+        for name, is_global in self.elsewhere.items():
+            if name not in self.bound:
+                continue
+            owner = self.root if is_global else self.parent
+            while owner is not None and owner is not self.root and name not in owner.bound:
+                owner = owner.parent
+            if owner is not None:
+                owner.bind(name)
+                owner.rebound.add(name)
+
+
+Guard: TypeAlias = int
+UNGUARDED: Final = 0
+GUARDED: Final = 1
+"""Inside a `try` with handlers: a failing import may be expected."""
+GUARDED_NAMES: Final = 2
+"""Its handlers speak of names or attributes: a missing one is expected."""
+MAYBE: Final = 4
+"""May well never run: a handler, an annotation that nobody evaluates, a branch for another version of Python."""
+
+
+class Use(NamedTuple):
+    """A node, and the scope and the `try` it stands in."""
+
+    node: Any
+    scope: Scope
+    guard: Guard
+
+
+def place_of(use: Use) -> tuple[int, int]:
+    """Where it stands in the text, to sort by."""
+    return use.node.lineno, use.node.col_offset
+
+
+@dataclass(slots=True)
+class NameFacts:
+    """What is defined, imported and read, by name."""
+
+    loads: dict[str, list[Use]] = field(default_factory=dict)
+    """Uses of each name."""
+    functions: set[str] = field(default_factory=set)
+    """Names of all that are defined, wherever."""
+    coroutines: set[str] = field(default_factory=set)
+    """Those of them that are defined with `async`."""
+    attributes: set[str] = field(default_factory=set)
+    """Every attribute that is read."""
+    set_attributes: set[str] = field(default_factory=set)
+    """Every attribute that is given a value."""
+    attribute_uses: list[Use] = field(default_factory=list)
+    """Attributes of plain names."""
+    modules: set[str] = field(default_factory=set)
+    """First parts of imported modules."""
+    is_dynamic: bool = False
+    """Names may be bound in ways that cannot be seen here."""
+    mentions_files: bool = False
+    """A text in it names a file of Python, which it may write and import."""
+
+
+@dataclass(slots=True)
+class ValueFacts:
+    """What is done with values."""
+
+    awaited: set[ast.expr] = field(default_factory=set)
+    spoiled: set[ast.expr] = field(default_factory=set)
+    """Values used as no coroutine can be: dropped, subscripted, added, looped over, ..."""
+    assigned: list[tuple[ast.Call, str, Scope]] = field(default_factory=list)
+    """Calls whose value goes into one name."""
+    dropped: list[Use] = field(default_factory=list)
+    """Calls that stand as statements of their own."""
+    keys: list[Use] = field(default_factory=list)
+    """Subscripts with a text."""
+    subtractions: list[Use] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class ShapeFacts:
+    """What decides whether CPython can compile the tree at a price that is known."""
+
+    kinds: set[type[ast.AST]] = field(default_factory=set)
+    """Of all nodes that were looked at."""
+    top_level_returns: list[ast.Return] = field(default_factory=list)
+    tries_with_finally: list[ast.Try] = field(default_factory=list)
+    captures: int = 0
+    most_loops: int = 0
+
+
+# ----------------------------------------------------------------------------------------------------
+# The state of one walk over a program's tree: what was found, and what is still to be visited.
+#
+# The walk keeps its own stack: a tree may be deeper than Python's.
+
+_EMPTY_NODES: Final = frozenset({"ctx", "op", "ops"})
+
+
+class Walk:
+    """Handed to every handler, which adds to the facts and pushes the children that are to be visited."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        self.root = Scope(Kind.MODULE, can_await=True)
+        self.calls: list[Use] = []
+        self.imports: list[Use] = []
+        self.names = NameFacts()
+        self.values = ValueFacts()
+        self.shape = ShapeFacts()
+        self.declaring: list[Scope] = []
+        """Scopes with `global` or `nonlocal`, whose names are settled when all bindings are known."""
+        self.annotation = MAYBE if _postpones_annotations(tree) else UNGUARDED
+        self.stack: list[tuple[ast.AST, Scope, Guard]] = [(node, self.root, UNGUARDED) for node in tree.body]
+
+    def push(self, nodes: Iterable[ast.AST | None], scope: Scope, guard: Guard) -> None:
+        self.stack.extend([(node, scope, guard) for node in nodes if node is not None])
+
+    def children(self, node: ast.AST, scope: Scope, guard: Guard) -> None:
+        push = self.stack.append
+        for field in fields_of(node.__class__):
+            value = getattr(node, field, None)
+            if value.__class__ is list:
+                for item in value:
+                    if isinstance(item, ast.AST):
+                        push((item, scope, guard))
+            elif isinstance(value, ast.AST):
+                push((value, scope, guard))
+
+
+# Any: the handlers in a table take the node type that they are listed under.
+Handler: TypeAlias = Callable[[Walk, Any, Scope, Guard], None]
+
+_FIELDS: Final[dict[type[ast.AST], tuple[str, ...]]] = {}
+
+
+def fields_of(kind: type[ast.AST]) -> tuple[str, ...]:
+    """Fields of a kind of node that may hold nodes with something in them."""
+    found = _FIELDS.get(kind)
+    if found is None:
+        found = _FIELDS[kind] = tuple(field for field in kind._fields if field not in _EMPTY_NODES)
+    return found
+
+
+def last_name(node: ast.AST) -> str:
+    """`c` of `a.b.c` and of `c`; empty for anything else."""
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _postpones_annotations(tree: ast.Module) -> bool:
+    for node in tree.body[:3]:  # after a docstring, and among others from there
+        if isinstance(node, ast.ImportFrom) and node.module == "__future__":
+            return any(alias.name == "annotations" for alias in node.names)
+    return False
+
+
+# ----------------------------------------------------------------------------------------------------
+# Names and imports: what a program binds, reads, and may bind unseen.
+
+_DYNAMIC_NAMES: Final = frozenset(
+    {"__builtins__", "__import__", "eval", "exec", "global_enum", "globals", "locals", "setattr", "vars"}
+)  # fmt: skip
+_SYMPY_BINDERS: Final = frozenset({"var", "vring", "vfield", "vfree_group", "init_session"})
+"""What binds names where it is called: `var('x')`, then `x`."""
+_DYNAMIC_MODULES: Final = frozenset({"__main__", "builtins", "importlib"})
+
+
+def settle(walk: Walk) -> None:
+    """What only the whole tree tells."""
+    for scope in walk.declaring:
+        scope.settle_declared()
+    names = walk.names
+    if "sympy" in names.modules and not (
+        _SYMPY_BINDERS.isdisjoint(names.loads) and _SYMPY_BINDERS.isdisjoint(names.attributes)
+    ):
+        names.is_dynamic = True
+
+
+def _name(walk: Walk, node: ast.Name, scope: Scope, guard: Guard) -> None:
+    name = node.id
+    if node.ctx.__class__ is not ast.Load:
+        scope.bind(name, OPAQUE, node.lineno)
+        return
+    if name in _DYNAMIC_NAMES:
+        walk.names.is_dynamic = True
+    uses = walk.names.loads.get(name)
+    if uses is None:
+        walk.names.loads[name] = [Use(node, scope, guard)]
+    else:
+        uses.append(Use(node, scope, guard))
+
+
+def _walrus(walk: Walk, node: ast.NamedExpr, scope: Scope, guard: Guard) -> None:
+    owner = scope
+    while owner.kind is Kind.COMPREHENSION and owner.parent is not None:
+        owner = owner.parent
+    owner.bind(node.target.id, OPAQUE, node.lineno)
+    walk.stack.append((node.value, scope, guard))
+
+
+def _declared(walk: Walk, node: ast.Global | ast.Nonlocal, scope: Scope, _guard: Guard) -> None:
+    if scope.kind is not Kind.MODULE:
+        scope.elsewhere.update(dict.fromkeys(node.names, isinstance(node, ast.Global)))
+        walk.declaring.append(scope)
+
+
+def _import(walk: Walk, node: ast.Import, scope: Scope, guard: Guard) -> None:
+    walk.imports.append(Use(node, scope, guard))
+    for alias in node.names:
+        first = alias.name.split(".", 1)[0]
+        _imported(walk, first)
+        if alias.asname:
+            scope.bind(alias.asname, alias.name, node.lineno)
+        else:
+            scope.bind(first, first, node.lineno)
+
+
+def _import_from(walk: Walk, node: ast.ImportFrom, scope: Scope, guard: Guard) -> None:
+    walk.imports.append(Use(node, scope, guard))
+    module = "" if node.level else node.module or ""
+    _imported(walk, module.split(".", 1)[0])
+    for alias in node.names:
+        if alias.name != "*":
+            meaning = f"{module}:{alias.name}" if module else OPAQUE
+            scope.bind(alias.asname or alias.name, meaning, node.lineno)
+        elif module.split(".", 1)[0] != "tools":
+            walk.names.is_dynamic = True
+
+
+def _constant(walk: Walk, node: ast.Constant, _scope: Scope, _guard: Guard) -> None:
+    value = node.value
+    if value.__class__ is str and ".py" in value:
+        walk.names.mentions_files = True
+
+
+def _imported(walk: Walk, module: str) -> None:
+    walk.names.modules.add(module)
+    if module in _DYNAMIC_MODULES:
+        walk.names.is_dynamic = True
+
+
+NAME_HANDLERS: Final[dict[type[ast.AST], Handler]] = {
+    ast.Name: _name,
+    ast.NamedExpr: _walrus,
+    ast.Global: _declared,
+    ast.Nonlocal: _declared,
+    ast.Import: _import,
+    ast.ImportFrom: _import_from,
+    ast.Constant: _constant,
+}

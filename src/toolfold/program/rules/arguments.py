@@ -1,0 +1,420 @@
+"""The arguments of a call, as far as the text shows them, against the tool's schema."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+
+from toolfold.models import Json, ProblemKind, ToolSpec
+from toolfold.prompts.wording import respelt
+
+# ----------------------------------------------------------------------------------------------------
+# Literals in a program's text against JSON schemas: wrong only when no reading makes them right.
+
+WORDS: Final = {
+    "string": "a string",
+    "integer": "an integer",
+    "number": "a number",
+    "boolean": "a boolean",
+    "array": "a list",
+    "object": "a dict",
+    "null": "None",
+}
+"""JSON types as error texts name them."""
+_ARRAYS: Final = (ast.List, ast.Tuple, ast.Set, ast.ListComp, ast.SetComp)
+_BOOLEANS: Final = frozenset({"true", "false", "t", "f", "yes", "no", "y", "n", "on", "off", "1", "0"})
+_DEEPEST: Final = 8
+_MOST_STEPS: Final = 2000
+_FEW: Final = 8
+_LONGEST: Final = 40
+_WIDEST_NUMBER: Final = 10**20
+
+
+class Mismatch(NamedTuple):
+    """Where in an argument a literal is wrong, and what would be right."""
+
+    path: str
+    expected: str
+    got: str
+    node: ast.expr
+
+
+def shape_of(node: ast.expr) -> str | None:
+    """The JSON type that an expression certainly has; `None` if that is not certain."""
+    if isinstance(node, ast.Constant):
+        return _shape_of_value(node.value)
+    if (
+        isinstance(node, ast.UnaryOp)
+        and isinstance(node.op, ast.USub | ast.UAdd)
+        and isinstance(node.operand, ast.Constant)
+    ):
+        shape = _shape_of_value(node.operand.value)
+        return shape if shape in {"integer", "number"} else None
+    if isinstance(node, _ARRAYS):
+        return "array"
+    if isinstance(node, ast.Dict | ast.DictComp):
+        return "object"
+    return "string" if isinstance(node, ast.JoinedStr) else None
+
+
+def mismatch(node: ast.expr, schema: Json, root: Mapping[str, Json], *, is_lenient: bool = False) -> Mismatch | None:
+    """The first literal in `node` that the schema cannot accept, or that a lenient reader of it cannot."""
+    return _Judge(root, is_lenient).mismatch(node, schema, "", 0)
+
+
+def accepts(schema: Json, shape: str, root: Mapping[str, Json]) -> bool:
+    """Whether some value of this JSON type may fit the schema."""
+    return _Judge(root).fits(shape, schema, 0)
+
+
+class _Judge:
+    """Compares within a budget: schemas come from servers, and a recursive one has no end."""
+
+    def __init__(self, root: Mapping[str, Json], is_lenient: bool = False) -> None:
+        self._root = root
+        self._is_lenient = is_lenient
+        self._steps = _MOST_STEPS
+
+    def mismatch(self, node: ast.expr, schema: Json, path: str, depth: int) -> Mismatch | None:
+        schema = self._resolved(schema)
+        shape = shape_of(node)
+        if shape is None or not isinstance(schema, Mapping) or self._is_spent(depth):
+            return None
+        if not self.fits(shape, schema, depth, node):
+            return Mismatch(path, self._expected(schema, depth), _shown(node), node)
+        for step, inner, inner_schema in _parts(node, schema):
+            wrong = self.mismatch(inner, inner_schema, path + step, depth + 1)
+            if wrong is not None:
+                return wrong
+        return None
+
+    def fits(self, shape: str, schema: Json, depth: int, node: ast.expr | None = None) -> bool:
+        schema = self._resolved(schema)
+        if not isinstance(schema, Mapping) or self._is_spent(depth):
+            return True
+        if shape == "null" and (schema.get("nullable") is True or schema.get("default", "") is None):
+            return True
+        if self._is_lenient and node is not None and _converts(node, schema.get("type")):
+            return True
+        if not _type_fits(shape, schema.get("type")) or not _is_listed(shape, schema, node):
+            return False
+        for word in ("anyOf", "oneOf"):
+            choices = schema.get(word) or [True]
+            if isinstance(choices, list) and not any(self.fits(shape, one, depth + 1, node) for one in choices):
+                return False
+        every = schema.get("allOf")
+        return not isinstance(every, list) or all(self.fits(shape, one, depth + 1, node) for one in every)
+
+    def _is_spent(self, depth: int) -> bool:
+        self._steps -= 1
+        return self._steps < 0 or depth > _DEEPEST
+
+    def _resolved(self, schema: Json) -> Json:
+        for _ in range(_DEEPEST):
+            if not isinstance(schema, Mapping) or "$ref" not in schema:
+                return schema
+            schema = self._referred(schema["$ref"])
+        return True
+
+    def _referred(self, reference: Json) -> Json:
+        if not isinstance(reference, str) or not reference.startswith("#/"):
+            return True
+        found: Json = self._root
+        for escaped in reference[2:].split("/"):
+            part = escaped.replace("~1", "/").replace("~0", "~")
+            if not isinstance(found, Mapping) or part not in found:
+                return True
+            found = found[part]
+        return found
+
+    def _expected(self, schema: Json, depth: int) -> str:
+        return " or ".join(dict.fromkeys(self._choices(schema, depth))) or "something else"
+
+    def _choices(self, schema: Json, depth: int) -> Iterator[str]:
+        schema = self._resolved(schema)
+        if not isinstance(schema, Mapping) or self._is_spent(depth):
+            return
+        if "const" in schema:
+            yield _repr(schema["const"])
+        elif isinstance(schema.get("enum"), list):
+            shown = [_repr(value) for value in schema["enum"][:_FEW]] + ["..."] * (len(schema["enum"]) > _FEW)
+            yield f"one of {', '.join(shown)}"
+        elif "type" in schema:
+            kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+            yield from (WORDS[kind] for kind in kinds if isinstance(kind, str) and kind in WORDS)
+        for word in ("anyOf", "oneOf", "allOf"):
+            choices = schema.get(word)
+            if isinstance(choices, list):
+                for choice in choices[:_FEW]:
+                    yield from self._choices(choice, depth + 1)
+
+
+def _parts(node: ast.expr, schema: Mapping[str, Json]) -> Iterator[tuple[str, ast.expr, Json]]:
+    """Elements of a literal list or dict, with their step in the path and their schema."""
+    if isinstance(node, ast.List | ast.Tuple) and "prefixItems" not in schema and "items" in schema:
+        for index, element in enumerate(node.elts):
+            if isinstance(element, ast.Starred):
+                return
+            yield f"[{index}]", element, schema["items"]
+    properties = schema.get("properties")
+    if isinstance(node, ast.Dict) and isinstance(properties, Mapping):
+        for key, value in zip(node.keys, node.values, strict=True):
+            if isinstance(key, ast.Constant) and isinstance(key.value, str) and key.value in properties:
+                yield f".{key.value[:_LONGEST]}", value, properties[key.value]
+
+
+def _shape_of_value(value: object) -> str | None:
+    match value:
+        case bool():
+            return "boolean"
+        case str():
+            return "string"
+        case int():
+            return "integer"
+        case float():
+            return "integer" if value.is_integer() else "number"
+        case None:
+            return "null"
+    return None
+
+
+def _type_fits(shape: str, kinds: Json) -> bool:
+    if isinstance(kinds, str):
+        kinds = [kinds]
+    if not isinstance(kinds, list) or not all(isinstance(kind, str) and kind in WORDS for kind in kinds):
+        return True
+    return shape in kinds or (shape == "integer" and "number" in kinds)
+
+
+def _converts(node: ast.expr, kinds: Json) -> bool:
+    """Whether pydantic makes of a constant what the schema wants, or may make it of an f-string."""
+    if isinstance(node, ast.JoinedStr):
+        return any(kind in ("boolean", "integer", "number") for kind in (kinds if isinstance(kinds, list) else [kinds]))
+    if not isinstance(node, ast.Constant) or isinstance(node.value, bytes | complex):
+        return False
+    value = node.value
+    for kind in kinds if isinstance(kinds, list) else [kinds]:
+        if kind == "boolean" and (value in (0, 1) or str(value).lower() in _BOOLEANS):
+            return True
+        if kind in ("integer", "number") and isinstance(value, bool | str) and _is_number(value, kind):
+            return True
+    return False
+
+
+def _is_number(value: bool | str, kind: str) -> bool:
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return False
+    return kind == "number" or number.is_integer()
+
+
+def _is_listed(shape: str, schema: Mapping[str, Json], node: ast.expr | None) -> bool:
+    """Whether `enum` and `const` leave room for the literal."""
+    listed = [schema["const"]] if "const" in schema else schema.get("enum")
+    if not isinstance(listed, list):
+        return True
+    same_shape = [
+        value for value in listed if _shape_of_json(value) in {shape, "number" if shape == "integer" else shape}
+    ]
+    if not isinstance(node, ast.Constant):
+        return bool(same_shape)
+    return node.value in same_shape
+
+
+def _shape_of_json(value: Json) -> str | None:
+    if isinstance(value, Mapping):
+        return "object"
+    return "array" if isinstance(value, list | tuple) else _shape_of_value(value)
+
+
+def _shown(node: ast.expr) -> str:
+    if isinstance(node, ast.Constant):
+        return _repr(node.value)
+    if isinstance(node, ast.UnaryOp) and isinstance(node.operand, ast.Constant):
+        return ("-" if isinstance(node.op, ast.USub) else "+") + _repr(node.operand.value)
+    if isinstance(node, ast.JoinedStr):
+        return "an f-string"
+    return WORDS[shape_of(node) or "object"]
+
+
+def _repr(value: object) -> str:
+    """A short `repr`; Python refuses to print very long integers."""
+    if isinstance(value, str):
+        return repr(value if len(value) <= _LONGEST else value[:_LONGEST] + "...")
+    if isinstance(value, int) and abs(value) > _WIDEST_NUMBER:
+        return "a very long integer"
+    return repr(value) if isinstance(value, int | float | None) else WORDS[_shape_of_json(value) or "object"]
+
+
+# Any of these at the top may add or remove properties, so nothing about them is certain.
+_UNCERTAIN: Final = ("$ref", "allOf", "anyOf", "oneOf", "if", "not", "dependentSchemas", "$dynamicRef")
+_MAX_SUGGESTIONS: Final = 8
+
+
+IDEMPOTENCY_KEY: Final = "idempotency_key"
+"""What any call may have besides its tool's arguments: the same key twice calls the tool once."""
+_ANSWERED_OUTSIDE: Final = ("caller", "parent")
+"""Sources of tools whose calls leave this process as they are."""
+
+
+class Fault(NamedTuple):
+    """What is wrong, and the node that the caret goes under."""
+
+    kind: ProblemKind
+    message: str
+    node: ast.AST
+
+
+class Signature:
+    """What a tool's input schema says for certain of its arguments."""
+
+    def __init__(self, tool: ToolSpec) -> None:
+        schema = tool.input_schema
+        properties = schema.get("properties", {})
+        self.root: Mapping[str, Json] = schema
+        self.is_certain = (
+            isinstance(properties, Mapping)
+            and schema.get("type", "object") == "object"
+            and not any(word in schema for word in _UNCERTAIN)
+        )
+        self.properties: Mapping[str, Json] = properties if isinstance(properties, Mapping) else {}
+        self.is_lenient = tool.is_lenient
+        self.order = tuple(self.properties)
+        self._respelt = {respelt(name): name for name in self.order if respelt(name) != name}
+        self.required = _required(schema, self.properties)
+        self.is_open = _is_open(schema, self.properties)
+        self.takes_key = (
+            self.is_certain
+            and not self.is_open
+            and IDEMPOTENCY_KEY not in self.properties
+            and tool.source not in _ANSWERED_OUTSIDE
+        )
+        """Whether `idempotency_key` is no argument of the tool's own, and so can be given for the call."""
+        self.first_takes_object = bool(self.order) and accepts(self.properties[self.order[0]], "object", self.root)
+
+    def name_of(self, argument: str) -> str | None:
+        """The property that a keyword means; `user_id` may stand for `user-id`, `from_` for `from`."""
+        return argument if argument in self.properties else self._respelt.get(argument)
+
+
+def fault_in(call: ast.Call, name: str, signature: Signature) -> Fault | None:
+    """The first thing that is certainly wrong with the arguments of a call."""
+    if not signature.is_certain:
+        return None
+    return next(_faults(call, name, signature), None)
+
+
+def _faults(call: ast.Call, name: str, signature: Signature) -> Iterator[Fault]:
+    positional, has_unpacked = call.args, any(isinstance(argument, ast.Starred) for argument in call.args)
+    given: dict[str, ast.expr] = {}
+    is_complete = not has_unpacked and all(named.arg is not None for named in call.keywords)
+    if len(positional) == 1 and not call.keywords and not has_unpacked:
+        whole = positional[0]
+        if isinstance(whole, ast.Dict) and _is_arguments(whole, signature):
+            yield from _dict_faults(call, whole, name, signature)
+            return
+        # A name or a call may turn out to be a dict that holds all the arguments.
+        is_complete = shape_of(whole) is not None
+        if not is_complete:
+            return
+    if not has_unpacked:
+        yield from _too_many(call, name, signature)
+        given.update(zip(signature.order, positional, strict=False))
+    for named in call.keywords:
+        if named.arg is None:
+            continue
+        if named.arg in given:
+            yield Fault("unknown_argument", f"{name!r} got argument {named.arg!r} twice; leave one out", named)
+        known = signature.name_of(named.arg)
+        if known is not None:
+            given[known] = named.value
+        elif not signature.is_open and not (signature.takes_key and named.arg == IDEMPOTENCY_KEY):
+            yield _unknown(name, named.arg, signature, named)
+    yield from _value_faults(call, given, name, signature, is_complete=is_complete)
+
+
+def _dict_faults(call: ast.Call, whole: ast.Dict, name: str, signature: Signature) -> Iterator[Fault]:
+    given: dict[str, ast.expr] = {}
+    is_complete = True
+    for key, value in zip(whole.keys, whole.values, strict=True):
+        if not isinstance(key, ast.Constant) or not isinstance(key.value, str):
+            is_complete = False
+            continue
+        given[key.value] = value
+        if key.value not in signature.properties and not signature.is_open:
+            yield _unknown(name, key.value, signature, key)
+    yield from _value_faults(call, given, name, signature, is_complete=is_complete)
+
+
+def _value_faults(
+    call: ast.Call, given: Mapping[str, ast.expr], name: str, signature: Signature, *, is_complete: bool
+) -> Iterator[Fault]:
+    missing = [required for required in signature.required if required not in given] if is_complete else []
+    if missing:
+        named = _listed(missing)
+        plural = "s" if len(missing) > 1 else ""
+        yield Fault("missing_argument", f"{name!r} needs the argument{plural} {named}", call)
+    for argument, value in given.items():
+        wrong = mismatch(
+            value, signature.properties.get(argument, True), signature.root, is_lenient=signature.is_lenient
+        )
+        if wrong is not None:
+            yield _wrong_type(name, argument, wrong)
+
+
+def _is_arguments(whole: ast.Dict, signature: Signature) -> bool:
+    """Whether one positional dict is the arguments; the guest decides by the same rule."""
+    if not signature.first_takes_object:
+        return True
+    keys = {key.value for key in whole.keys if isinstance(key, ast.Constant)}
+    if len(keys) < len(whole.keys):
+        return False
+    return keys <= signature.properties.keys() and keys.issuperset(signature.required)
+
+
+def _too_many(call: ast.Call, name: str, signature: Signature) -> Iterator[Fault]:
+    count = len(signature.order)
+    if len(call.args) > count:
+        takes = f"takes {count} argument{'' if count == 1 else 's'}" if count else "takes no positional arguments"
+        listed = f": {_listed(list(signature.order))}" if count else ""
+        yield Fault("unknown_argument", f"{name!r} {takes}{listed}; got {len(call.args)}", call.args[count])
+
+
+def _unknown(name: str, argument: str, signature: Signature, node: ast.AST) -> Fault:
+    near = difflib.get_close_matches(argument, signature.order[:200], 1)
+    if near:
+        rest = f"did you mean {near[0]!r}?"
+    elif signature.order:
+        rest = f"it takes {_listed(list(signature.order))}"
+    else:
+        rest = "it takes none"
+    return Fault("unknown_argument", f"{name!r} has no argument {argument!r}; {rest}", node)
+
+
+def _wrong_type(name: str, argument: str, wrong: Mismatch) -> Fault:
+    message = f"{name!r} argument '{argument}{wrong.path}' must be {wrong.expected}, got {wrong.got}"
+    return Fault("wrong_type", message, wrong.node)
+
+
+def _listed(names: list[str]) -> str:
+    shown = [repr(name) for name in names[:_MAX_SUGGESTIONS]] + ["..."] * (len(names) > _MAX_SUGGESTIONS)
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+
+
+def _required(schema: Mapping[str, Json], properties: Mapping[str, Json]) -> tuple[str, ...]:
+    """Names that must be given; one that has a default is filled in by some servers."""
+    required = schema.get("required", ())
+    if not isinstance(required, list | tuple):
+        return ()
+    filled = {name for name, one in properties.items() if isinstance(one, Mapping) and "default" in one}
+    return tuple(name for name in required if isinstance(name, str) and name not in filled)
+
+
+def _is_open(schema: Mapping[str, Json], properties: Mapping[str, Json]) -> bool:
+    """Whether arguments that are not listed are let through; without a word on it, only if none are listed."""
+    if "additionalProperties" in schema:
+        return schema["additionalProperties"] is not False
+    return not properties or "patternProperties" in schema

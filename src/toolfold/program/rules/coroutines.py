@@ -1,0 +1,150 @@
+"""Coroutines of a program's own that nobody awaits, and `gather` in shapes that cannot work.
+
+A tool's call needs no `await`; a function of the program's own does, as in any Python.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from toolfold.program.reader import Reader
+from toolfold.program.reader_facts import Kind, Scope, Use
+from toolfold.program.rules.arguments import Fault
+from toolfold.program.rules.own_code import is_generator, own_function
+
+_ITERATING: Final = frozenset({"all", "any", "dict", "list", "max", "min", "set", "sorted", "sum", "tuple"})
+_CONSUMING: Final = _ITERATING | frozenset(
+    {"abs", "bool", "enumerate", "filter", "float", "frozenset", "int", "iter", "len", "map", "next", "print"}
+    | {"reversed", "round", "str", "zip"}
+)
+"""Builtins that can do nothing useful with a coroutine."""
+_LISTS: Final = (ast.List, ast.ListComp, ast.Tuple, ast.GeneratorExp)
+
+
+def coroutine_faults(reader: Reader, runs: Callable[[Use], bool]) -> Iterator[Fault]:
+    """Faults in no order; `runs` tells which code is run."""
+    may_gather = "gather" in reader.names.attributes or "asyncio" in reader.names.modules
+    if not (may_gather or reader.names.coroutines or reader.values.awaited):
+        return
+    unawaited = _Unawaited(reader)
+    for use in reader.calls:
+        callee = use.node.func
+        fault = None
+        if callee.__class__ is ast.Name and callee.id in _ITERATING and reader.values.awaited:
+            fault = _async_generator(use, callee.id)
+        is_gather = may_gather and _is_gather(callee, use.scope)
+        if fault is None and is_gather:
+            fault = _gathered(use, unawaited.dropped, reader)
+        fault = fault or unawaited.fault_of(use, is_gather=is_gather)
+        if fault and runs(use):
+            yield fault
+
+
+class _Unawaited:
+    """Calls whose value is used as no coroutine can be."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self.dropped = {use.node for use in reader.values.dropped}
+        self._spoiled: set[ast.expr] | None = None
+
+    def fault_of(self, use: Use, *, is_gather: bool) -> Fault | None:
+        if not is_gather and getattr(use.node.func, "id", None) not in self._reader.names.coroutines:
+            return None
+        if self._spoiled is None:
+            self._spoiled = self._reader.values.spoiled | self._consumed()
+            self._spoiled |= self._lost(self._spoiled)
+        if use.node not in self._spoiled:
+            return None
+        name = self._name_of(use, is_gather=is_gather)
+        if name is None:
+            return None
+        wanted = f"await {name}(...)" if use.scope.can_await else f"asyncio.run({name}(...))"
+        return Fault("not_awaited", f"{name!r} is called but never awaited; write '{wanted}'", use.node)
+
+    def _name_of(self, use: Use, *, is_gather: bool) -> str | None:
+        """What a call goes to that gives something to be awaited."""
+        if is_gather and use.node not in self.dropped:
+            return ast.unparse(use.node.func)
+        function = own_function(use, self._reader)
+        is_coroutine = isinstance(function, ast.AsyncFunctionDef) and not is_generator(function)
+        return function.name if function is not None and is_coroutine else None
+
+    def _consumed(self) -> set[ast.expr]:
+        """Values given to something that needs more than a coroutine, such as `print`."""
+        consumed: set[ast.expr] = set()
+        for call, scope, _ in self._reader.calls:
+            callee = call.func
+            if callee.__class__ is ast.Name and callee.id in _CONSUMING and scope.find(callee.id) is None:
+                consumed.update(call.args)
+        return consumed
+
+    def _lost(self, spoiled: set[ast.expr]) -> set[ast.expr]:
+        """Calls put into a name that is then read only as no coroutine can be."""
+        lost: set[ast.expr] = set()
+        for call, name, scope in self._reader.values.assigned:
+            is_plain = scope.kind in (Kind.MODULE, Kind.FUNCTION) and name not in scope.elsewhere
+            if not is_plain or name in scope.rebound:
+                continue
+            reads = [use.node for use in self._reader.names.loads.get(name, ()) if use.scope.find(name) is scope]
+            if reads and all(node in spoiled for node in reads):
+                lost.add(call)
+        return lost
+
+
+def _gathered(use: Use, dropped: set[ast.expr], reader: Reader) -> Fault | None:
+    call = use.node
+    if len(call.args) == 1 and isinstance(call.args[0], _LISTS):
+        return Fault(
+            "arguments", "'gather' takes the calls one by one, not in a list; write 'gather(*[...])'", call.args[0]
+        )
+    if call in dropped and call.args and not _awaits_later(call, reader):
+        return Fault("not_awaited", "'gather' is called but never awaited; write 'await asyncio.gather(...)'", call)
+    return None
+
+
+def _is_gather(function: ast.expr, scope: Scope) -> bool:
+    if isinstance(function, ast.Attribute):
+        value = function.value
+        return function.attr == "gather" and isinstance(value, ast.Name) and _meaning(value.id, scope) == "asyncio"
+    return isinstance(function, ast.Name) and _meaning(function.id, scope) == "asyncio:gather"
+
+
+def _meaning(name: str, scope: Scope) -> str:
+    owner = scope.find(name)
+    return name if owner is None else owner.bound[name]
+
+
+def _awaits_later(call: ast.Call, reader: Reader) -> bool:
+    return any(node.lineno >= call.lineno for node in reader.values.awaited)
+
+
+def _async_generator(use: Use, name: str) -> Fault | None:
+    """`sum(await f(x) for x in xs)`: Python makes that an async generator, which only `async for` reads."""
+    argument = use.node.args[0] if use.node.args else None
+    if not isinstance(argument, ast.GeneratorExp) or use.scope.find(name) is not None or not _awaits(argument):
+        return None
+    return Fault(
+        "not_awaited",
+        f"{name!r} cannot read a generator that awaits; write '{name}([...])' with a list inside",
+        argument,
+    )
+
+
+def _awaits(generator: ast.GeneratorExp) -> bool:
+    inside = [generator.elt, *(test for loop in generator.generators for test in loop.ifs)]
+    inside += [loop.iter for loop in generator.generators[1:]]
+    return any(_has_await(node) for node in inside)
+
+
+def _has_await(top: ast.expr) -> bool:
+    stack: list[ast.AST] = [top]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, ast.Await):
+            return True
+        if not isinstance(node, ast.Lambda):
+            stack.extend(ast.iter_child_nodes(node))
+    return False

@@ -1,0 +1,258 @@
+"""Imports that cannot work in the sandbox, and what to use instead.
+
+Only imports that every run of the program comes to: one inside `try`, `if` or a function
+may never happen, or may be expected to fail. A module of the standard library can always be
+imported, and so can libraries for the network where the engine has placeholders; what they cannot do fails at the call.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from functools import cache
+from importlib.util import find_spec
+from typing import Final
+
+from toolfold.models import InstalledSet
+from toolfold.program.known_names import ToolIndex
+from toolfold.program.reader import Reader
+from toolfold.program.reader_facts import Use
+from toolfold.program.rules.arguments import Fault
+from toolfold_guest.offline import LIBRARIES, WORKERS, library_of
+from toolfold_guest.reserved import NOTEBOOK_MODULES
+
+_NETWORK: Final = frozenset(
+    {
+        "ftplib", "http.client", "http.server", "imaplib", "nntplib", "poplib", "smtplib", "socket", "socketserver",
+        "telnetlib", "urllib.request", "wsgiref", "xmlrpc",
+    }
+) | LIBRARIES.keys()  # fmt: skip
+_PROCESS: Final = frozenset({"os", "pexpect", "pty", "sh", "subprocess"})
+_WORKERS: Final = frozenset({"concurrent.futures", "multiprocessing"})
+_DISPLAY: Final = frozenset({"curses", "idlelib", "pygame", "tkinter", "turtle", "turtledemo", "webbrowser"})
+_NEED_TK: Final = frozenset({"idlelib", "tkinter", "turtle", "turtledemo"})
+"""Some builds of Python cannot even import these."""
+_MODULES_OF: Final = {
+    "scikit_learn": "sklearn", "opencv_python": "cv2", "opencv_python_headless": "cv2", "beautifulsoup4": "bs4",
+    "pillow": "PIL", "pyyaml": "yaml", "python_dateutil": "dateutil", "python_docx": "docx", "attrs": "attr",
+    "pymupdf": "fitz", "ipython": "IPython", "nest_asyncio": "nest_asyncio", "python_dotenv": "dotenv",
+}  # fmt: skip
+"""Packages whose module is called otherwise."""
+_OF_DATA: Final = frozenset({"matplotlib", "mpmath", "numpy", "openpyxl", "pandas", "scipy", "sklearn", "sympy"})
+"""Modules of the extra `data`."""
+_ALWAYS: Final = frozenset({"tools", "__main__"}) | NOTEBOOK_MODULES
+
+
+def import_faults(
+    tree: ast.Module, index: ToolIndex, installed: Container[str] | None, sets: Sequence[InstalledSet] | None = None
+) -> Iterator[Fault]:
+    """Unguarded imports at the top level that cannot work, in the order of the text."""
+    for node in tree.body:
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                reason = _reason(alias.name, index, installed, sets)
+                if reason is not None:
+                    yield Fault("import", reason, alias)
+        elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+            reason = _reason(node.module, index, installed, sets)
+            if reason is not None:
+                yield Fault("import", _of_tools(node, index) or reason, node)
+
+
+def _of_tools(node: ast.ImportFrom, index: ToolIndex) -> str | None:
+    """What to write where a program imports tools from a module that there is not."""
+    names = [alias.name for alias in node.names]
+    if not all(name in index.names for name in names):
+        return None
+    return f"no module {node.module!r}; write 'from tools import {', '.join(names)}', or call them without an import"
+
+
+def missing_package(
+    package: str, index: ToolIndex, installed: Container[str] | None, sets: Sequence[InstalledSet] | None = None
+) -> str | None:
+    """Why a package that the program wants to have installed is not there; `None` if it is, or nobody knows."""
+    name = package.lower().replace("-", "_").replace(".", "_")
+    module = _MODULES_OF.get(name, name)
+    return None if installed is None or package in installed else _reason(module, index, installed, sets)
+
+
+def _reason(
+    module: str, index: ToolIndex, installed: Container[str] | None, sets: Sequence[InstalledSet] | None
+) -> str | None:
+    blocked = blocked_reason(module, index)
+    first = module.split(".", 1)[0]
+    if first in sys.stdlib_module_names and (first not in _NEED_TK or _has_tk()):
+        return None
+    if library_of(module) and (installed is None or first in installed):
+        return None
+    if blocked is not None or installed is None or first in _ALWAYS or first in installed:
+        return blocked
+    return _not_installed(first, index, installed, sets)
+
+
+def _not_installed(
+    module: str, index: ToolIndex, installed: Container[str], sets: Sequence[InstalledSet] | None
+) -> str:
+    """What to use instead, for the model; and what to add, for the operator who reads along."""
+    package, there = package_of(module), named_installed(installed, sets or ())
+    usual = "" if package == module else f" (package {package!r})"
+    use = f"use the standard library{_or_a_tool(index)}"
+    has = f"; installed are {there}" if there else ""
+    extra = f"install the extra 'data' of toolfold, or add {package!r}" if module in _OF_DATA else f"add {package!r}"
+    add = "" if sets is None else f"; the operator can {extra} to libraries.packages"
+    return f"{module!r}{usual} is not installed here; {use}{has}{add}"
+
+
+@cache
+def _has_tk() -> bool:
+    return find_spec("_tkinter") is not None
+
+
+def blocked_reason(module: str, index: ToolIndex) -> str | None:
+    """Why what a module is for cannot work here; `None` for most."""
+    if _is_within(module, _NETWORK):
+        return f"{module!r} cannot work here: there is no network{_call_a_tool(index)}"
+    if _is_within(module, _PROCESS):
+        return f"{module!r} cannot work here: no process can be started{_call_a_tool(index)}"
+    if _is_within(module, _WORKERS):
+        return f"{module!r} cannot work here: {WORKERS}"
+    if _is_within(module, _DISPLAY):
+        return f"{module!r} cannot work here: there is no display; print, or save a figure with matplotlib"
+    return None
+
+
+def _is_within(module: str, modules: frozenset[str]) -> bool:
+    while module:
+        if module in modules:
+            return True
+        module = module.rpartition(".")[0]
+    return False
+
+
+def _call_a_tool(index: ToolIndex) -> str:
+    return f"; call a tool instead: {index.some_names()}" if index.names else ", and this program has no tools"
+
+
+def _or_a_tool(index: ToolIndex) -> str:
+    return f" or call a tool: {index.some_names()}" if index.names else ""
+
+
+# ----------------------------------------------------------------------------------------------------
+# What a module is called on the package index, where that is another name; and what of the usual ones is installed.
+
+PACKAGE_OF: Final = {
+    "airflow": "apache-airflow", "attr": "attrs", "barcode": "python-barcode", "Bio": "biopython",
+    "bs4": "beautifulsoup4", "cairo": "pycairo", "community": "python-louvain", "Crypto": "pycryptodome",
+    "cv2": "opencv-python", "dateutil": "python-dateutil", "discord": "discord.py", "dns": "dnspython",
+    "docx": "python-docx", "dotenv": "python-dotenv", "elftools": "pyelftools", "engineio": "python-engineio",
+    "faiss": "faiss-cpu", "fitz": "pymupdf", "gi": "pygobject", "git": "gitpython", "github": "pygithub",
+    "gnupg": "python-gnupg", "googleapiclient": "google-api-python-client", "grpc": "grpcio", "hydra": "hydra-core",
+    "imblearn": "imbalanced-learn", "jks": "pyjks", "jnius": "pyjnius", "jose": "python-jose", "jwt": "pyjwt",
+    "kafka": "kafka-python", "ldap": "python-ldap", "magic": "python-magic", "multipart": "python-multipart",
+    "MySQLdb": "mysqlclient", "nacl": "pynacl", "nmap": "python-nmap", "odf": "odfpy", "OpenSSL": "pyopenssl",
+    "osgeo": "gdal", "PIL": "pillow", "pkg_resources": "setuptools", "pptx": "python-pptx",
+    "psycopg2": "psycopg2-binary", "pythoncom": "pywin32", "pyximport": "cython",
+    "rest_framework": "djangorestframework", "ruamel": "ruamel.yaml", "serial": "pyserial", "shapefile": "pyshp",
+    "skimage": "scikit-image", "sklearn": "scikit-learn", "skopt": "scikit-optimize", "sksurv": "scikit-survival",
+    "slugify": "python-slugify", "snappy": "python-snappy", "socketio": "python-socketio", "socks": "pysocks",
+    "speech_recognition": "speechrecognition", "talib": "ta-lib", "telegram": "python-telegram-bot",
+    "umap": "umap-learn", "usb": "pyusb", "websocket": "websocket-client", "win32api": "pywin32", "wx": "wxpython",
+    "Xlib": "python-xlib", "yaml": "pyyaml", "zmq": "pyzmq",
+}  # fmt: skip
+"""Modules whose package has another name than one would guess."""
+
+_USUAL: Final = (
+    "numpy", "pandas", "matplotlib", "scipy", "sklearn", "seaborn", "statsmodels", "plotly", "sympy", "openpyxl",
+    "xlsxwriter", "tabulate",
+)  # fmt: skip
+_MOST_NAMED: Final = 12
+
+
+def package_of(module: str) -> str:
+    """The usual name on the index."""
+    return PACKAGE_OF.get(module, module.replace("_", "-").lower())
+
+
+def named_installed(installed: Container[str], sets: Sequence[InstalledSet]) -> str:
+    """The libraries that there are, for a message; the operator's own first."""
+    names = list(dict.fromkeys(_names(installed, sets)))
+    return ", ".join(names[:_MOST_NAMED]) + (", ..." if len(names) > _MOST_NAMED else "")
+
+
+def _names(installed: Container[str], sets: Iterable[InstalledSet]) -> Iterator[str]:
+    for one in sets:
+        yield from one.offers
+    yield from (name for name in _USUAL if name in installed)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Calls that cannot work here, whatever their arguments: nobody types, no network, no other process, no display.
+
+_CALLS: Final[dict[str, Sequence[str]]] = {
+    "subprocess": ("run", "Popen", "call", "check_call", "check_output", "getoutput", "getstatusoutput"),
+    "os": ("system", "popen", "fork", "forkpty", "execv", "execvp", "posix_spawn", "spawnlp", "spawnv"),
+    "urllib.request": ("urlopen", "urlretrieve"),
+    "socket": ("socket", "create_connection", "create_server", "getaddrinfo", "gethostbyname"),
+    "smtplib": ("SMTP", "SMTP_SSL"),
+    "ftplib": ("FTP", "FTP_TLS"),
+    "imaplib": ("IMAP4", "IMAP4_SSL"),
+    "poplib": ("POP3", "POP3_SSL"),
+    "multiprocessing": ("Manager", "Pool"),
+    "concurrent.futures": ("ProcessPoolExecutor",),
+    "pty": ("fork", "spawn"),
+    **{name: library.calls.split() for name, library in LIBRARIES.items() if library.calls},
+    "tkinter": ("Tk", "mainloop"),
+    "turtle": (
+        "Turtle", "Screen", "setup", "forward", "fd", "backward", "left", "lt", "right", "rt", "goto", "circle",
+        "color", "pencolor", "penup", "pendown", "speed", "begin_fill", "done", "mainloop", "bgcolor", "title",
+    ),
+    "curses": ("initscr", "wrapper"),
+}  # fmt: skip
+"""What a module cannot do here; the rest of it works."""
+_MODULE_OF: Final = {f"{module}.{name}": module for module, names in _CALLS.items() for name in names}
+_MODULES: Final = frozenset(module.partition(".")[0] for module in _CALLS)
+_MOCKS: Final = frozenset({"mock", "unittest", "pytest", "responses"})
+
+
+def input_faults(reader: Reader, runs: Callable[[Use], bool]) -> Iterator[Fault]:
+    """Calls of `input`, in no order; `runs` tells which code is run."""
+    for use in reader.names.loads.get("input", ()):
+        is_called = any(call.node.func is use.node for call in reader.calls)
+        if is_called and use.scope.find("input") is None and runs(use):
+            text = "'input' cannot work here: nobody is there to type; write the value into the program"
+            yield Fault("input", text, use.node)
+
+
+def outward_faults(reader: Reader, index: ToolIndex, comes_to: Callable[[Use], bool]) -> Iterator[Fault]:
+    """Calls for the network, a process or a display, in no order, unless the program may have replaced them."""
+    used = reader.names.modules | {"os"} if "os" in reader.names.loads else reader.names.modules
+    if _MODULES.isdisjoint(used) or not _MOCKS.isdisjoint(reader.names.modules):
+        return
+    for use in reader.calls:
+        path = _path(use)
+        module = _MODULE_OF.get(path or "")
+        if (
+            path is None
+            or module is None
+            or path.rpartition(".")[2] in reader.names.set_attributes
+            or not comes_to(use)
+        ):
+            continue
+        reason = blocked_reason(module, index)
+        if reason is not None:
+            yield Fault("import", reason.replace(repr(module), repr(path), 1), use.node)
+
+
+def _path(use: Use) -> str | None:
+    """`urllib.request.urlopen`, however it was imported."""
+    names: list[str] = []
+    node = use.node.func
+    while node.__class__ is ast.Attribute:
+        names.append(node.attr)
+        node = node.value
+    if node.__class__ is not ast.Name or not (names or use.scope.find(node.id)):
+        return None
+    owner = use.scope.find(node.id)
+    root = node.id if owner is None else owner.bound[node.id].replace(":", ".")
+    return ".".join((root, *reversed(names))) if root else None

@@ -1,0 +1,130 @@
+"""Calls of a program's own functions with arguments that they do not take."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from typing import Final, TypeAlias
+
+from toolfold.program.reader import Reader
+from toolfold.program.reader_facts import Kind, Use
+from toolfold.program.rules.arguments import Fault
+
+Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def arity_faults(reader: Reader, runs: Callable[[Use], bool]) -> Iterator[Fault]:
+    """Faults in no order; `runs` tells which code is run."""
+    for use in reader.calls if reader.names.functions else ():
+        function = own_function(use, reader)
+        fault = function and _arity(use.node, function)
+        if fault and runs(use):
+            yield fault
+
+
+def own_function(use: Use, reader: Reader) -> Function | None:
+    """The function that a call certainly goes to; a decorator or a second definition may make it something else."""
+    callee = use.node.func
+    if callee.__class__ is not ast.Name or callee.id not in reader.names.functions:
+        return None
+    owner = use.scope.find(callee.id)
+    if owner is None or callee.id in owner.rebound or owner.kind not in (Kind.MODULE, Kind.FUNCTION):
+        return None
+    found = owner.functions.get(callee.id)
+    return found if found is not None and not found.decorator_list else None
+
+
+def is_generator(function: Function) -> bool:
+    """Whether it yields, or a function within it does."""
+    return any(isinstance(node, ast.Yield | ast.YieldFrom) for node in ast.walk(function))
+
+
+def _arity(call: ast.Call, function: Function) -> Fault | None:
+    if any(isinstance(one, ast.Starred) for one in call.args) or any(word.arg is None for word in call.keywords):
+        return None
+    spec = function.args
+    positional = [one.arg for one in (*spec.posonlyargs, *spec.args)]
+    only_positional = {one.arg for one in spec.posonlyargs}
+    given = {word.arg for word in call.keywords}
+    takes = f"{function.name!r} takes {_listed([*positional, *(one.arg for one in spec.kwonlyargs)])}"
+    if len(call.args) > len(positional) and spec.vararg is None:
+        return Fault("arguments", f"{takes}; got {len(call.args)} positional arguments", call.args[len(positional)])
+    known = {*positional, *(one.arg for one in spec.kwonlyargs)} - only_positional
+    for word in call.keywords:
+        if word.arg not in known and spec.kwarg is None:
+            return Fault("arguments", f"{takes}; it has no argument {word.arg!r}", word)
+        if word.arg in positional[: len(call.args)] and word.arg not in only_positional:
+            return Fault("arguments", f"{takes}; it got {word.arg!r} twice", word)
+    needed = positional[len(call.args) : len(positional) - len(spec.defaults)]
+    needed += [one.arg for one, default in zip(spec.kwonlyargs, spec.kw_defaults, strict=True) if default is None]
+    missing = [name for name in needed if name not in given]
+    return Fault("arguments", f"{takes}; {_listed(missing)} is missing", call) if missing else None
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(repr(name) for name in names) if names else "no arguments"
+
+
+# ----------------------------------------------------------------------------------------------------
+# Attributes that no list, text or dict has, where a name certainly holds one: mostly those of other languages.
+
+_TYPES: Final[dict[type[ast.expr], type]] = {
+    ast.List: list,
+    ast.ListComp: list,
+    ast.Dict: dict,
+    ast.DictComp: dict,
+    ast.JoinedStr: str,
+    ast.Set: set,
+    ast.SetComp: set,
+}
+_HAS: Final[dict[type, frozenset[str]]] = {kind: frozenset(dir(kind)) for kind in (list, dict, str, set)}
+_WRITE: Final = {
+    "length": "len({name})", "size": "len({name})", "count": "len({name})", "push": "{name}.append(...)",
+    "add": "{name}.append(...)", "includes": "... in {name}", "contains": "... in {name}",
+    "indexOf": "{name}.index(...)", "forEach": "for item in {name}: ...", "map": "[... for item in {name}]",
+    "filter": "[item for item in {name} if ...]", "join": "', '.join({name})", "slice": "{name}[start:stop]",
+    "concat": "{name} + ...", "toUpperCase": "{name}.upper()", "toLowerCase": "{name}.lower()",
+    "trim": "{name}.strip()", "startsWith": "{name}.startswith(...)", "endsWith": "{name}.endswith(...)",
+    "substring": "{name}[start:stop]", "toString": "str({name})", "has_key": "... in {name}",
+    "hasOwnProperty": "... in {name}", "iteritems": "{name}.items()",
+}  # fmt: skip
+_WORDS: Final[dict[type, str]] = {list: "a list", dict: "a dict", str: "text", set: "a set"}
+
+
+def attribute_faults(reader: Reader, runs: Callable[[Use], bool]) -> Iterator[Fault]:
+    """Faults in no order; `runs` tells which code is run."""
+    for use in reader.names.attribute_uses:
+        node = use.node
+        kind = _type_of(node.value, use)
+        if kind is not None and node.attr not in _HAS[kind] and runs(use):
+            yield Fault("name", _message(node, kind), node)
+
+
+def _type_of(value: ast.expr, use: Use) -> type | None:
+    """The type of a name that is given its one value by one assignment, in a block that runs once and in order."""
+    if not isinstance(value, ast.Name):
+        return None
+    owner = use.scope.find(value.id)
+    if owner is None or owner.kind not in (Kind.MODULE, Kind.FUNCTION) or value.id in owner.rebound:
+        return None
+    assigned = owner.values.get(value.id)
+    if isinstance(assigned, ast.Constant):
+        return str if isinstance(assigned.value, str) else None
+    return _TYPES.get(type(assigned)) if assigned is not None else None
+
+
+def _message(node: ast.Attribute, kind: type) -> str:
+    assert isinstance(node.value, ast.Name)
+    said = f"{node.value.id!r} is {_WORDS[kind]}, which has no {node.attr!r}"
+    wanted = in_python(node.attr, node.value.id)
+    if wanted is not None:
+        return f"{said}; write {wanted}"
+    if kind is dict:
+        return f"{said}; write {node.value.id}[{node.attr!r}]"
+    return f"{said}; see dir({kind.__name__})"
+
+
+def in_python(attribute: str, name: str) -> str | None:
+    """What Python has for an attribute of another language's lists, texts and dicts."""
+    wanted = _WRITE.get(attribute)
+    return None if wanted is None else wanted.format(name=name)

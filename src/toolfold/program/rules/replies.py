@@ -1,0 +1,270 @@
+"""Keys and attributes of replies, where the tool's output schema says that there are none such."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from toolfold.models import Json, ToolSpec
+from toolfold.program.reader import Reader
+from toolfold.program.reader_facts import Kind, Scope, Use
+from toolfold.program.rules.arguments import Fault
+from toolfold.program.rules.own_code import in_python
+
+_DEEPEST: Final = 8
+_FEW: Final = 8
+_ELSEWHERE: Final = frozenset({*dir(dict), *dir(str), *dir(list), "data", "kind", "mime", "name", "uri"})
+"""Attributes that some reply may have, even one that is not what its schema says: pictures and files have the last."""
+
+
+class _Shape(NamedTuple):
+    """What is known of a value: its schema, and the tool that it came from."""
+
+    schema: Mapping[str, Json]
+    tool: ToolSpec
+
+
+def reply_faults(reader: Reader, tools: Mapping[ast.AST, ToolSpec], runs: Callable[[Use], bool]) -> Iterator[Fault]:
+    """Faults in no order; `tools` are those that calls certainly go to, `runs` tells which code is run."""
+    if not any(tool.output_schema for tool in tools.values()):
+        return
+    for use in reader.values.keys:
+        shape = _shape(use.node.value, use.scope, tools, 0)
+        key = use.node.slice.value
+        if shape is not None and _lacks(shape.schema, key) and runs(use):
+            yield Fault("reply", _no_key(shape, key), use.node.slice)
+    for use in reader.names.attribute_uses:
+        shape = _shape(use.node.value, use.scope, tools, 0)
+        if shape is not None and use.node.attr not in _ELSEWHERE and runs(use):
+            wanted = _no_attribute(use.node, shape)
+            if wanted:
+                yield Fault("reply", wanted, use.node)
+
+
+def _no_attribute(node: ast.Attribute, shape: _Shape) -> str:
+    name = ast.unparse(node.value)
+    match shape.schema.get("type"):
+        case "object":
+            kind, rest = "a dict", f"write {name}[{node.attr!r}]"
+        case "array":
+            kind, rest = "a list", f"write {in_python(node.attr, name) or f'[item.{node.attr} for item in {name}]'}"
+        case _:
+            return ""
+    return f"{name!r} is {kind} from {shape.tool.python_name!r}, which has no attribute {node.attr!r}; {rest}"
+
+
+def _lacks(schema: Mapping[str, Json], key: str) -> bool:
+    properties = schema.get("properties")
+    return (
+        schema.get("type") == "object"
+        and schema.get("additionalProperties") is False
+        and "patternProperties" not in schema
+        and isinstance(properties, Mapping)
+        and key not in properties
+    )
+
+
+def _no_key(shape: _Shape, key: str) -> str:
+    keys = list(shape.schema["properties"])
+    near = difflib.get_close_matches(key, keys[:200], 1)
+    rest = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(map(repr, keys[:_FEW])) or 'none'}"
+    return f"the reply of {shape.tool.python_name!r} has no key {key!r}; {rest}"
+
+
+def _shape(value: ast.expr, scope: Scope, tools: Mapping[ast.AST, ToolSpec], depth: int) -> _Shape | None:
+    """What a value certainly is, followed through names that are bound once, loops, items and keys."""
+    if depth > _DEEPEST:
+        return None
+    if isinstance(value, ast.Await):
+        value = value.value
+    if isinstance(value, ast.Call):
+        return _shape_of_call(value, scope, tools, depth)
+    if isinstance(value, ast.ListComp):
+        return _listed(_shape(value.elt, scope, tools, depth + 1))
+    if isinstance(value, ast.Name):
+        return _shape_of_name(value.id, scope, tools, depth + 1)
+    if isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Constant):
+        whole = _shape(value.value, scope, tools, depth + 1)
+        return None if whole is None else _at(whole, value.slice.value)
+    return None
+
+
+def _shape_of_call(call: ast.Call, scope: Scope, tools: Mapping[ast.AST, ToolSpec], depth: int) -> _Shape | None:
+    tool = tools.get(call)
+    if tool is not None:
+        return _part(tool.output_schema, tool)
+    match call:
+        case ast.Call(func=ast.Attribute(attr="gather"), args=[ast.Starred(value=ast.ListComp(elt=one))], keywords=[]):
+            return _listed(_shape(one, scope, tools, depth + 1))
+    return None
+
+
+def _listed(one: _Shape | None) -> _Shape | None:
+    return None if one is None else _Shape({"type": "array", "items": one.schema}, one.tool)
+
+
+def _shape_of_name(name: str, scope: Scope, tools: Mapping[ast.AST, ToolSpec], depth: int) -> _Shape | None:
+    owner = scope.find(name)
+    if owner is None or owner.kind is Kind.CLASS or name in owner.rebound:
+        return None
+    assigned = owner.values.get(name)
+    if assigned is not None:
+        return _shape(assigned, owner, tools, depth)
+    source = owner.loops.get(name)
+    if source is None:
+        return None
+    whole = _shape(source, owner, tools, depth)
+    return None if whole is None else _at(whole, 0)
+
+
+def _at(whole: _Shape, key: object) -> _Shape | None:
+    if isinstance(key, str):
+        properties = whole.schema.get("properties")
+        return _part(properties.get(key), whole.tool) if isinstance(properties, Mapping) else None
+    is_list = whole.schema.get("type") == "array" and "prefixItems" not in whole.schema
+    return _part(whole.schema.get("items"), whole.tool) if is_list else None
+
+
+def _part(schema: Json, tool: ToolSpec) -> _Shape | None:
+    """A schema that says one thing for certain; one that refers to another, or leaves a choice, does not."""
+    for _ in range(_DEEPEST):
+        if not isinstance(schema, Mapping) or set(schema) & {"anyOf", "oneOf", "allOf", "not", "if"}:
+            return None
+        if "$ref" not in schema:
+            return _Shape(schema, tool)
+        name = str(schema["$ref"]).removeprefix("#/$defs/")
+        schema = (tool.output_schema or {}).get("$defs", {}).get(name)
+    return None
+
+
+# ----------------------------------------------------------------------------------------------------
+# Which tools' replies a line of a program works on, followed back through its names.
+#
+# A guess for a message, not a rule: all bindings of a name count, wherever they stand. Must not know what was replied.
+
+_FILLS = frozenset({"add", "append", "extend", "insert", "setdefault", "update"})
+"""Methods after which a name holds what they were given."""
+
+
+def tools_behind(text: str, line: int, specs: Mapping[str, ToolSpec], *, at: str = "") -> tuple[str, ...]:
+    """Names of tools, the nearest first.
+
+    Args:
+        text: The program.
+        line: Where it failed.
+        specs: Tools by each name that programs call them by.
+        at: The key or attribute that was missing, where it is known.
+    """
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ()
+    try:
+        return tuple(dict.fromkeys(_Origins(tree, specs).behind(_suspects(tree, line, at))))
+    except RecursionError:
+        return ()
+
+
+def _suspects(tree: ast.AST, line: int, at: str) -> list[ast.expr]:
+    """What was taken apart in that line; all of the line where that cannot be told."""
+    here = [node for node in ast.walk(tree) if isinstance(node, ast.expr) and _is_in(node, line)]
+    taken = [node for node in here if isinstance(node, ast.Subscript | ast.Attribute)]
+    exact = [node.value for node in taken if at and _taken_by(node) == at]
+    return exact or [node for node in here if node.lineno == line] or here
+
+
+def _is_in(node: ast.expr, line: int) -> bool:
+    return node.lineno <= line <= (node.end_lineno or node.lineno)
+
+
+def _taken_by(node: ast.Subscript | ast.Attribute) -> str:
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return str(node.slice.value) if isinstance(node.slice, ast.Constant) else ""
+
+
+class _Origins:
+    """What each name of a program was made from."""
+
+    def __init__(self, tree: ast.Module, specs: Mapping[str, ToolSpec]) -> None:
+        self._specs = specs
+        self._sources: dict[str, list[ast.expr]] = {}
+        self._functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = {}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                self._functions[node.name] = node
+        for node in ast.walk(tree):
+            reader = _READERS.get(type(node))
+            if reader is not None:
+                reader(self, node)
+
+    def behind(self, expressions: list[ast.expr]) -> Iterator[str]:
+        """Tools, breadth first: those in the expressions themselves, then those behind their names."""
+        waiting, seen = deque(expressions), set[str]()
+        while waiting:
+            for node in ast.walk(waiting.popleft()):
+                name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+                spec = self._specs.get(name) or self._specs.get(name.removeprefix("async_"))
+                if spec is not None:
+                    yield spec.name
+                elif isinstance(node, ast.Name) and name not in seen:
+                    seen.add(name)
+                    waiting.extend(self._sources.get(name, ()))
+
+    def bind(self, target: ast.AST | None, source: ast.expr | None) -> None:
+        """Every name in the target may hold what is in the source."""
+        if target is None or source is None:
+            return
+        for node in ast.walk(target):
+            if isinstance(node, ast.Name):
+                self._sources.setdefault(node.id, []).append(source)
+
+    def call(self, call: ast.Call) -> None:
+        """Arguments reach the parameters of the program's own functions and of lambdas beside them."""
+        given = [*call.args, *(one.value for one in call.keywords)]
+        function = self._functions.get(call.func.id) if isinstance(call.func, ast.Name) else None
+        if function is not None:
+            parameters = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
+            for name, source in zip(parameters, call.args, strict=False):
+                self._sources.setdefault(name, []).append(source)
+            for keyword in call.keywords:
+                self._sources.setdefault(keyword.arg or "", []).append(keyword.value)
+        owner = call.func.value if isinstance(call.func, ast.Attribute) else None
+        if owner is not None and isinstance(call.func, ast.Attribute) and call.func.attr in _FILLS:
+            for source in given:
+                self.bind(owner, source)
+        for one in given:
+            if isinstance(one, ast.Lambda):
+                for source in (*(other for other in given if other is not one), *([owner] if owner else [])):
+                    for parameter in one.args.args:
+                        self._sources.setdefault(parameter.arg, []).append(source)
+
+    def function(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        """A call of it gives what it returns."""
+        for node in ast.walk(function):
+            if isinstance(node, ast.Return | ast.Yield) and node.value is not None:
+                self._sources.setdefault(function.name, []).append(node.value)
+
+
+def _assign(origins: _Origins, node: ast.Assign) -> None:
+    for target in node.targets:
+        origins.bind(target, node.value)
+
+
+# Any node: each reader is picked by the type that it takes.
+_READERS: Mapping[type[ast.AST], Callable[..., None]] = {
+    ast.Assign: _assign,
+    ast.AnnAssign: lambda origins, node: origins.bind(node.target, node.value),
+    ast.AugAssign: lambda origins, node: origins.bind(node.target, node.value),
+    ast.NamedExpr: lambda origins, node: origins.bind(node.target, node.value),
+    ast.For: lambda origins, node: origins.bind(node.target, node.iter),
+    ast.AsyncFor: lambda origins, node: origins.bind(node.target, node.iter),
+    ast.comprehension: lambda origins, node: origins.bind(node.target, node.iter),
+    ast.withitem: lambda origins, node: origins.bind(node.optional_vars, node.context_expr),
+    ast.Call: _Origins.call,
+    ast.FunctionDef: _Origins.function,
+    ast.AsyncFunctionDef: _Origins.function,
+}

@@ -1,0 +1,222 @@
+"""Calls of tools: which tool is meant, and with which arguments.
+
+A fault is reported only where it is certain. A name that the program may have bound,
+in whatever way, is the program's own.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Container, Iterator
+from typing import Final, NamedTuple
+
+from toolfold.models import ToolSpec
+from toolfold.program.known_names import GUEST_NAMES, READY_NAMES, ToolIndex, nearest
+from toolfold.program.reader import Reader
+from toolfold.program.reader_facts import GUARDED, GUARDED_NAMES, Use, place_of
+from toolfold.program.rules.arguments import Fault, fault_in
+from toolfold_guest.awaiting import ASYNC_PREFIX
+
+_FEW: Final = 6
+_MOST_GUESSES: Final = 16
+"""Names looked up for a spelling mistake, for each program: it is linear in the number of tools."""
+_GIVES_ANYTHING: Final = frozenset({"anext", "eval", "getattr", "max", "min", "next"})
+"""Builtins whose value may be a coroutine."""
+
+
+class Found(NamedTuple):
+    """A call that certainly goes to a tool."""
+
+    tool: ToolSpec
+    name: str
+    """As the program spells it."""
+
+
+class Calls:
+    """Judges the calls and tool imports of one program."""
+
+    def __init__(self, reader: Reader, index: ToolIndex, known_names: Container[str]) -> None:
+        self._reader = reader
+        self._index = index
+        self._known_names = known_names
+        self._guesses: dict[str, str | None] = {}
+        self.tools: dict[ast.AST, ToolSpec] = {}
+        """The tool of each call that was judged and found right."""
+
+    def first_fault(self) -> Fault | None:
+        """The fault that stands first in the text; `None` when names can be bound unseen."""
+        if self._reader.names.is_dynamic:
+            return None
+        for use in sorted(self._reader.calls, key=place_of):
+            found = self._callee(use)
+            if isinstance(found, Fault):
+                return found
+            if found is not None:
+                fault = fault_in(use.node, found.name, self._index.signature(found.tool))
+                if fault is not None:
+                    return fault
+                self.tools[use.node] = found.tool
+        return None
+
+    def subtraction_faults(self) -> Iterator[Fault]:
+        """Tools written with their hyphens, which Python takes for minus signs."""
+        if not self._index.hyphenated or self._reader.names.is_dynamic:
+            return
+        for node, scope, _ in sorted(self._reader.values.subtractions, key=place_of):
+            spelt = _spelt(node)
+            tool = self._index.hyphenated.get(spelt or "")
+            if tool is not None and spelt is not None and scope.find(spelt.partition("-")[0]) is None:
+                text = f"{tool.name!r} is not a valid Python name; write {tool.python_name!r}"
+                yield Fault("unknown_tool", text, node)
+
+    def import_faults(self) -> Iterator[Fault]:
+        """Imports of tools and tool modules that do not exist."""
+        for node, _, guard in sorted(self._reader.imports, key=place_of):
+            if guard & GUARDED:
+                continue
+            if isinstance(node, ast.ImportFrom):
+                yield from self._import_from_faults(node)
+                continue
+            for alias in node.names:
+                if alias.name.startswith("tools.") and alias.name not in self._index.modules:
+                    yield self._no_module(alias.name, alias)
+
+    def _import_from_faults(self, node: ast.ImportFrom) -> Iterator[Fault]:
+        module = node.module or ""
+        if node.level or module.split(".", 1)[0] != "tools":
+            return
+        members = self._index.modules.get(module)
+        if members is None:
+            yield self._no_module(module, node)
+            return
+        for alias in node.names:
+            name = alias.name
+            is_there = _member(members, name) or f"{module}.{name}" in self._index.modules
+            if name != "*" and not is_there and name not in GUEST_NAMES and not name.startswith("_"):
+                yield self._no_tool(name, module, alias)
+
+    # Which tool
+
+    def _callee(self, use: Use) -> Found | Fault | None:
+        """The tool that a call goes to, or a fault if it goes to none and should."""
+        attributes: list[str] = []
+        node = use.node.func
+        while node.__class__ is ast.Attribute:
+            attributes.append(node.attr)
+            node = node.value
+        if node.__class__ is not ast.Name:
+            return None
+        attributes.reverse()
+        owner = use.scope.find(node.id)
+        if owner is None:
+            if node.id in self._known_names:
+                return None
+            if attributes:
+                return self._in_module("tools", attributes, use) if node.id == "tools" else None
+            return self._bare(node, use)
+        module, _, member = owner.bound[node.id].partition(":")
+        if module.split(".", 1)[0] != "tools":
+            return None
+        if not member:
+            return self._in_module(module, attributes, use) if attributes else None
+        tool = _member(self._index.modules.get(module, {}), member)
+        if tool is not None and not attributes:
+            return Found(tool, node.id)
+        module = f"{module}.{member}"
+        return self._in_module(module, attributes, use) if attributes and module in self._index.modules else None
+
+    def _bare(self, node: ast.Name, use: Use) -> Found | Fault | None:
+        name = node.id
+        tool = self._index.names.get(name)
+        if tool is not None:
+            return Found(tool, name)
+        if name in READY_NAMES:
+            return self._hidden(node, use) if name in self._index.hidden else None
+        if use.guard & GUARDED_NAMES:
+            return None
+        if use.node in self._reader.values.awaited or self._guess(name) is not None:
+            return self._no_tool(name, "tools", node)
+        return None
+
+    def _hidden(self, node: ast.Name, use: Use) -> Fault | None:
+        """The tool was meant, not the builtin that has its name: what most builtins give cannot be awaited."""
+        if use.node not in self._reader.values.awaited or (node.id in _GIVES_ANYTHING and use.node.args):
+            return None
+        spelling = self._index.hidden[node.id].python_name
+        return Fault("unknown_tool", f"{node.id!r} is Python's own; the tool is called {spelling!r}", node)
+
+    def _in_module(self, module: str, attributes: list[str], use: Use) -> Found | Fault | None:
+        *path, name = attributes
+        if module not in self._index.modules:
+            return None  # its import is a fault of its own, unless that is guarded
+        for step in path:
+            if step.startswith("_") or _member(self._index.modules[module], step):
+                return None
+            module = f"{module}.{step}"
+            if module not in self._index.modules:
+                return None if use.guard & GUARDED_NAMES else self._no_module(module, use.node)
+        tool = _member(self._index.modules[module], name)
+        if tool is not None:
+            return Found(tool, f"{module}.{name}")
+        if name.startswith("_") or use.guard & GUARDED_NAMES or f"{module}.{name}" in self._index.modules:
+            return None
+        return self._no_tool(name.removeprefix(ASYNC_PREFIX), module, use.node.func)
+
+    def _no_tool(self, name: str, module: str, node: ast.AST) -> Fault:
+        names = self._index.names
+        place = "" if module == "tools" else f" in '{module}'"
+        near = nearest(name, self._index.modules[module])
+        if near is None and module != "tools":
+            near = name if name in names else self._guess(name)
+            near = f"tools.{near}" if near else None
+        near = near or self._guess(name)
+        if near is not None:
+            rest = f"did you mean {near!r}?"
+        elif names:
+            rest = f"the tools are: {self._index.some_names()}"
+        else:
+            rest = "this program has no tools"
+        return Fault("unknown_tool", f"no tool {name!r}{place}; {rest}", node)
+
+    def _no_module(self, module: str, node: ast.AST) -> Fault:
+        others = [name.removeprefix("tools.") for name in self._index.modules if name != "tools"]
+        near = nearest(module.removeprefix("tools."), others)
+        if near is not None:
+            rest = f"did you mean 'tools.{near}'?"
+        elif others:
+            rest = f"the modules are: {', '.join(f'tools.{name}' for name in others[:_FEW])}"
+        else:
+            rest = "all tools are in 'tools'"
+        return Fault("unknown_tool", f"no module {module!r}; {rest}", node)
+
+    def _guess(self, name: str) -> str | None:
+        if name not in self._guesses:
+            if len(self._guesses) >= _MOST_GUESSES:
+                return None
+            self._guesses[name] = self._index.nearest(name)
+        return self._guesses[name]
+
+
+def _spelt(node: ast.AST) -> str | None:
+    """`a-b-c`, if that is what stands there, whatever is done with the last of them."""
+    parts: list[str] = []
+    while True:
+        match node:
+            case ast.BinOp(op=ast.Sub(), right=right, left=left):
+                last = _spelt(right)
+                if last is None:
+                    return None
+                parts.append(last)
+                node = left
+            case ast.Attribute(value=ast.Name(id="tools"), attr=name) | ast.Name(id=name):
+                return "-".join((name, *reversed(parts)))
+            case (
+                ast.Await(value=inner) | ast.Subscript(value=inner) | ast.Attribute(value=inner) | ast.Call(func=inner)
+            ):
+                node = inner
+            case _:
+                return None
+
+
+def _member(members: dict[str, ToolSpec], name: str) -> ToolSpec | None:
+    return members.get(name) or (members.get(name[len(ASYNC_PREFIX) :]) if name.startswith(ASYNC_PREFIX) else None)

@@ -1,0 +1,369 @@
+"""All tools as one dense text for a prompt: a line for each, and under it the words on it. Pure.
+
+    Entity = {name: str, entityType: str, observations: list[str]}
+    # files: Every path must be inside an allowed directory.
+    move_file(source: str, destination: str) -> {content: str}
+      Move or rename a file. destination: must not exist yet
+
+Half as long as the JSON definitions, return shapes included. The Python stubs beside it (`stubs`) are for `help`,
+files on disk and type checkers. `dense_fit` leaves out what a reader has no room for.
+"""
+
+from __future__ import annotations
+
+import keyword
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from itertools import islice, zip_longest
+from typing import Final
+
+from toolfold.models import Json, ToolSpec
+from toolfold.prompts.python_stubs import function_name
+from toolfold.prompts.schema_types import TYPE_NAMES, pascal
+from toolfold.prompts.signatures import Line, Record, Shape, line_of, record_text
+from toolfold.prompts.wording import first_of, largest, shared_sentences, width
+
+HEADER: Final = (
+    "Tools, as `name(argument: type, optional?: type) -> reply`; `{key: type}` is a dict. "
+    "Call them with `await name(argument=value)`."
+)
+"""Explains the form to a reader who never saw it."""
+
+
+class Detail(IntEnum):
+    """How much of a tool is told; each step leaves out more."""
+
+    WHOLE = 0
+    WITHOUT_NOTES = 1
+    FIRST_SENTENCE = 2
+    WITHOUT_REPLY = 3
+    SIGNATURE = 4
+    NAME = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """One tool, in all details: each part is there once."""
+
+    line: Line
+    with_reply: str
+    without_reply: str
+    shared: tuple[str, ...]
+    """Sentences of the description that its group's heading says."""
+
+    def text(self, detail: Detail) -> str:
+        """The line, and what is said under it; nothing for a bare name."""
+        if detail >= Detail.NAME:
+            return ""
+        head = self.with_reply if detail < Detail.WITHOUT_REPLY else self.without_reply
+        words = self._words(detail)
+        return f"{head}\n  {words}" if words else head
+
+    def _words(self, detail: Detail) -> str:
+        own = [one for one in self.line.sentences if one not in self.shared]
+        if detail >= Detail.SIGNATURE:
+            return ""
+        if detail >= Detail.FIRST_SENTENCE:
+            return first_of(own)
+        words = " ".join(own)
+        notes = "; ".join(self.line.notes) if detail < Detail.WITHOUT_NOTES else ""
+        if words and notes and words[-1] not in ".!?:":
+            words += "."
+        return " ".join(part for part in (words, notes) if part)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Tools of one server or domain, and the sentences that all their descriptions have."""
+
+    domain: str
+    heading: str
+    tools: tuple[Written, ...]
+
+
+class Catalog:
+    """Tools, read once and written in any detail.
+
+    Args:
+        specs: The tools; those of one domain are brought together.
+        learned: By the tool's name, the schema of its replies seen so far, for tools that declare none.
+    """
+
+    def __init__(self, specs: Iterable[ToolSpec], *, learned: Mapping[str, Mapping[str, Json]] | None = None) -> None:
+        shapes = learned or {}
+        lines = [line_of(spec, shapes.get(spec.name)) for spec in specs]
+        self._names = named_records(lines)
+        self._groups = tuple(_groups(lines, self._names))
+        self.names = tuple(tool.line.spec.name for group in self._groups for tool in group.tools)
+        """Of the tools, as their sources spell them."""
+
+    def text(self, details: Mapping[str, Detail] | None = None) -> str:
+        """Every tool in its detail, by its name, `WHOLE` unless told; bare names are not in it."""
+        chosen = details or {}
+        blocks: list[str] = []
+        has_headings = any(group.heading for group in self._groups)
+        for group in self._groups:
+            texts = [one.text(chosen.get(one.line.spec.name, Detail.WHOLE)) for one in group.tools]
+            shown = [text for text in texts if text]
+            if shown and has_headings:
+                blocks.append(f"# {': '.join(part for part in (group.domain, group.heading) if part) or 'others'}")
+            blocks += shown
+        return "\n".join([*self._definitions(blocks), *blocks])
+
+    def _definitions(self, blocks: Sequence[str]) -> list[str]:
+        """Of the names that the text has, or that one of these has."""
+        text, found = "\n".join(blocks), []
+        for record, name in reversed(self._names.items()):
+            if name in text:
+                inner = {one: other for one, other in self._names.items() if one != record}
+                found.append(f"{name} = {record_text(record, inner)}")
+                text += found[-1]
+        return found[::-1]
+
+
+def dense_text(specs: Iterable[ToolSpec], *, learned: Mapping[str, Mapping[str, Json]] | None = None) -> str:
+    """All tools, each with all that is known of it."""
+    return Catalog(specs, learned=learned).text()
+
+
+def _groups(lines: Sequence[Line], names: Mapping[Record, str]) -> Iterable[Group]:
+    for together in _by_domain(lines).values():
+        starts = Counter(line.sentences[0] for line in together if line.sentences)
+        alike: dict[str, list[Line]] = {}
+        for line in together:
+            start = line.sentences[0] if line.sentences and starts[line.sentences[0]] > 1 else ""
+            alike.setdefault(start, []).append(line)
+        for some in alike.values():
+            shared = shared_sentences([line.sentences for line in some])
+            tools = [
+                Written(
+                    line=line,
+                    with_reply=line.signature(names),
+                    without_reply=line.signature(names, with_returns=False),
+                    shared=shared,
+                )
+                for line in some
+            ]
+            yield Group(some[0].spec.domain, " ".join(shared), tuple(tools))
+
+
+def _by_domain(lines: Iterable[Line]) -> dict[str, list[Line]]:
+    found: dict[str, list[Line]] = {}
+    for line in lines:
+        found.setdefault(line.spec.domain or line.spec.source, []).append(line)
+    return found
+
+
+# ----------------------------------------------------------------------------------------------------
+# The dense text within a number of characters. What is left out is what loses least, and the text says so.
+#
+# Step by step, and the tools that are used least first: notes on arguments go, then all but the first sentence, then
+# what comes back, then the last words. Where not even that fits there is an overview (`dense_overview`).
+
+_STEPS: Final = (Detail.WITHOUT_NOTES, Detail.FIRST_SENTENCE, Detail.WITHOUT_REPLY, Detail.SIGNATURE)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A text about tools, and what it leaves out."""
+
+    text: str
+    is_all: bool
+    """Every signature is there, with what is known of the reply."""
+
+
+def dense_within(
+    specs: Iterable[ToolSpec], room: int, *, overview: int | None = None, used: Mapping[str, int] | None = None,
+    learned: Mapping[str, Mapping[str, Json]] | None = None,
+) -> Told:  # fmt: skip
+    """As much of the tools as fits.
+
+    Args:
+        specs: The tools.
+        room: Characters, as `width` counts them.
+        overview: The room where not every signature fits, so that most tools have to be searched for anyway.
+        used: By the tool's name, how often it was called; those called most come first and lose last.
+        learned: As `Catalog` takes it.
+    """
+    counts = used or {}
+    tools = sorted(specs, key=lambda spec: -counts.get(spec.name, 0))
+    if sum(map(_least_width, tools)) <= room:  # what certainly does not fit need not be written to be measured
+        catalog = Catalog(tools, learned=learned)
+        text = catalog.text()
+        if width(text) <= room:
+            return Told(text, is_all=True)
+        for step in _STEPS:
+            if width(catalog.text(dict.fromkeys(catalog.names, step))) <= room:
+                text = _as_much(catalog, [spec.name for spec in tools], step, room)
+                return Told(text, is_all=step < Detail.WITHOUT_REPLY)
+    some = room if overview is None else min(room, overview)
+    return Told(overview_text(tools, counts, some, learned=learned), is_all=False)
+
+
+def _least_width(spec: ToolSpec) -> int:
+    """Of a signature without any type: reading schemas takes much longer."""
+    properties = spec.input_schema.get("properties")
+    arguments = len(properties) if isinstance(properties, Mapping) else 0
+    return len(function_name(spec)) + len("()\n") + arguments * len("a: T")
+
+
+def _as_much(catalog: Catalog, ranked: Sequence[str], step: Detail, room: int) -> str:
+    """All tools as far as this step, but as many of the first ones as fit a step less far."""
+
+    def text(kept: int) -> str:
+        return catalog.text({name: Detail(step - (rank < kept)) for rank, name in enumerate(ranked)})
+
+    fits: Callable[[int], bool] = lambda kept: width(text(kept)) <= room  # noqa: E731
+    return text(largest(len(ranked), fits))
+
+
+# ----------------------------------------------------------------------------------------------------
+# Which records of many signatures get a name, so that each is written once. Pure.
+
+_MOST_NAMES: Final = 20
+_LEAST_SAVED: Final = 20
+"""Characters: a name has to be looked up, which must be worth it."""
+_SHORTEST_RECORD: Final = 30
+_LONGEST_NAME: Final = 40
+
+
+def named_records(lines: Sequence[Line]) -> dict[Record, str]:
+    """The records that are worth a name, those that save most first."""
+    names: dict[Record, str] = {}
+    taken = {line.name for line in lines} | TYPE_NAMES
+    sizes: dict[Record, int] = {}
+    while len(names) < _MOST_NAMES:
+        best = _best(_counts(lines, names), sizes)
+        if best is None:
+            break
+        names[best] = _free_name(best.wanted, taken)
+        taken.add(names[best])
+    return names
+
+
+def _best(counts: Mapping[Record, int], sizes: dict[Record, int]) -> Record | None:
+    best, most = None, _LEAST_SAVED
+    for record, count in counts.items():
+        if count > 1:
+            size = sizes.setdefault(record, len(record_text(record, {})))
+            saved = (count - 1) * size - (count + 1) * len(record.wanted)
+            if size >= _SHORTEST_RECORD and saved > most:
+                best, most = record, saved
+    return best
+
+
+def _counts(lines: Iterable[Line], names: Mapping[Record, str]) -> Counter[Record]:
+    """How often each record without a name is written."""
+    found: Counter[Record] = Counter()
+    for line in lines:
+        found.update(_unnamed(line.arguments, names))
+        found.update(_unnamed(line.returns or (), names))
+    for record in names:
+        for _, shape in record.fields:
+            found.update(_unnamed(shape, names))
+    return found
+
+
+def _unnamed(shape: Shape, names: Mapping[Record, str]) -> Iterator[Record]:
+    for piece in shape:
+        if isinstance(piece, Record) and piece not in names:
+            yield piece
+            for _, inner in piece.fields:
+                yield from _unnamed(inner, names)
+
+
+def _free_name(wanted: str, taken: set[str]) -> str:
+    stem = _singular(pascal(wanted)[:_LONGEST_NAME])
+    stem = stem if stem.isidentifier() and not keyword.iskeyword(stem) else "Record"
+    name, number = stem, 1
+    while name in taken:
+        number += 1
+        name = f"{stem}{number}"
+    return name
+
+
+def _singular(word: str) -> str:
+    if word.endswith("ies") and len(word) > 4:
+        return f"{word[:-3]}y"
+    return word[:-1] if word.endswith("s") and not word.endswith(("ss", "us", "is")) and len(word) > 3 else word
+
+
+# ----------------------------------------------------------------------------------------------------
+# Tools that are too many to be told: some signatures, and the names of the others by what they begin with. Pure.
+
+_SHORTEST_SIGNATURE: Final = 12
+_HEAD: Final = "Find the signatures of these with `search_tools`, also inside a program:"
+
+
+def overview_text(
+    specs: Sequence[ToolSpec], used: Mapping[str, int], room: int, *,
+    learned: Mapping[str, Mapping[str, Json]] | None = None,
+) -> str:  # fmt: skip
+    """Signatures of the first tools and the names of the others, as many as fit.
+
+    Where all names fit, signatures take what is left; where not, half of the room is for tools that are used.
+    """
+    has_all_names = width(names_text(specs)) <= room
+    most = len(specs) if has_all_names else sum(1 for spec in specs if used.get(spec.name))
+    first = specs[: min(most, room // _SHORTEST_SIGNATURE)]
+    catalog = Catalog(first, learned=learned)
+
+    def signatures(count: int) -> str:
+        shown = {spec.name for spec in first[:count]}
+        return catalog.text({name: Detail.FIRST_SENTENCE if name in shown else Detail.NAME for name in catalog.names})
+
+    def fits(count: int) -> bool:
+        if not has_all_names:
+            return width(signatures(count)) <= room // 2
+        return width(_joined(signatures(count), names_text(specs[count:]))) <= room
+
+    count = largest(len(first), fits)
+    start = signatures(count)
+    return _joined(start, names_within(specs[count:], room - width(start) - bool(start)))
+
+
+def names_within(specs: Sequence[ToolSpec], room: int) -> str:
+    """As many names as fit, in turn from each server, and how many there are besides; at worst nothing."""
+    if width(whole := names_text(specs)) <= room:
+        return whole
+    text = names_text(specs, largest(len(specs), lambda count: width(names_text(specs, count)) <= room))
+    return text if width(text) <= room else ""
+
+
+def names_text(specs: Sequence[ToolSpec], most: int | None = None) -> str:
+    """So many names, all unless told; `mcp__files__{read, write}` stands for two of them."""
+    families: dict[str, list[str]] = {}
+    for spec in specs:
+        families.setdefault(_prefix(spec), []).append(function_name(spec))
+    shown = set(islice(_in_turn(families.values()), most))
+    lines = [_family(prefix, [name for name in names if name in shown], names) for prefix, names in families.items()]
+    more = sum(len(names) for names in families.values() if shown.isdisjoint(names))
+    lines = [line for line in lines if line] + ([f"and {more} more"] if more else [])
+    return "\n".join([_HEAD, *lines]) if lines else ""
+
+
+def _family(prefix: str, shown: Sequence[str], names: Sequence[str]) -> str:
+    if not shown:
+        return ""
+    parts = [name.removeprefix(prefix) for name in shown]
+    parts += [f"… {len(names) - len(shown)} more"] if len(shown) < len(names) else []
+    return f"{prefix}{{{', '.join(parts)}}}" if prefix and len(names) > 1 else f"{prefix}{', '.join(parts)}"
+
+
+def _prefix(spec: ToolSpec) -> str:
+    """What the names of a server's tools begin with."""
+    name = function_name(spec)
+    if spec.short_name and name.endswith(spec.short_name):
+        return name.removesuffix(spec.short_name)
+    start, mark, _ = name.removeprefix("mcp__").partition("__")
+    return f"mcp__{start}{mark}" if name.startswith("mcp__") and mark else ""
+
+
+def _in_turn(families: Iterable[Sequence[str]]) -> Iterator[str]:
+    return (name for together in zip_longest(*families) for name in together if name is not None)
+
+
+def _joined(*parts: str) -> str:
+    return "\n".join(part for part in parts if part)

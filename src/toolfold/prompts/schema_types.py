@@ -1,0 +1,468 @@
+"""JSON Schemas as Python types. Knows schemas and Python, not tools.
+
+A schema may come from a stranger: whatever it holds, the text is Python that a type checker
+accepts. What is broken, endless or too large to be of use becomes `Any`. Written by hand: the
+generators there are write modules of models, fail on a broken schema, or fetch a `$ref`.
+"""
+
+from __future__ import annotations
+
+import keyword
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, TypeAlias
+from urllib.parse import unquote
+
+from toolfold.models import Json
+from toolfold.prompts.wording import one_line
+from toolfold_guest.rules import is_text
+
+# ----------------------------------------------------------------------------------------------------
+# Types as their alternatives: united, compared with a value, written as one expression.
+
+Union: TypeAlias = tuple[str, ...]
+"""Each alternative is an expression; a literal is one of its own, as `Literal['a']`."""
+
+ANY: Final[Union] = ("Any",)
+NONE: Final[Union] = ("None",)
+LONGEST_LITERAL: Final = 200
+MOST_LITERALS: Final = 60
+
+_LITERAL: Final = "Literal["
+_ACCEPTS: Final[Mapping[type, frozenset[str]]] = {
+    str: frozenset({"str", "Any"}),
+    bool: frozenset({"bool", "int", "float", "Any"}),
+    int: frozenset({"int", "float", "Any"}),
+    float: frozenset({"float", "Any"}),
+    type(None): frozenset({"None", "Any"}),
+}
+
+
+def unite(*unions: Union) -> Union:
+    """All alternatives once, `None` last; `Any` takes in all others, `str` the literals that are text."""
+    members = dict.fromkeys(member for union in unions for member in union)
+    if "Any" in members:
+        return ANY
+    general = members.keys() & {"str", "int", "bool"}
+    kept = [one for one in members if one not in ("None", "Never") and _kind_of_literal(one) not in general]
+    if "None" in members:
+        kept.append("None")
+    return tuple(kept) or unions[0]
+
+
+def expression(union: Union) -> str:
+    """As Python writes it: `int | Literal['a', 'b'] | None`."""
+    literals = [one[len(_LITERAL) : -1] for one in union if one.startswith(_LITERAL)]
+    written = [f"{_LITERAL}{', '.join(literals)}]" if one.startswith(_LITERAL) else one for one in union]
+    return " | ".join(dict.fromkeys(written))
+
+
+def accepts(union: Union, value: Json) -> bool:
+    """Whether a value, written as a literal, has this type for certain."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return False
+    if isinstance(value, list | dict):
+        start = "list[" if isinstance(value, list) else "dict["
+        return not value and (union == ANY or any(one.startswith(start) for one in union))
+    return f"{_LITERAL}{value!r}]" in union or not _ACCEPTS.get(type(value), frozenset()).isdisjoint(union)
+
+
+def union_of_values(values: Sequence[Json]) -> Union:
+    """The type of an `enum`: literals, or the kinds of its values where there are too many."""
+    as_literals = len(values) <= MOST_LITERALS
+    found: Union = ()
+    for value in values:
+        found = unite(found, _literal(value) if as_literals else _kind(value))
+    return found
+
+
+def _literal(value: Json) -> Union:
+    is_number = isinstance(value, int) and abs(value) < 10**18
+    is_short = isinstance(value, str) and len(value) <= LONGEST_LITERAL and is_text(value)
+    return (f"{_LITERAL}{value!r}]",) if is_number or is_short else _kind(value)
+
+
+def _kind(value: Json) -> Union:
+    match value:
+        case None:
+            return NONE
+        case bool() | int() | float() | str():
+            return (type(value).__name__,)
+        case list():
+            return ("list[Any]",)
+        case Mapping():
+            return ("dict[str, Any]",)
+    return ANY
+
+
+def _kind_of_literal(member: str) -> str:
+    if not member.startswith(_LITERAL):
+        return ""
+    value = member[len(_LITERAL) : -1]
+    if value in ("True", "False"):
+        return "bool"
+    return "str" if value[0] in "'\"" else "int"
+
+
+_TITLE: Final = re.compile(r"[A-Z][A-Za-z0-9]{1,59}")
+_WORD: Final = re.compile(r"[A-Za-z0-9]+")
+_DEEPEST: Final = 12
+_MOST_STEPS: Final = 2000
+"""For all schemas of one scope, so of one tool."""
+_MOST_KEYS: Final = 200
+_MOST_OPTIONS: Final = 20
+_MOST_VALUES: Final = 1000
+_LONGEST_KEY: Final = 200
+_LONGEST_NAME: Final = 80
+_LONGEST_NOTE: Final = 120
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a schema stands, and what a record there is called."""
+
+    root: Json
+    name: str
+    depth: int = 0
+    pointer: str | None = None
+    """The `$ref` that led here: another one to the same place means the same record."""
+
+    def within(self, name: str) -> _Place:
+        return _Place(self.root, (self.name + pascal(name))[:_LONGEST_NAME], self.depth + 1)
+
+
+@dataclass(slots=True)
+class Types:
+    """Turns schemas into types, and keeps the declarations that these need."""
+
+    taken: set[str] = field(default_factory=set)
+    """Names that no declaration may have."""
+    declarations: dict[str, str] = field(default_factory=dict)
+    """The source of each record by its name, in the order in which they were met."""
+    _scope: str = ""
+    _steps: int = 0
+    _roots: list[Json] = field(default_factory=list)
+    _references: dict[tuple[int, str], str] = field(default_factory=dict)
+    _open: set[tuple[int, str]] = field(default_factory=set)
+    _known: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    def of(self, schema: Json, root: Json, name: str, *, scope: str = "") -> Union:
+        """The type of a schema within the document `root`.
+
+        A record in it is named as its `$ref` or title is, else `name`. Records without a name of
+        their own are shared within one `scope` only.
+        """
+        self._roots.append(root)  # kept alive, because `_references` knows it by its `id`
+        if scope != self._scope or not scope:
+            self._scope, self._steps = scope, _MOST_STEPS
+        return self._of(schema, _Place(root, name[:_LONGEST_NAME]))
+
+    def _of(self, schema: Json, at: _Place) -> Union:
+        self._steps -= 1
+        if schema is False:
+            return ("Never",)
+        if not isinstance(schema, Mapping) or self._steps < 0 or at.depth > _DEEPEST:
+            return ANY
+        found = self._combined(schema, at)
+        return unite(found, NONE) if schema.get("nullable") is True else found
+
+    def _combined(self, schema: Mapping[str, Json], at: _Place) -> Union:
+        if isinstance(schema.get("$ref"), str):
+            return self._reference(schema, schema["$ref"], at)
+        if isinstance(schema.get("allOf"), list):
+            return self._all_of(schema, at)
+        for word in ("anyOf", "oneOf"):
+            if isinstance(schema.get(word), list) and schema[word]:
+                return self._any_of(schema, word, at)
+        values = [schema["const"]] if "const" in schema else schema.get("enum")
+        if isinstance(values, list) and values:
+            return union_of_values(values[:_MOST_VALUES])
+        return self._by_type(schema, at)
+
+    def _reference(self, schema: Mapping[str, Json], pointer: str, at: _Place) -> Union:
+        if is_informative({key: one for key, one in schema.items() if key != "$ref"}):
+            return self._of(flattened(schema, at.root), at)
+        key = (id(at.root), pointer)
+        if key in self._references:
+            return (self._references[key],)
+        if key in self._open:
+            return ANY
+        self._open.add(key)
+        name = pascal(pointer.rpartition("/")[2]) or at.name
+        found = self._of(target_of(pointer, at.root), _Place(at.root, name[:_LONGEST_NAME], at.depth + 1, pointer))
+        self._open.discard(key)
+        return found
+
+    def _all_of(self, schema: Mapping[str, Json], at: _Place) -> Union:
+        rest = {key: one for key, one in schema.items() if key != "allOf"}
+        parts = [one for one in (*schema["allOf"], rest) if is_informative(one)]
+        # One that says all keeps its name; several make a new record.
+        return self._of(parts[0] if len(parts) == 1 else flattened(schema, at.root), at)
+
+    def _any_of(self, schema: Mapping[str, Json], word: str, at: _Place) -> Union:
+        rest, options = {key: one for key, one in schema.items() if key != word}, schema[word]
+        if len(options) > _MOST_OPTIONS:
+            return ANY
+        if is_informative(rest):
+            has_types = any(is_informative(one) for one in options)
+            options = [merged(rest, flattened(one, at.root)) for one in options] if has_types else [rest]
+        inner = _Place(at.root, at.name, at.depth + 1)
+        return unite(*(self._of(one, inner) for one in options))
+
+    def _by_type(self, schema: Mapping[str, Json], at: _Place) -> Union:
+        found = [self._of_kind(kind, schema, at) for kind in kinds_of(schema)]
+        return unite(*found) if found else ANY
+
+    def _of_kind(self, kind: str, schema: Mapping[str, Json], at: _Place) -> Union:
+        if kind in ARRAYS:
+            return (self._array(schema, at),)
+        if kind in OBJECTS:
+            return (self._object(schema, at),)
+        return ("bytes",) if is_bytes(kind, schema) else SCALARS.get(kind, ANY)
+
+    def _array(self, schema: Mapping[str, Json], at: _Place) -> str:
+        first, rest = array_parts(schema)
+        if not 0 < len(first) <= _MOST_OPTIONS:
+            return f"list[{expression(self._of(rest, at.within('item')))}]"
+        parts = [self._of(one, at.within(f"item {number}")) for number, one in enumerate(first, 1)]
+        if rest is False or schema.get("maxItems") == len(first):
+            return f"tuple[{', '.join(map(expression, parts))}]"
+        return f"list[{expression(unite(*parts, self._of(rest, at.within('item'))))}]"
+
+    def _object(self, schema: Mapping[str, Json], at: _Place) -> str:
+        keys = _keys(schema)
+        if keys is None:
+            return "dict[str, Any]"
+        return self._record(schema, keys, at) if keys else f"dict[str, {expression(self._unnamed(schema, at))}]"
+
+    def _unnamed(self, schema: Mapping[str, Json], at: _Place) -> Union:
+        """The type of the values under keys that the schema does not name."""
+        patterns = schema.get("patternProperties")
+        ways = list(patterns.values())[:_MOST_OPTIONS] if isinstance(patterns, Mapping) else []
+        others = schema.get("additionalProperties", not ways)
+        return unite(*(self._of(one, at.within("value")) for one in (*ways, others)))
+
+    def _record(self, schema: Mapping[str, Json], keys: Mapping[str, Json], at: _Place) -> str:
+        title = schema.get("title")
+        has_title = at.pointer is None and isinstance(title, str) and _TITLE.fullmatch(title) is not None
+        wanted: str = title if has_title and isinstance(title, str) else at.name
+        name = self._free_name(wanted)
+        # Before its fields, for one of them may refer to it.
+        if at.pointer is not None:
+            self._references[(id(at.root), at.pointer)] = name
+        before = len(self.declarations)
+        self.declarations[name] = ""
+        required = texts_in(schema.get("required"))
+        inner = _Place(at.root, at.name, at.depth)
+        fields = [
+            Field(key, expression(self._of(one, inner.within(key))), key in required, note_on(one))
+            for key, one in keys.items()
+        ]
+        note = "further keys are allowed" if schema.get("additionalProperties") not in (None, False) else ""
+        self.declarations[name] = record_source(name, fields, note)
+        is_shared = has_title or at.pointer is not None
+        return self._shared(name, wanted if is_shared else f"{self._scope}.", at, before)
+
+    def _shared(self, name: str, scope: str, at: _Place, before: int) -> str:
+        """This record, or the equal one that was declared before it."""
+        own = re.compile(rf"\b{name}\b")
+        source = own.sub("\0", self.declarations[name])
+        known = self._known.setdefault((scope, source), name)
+        inner = list(self.declarations.values())[before + 1 :]
+        if known == name or any(own.search(one) for one in inner):
+            return name
+        del self.declarations[name]
+        self.taken.discard(name)
+        if at.pointer is not None:
+            self._references[(id(at.root), at.pointer)] = known
+        return known
+
+    def _free_name(self, wanted: str) -> str:
+        wanted = wanted if wanted.isidentifier() else "Record"
+        name, number = wanted, 1
+        while name in self.taken or name in TYPE_NAMES or keyword.iskeyword(name):
+            number += 1
+            name = f"{wanted}{number}"
+        self.taken.add(name)
+        return name
+
+
+def pascal(name: str) -> str:
+    """`user-id` as part of a class name: `UserId`."""
+    words = _WORD.findall(name[:_LONGEST_KEY])
+    return "".join(word[0].upper() + word[1:] for word in words)
+
+
+def note_on(schema: Json, longest: int = _LONGEST_NOTE) -> str:
+    """The description, on one line."""
+    text = schema.get("description") if isinstance(schema, Mapping) else None
+    return one_line(text, longest) if isinstance(text, str) else ""
+
+
+def _keys(schema: Mapping[str, Json]) -> Mapping[str, Json] | None:
+    """The keys that the schema names; `None` if they cannot be written down."""
+    properties = schema.get("properties", {})
+    if not isinstance(properties, Mapping):
+        return None
+    keys = {**properties, **{name: True for name in texts_in(schema.get("required")) if name not in properties}}
+    is_plain = all(isinstance(key, str) and len(key) <= _LONGEST_KEY and is_text(key) for key in keys)
+    return keys if is_plain and len(keys) <= _MOST_KEYS else None
+
+
+# ----------------------------------------------------------------------------------------------------
+# What the words of a JSON Schema mean as kinds of Python values; also the words that people write by hand.
+
+SCALARS: Final[Mapping[str, Union]] = {
+    "string": ("str",), "integer": ("int",), "number": ("float",), "boolean": ("bool",), "null": NONE,
+    # No JSON Schema, but what people write by hand.
+    "str": ("str",), "int": ("int",), "float": ("float",), "double": ("float",), "bool": ("bool",), "none": NONE,
+}  # fmt: skip
+ARRAYS: Final = frozenset({"array", "list", "tuple"})
+OBJECTS: Final = frozenset({"object", "dict"})
+
+
+def kinds_of(schema: Mapping[str, Json]) -> list[str]:
+    """The values of `type`, in lower case; what the other keywords imply where there is none."""
+    told = schema.get("type", _implied(schema))
+    return [one.lower() if isinstance(one, str) else "" for one in (told if isinstance(told, list) else [told])]
+
+
+def is_bytes(kind: str, schema: Mapping[str, Json]) -> bool:
+    """Whether this is text that stands for bytes, as `sources.function_types` writes it."""
+    return kind == "string" and schema.get("format") == "bytes"
+
+
+def texts_in(value: Json) -> list[str]:
+    """The texts of a list such as `required`; none if it is anything else."""
+    return [one for one in value if isinstance(one, str)] if isinstance(value, list | tuple) else []
+
+
+def array_parts(schema: Mapping[str, Json]) -> tuple[list[Json], Json]:
+    """The schemas of the first items and that of all further ones, whichever draft it is written in."""
+    rest, first = schema.get("items", True), schema.get("prefixItems")
+    if isinstance(rest, list):  # how drafts before 2020-12 write `prefixItems`
+        rest, first = schema.get("additionalItems", True), rest
+    return (first if isinstance(first, list) else []), rest
+
+
+def _implied(schema: Mapping[str, Json]) -> str:
+    if not schema.keys().isdisjoint({"properties", "additionalProperties", "patternProperties"}):
+        return "object"
+    return "array" if not schema.keys().isdisjoint({"items", "prefixItems"}) else ""
+
+
+# ----------------------------------------------------------------------------------------------------
+# Schemas joined as `allOf` joins them, and local `$ref`s followed; for types, not for validation.
+
+_MAX_MERGE_DEPTH: Final = 20
+_SAYS_TYPE: Final = frozenset({
+    "$ref", "type", "enum", "const", "properties", "items", "prefixItems", "additionalProperties",
+    "patternProperties", "allOf", "anyOf", "oneOf", "nullable",
+})  # fmt: skip
+
+
+def is_informative(schema: Json) -> bool:
+    """Whether it says something of the type; a description or a limit does not."""
+    return schema is False or (isinstance(schema, Mapping) and not _SAYS_TYPE.isdisjoint(schema))
+
+
+def target_of(pointer: str, root: Json) -> Json | None:
+    """What a `$ref` within this document points to; `None` if there is nothing, or it is elsewhere."""
+    if not pointer.startswith("#"):
+        return None
+    here = root
+    for step in unquote(pointer[1:]).split("/")[1:]:
+        key = step.replace("~1", "/").replace("~0", "~")
+        if isinstance(here, Mapping) and key in here:
+            here = here[key]
+        elif isinstance(here, list) and key.isdecimal() and int(key) < len(here):
+            here = here[int(key)]
+        else:
+            return None
+    return here
+
+
+def flattened(schema: Json, root: Json) -> Mapping[str, Json]:
+    """The schema with its `$ref` and `allOf` taken in."""
+    return _flattened(schema, root, set(), _MAX_MERGE_DEPTH)
+
+
+def _flattened(schema: Json, root: Json, seen: set[str], depth: int) -> Mapping[str, Json]:
+    if not isinstance(schema, Mapping) or depth < 0:
+        return {}
+    whole = {key: one for key, one in schema.items() if key not in ("$ref", "allOf")}
+    pointer, parts = schema.get("$ref"), schema.get("allOf")
+    # Each once: taken in again it adds nothing, and in a circle it would never end.
+    if isinstance(pointer, str) and pointer not in seen:
+        seen.add(pointer)
+        whole = merged(whole, _flattened(target_of(pointer, root), root, seen, depth - 1))
+    for part in parts if isinstance(parts, list) else ():
+        whole = merged(whole, _flattened(part, root, seen, depth - 1))
+    return whole
+
+
+def merged(one: Mapping[str, Json], other: Mapping[str, Json]) -> dict[str, Json]:
+    """Both at once; where they contradict each other, the second."""
+    both = {**one, **other}
+    if isinstance(one.get("properties"), Mapping) and isinstance(other.get("properties"), Mapping):
+        both["properties"] = _merged_properties(one["properties"], other["properties"])
+    if isinstance(one.get("required"), list) and isinstance(other.get("required"), list):
+        both["required"] = [*one["required"], *other["required"]]
+    for word in ("anyOf", "oneOf"):
+        # Two choices at once have no simple type; the first is as good as the second.
+        if word in one and word in other:
+            both[word] = one[word]
+    return both
+
+
+def _merged_properties(one: Mapping[str, Json], other: Mapping[str, Json]) -> dict[str, Json]:
+    both = {**one, **other}
+    for name in one.keys() & other.keys():
+        if isinstance(one[name], Mapping) and isinstance(other[name], Mapping) and "$ref" not in one[name]:
+            both[name] = {**one[name], **other[name]}
+    return both
+
+
+# ----------------------------------------------------------------------------------------------------
+# `TypedDict`s as Python source.
+
+TYPING_NAMES: Final = ("Any", "Literal", "Never", "NotRequired", "TypedDict")
+"""What type expressions may need from `typing`."""
+
+TYPE_NAMES: Final = frozenset({"str", "bytes", "int", "float", "bool", "list", "dict", "tuple", *TYPING_NAMES})
+"""Names that expressions are made of; nothing else may be called so where they are read."""
+
+
+class Field(NamedTuple):
+    """One key of a record."""
+
+    key: str
+    type: str
+    is_required: bool
+    note: str = ""
+
+
+def record_source(name: str, fields: Sequence[Field], note: str = "") -> str:
+    """A class if every key can be a field of one, else the call that takes any key."""
+    if all(_can_be_a_field(field.key) for field in fields):
+        lines = [f"    {field.key}: {_type(field)}{_comment(field.note)}" for field in fields]
+        return "\n".join([f"class {name}(TypedDict):{_comment(note)}", *lines])
+    lines = [f"    {field.key!r}: {_type(field)!r},{_comment(field.note)}" for field in fields]
+    return "\n".join([f'{name} = TypedDict("{name}", {{{_comment(note)}', *lines, "})"])
+
+
+def _can_be_a_field(key: str) -> bool:
+    # A class mangles `__x`; a field named like a type, ours are capitalised, hides it from the next.
+    is_name = key.isascii() and key.isidentifier() and not keyword.iskeyword(key)
+    return is_name and not key.startswith("__") and key not in TYPE_NAMES and not key[0].isupper()
+
+
+def _type(field: Field) -> str:
+    return field.type if field.is_required else f"NotRequired[{field.type}]"
+
+
+def _comment(note: str) -> str:
+    # A checker would read a comment that starts with `type:` as an annotation.
+    return f"  # {'- ' if note.startswith('type:') else ''}{note}" if note else ""

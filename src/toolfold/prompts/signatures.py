@@ -1,0 +1,429 @@
+"""JSON Schemas as short text that reads like Python: `{id: int, tags?: list[str]}`. Knows schemas, not tools.
+
+A schema may come from a stranger: what is broken, endless or too deep to be of use becomes `Any`, `dict` or `list`.
+A shape is kept in pieces, so that a record that stands in several places can be written once, under a name.
+"""
+
+from __future__ import annotations
+
+import json
+import keyword
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, TypeAlias
+
+from toolfold.models import Json, ToolSpec
+from toolfold.prompts.python_stubs import function_name, keywords_of
+from toolfold.prompts.schema_types import (
+    ARRAYS,
+    OBJECTS,
+    SCALARS,
+    array_parts,
+    flattened,
+    is_bytes,
+    is_informative,
+    kinds_of,
+    merged,
+    texts_in,
+)
+from toolfold.prompts.wording import one_line, sentences_of
+from toolfold_guest.rules import is_text
+
+DEEPEST: Final = 5
+"""How many records stand inside each other; further in, one is a `dict`."""
+_MOST_STEPS: Final = 1000
+_MOST_FIELDS: Final = 40
+_MOST_OPTIONS: Final = 8
+_MOST_VALUES: Final = 30
+_LONGEST_VALUES: Final = 300
+_LONGEST_KEY: Final = 80
+_MORE: Final = "..."
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """An object with keys that are known, each with its mark; `...` among them stands for further ones."""
+
+    fields: tuple[tuple[str, Shape], ...]
+    wanted: str = field(default="", compare=False)
+    """What to call it, where it is given a name."""
+
+
+Shape: TypeAlias = tuple[str | Record, ...]
+
+ANY: Final[Shape] = ("Any",)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    root: Json
+    wanted: str
+    depth: int
+    """How many records may still stand inside."""
+    is_reply: bool
+    seen: frozenset[str] = frozenset()
+    """The `$ref`s that led here."""
+
+    def within(self, wanted: str) -> _Place:
+        return replace(self, wanted=wanted, depth=self.depth - 1)
+
+
+class Reader:
+    """Reads the schemas of one tool, within a number of steps that no schema can exceed."""
+
+    def __init__(self, *, depth: int = DEEPEST) -> None:
+        self._depth = depth
+        self._steps = _MOST_STEPS
+
+    def of(self, schema: Json, root: Json, wanted: str = "", *, is_reply: bool = False) -> Shape:
+        """The shape of a schema within the document `root`.
+
+        Args:
+            schema: The schema.
+            root: What its `$ref`s point into.
+            wanted: What a record in it is called where it has no name of its own.
+            is_reply: It describes what comes back, where a schema without `required` usually means all keys.
+        """
+        return self._of(schema, _Place(root, wanted, self._depth, is_reply))
+
+    def _of(self, schema: Json, at: _Place) -> Shape:
+        self._steps -= 1
+        if not isinstance(schema, Mapping) or self._steps < 0:
+            return ANY
+        found = self._combined(schema, at)
+        return united([found, ("None",)]) if schema.get("nullable") is True else found
+
+    def _combined(self, schema: Mapping[str, Json], at: _Place) -> Shape:
+        pointer = schema.get("$ref")
+        if isinstance(pointer, str):
+            if pointer in at.seen:
+                return ("dict",)
+            wanted = pointer.rpartition("/")[2]
+            at = replace(at, wanted=wanted or at.wanted, seen=at.seen | {pointer})
+        if isinstance(pointer, str) or isinstance(schema.get("allOf"), list):
+            return self._of(flattened(schema, at.root), at)
+        for word in ("anyOf", "oneOf"):
+            if isinstance(schema.get(word), list) and schema[word]:
+                return self._any_of(schema, word, at)
+        values = [schema["const"]] if "const" in schema else schema.get("enum")
+        if isinstance(values, list) and values:
+            return _choice(values)
+        return united([self._of_kind(kind, schema, at) for kind in kinds_of(schema)])
+
+    def _any_of(self, schema: Mapping[str, Json], word: str, at: _Place) -> Shape:
+        options = schema[word]
+        rest = {key: one for key, one in schema.items() if key not in ("anyOf", "oneOf", "nullable")}
+        has_own = is_informative(rest)
+        shapes = [
+            self._of(merged(rest, one) if has_own and isinstance(one, Mapping) else one, at)
+            for one in options[:_MOST_OPTIONS]
+        ]
+        return united([*shapes, *([(_MORE,)] if len(options) > _MOST_OPTIONS else [])])
+
+    def _of_kind(self, kind: str, schema: Mapping[str, Json], at: _Place) -> Shape:
+        if kind in ARRAYS:
+            return self._array(schema, at)
+        if kind in OBJECTS:
+            return self._object(schema, at)
+        return ("bytes",) if is_bytes(kind, schema) else SCALARS.get(kind, ANY)
+
+    def _array(self, schema: Mapping[str, Json], at: _Place) -> Shape:
+        first, rest = array_parts(schema)
+        if first and len(first) <= _MOST_OPTIONS and (rest is False or schema.get("maxItems") == len(first)):
+            parts = [self._of(one, at) for one in first]
+            return ("tuple[", *_joined(parts, ", "), "]")
+        item = united([self._of(one, at) for one in (*first[:_MOST_OPTIONS], rest)])
+        return ("list",) if item == ANY else ("list[", *item, "]")
+
+    def _object(self, schema: Mapping[str, Json], at: _Place) -> Shape:
+        properties = schema.get("properties")
+        if isinstance(properties, Mapping) and properties:
+            return (self._record(schema, properties, at),) if at.depth > 0 else ("dict",)
+        others = schema.get("additionalProperties")
+        value = self._of(others, at.within(at.wanted)) if isinstance(others, Mapping) and at.depth > 0 else ANY
+        return ("dict",) if value == ANY else ("dict[str, ", *value, "]")
+
+    def _record(self, schema: Mapping[str, Json], properties: Mapping[str, Json], at: _Place) -> Record:
+        required = texts_in(schema.get("required"))
+        all_there = at.is_reply and "required" not in schema
+        fields: list[tuple[str, Shape]] = []
+        for key, one in properties.items():
+            if len(fields) == _MOST_FIELDS or len(key) > _LONGEST_KEY or not is_text(key):
+                fields.append((_MORE, ()))
+                break
+            mark = "" if all_there or key in required else "?"
+            fields.append((f"{_key(key)}{mark}", self._of(one, at.within(key))))
+        title = schema.get("title")
+        return Record(tuple(fields), title if isinstance(title, str) and title.isidentifier() else at.wanted)
+
+
+def united(shapes: Sequence[Shape]) -> Shape:
+    """All alternatives once, `None` last; `Any` takes in all others."""
+    members = [one for one in dict.fromkeys(shapes) if one != ("None",)]
+    if ANY in members or not shapes:
+        return ANY
+    if len(members) < len(set(shapes)):
+        members.append(("None",))
+    return _joined(members, "|")
+
+
+def without_none(shape: Shape) -> Shape:
+    """The same without the alternative `None`, for an argument that is simply left out."""
+    return shape[:-2] if shape[-2:] == ("|", "None") else shape
+
+
+def literal(value: Json) -> str:
+    """A value as Python source, with text in double quotes."""
+    if isinstance(value, str):
+        text = json.dumps(value, ensure_ascii=False)
+        return text if text.isprintable() and is_text(text) else json.dumps(value)
+    return repr(value)
+
+
+def written(shape: Shape, names: Mapping[Record, str]) -> str:
+    """The text of a shape; records that have a name are written as that."""
+    return "".join(
+        piece if isinstance(piece, str) else names.get(piece) or record_text(piece, names) for piece in shape
+    )
+
+
+def record_text(record: Record, names: Mapping[Record, str]) -> str:
+    """A record with its keys, whether it has a name or not."""
+    inner = (f"{key}: {written(shape, names)}" if shape else key for key, shape in record.fields)
+    return f"{{{', '.join(inner)}}}"
+
+
+def _choice(values: Sequence[Json]) -> Shape:
+    texts: list[str] = []
+    for value in values:
+        text = literal(value) if isinstance(value, str | int | float | None) else "Any"
+        if len(texts) == _MOST_VALUES or sum(map(len, texts)) + len(text) > _LONGEST_VALUES:
+            texts.append(_MORE)
+            break
+        texts.append(text)
+    return _joined([(one,) for one in dict.fromkeys(texts)], "|")
+
+
+def _key(key: str) -> str:
+    return key if key.isidentifier() and key.isascii() and not keyword.iskeyword(key) else literal(key)
+
+
+def _joined(shapes: Sequence[Shape], between: str) -> Shape:
+    pieces: list[str | Record] = []
+    for shape in shapes:
+        pieces += [between, *shape] if pieces else shape
+    return tuple(pieces)
+
+
+# ----------------------------------------------------------------------------------------------------
+# One tool as one line, `name(argument: type, optional?: type) -> reply`, and the words on it. Pure.
+
+LONGEST_SIGNATURE: Final = 1_200
+_LONGEST_DEFAULT: Final = 60
+_LONGEST_EXAMPLE: Final = 160
+_DEPTHS: Final = (DEEPEST, 2, 1, 0)
+_KNOWN_SENTENCES: Final = 4
+"""The first sentences of a description may be those that all tools of a server share."""
+_SEEN: Final = "  # as seen"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """A tool, read: all that is needed to write it down in any detail."""
+
+    spec: ToolSpec
+    name: str
+    """The identifier that it is called by."""
+    arguments: Shape
+    """What stands between the brackets."""
+    returns: Shape | None
+    """`None`: nobody knows."""
+    is_seen: bool
+    """The reply's shape was learned from replies, and not declared."""
+    sentences: tuple[str, ...]
+    """Of the description."""
+    notes: tuple[str, ...]
+    """On arguments, and an example."""
+
+    def signature(self, names: Mapping[Record, str], *, with_returns: bool = True) -> str:
+        """The call, and what comes back."""
+        head = f"{self.name}({written(self.arguments, names)})"
+        if self.returns is None or not with_returns:
+            return head
+        return f"{head} -> {written(self.returns, names)}{_SEEN if self.is_seen else ''}"
+
+
+def line_of(spec: ToolSpec, learned: Mapping[str, Json] | None = None) -> Line:
+    """Read a tool.
+
+    Args:
+        spec: The tool.
+        learned: The schema of the replies seen so far; counts only where the tool declares none.
+    """
+    output = spec.output_schema if spec.output_schema is not None else learned
+    arguments, returns = _shapes(spec, output)
+    return Line(
+        spec=spec,
+        name=function_name(spec),
+        arguments=arguments,
+        returns=returns,
+        is_seen=spec.output_schema is None and returns is not None,
+        sentences=sentences_of(spec.description),
+        notes=tuple(_notes(spec)),
+    )
+
+
+def _shapes(spec: ToolSpec, output: Mapping[str, Json] | None) -> tuple[Shape, Shape | None]:
+    """Of arguments and reply: as deep as the line stays within its length."""
+    for depth in _DEPTHS:
+        arguments = _arguments(spec, Reader(depth=depth))
+        returns = None if output is None else Reader(depth=depth).of(output, output, _noun(spec), is_reply=True)
+        longest = LONGEST_SIGNATURE - len(spec.python_name)
+        if len(written(arguments, {})) + len(written(returns or (), {})) <= longest:
+            return arguments, returns
+    return ("...",), None
+
+
+def _noun(spec: ToolSpec) -> str:
+    """What a tool's reply is called where it needs a name: `graph` for `read_graph`."""
+    name = spec.short_name or spec.python_name.rpartition("__")[2]
+    return name.partition("_")[2] or "Reply"
+
+
+def _arguments(spec: ToolSpec, reader: Reader) -> Shape:
+    root = spec.input_schema
+    schema = flattened(root, root)
+    properties = _properties(schema)
+    keywords = keywords_of(properties)
+    required = texts_in(schema.get("required"))
+    pieces: list[str | Record] = []
+    for word, name in keywords.items():
+        shape = _argument(word, properties[name], reader.of(properties[name], root, name), is_required=name in required)
+        pieces += [", ", *shape] if pieces else shape
+    others = schema.get("additionalProperties", "properties" not in schema)
+    if len(keywords) < len(properties) or others is True or isinstance(others, Mapping):
+        pieces += [", ..."] if pieces else ["..."]
+    return tuple(pieces)
+
+
+def _properties(schema: Mapping[str, Json]) -> Mapping[str, Json]:
+    found = schema.get("properties")
+    return found if isinstance(found, Mapping) else {}
+
+
+def _argument(word: str, schema: Json, shape: Shape, *, is_required: bool) -> Shape:
+    default = schema.get("default") if isinstance(schema, Mapping) else None
+    if default is not None and len(text := literal(default)) <= _LONGEST_DEFAULT:
+        return (f"{word}: ", *shape, f" = {text}")
+    return (f"{word}: ", *shape) if is_required else (f"{word}?: ", *without_none(shape))
+
+
+def _notes(spec: ToolSpec) -> Iterator[str]:
+    root = spec.input_schema
+    properties = _properties(flattened(root, root))
+    keywords = keywords_of(properties)
+    known = f"{spec.short_name or spec.name} {' '.join(sentences_of(spec.description)[:_KNOWN_SENTENCES])}"
+    for word, name in keywords.items():
+        schema = properties[name]
+        has_default = isinstance(schema, Mapping) and "default" in schema
+        note = note_on_argument(known, name, schema, has_default=has_default)
+        if note:
+            yield f"{word}: {note}"
+        yield from (f"{path}: {inner}" for path, inner in inner_notes(known, word, schema, root))
+    names = {name: word for word, name in keywords.items()}
+    for example in spec.examples[:1]:
+        if example.keys() <= names.keys():
+            given = ", ".join(f"{names[name]}={literal(value)}" for name, value in example.items())
+            yield one_line(f"e.g. {function_name(spec)}({given})", _LONGEST_EXAMPLE)
+
+
+# ----------------------------------------------------------------------------------------------------
+# What is worth saying of an argument besides its name, type and default, in few words.
+
+_LONGEST_NOTE: Final = 300
+_LONGEST_PATTERN: Final = 60
+_MOST_INNER: Final = 12
+_LARGEST_BOUND: Final = 2**31
+"""Beyond it a limit says how a number is stored, not what it means."""
+_WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_A-Za-z]+")
+_NUMBER: Final = re.compile(r"\d+(?:\.\d+)?")
+_OPTIONAL: Final = re.compile(r"^[(\[]?optional[)\]]?[.:,;]?\s+|\s*[(\[]optional[)\]]", re.IGNORECASE)
+_DEFAULT: Final = re.compile(
+    r"[\s,;]*[(\[]?\bdefaults?(?: value)?(?: is| to|:|=)? ?[`'\"]?[\w.-]*[`'\"]?[)\]]?\.?$", re.IGNORECASE
+)
+_ARTICLE: Final = re.compile(r"^(?:the|an?) (?=\w)", re.IGNORECASE)
+_EMPTY_WORDS: Final = frozenset({
+    "the", "of", "a", "an", "to", "for", "in", "is", "be", "on", "and", "or", "that", "which", "by", "with",
+    "from", "this", "it", "its", "at", "as", "will", "should", "you", "are", "name", "id", "identifier", "string",
+    "number", "integer", "float", "boolean", "bool", "list", "array", "object", "value", "user", "optional",
+    "specify", "specified", "specifie", "specifies", "given", "provided", "use", "used", "using",
+})  # fmt: skip
+"""They say nothing of an argument that its name and type do not."""
+_FORMATS: Final = frozenset(
+    {"date", "date-time", "time", "duration", "email", "uri", "uuid", "hostname", "ipv4", "ipv6"}
+)
+_BOUNDS: Final = {
+    "minimum": "≥ {}", "exclusiveMinimum": "> {}", "maximum": "≤ {}", "exclusiveMaximum": "< {}",
+    "maxLength": "≤ {} characters", "maxItems": "≤ {} items",
+}  # fmt: skip
+
+
+def note_on_argument(known: str, name: str, schema: Json, *, has_default: bool) -> str:
+    """The description without what the reader knows already, and the limits; empty if nothing is left.
+
+    Args:
+        known: Name and first sentence of the tool, whose words need not be said again.
+        name: Of the argument.
+        schema: Of the argument.
+        has_default: The signature has its default.
+    """
+    if not isinstance(schema, Mapping):
+        return ""
+    told = schema.get("description")
+    text = one_line(told, _LONGEST_NOTE) if isinstance(told, str) else ""
+    text = _OPTIONAL.sub("", text).strip()
+    text = (_DEFAULT.sub("", text) if has_default else text).rstrip(". ")
+    text = "" if _repeats(f"{known} {name}", text) else _ARTICLE.sub("", text)
+    limits = ", ".join(_limits(schema, text))
+    return f"{text} ({limits})" if text and limits else text or limits
+
+
+def inner_notes(known: str, name: str, schema: Json, root: Json) -> Iterator[tuple[str, str]]:
+    """Notes on the keys of an argument that is a record, or a list of such, by `argument.key`."""
+    record = flattened(schema, root)
+    if isinstance(record.get("items"), Mapping):
+        record = flattened(record["items"], root)
+    properties = record.get("properties")
+    if isinstance(properties, Mapping):
+        for key, one in list(properties.items())[:_MOST_INNER]:
+            note = note_on_argument(f"{known} {name}", key, one, has_default=False)
+            if note and key.isidentifier():
+                yield f"{name}.{key}", note
+
+
+def _repeats(known: str, note: str) -> bool:
+    return not set(_stems(note)) - set(_stems(known)) - _EMPTY_WORDS
+
+
+def _stems(text: str) -> Iterator[str]:
+    for word in _WORD.findall(text):
+        small = word.lower()
+        yield small
+        yield small[:-1] if len(small) > 3 and small.endswith("s") else small
+
+
+def _limits(schema: Mapping[str, Json], text: str) -> Iterator[str]:
+    kind = schema.get("format")
+    if isinstance(kind, str) and kind in _FORMATS and kind not in text.lower():
+        yield kind
+    for word, written in _BOUNDS.items():
+        bound = schema.get(word)
+        if isinstance(bound, int | float) and not isinstance(bound, bool) and abs(bound) < _LARGEST_BOUND:
+            number = f"{bound:g}"
+            # A description that has the number has said what it means.
+            if number not in _NUMBER.findall(text):
+                yield written.format(number)
+    pattern = schema.get("pattern")
+    if isinstance(pattern, str) and 0 < len(pattern) <= _LONGEST_PATTERN and pattern.isprintable():
+        yield f"matches {pattern}"
