@@ -28,9 +28,9 @@ import pytest
 from toolfold.errors import EngineUnavailable
 from toolfold.models import Media, Outcome, Problem, ToolSpec
 from toolfold.runtime import Runtime
-from toolfold.tools.breaker import Breaker
+from toolfold.tools.steps import wrappers
+from toolfold.tools.steps.resilience import Breaker
 from toolfold.tools.tool import Tool
-from toolfold.tools.wrappers import wrappers
 
 ENGINES = tuple(os.environ.get("ENGINES", "process,monty").split(","))
 LIMITATIONS = Path(__file__).parent.parent / "docs" / "limitations"

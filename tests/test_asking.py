@@ -8,10 +8,9 @@ import pytest
 from toolfold import Outcome, Paused, Runtime, tool
 from toolfold.errors import Fenced, LedgerFull
 from toolfold.ledger.memory import MemoryLedger
-from toolfold.tools.context import Decision
 from toolfold.tools.policy import Policy
 from toolfold.tools.router import Handler, Request
-from toolfold.tools.tool import Tool
+from toolfold.tools.tool import Decision, Tool
 
 YES = Decision(approved=True)
 

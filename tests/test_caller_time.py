@@ -10,8 +10,8 @@ from toolfold import Outcome, Paused, Runtime, ToolSpec, tool
 from toolfold.ledger.memory import MemoryLedger
 from toolfold.ledger.record import Given
 from toolfold.models import Reply
-from toolfold.tools.context import Decision
 from toolfold.tools.policy import Policy
+from toolfold.tools.tool import Decision
 
 FETCH = ToolSpec(name="fetch", python_name="fetch", input_schema={"type": "object", "properties": {"n": {}}})
 PROGRAM = """

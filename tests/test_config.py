@@ -42,8 +42,7 @@ from toolfold.models import Limits, Paused, Reply, ToolSpec
 from toolfold.runtime import Runtime
 from toolfold.sessions import SessionLimits
 from toolfold.sources.shell import shell_tool
-from toolfold.tools.spec_options import SpecOptions
-from toolfold.tools.tool import Tool
+from toolfold.tools.tool import SpecOptions, Tool
 
 THREE_SERVERS = """\
 # programmatic-executor/config.yaml

@@ -9,8 +9,8 @@ import pytest
 from toolfold import Call, Limits, Outcome, Paused, Reply, Runtime, ToolSpec, UsageError, tool
 from toolfold.errors import ReplayDiverged
 from toolfold.ledger.memory import MemoryLedger
-from toolfold.tools.context import Decision
 from toolfold.tools.policy import Policy
+from toolfold.tools.tool import Decision
 
 ASK = ToolSpec(
     name="ask",

@@ -23,8 +23,8 @@ from toolfold.events import (
     ToolRetried,
 )
 from toolfold.models import Begun, Call, CallRecord
-from toolfold.tools.context import Decision
 from toolfold.tools.policy import Policy
+from toolfold.tools.tool import Decision
 
 ASK = ToolSpec(name="ask", python_name="ask", source="caller")
 

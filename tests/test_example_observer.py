@@ -8,8 +8,8 @@ import pytest
 from examples.observer.__main__ import main
 from examples.observer.observer import LivePrinter
 from toolfold import Paused, Reply, Runtime, ToolSpec, tool
-from toolfold.tools.context import Decision
 from toolfold.tools.policy import Policy
+from toolfold.tools.tool import Decision
 
 ROOT = Path(__file__).parent.parent
 

@@ -5,10 +5,9 @@ import pytest
 from toolfold import Runtime, UsageError
 from toolfold.orchestrator import ProgrammaticToolExecutor, ToolCatalog, ToolDefinition, ToolParameter, call_context
 from toolfold.sources.functions import as_tool
-from toolfold.tools.context import CallContext
-from toolfold.tools.retry import Retry
-from toolfold.tools.tool import Tool
-from toolfold.tools.wrappers import wrappers
+from toolfold.tools.steps import wrappers
+from toolfold.tools.steps.resilience import Retry
+from toolfold.tools.tool import CallContext, Tool
 
 
 def paying(seen: list[str | None], failures: int = 0) -> Tool:

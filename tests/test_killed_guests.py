@@ -11,8 +11,8 @@ import pytest
 
 from tests.escapes_support.seen import descendants
 from toolfold import EngineCrashed, Limits, Outcome, Paused, Problem, Reply, Runtime, ToolSpec
-from toolfold.tools.context import Decision
 from toolfold.tools.policy import Policy
+from toolfold.tools.tool import Decision
 
 ASK = ToolSpec(name="ask", python_name="ask", input_schema={"type": "object", "properties": {"n": {"type": "integer"}}})
 KILLED = "the guest was killed from outside, and reached none of its limits"

@@ -22,8 +22,8 @@ from toolfold.ledger.record import Parked, Tape
 from toolfold.ledger.redis import RedisLedger
 from toolfold.ledger.seal import Seal
 from toolfold.ledger.sqlite import SqliteLedger
-from toolfold.tools.context import Decision
 from toolfold.tools.policy import Policy
+from toolfold.tools.tool import Decision
 
 PICTURE = Media(kind="image", mime="image/png", data=b"\x89PNG", name="dot.png")
 SMALL = "results = await asyncio.gather(*[ask([n]) for n in range(20)])\nprint(results)"

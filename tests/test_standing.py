@@ -11,8 +11,8 @@ from toolfold.events import ApprovalAsked, ApprovalDecided, RuntimeEvent
 from toolfold.ledger.memory import MemoryLedger
 from toolfold.ledger.record import Decided, Ledger
 from toolfold.models import Call, ToolSpec
-from toolfold.tools.context import Decision
 from toolfold.tools.policy import Policy
+from toolfold.tools.tool import Decision
 
 LOOP = "for n in range(50):\n    await write(row=n)\n"
 POLICY = Policy(ask=["write", "drop"])

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from toolfold.engines.monty.values import UnsendableError, plain
 from toolfold.errors import ToolError
-from toolfold.tools.shape import to_value
+from toolfold.tools.values import to_value
 from toolfold_guest.rules import LONGEST_RANGE, MAX_DEPTH, MAX_DIGITS
 from toolfold_guest.values import Unsendable, encode
 from toolfold_guest.wire import BYTES_KEY

@@ -33,11 +33,11 @@ from toolfold.ledger.otel import usual_listeners
 from toolfold.models import Call, Limits, Outcome, Paused, Reply
 from toolfold.sessions import SessionLimits, Sessions
 from toolfold.sources.functions import as_tool
-from toolfold.tools.context import CallContext
 from toolfold.tools.learning import Learning, made
 from toolfold.tools.policy import Policy
 from toolfold.tools.search import describe
-from toolfold.tools.wrappers import wrappers
+from toolfold.tools.steps import wrappers
+from toolfold.tools.tool import CallContext
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
@@ -52,12 +52,11 @@ if TYPE_CHECKING:
     from toolfold.models import CallRecord, File, LibrarySet, Problem, ToolSpec, Value
     from toolfold.sessions import Session
     from toolfold.sessions.stores import Store
-    from toolfold.tools.context import Approve, Decision, Spent
     from toolfold.tools.embedding import Embedder
     from toolfold.tools.learning import Snapshot
     from toolfold.tools.router import Router, Wrapper
     from toolfold.tools.search import Detail, Index
-    from toolfold.tools.tool import Tool
+    from toolfold.tools.tool import Approve, Decision, Spent, Tool
 
 
 class Runtime(ExecutionControl):

@@ -26,7 +26,7 @@ from toolfold.ledger.retention import Retention
 from toolfold.ledger.sqlite import SqliteLedger
 from toolfold.models import Call, CallRecord, ContextSaved, Program
 from toolfold.tools.learning import MOST_TOOLS, Lesson
-from toolfold.tools.shapes import merged, seen
+from toolfold.tools.reply_shapes import merged, seen
 
 AnyLedger = MemoryLedger | SqliteLedger | RedisLedger
 Open = Callable[..., AnyLedger]

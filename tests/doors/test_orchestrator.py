@@ -29,11 +29,10 @@ from toolfold.orchestrator import (
     function_map,
     tool_map,
 )
-from toolfold.tools.breaker import Breaker
-from toolfold.tools.context import Decision
 from toolfold.tools.policy import Policy
-from toolfold.tools.retry import Retry
-from toolfold.tools.wrappers import wrappers
+from toolfold.tools.steps import wrappers
+from toolfold.tools.steps.resilience import Breaker, Retry
+from toolfold.tools.tool import Decision
 
 SOURCE = str(Path(toolfold.__file__).parents[1])
 

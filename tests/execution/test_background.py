@@ -16,8 +16,8 @@ from toolfold.execution.watching import Part, Place
 from toolfold.ledger.memory import MemoryLedger
 from toolfold.ledger.record import Moment
 from toolfold.models import Limits, Reply
-from toolfold.tools.context import Decision
 from toolfold.tools.policy import Policy
+from toolfold.tools.tool import Decision
 
 
 async def test_start_returns_at_once_and_a_wait_may_end_before_the_program() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 from toolfold import Call, Limits, Tool, ToolSpec
 from toolfold.testing import Called, Ended, scripted
-from toolfold.tools.context import CallContext
+from toolfold.tools.tool import CallContext
 
 
 async def test_the_clock_stands_still_while_a_call_asks_a_person_and_goes_on_after_it() -> None:

@@ -6,8 +6,8 @@ import pytest
 
 from toolfold import Outcome, Paused, Reply, Runtime, ToolSpec, tool
 from toolfold.execution.driving import Answers, drive, refuse_approvals
-from toolfold.tools.context import Decision
 from toolfold.tools.policy import Policy
+from toolfold.tools.tool import Decision
 
 ASK = ToolSpec(name="ask", python_name="ask", source="caller")
 

@@ -9,7 +9,7 @@ import pytest
 import sympy
 
 from toolfold.errors import ToolError
-from toolfold.tools.shape import to_value
+from toolfold.tools.values import to_value
 from toolfold_guest.forms import TABLE
 from toolfold_guest.values import encode, encode_value
 

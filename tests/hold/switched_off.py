@@ -28,7 +28,7 @@ from toolfold.sources import function_arguments, function_mistakes
 from toolfold.sources.mcp import tools as bridged
 from toolfold.sources.openapi import lazy
 from toolfold.sources.web import bodies
-from toolfold.tools import router, wrappers
+from toolfold.tools import router, steps
 
 CONTROLS: dict[str, Callable[[], None]] = {}
 
@@ -226,7 +226,7 @@ def _expansion() -> None:
 @for_attacks("failing_tool")
 def _own_breakers() -> None:
     """one breaker for all tenants"""
-    wrap = wrappers.Breaking.wrap
+    wrap = steps.Breaking.wrap
 
     def wrap_as_one(self: Any, tool: Any, rest: Any) -> Any:
         watch = wrap(self, tool, rest)
@@ -234,7 +234,7 @@ def _own_breakers() -> None:
             dataclasses.replace(request, context=msgspec.structs.replace(request.context, tenant=""))
         )
 
-    wrappers.Breaking.wrap = wrap_as_one
+    steps.Breaking.wrap = wrap_as_one
 
 
 @for_attacks("many_sessions")

@@ -13,8 +13,8 @@ from toolfold.ledger.decisions import LedgerApproval, arguments_digest, decision
 from toolfold.ledger.record import Filter, Moment
 from toolfold.ledger.redis import RedisLedger
 from toolfold.ledger.sqlite import SqliteLedger
-from toolfold.tools.context import Decision
 from toolfold.tools.policy import Policy
+from toolfold.tools.tool import Decision
 
 AnyLedger = SqliteLedger | RedisLedger
 PROGRAM = """

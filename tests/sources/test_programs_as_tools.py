@@ -10,7 +10,7 @@ from toolfold.models import Call, Limits, Media, Outcome, Problem, Reply, Value
 from toolfold.runtime import Runtime
 from toolfold.sources.programs import program_tool
 from toolfold.tools import Catalog, Router, Tool
-from toolfold.tools.context import CallContext
+from toolfold.tools.tool import CallContext
 
 SCHEMA = {
     "type": "object",

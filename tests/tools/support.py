@@ -5,8 +5,8 @@ from typing import Any
 
 from toolfold.models import Call, Reply, ToolSpec, Value
 from toolfold.tools import Catalog, Router, Tool
-from toolfold.tools.context import CallContext
-from toolfold.tools.wrappers import wrappers
+from toolfold.tools.steps import wrappers
+from toolfold.tools.tool import CallContext
 
 
 class FakeClock:

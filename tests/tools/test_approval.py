@@ -8,8 +8,8 @@ import pytest
 from tests.tools.support import Planned, made, router_of, serve, serve_in
 from toolfold.models import Call, Reply, ReplyMeta, ToolSpec
 from toolfold.tools import Router
-from toolfold.tools.context import CallContext, Decision
 from toolfold.tools.policy import Policy
+from toolfold.tools.tool import CallContext, Decision
 
 SCHEMA = {"type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"]}
 

@@ -10,8 +10,8 @@ from tests.tools.support import FakeClock, Planned, made, router_of, serve, serv
 from toolfold.errors import ToolArgumentsInvalid, ToolRefused
 from toolfold.models import ReplyMeta
 from toolfold.tools import Router
-from toolfold.tools.breaker import Breaker
-from toolfold.tools.context import CallContext
+from toolfold.tools.steps.resilience import Breaker
+from toolfold.tools.tool import CallContext
 
 
 async def broken_router(call: Any, clock: FakeClock, **options: Any) -> Router:

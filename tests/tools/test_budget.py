@@ -4,8 +4,8 @@ import pytest
 
 from tests.tools.support import Planned, made, router_of, serve_in
 from toolfold.models import Call
-from toolfold.tools.context import CallContext
 from toolfold.tools.policy import Policy
+from toolfold.tools.tool import CallContext
 
 
 async def test_calls_over_the_budget_are_refused_with_the_number() -> None:

@@ -9,8 +9,8 @@ import pytest
 from tests.tools.support import FakeClock, Planned, made, router_of, serve, serve_in
 from toolfold.models import Call, Reply, ReplyMeta
 from toolfold.tools import Router
-from toolfold.tools.cache import Cache
-from toolfold.tools.context import CallContext
+from toolfold.tools.steps.cache import Cache
+from toolfold.tools.tool import CallContext
 
 AGAIN = ReplyMeta(attempts=0, cached=True)
 

@@ -10,8 +10,8 @@ from toolfold.errors import UsageError
 from toolfold.models import Call, Reply, ToolSpec
 from toolfold.sources.functions import as_tool
 from toolfold.tools import Catalog, Router
-from toolfold.tools.callers import parse_allowed_callers
-from toolfold.tools.wrappers import wrappers
+from toolfold.tools.steps import wrappers
+from toolfold.tools.tool import parse_allowed_callers
 
 
 async def nothing(arguments: Mapping[str, Any]) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from toolfold.tools.expansion import MAX_DEPTH, bounded, is_bounded
+from toolfold.tools.arguments import MAX_DEPTH, bounded, is_bounded
 
 
 def doubling(levels: int, word: str = "anyOf") -> dict[str, Any]:
@@ -52,7 +52,7 @@ def test_many_parameters_without_an_end_are_not_all_weighed() -> None:
 def test_a_flood_of_such_schemas_is_no_flood_in_the_log(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log = logging.getLogger("toolfold.tools.expansion")
+    log = logging.getLogger("toolfold.tools.arguments")
     # Of its own: other tests come in the same minute.
     monkeypatch.setattr(log, "filters", [type(one)() for one in log.filters])
     with caplog.at_level(logging.WARNING):

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 
 from tests.tools.support import Planned, made, router_of, serve
-from toolfold.tools.masking import hide, masked
+from toolfold.tools.error_text import hide, masked
 
 SECRET = 'p/ß+ w"rd?key'
 

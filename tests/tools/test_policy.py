@@ -12,10 +12,10 @@ from toolfold.config import Config, parse_config
 from toolfold.config.build import runtime_options
 from toolfold.errors import UsageError
 from toolfold.models import Call, Reply, ToolSpec
-from toolfold.tools.context import CallContext, Decision
 from toolfold.tools.policy import Policy
 from toolfold.tools.router import Caller
-from toolfold.tools.wrappers import wrappers
+from toolfold.tools.steps import wrappers
+from toolfold.tools.tool import CallContext, Decision
 
 DELETE = "mcp__internal_apis__delete_resource"
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}

@@ -8,7 +8,7 @@ import pytest
 
 from toolfold.errors import ToolArgumentsInvalid
 from toolfold.models import Media, ToolSpec
-from toolfold.tools.schema import SAMPLE_PARTS, argument_check, sample
+from toolfold.tools.arguments import SAMPLE_PARTS, argument_check, sample
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -92,7 +92,7 @@ def test_a_broken_schema_checks_nothing_and_fetches_nothing(
         check = argument_check(spec(schema))
 
     assert check({"any": 1}) == {"any": 1}
-    assert [record.name for record in caplog.records] == ["toolfold.tools.schema"]
+    assert [record.name for record in caplog.records] == ["toolfold.tools.arguments"]
     assert "\n" not in caplog.text.strip()
 
 

@@ -11,7 +11,7 @@ from toolfold.tools.catalog import Catalog
 from toolfold.tools.names import python_name
 from toolfold.tools.router import Router
 from toolfold.tools.search import Index, describe, search_tool
-from toolfold.tools.search_words import query_weights, stem, words_of
+from toolfold.tools.search_vocabulary import query_weights, stem, words_of
 
 
 def spec(name: str, description: str = "", properties: dict[str, Any] | None = None, **more: Any) -> ToolSpec:

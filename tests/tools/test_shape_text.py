@@ -3,7 +3,7 @@
 import pytest
 
 from toolfold.models import Media
-from toolfold.tools.shape_text import LONGEST, shape_text
+from toolfold.tools.reply_shapes import LONGEST, shape_text
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolfold.tools.shapes import MOST_BYTES, MOST_KEYS, Seen, merged, schema_of, seen
+from toolfold.tools.reply_shapes import MOST_BYTES, MOST_KEYS, Seen, merged, schema_of, seen
 
 VALUES = st.recursive(
     st.none()

@@ -8,8 +8,8 @@ import toolfold
 from toolfold.models import Call
 from toolfold.sources.functions import as_tool
 from toolfold.tools.catalog import Catalog
+from toolfold.tools.error_text import told_error
 from toolfold.tools.router import Router
-from toolfold.tools.telling import told_error
 
 
 @toolfold.tool(retry="never")

@@ -6,8 +6,8 @@ import pytest
 
 import toolfold
 from toolfold.errors import ToolFailed
-from toolfold.tools.tracebacks import MAX_TRACEBACK_CHARACTERS as LONGEST_CHARACTERS
-from toolfold.tools.tracebacks import traceback_of
+from toolfold.tools.error_text import MAX_TRACEBACK_CHARACTERS as LONGEST_CHARACTERS
+from toolfold.tools.error_text import traceback_of
 
 HERE = Path(__file__)
 

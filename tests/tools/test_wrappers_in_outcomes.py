@@ -10,8 +10,8 @@ from toolfold.runtime import Runtime
 from toolfold.testing import Called, Ended, ScriptedEngine
 from toolfold.tools import Tool
 from toolfold.tools.policy import Policy
-from toolfold.tools.retry import Retry
-from toolfold.tools.wrappers import wrappers
+from toolfold.tools.steps import wrappers
+from toolfold.tools.steps.resilience import Retry
 
 
 async def calls_of(count: int, tool: Tool, **options: Any) -> list[tuple[Any, ...]]:

@@ -19,12 +19,12 @@ from toolfold.ledger.retention import Retention
 from toolfold.sessions import SessionLimits
 from toolfold.sources.files import file_tools
 from toolfold.sources.shell import shell_tool
-from toolfold.tools.concurrency import Concurrency
-from toolfold.tools.globs import Globs
-from toolfold.tools.masking import hide, is_secret
+from toolfold.tools.error_text import hide, is_secret
+from toolfold.tools.names import Globs
 from toolfold.tools.policy import Policy
+from toolfold.tools.steps import wrappers
+from toolfold.tools.steps.concurrency import Concurrency
 from toolfold.tools.tool import Tool
-from toolfold.tools.wrappers import wrappers
 
 if TYPE_CHECKING:
     from toolfold.sources.mcp.server import Server

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from toolfold.config.model import Config
 from toolfold.models import ToolSpec
-from toolfold.tools.globs import Globs
-from toolfold.tools.names import near_names
+from toolfold.tools.names import Globs, near_names
 
 _log = logging.getLogger(__name__)
 

@@ -19,12 +19,10 @@ from toolfold.errors import UsageError, install_extra
 from toolfold.models import Json, Outcome, Paused, ToolSpec, Value
 from toolfold.runtime import Runtime
 from toolfold.tools.catalog import Catalog
-from toolfold.tools.context import CallContext
-from toolfold.tools.globs import Globs
-from toolfold.tools.names import python_name
+from toolfold.tools.names import Globs, python_name
 from toolfold.tools.policy import Policy
 from toolfold.tools.search import SEARCH_SPEC, Index, search_tool
-from toolfold.tools.tool import Tool
+from toolfold.tools.tool import CallContext, Tool
 
 if TYPE_CHECKING:
     from toolfold.sources.mcp import Bridge

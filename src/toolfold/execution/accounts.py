@@ -9,7 +9,7 @@ import msgspec
 from toolfold.events import ToolReplied
 from toolfold.execution.lately import Lately
 from toolfold.models import CallRecord
-from toolfold.tools.shape import json_size
+from toolfold.tools.values import json_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from toolfold.execution.watching import Part
     from toolfold.models import Call, Reply
-    from toolfold.tools.context import Decision
+    from toolfold.tools.tool import Decision
 
 
 class Control(Protocol):

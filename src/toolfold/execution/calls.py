@@ -15,8 +15,8 @@ from toolfold.execution.dispatch import Dispatch
 from toolfold.execution.questions import Questions
 from toolfold.ledger.record import Given
 from toolfold.models import Reply, ReplyMeta
-from toolfold.tools.context import ApproveByExecution, Spent
-from toolfold.tools.outside import OutsideChecks
+from toolfold.tools.router import OutsideChecks
+from toolfold.tools.tool import ApproveByExecution, Spent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from toolfold.execution.record import ExecutionRecord
     from toolfold.execution.replay import Past, Rerun
     from toolfold.models import Call, CallRecord, Limits
-    from toolfold.tools.context import CallContext
+    from toolfold.tools.tool import CallContext
 
 
 class Calls:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from toolfold.execution.watching import Part
     from toolfold.ledger.record import Ledger
     from toolfold.models import Call, Outcome, Paused, Reply, Status, ToolSpec
-    from toolfold.tools.context import Decision
+    from toolfold.tools.tool import Decision
 
 
 _TRIES: Final = 3

@@ -14,7 +14,7 @@ from toolfold.ledger.record import Given, Made
 if TYPE_CHECKING:
     from toolfold.execution.plan import Services
     from toolfold.models import Call, Reply
-    from toolfold.tools.context import Spent
+    from toolfold.tools.tool import Spent
 
 
 async def serve_direct(services: Services, call: Call, *, idempotency_key: str | None, spent: Spent | None) -> Reply:

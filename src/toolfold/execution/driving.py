@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from toolfold.models import Outcome, Paused, Reply
-from toolfold.tools.approval import NOBODY_CAN_APPROVE
-from toolfold.tools.context import Decision
+from toolfold.tools.steps.approval import NOBODY_CAN_APPROVE
+from toolfold.tools.tool import Decision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from toolfold.execution.plan import Plan, Services
     from toolfold.execution.watching import Watch
     from toolfold.models import Call, Outcome, Paused, Reply
-    from toolfold.tools.context import Decision
+    from toolfold.tools.tool import Decision
 
 
 class Execution:

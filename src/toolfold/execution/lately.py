@@ -12,7 +12,7 @@ from typing import Final
 from toolfold.engines.base import Ended
 from toolfold.models import Problem, Reply, ToolSpec, Value
 from toolfold.program.rules.replies import tools_behind
-from toolfold.tools.shape_text import shape_text
+from toolfold.tools.reply_shapes import shape_text
 
 _MOST_TOOLS: Final = 8
 _MOST_TOLD: Final = 3

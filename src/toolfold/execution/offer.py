@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from toolfold.engines.base import OwnTools
 from toolfold.program.check import Checker
-from toolfold.protocol.packing import encode
+from toolfold.protocol.codec import encode
 from toolfold.tools.catalog import Catalog
 from toolfold.tools.names import spared_spec
+from toolfold.tools.remote import shipment
 from toolfold.tools.router import Router
 from toolfold.tools.search import SEARCH_SPEC, Index, search_tool
-from toolfold.tools.shipping import shipment
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from toolfold.execution.host_files import host_file_hints
 from toolfold.execution.savings import context_saved
 from toolfold.models import Outcome
-from toolfold.tools.shape import json_size
+from toolfold.tools.values import json_size
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

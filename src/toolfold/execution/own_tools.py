@@ -9,21 +9,20 @@ from typing import TYPE_CHECKING, Final
 
 from toolfold.errors import UsageError
 from toolfold.execution.dispatch import Dispatch
-from toolfold.protocol.packing import decoder
+from toolfold.protocol.codec import decoder
 from toolfold.sources.functions import as_tool
 from toolfold.sources.modules import Places
 from toolfold.tools.catalog import Catalog
-from toolfold.tools.context import CallContext
+from toolfold.tools.remote import Shipment
 from toolfold.tools.router import Router
-from toolfold.tools.shipping import Shipment
-from toolfold.tools.tool import with_name
-from toolfold.tools.wrappers import wrappers
+from toolfold.tools.steps import wrappers
+from toolfold.tools.tool import CallContext, with_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from toolfold.models import Call, Limits, Reply
-    from toolfold.tools.shipping import ShippedTool
+    from toolfold.tools.remote import ShippedTool
     from toolfold.tools.tool import Tool
 
 _shipment: Final = decoder(Shipment)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from toolfold.execution.record import ExecutionRecord
     from toolfold.ledger.record import Given
     from toolfold.models import Reply
-    from toolfold.tools.context import Decision
+    from toolfold.tools.tool import Decision
 
 LARGE_BYTES: Final = 128 * 1024
 """Packing a larger snapshot could hold up every other execution."""

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from toolfold.ledger.record import Ledger
     from toolfold.models import Begun, CallRecord
     from toolfold.sessions import Session
-    from toolfold.tools.context import CallContext
     from toolfold.tools.learning import Learning
     from toolfold.tools.router import Router
+    from toolfold.tools.tool import CallContext
 
 
 class Services(msgspec.Struct, frozen=True, kw_only=True):

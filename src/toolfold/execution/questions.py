@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from toolfold.execution.plan import Plan
     from toolfold.execution.record import ExecutionRecord
     from toolfold.models import Call, ToolSpec
-    from toolfold.tools.context import Approve, Decision
+    from toolfold.tools.tool import Approve, Decision
 
 
 class Questions:

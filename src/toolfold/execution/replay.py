@@ -13,7 +13,7 @@ from toolfold.ledger import snapshots
 from toolfold.ledger.record import Decided, Given, Handed, Made, Moment, Parked, Tape
 from toolfold.ledger.snapshots import Pause
 from toolfold.models import Reply, ReplyMeta
-from toolfold.protocol.packing import encode_ordered
+from toolfold.protocol.codec import encode_ordered
 
 if TYPE_CHECKING:
     from collections.abc import Collection

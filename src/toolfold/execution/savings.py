@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from toolfold.models import CallRecord, ContextSaved
-from toolfold.tools.shape import json_size
+from toolfold.tools.values import json_size
 
 ENTRY_NAME: Final = "execute_program"
 """What a program is sent to a model's host with, in most doors; its size is counted as such a call."""

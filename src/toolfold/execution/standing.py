@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from toolfold.execution.replay import call_key
 from toolfold.ledger.record import Decided
 from toolfold.models import Call
-from toolfold.tools.context import Decision
+from toolfold.tools.tool import Decision
 
 
 @dataclass(frozen=True, slots=True)

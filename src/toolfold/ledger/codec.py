@@ -18,7 +18,7 @@ import msgspec
 
 from toolfold.ledger.record import Begun, Entry, Given
 from toolfold.models import CallRecord, Outcome, Reply, ToolSpec
-from toolfold.protocol.packing import decoder, encode
+from toolfold.protocol.codec import decoder, encode
 
 _PLAIN: Final = b"\0"
 _DEFLATED: Final = b"\1"

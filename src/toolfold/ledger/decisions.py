@@ -19,8 +19,8 @@ from toolfold.errors import SealBroken, ToolfoldError, UsageError, install_extra
 from toolfold.ledger.record import Change, Ledger
 from toolfold.ledger.seal import Seal
 from toolfold.models import Call, Covers, ToolSpec, Value
-from toolfold.protocol.packing import decoder, encode
-from toolfold.tools.context import Approve, Decision
+from toolfold.protocol.codec import decoder, encode
+from toolfold.tools.tool import Approve, Decision
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

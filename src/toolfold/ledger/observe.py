@@ -14,7 +14,7 @@ from typing import Final, Protocol
 from toolfold.events import Listener, ProgramBegan, ProgramEnded, RuntimeEvent, ToolCalled, ToolReplied
 from toolfold.ledger.record import Begun, first_line
 from toolfold.models import Call, CallRecord, Outcome
-from toolfold.tools.telling import cut, told_error
+from toolfold.tools.error_text import cut, told_error
 
 _programs: Final = logging.getLogger("toolfold.programs")
 _calls: Final = logging.getLogger("toolfold.calls")

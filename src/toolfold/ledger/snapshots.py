@@ -16,7 +16,7 @@ from toolfold.errors import SealBroken, UsageError
 from toolfold.ledger.keys import own_key
 from toolfold.ledger.seal import NoSeal, Seal
 from toolfold.models import MIB, Call
-from toolfold.protocol.packing import decoder, encode
+from toolfold.protocol.codec import decoder, encode
 
 _FORMAT: Final = 1
 _PERSON: Final = b"toolfold-pauses"

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import base64
 import binascii
+import dataclasses
 import gc
 import marshal
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, Final
+from itertools import accumulate
+from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeVar
 
 import msgspec
 
+from toolfold.errors import UsageError
 from toolfold.models import Media, Reply, ToolSpec, Value
-from toolfold.protocol.weight import LARGE_BYTES, weigh
 from toolfold_guest.wire import (
     BYTES_KEY,
     CALLS,
@@ -308,3 +310,154 @@ def _accepts_object(schema: Any) -> bool:
     if kind is None:
         return "enum" not in schema and "const" not in schema
     return kind == "object" or (isinstance(kind, list) and "object" in kind)
+
+
+# ----------------------------------------------------------------------------------------------------
+# What a frame would cost the host, found by counting bytes before anything is decoded.
+#
+# Three bytes of an empty list are some seventy in memory, and a walk over millions of values takes seconds. What is
+# counted here is exact for valid JSON; at the first byte that is not valid the decoder stops anyway.
+
+LARGE_BYTES: Final = 64 * 1024
+"""A smaller frame cannot cost much, whatever is in it."""
+MAX_VALUES: Final = 1_000_000
+MAX_CONTAINERS: Final = 250_000
+FRAME_COST_BYTES: Final = 512
+"""Of each frame, for the work that it makes."""
+_VALUE_BYTES: Final = 32
+_CONTAINER_BYTES: Final = 64
+
+_STEPS: Final = [0] * 256
+for _byte, _step in ((b"[", 1), (b"{", 1), (b"]", -1), (b"}", -1)):
+    _STEPS[_byte[0]] = _step
+_NOT_BRACKETS: Final = bytes(byte for byte in range(256) if not _STEPS[byte])
+
+
+class Weight(NamedTuple):
+    """The parts of a frame, not counting what is inside of strings."""
+
+    values: int
+    """Commas: one less than its items in each list and object."""
+    containers: int
+    depth: int
+
+    @property
+    def is_too_much(self) -> bool:
+        """Whether decoding it would hold up all other programs."""
+        return self.values > MAX_VALUES or self.containers > MAX_CONTAINERS
+
+    @property
+    def memory_bytes(self) -> int:
+        """About what its parts take in memory, besides their characters."""
+        return self.values * _VALUE_BYTES + self.containers * _CONTAINER_BYTES
+
+
+_FAR_TOO_MUCH: Final = Weight(values=MAX_VALUES + 1, containers=0, depth=0)
+
+
+def weigh(raw: bytes) -> Weight:
+    """The weight of a frame; one that is far too heavy is not counted to its end."""
+    # An escaped quote would end its string too early. Pairs of backslashes go first: a quote after one is a real end.
+    plain = raw.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in raw else raw
+    if plain.count(b'"') > 4 * MAX_VALUES:  # a key and a value for each comma, at most
+        return _FAR_TOO_MUCH
+    # Every other piece between quotes is outside of strings: brackets and commas in a text count for nothing.
+    outside = b"".join(plain.split(b'"')[::2])
+    found = Weight(values=outside.count(b","), containers=outside.count(b"[") + outside.count(b"{"), depth=0)
+    if found.is_too_much:
+        return found
+    return found._replace(depth=depth_of(outside))
+
+
+def depth_of(outside: bytes) -> int:
+    """How deeply brackets are nested in a text without strings."""
+    # One pass in C over brackets alone; a loop over all bytes would hold up the host for seconds.
+    brackets = outside.translate(None, _NOT_BRACKETS)
+    return max(accumulate(map(_STEPS.__getitem__, brackets)), default=0)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Values to bytes and back, exactly: MessagePack, with marks for what it does not know; mostly one call into C.
+#
+# What is read back is checked for its types, but not for its size: whoever reads bytes that others wrote does that first.
+
+# How a map of five that begins with the key `kind` looks; a `Media` that was taken for a plain dataclass.
+_LOOKS_LIKE_MEDIA: Final = b"\x85\xa4kind"
+_MEDIA: Final = 1
+_BIG_INT: Final = 2
+
+_T = TypeVar("_T")
+
+
+# Any: whatever a record holds.
+def encode(obj: Any) -> bytes:
+    """Dataclasses, JSON values, `bytes` and `Media`, nested at will.
+
+    Raises:
+        UsageError: naming the type that cannot be kept.
+    """
+    try:
+        raw = _encoder.encode(obj)
+        return _encoder.encode(_marked(obj)) if _LOOKS_LIKE_MEDIA in raw else raw
+    except (OverflowError, UnicodeEncodeError):
+        return _encoder.encode(_marked(obj))
+
+
+def encode_ordered(obj: Any) -> bytes:
+    """The same, with keys in one order: equal bytes for equal values."""
+    try:
+        return _ordered.encode(obj)
+    except (OverflowError, UnicodeEncodeError):
+        return _ordered.encode(_marked(obj))
+
+
+def _marked(obj: Any) -> Any:
+    """The same with marks where MessagePack has no form, or where ours would be taken for another."""
+    match obj:
+        case Media():
+            fields = (obj.kind, obj.mime, obj.data, obj.uri, obj.name)
+            return msgspec.msgpack.Ext(_MEDIA, _encoder.encode(_marked(fields)))
+        case str():
+            # Only a broken tool's error text has a lone surrogate; it is shown, not compared.
+            return obj.encode("utf-8", "backslashreplace").decode()
+        case int() if not -(2**63) <= obj < 2**64:
+            return msgspec.msgpack.Ext(_BIG_INT, hex(obj).encode())
+        case list() | tuple():
+            return [_marked(one) for one in obj]
+        case Mapping():
+            return {_marked(key): _marked(one) for key, one in obj.items()}
+        case msgspec.Struct() if obj.__struct_config__.array_like:
+            values = [_marked(getattr(obj, name)) for name in obj.__struct_fields__]
+            tag = obj.__struct_config__.tag
+            return values if tag is None else [tag, *values]
+        case msgspec.Struct():
+            return {name: _marked(getattr(obj, name)) for name in obj.__struct_fields__}
+        case _ if dataclasses.is_dataclass(obj):
+            return {field.name: _marked(getattr(obj, field.name)) for field in dataclasses.fields(obj)}
+        case _:
+            return obj
+
+
+def _packing_revive(code: int, data: memoryview) -> Any:
+    if code == _MEDIA:
+        kind, mime, content, uri, name = _packing_media.decode(data)
+        return Media(kind=kind, mime=mime, data=content, uri=uri, name=name)
+    if code == _BIG_INT:
+        return int(bytes(data), 16)
+    return msgspec.msgpack.Ext(code, bytes(data))
+
+
+def _refuse(obj: Any) -> Any:
+    if isinstance(obj, Mapping):
+        return dict(obj)
+    raise UsageError(f"a value of type {type(obj).__name__!r} cannot be kept; JSON values, bytes and Media can")
+
+
+def decoder(kind: type[_T]) -> msgspec.msgpack.Decoder[_T]:
+    """Reads what `encode` wrote of one kind."""
+    return msgspec.msgpack.Decoder(kind, ext_hook=_packing_revive)
+
+
+_encoder: Final = msgspec.msgpack.Encoder(enc_hook=_refuse)
+_ordered: Final = msgspec.msgpack.Encoder(enc_hook=_refuse, order="deterministic")
+_packing_media: Final = msgspec.msgpack.Decoder(tuple[Literal["image", "audio", "link", "file"], str, bytes, str, str])

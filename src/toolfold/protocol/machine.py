@@ -13,6 +13,9 @@ from typing import Final, Literal
 
 from toolfold.models import Limits, Problem
 from toolfold.protocol.codec import (
+    FRAME_COST_BYTES,
+    LARGE_BYTES,
+    MAX_VALUES,
     CallsFrame,
     EndedFrame,
     Frame,
@@ -22,8 +25,8 @@ from toolfold.protocol.codec import (
     check_depth,
     decode_frame,
     largest_value,
+    weigh,
 )
-from toolfold.protocol.weight import FRAME_COST_BYTES, LARGE_BYTES, MAX_VALUES, weigh
 from toolfold_guest.wire import MAX_LINE
 
 State = Literal["parked", "unpacking", "running", "ended"]

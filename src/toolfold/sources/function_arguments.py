@@ -22,7 +22,7 @@ from toolfold.sources.function_mistakes import MANY_UNKNOWN, explained, few_of
 from toolfold.sources.function_signature import first_line, undescribable
 from toolfold.sources.function_types import FunctionSchema
 from toolfold.sources.function_words import Words
-from toolfold.tools.shape import to_value
+from toolfold.tools.values import to_value
 
 _Prepare = Callable[[Mapping[str, Value]], Mapping[str, Any]]
 

@@ -12,8 +12,8 @@ from pydantic_core import ErrorDetails
 
 from toolfold.errors import ToolArgumentsInvalid
 from toolfold.models import Value
-from toolfold.tools.schema import TOO_LARGE_TO_EXPLAIN, bad_argument, missing, sample, shown, unknown, wrong
-from toolfold.tools.shape import show_path
+from toolfold.tools.arguments import TOO_LARGE_TO_EXPLAIN, bad_argument, missing, sample, shown, unknown, wrong
+from toolfold.tools.values import show_path
 
 _SHOULD_BE: Final = re.compile(r"Input should be (?:a valid (?P<noun>[^,]+).*|(?P<rest>.+))", re.DOTALL)
 _MANY_ERRORS: Final = 500

@@ -23,11 +23,9 @@ from toolfold.models import Json, ToolSpec
 from toolfold.sources.function_signature import Function, local_names, origin_of, resolved_signature
 from toolfold.sources.function_words import Words
 from toolfold.sources.modules import place_of
-from toolfold.tools.context import CallContext
+from toolfold.tools.arguments import shown
 from toolfold.tools.names import python_name
-from toolfold.tools.schema import shown
-from toolfold.tools.spec_options import FunctionOptions, TimedSpecOptions
-from toolfold.tools.tool import RetryWhen, Tool
+from toolfold.tools.tool import CallContext, FunctionOptions, RetryWhen, TimedSpecOptions, Tool
 
 _F = TypeVar("_F", bound=Function)
 

@@ -16,11 +16,9 @@ from typing import Any, Final, Protocol, Unpack
 from toolfold.errors import ToolError, ToolRefused, UsageError
 from toolfold.models import Json, Limits, Outcome, ToolSpec, Value
 from toolfold.program.known_names import GUEST_NAMES
-from toolfold.tools.context import CallContext
+from toolfold.tools.arguments import bad_argument
 from toolfold.tools.names import python_name
-from toolfold.tools.schema import bad_argument
-from toolfold.tools.spec_options import TimedSpecOptions
-from toolfold.tools.tool import Tool
+from toolfold.tools.tool import CallContext, TimedSpecOptions, Tool
 
 MAX_DEPTH: Final = 4
 """Programs within programs: each has a guest of its own while it waits for the next."""

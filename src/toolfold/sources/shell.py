@@ -22,10 +22,9 @@ import msgspec
 from toolfold.errors import ToolError, UsageError
 from toolfold.models import MIB, Json, ToolSpec, Value
 from toolfold.sources.command import Finished, run_command
+from toolfold.tools.arguments import bad_argument, shown, wrong
 from toolfold.tools.names import python_name
-from toolfold.tools.schema import bad_argument, shown, wrong
-from toolfold.tools.spec_options import SpecOptions
-from toolfold.tools.tool import Tool
+from toolfold.tools.tool import SpecOptions, Tool
 
 Template: TypeAlias = Sequence[str | Sequence[str]]
 

@@ -12,8 +12,7 @@ from operator import eq
 
 from toolfold.errors import UsageError
 from toolfold.models import ToolSpec
-from toolfold.tools.globs import Globs
-from toolfold.tools.names import python_name, settled, spared_spec
+from toolfold.tools.names import Globs, python_name, settled, spared_spec
 from toolfold.tools.tool import Tool, with_name
 
 

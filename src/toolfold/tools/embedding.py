@@ -11,7 +11,7 @@ from operator import mul
 from threading import Lock
 from typing import Final, NamedTuple, Protocol
 
-from toolfold.tools.search_documents import Document, meaning
+from toolfold.tools.search_vocabulary import Document, meaning
 
 _RANK_OFFSET: Final = 5
 """Of reciprocal rank fusion: the larger, the less the first places count."""

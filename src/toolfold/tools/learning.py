@@ -19,11 +19,11 @@ import msgspec
 
 from toolfold.errors import ToolfoldError
 from toolfold.models import Json, ToolSpec, Value
-from toolfold.tools import shapes
+from toolfold.tools import reply_shapes
 from toolfold.tools.embedding import Embedder, Meanings
+from toolfold.tools.reply_shapes import Seen
 from toolfold.tools.router import Handler, Request
 from toolfold.tools.search import Index
-from toolfold.tools.shapes import Seen
 from toolfold.tools.tool import Tool
 
 MOST_TOOLS: Final = 500
@@ -59,7 +59,7 @@ def added(one: Lesson | None, other: Lesson) -> Lesson:
     """Both together; where the definition has changed, the later one alone."""
     if one is None or one.version != other.version:
         return other
-    both = shapes.merged(one.seen, other.seen) if one.seen and other.seen else one.seen or other.seen
+    both = reply_shapes.merged(one.seen, other.seen) if one.seen and other.seen else one.seen or other.seen
     return Lesson(tool=one.tool, version=one.version, uses=one.uses + other.uses, seen=both)
 
 
@@ -82,7 +82,7 @@ class Snapshot:
         for spec in specs:
             lesson = self._lessons.get(spec.name) if spec.output_schema is None else None
             if lesson is not None and lesson.seen is not None and lesson.version == version_of(spec):
-                schema = shapes.schema_of(lesson.seen, is_closed=is_closed)
+                schema = reply_shapes.schema_of(lesson.seen, is_closed=is_closed)
                 if schema is not None:
                     found[spec.name] = schema
         return found
@@ -177,7 +177,7 @@ class Learning:
         unseen, self._unseen = self._unseen, []
         for tenant, lesson, value in unseen:
             with suppress(RuntimeError):  # the tool has kept it, and changes it while we look
-                self._add(tenant, msgspec.structs.replace(lesson, seen=shapes.seen(value)))
+                self._add(tenant, msgspec.structs.replace(lesson, seen=reply_shapes.seen(value)))
 
     def _add(self, tenant: str, lesson: Lesson) -> None:
         known = self._tenant(tenant)

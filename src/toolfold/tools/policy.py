@@ -10,7 +10,7 @@ from typing import Final
 
 from toolfold.errors import ToolRefused, UsageError
 from toolfold.models import ToolSpec, Value
-from toolfold.tools.globs import Globs, least, positive
+from toolfold.tools.names import Globs, least, positive
 from toolfold.tools.router import Handler, Request
 from toolfold.tools.tool import Tool
 

@@ -16,7 +16,7 @@ import logging
 import math
 import os
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypeAlias
 
@@ -32,16 +32,13 @@ from toolfold.errors import (
     ToolTimedOut,
     ToolUnreachable,
 )
-from toolfold.models import Call, Reply, ReplyMeta, ToolSpec, Value
+from toolfold.models import Call, Json, Reply, ReplyMeta, ToolSpec, Value
 from toolfold.program.rules.arguments import IDEMPOTENCY_KEY, Signature
+from toolfold.tools.arguments import argument_check, bad_argument, wrong
 from toolfold.tools.catalog import Catalog
-from toolfold.tools.context import CallContext
-from toolfold.tools.masking import masked
-from toolfold.tools.schema import argument_check, bad_argument, wrong
-from toolfold.tools.shape import is_plain, json_size, to_sized_value
-from toolfold.tools.telling import hidden, told_error
-from toolfold.tools.tool import Tool
-from toolfold.tools.tracebacks import traceback_of
+from toolfold.tools.error_text import hidden, masked, told_error, traceback_of
+from toolfold.tools.tool import CallContext, Tool
+from toolfold.tools.values import is_plain, json_size, to_sized_value
 
 Caller: TypeAlias = Literal["code", "direct"]
 
@@ -355,3 +352,74 @@ def _size(size: int) -> str:
         if size >= factor:
             return f"{math.ceil(size * 10 / factor) / 10:g} {unit}"
     return f"{size} bytes"
+
+
+# ----------------------------------------------------------------------------------------------------
+# Arguments of tools that an execution's caller answers: checked here, since no router serves their calls.
+
+_SAYS_MORE: Final = frozenset(
+    {
+        "$dynamicRef", "$ref", "additionalProperties", "allOf", "anyOf", "dependentSchemas", "if", "oneOf",
+        "patternProperties", "unevaluatedProperties",
+    }
+)  # fmt: skip
+"""With one of these, the names under `properties` need not be all that there are."""
+
+
+class OutsideChecks:
+    """Made for one execution; a tool's schema is read at its first call."""
+
+    def __init__(self, specs: Iterable[ToolSpec]) -> None:
+        self._specs = {spec.name: spec for spec in specs}
+        self._checks: dict[str, Callable[[Mapping[str, Value]], Mapping[str, Value]]] = {}
+
+    def fault(self, call: Call) -> str | None:
+        """What the program is told if the call must not be handed out."""
+        check = self._checks.get(call.tool)
+        if check is None:
+            check = self._checks[call.tool] = outside_check(self._specs[call.tool])
+        try:
+            check(call.arguments)
+        except ToolArgumentsInvalid as error:
+            return error_text(call.tool, error)
+        return None
+
+
+def outside_check(spec: ToolSpec) -> Callable[[Mapping[str, Value]], Mapping[str, Value]]:
+    """As `argument_check`, for a tool whose call leaves this process as it is."""
+    return argument_check(_closed(spec))
+
+
+def _closed(spec: ToolSpec) -> ToolSpec:
+    """Without arguments that the schema does not name: the check before the run refuses them by the same rule."""
+    schema: Mapping[str, Json] = spec.input_schema
+    if not schema.get("properties") or not _SAYS_MORE.isdisjoint(schema):
+        return spec
+    return replace(spec, input_schema={**schema, "additionalProperties": False})
+
+
+# ----------------------------------------------------------------------------------------------------
+# The step that tells a program only the type of a tool's error, for operators who trust no text of their tools.
+
+
+def withholding(tool: Tool, rest: Handler) -> Handler:
+    """The step that lets only the type of a tool's error through; the log has all of it but secrets."""
+    name = tool.spec.name
+
+    async def withhold(request: Request) -> Value:
+        try:
+            return await rest(request)
+        except SPEAKS_FOR_ITSELF:
+            raise
+        # Also `SystemExit`, which the router takes for a failure of the tool.
+        except (Exception, SystemExit) as error:  # noqa: BLE001
+            # Half a surrogate pair has no UTF-8 form, and the line would be lost.
+            text = masked(message_of(error)).encode("utf-8", "backslashreplace").decode()
+            _log.warning("%r failed: %s: %s", name, type(error).__name__, text)
+            raise Withheld(type(error).__name__) from None
+
+    return withhold
+
+
+class Withheld(Exception):
+    """An error of which only the type is told."""

@@ -16,14 +16,18 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from toolfold.models import Json, ToolSpec, Value
 from toolfold.prompts.python_stubs import first_line, prompt_text
-from toolfold.tools.context import CallContext
 from toolfold.tools.embedding import Embedder, Meanings, fused
-from toolfold.tools.search_documents import Document, document
-from toolfold.tools.search_synonyms import SYNONYMS
-from toolfold.tools.search_values import asked_with
-from toolfold.tools.search_vocabulary import Known, Vocabulary
-from toolfold.tools.search_words import query_weights, sentences
-from toolfold.tools.tool import Tool
+from toolfold.tools.search_vocabulary import (
+    SYNONYMS,
+    Document,
+    Known,
+    Vocabulary,
+    asked_with,
+    document,
+    query_weights,
+    sentences,
+)
+from toolfold.tools.tool import CallContext, Tool
 
 Detail: TypeAlias = Literal["name", "signature", "full"]
 

@@ -2,14 +2,132 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+import re
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, TypedDict, get_args, runtime_checkable
 
-from toolfold.errors import ToolArgumentsInvalid
-from toolfold.models import ToolSpec, Value
-from toolfold.tools.context import CallContext
+import msgspec
+
+from toolfold.errors import ToolArgumentsInvalid, UsageError
+from toolfold.events import Tell
+from toolfold.models import AllowedCallers, Call, Covers, Json, Limits, ToolSpec, Value
 from toolfold.tools.names import python_name
+
+if TYPE_CHECKING:
+    from toolfold.tools.search import Index
+
+
+# ----------------------------------------------------------------------------------------------------
+# `allowed_callers` as others spell it. Knows words only; the router enforces them.
+
+_CODE: Final = re.compile(r"code|programmatic|code_execution(_\d{8})?")
+
+
+def parse_allowed_callers(value: object, *, default: AllowedCallers = "both") -> AllowedCallers:
+    """One of our three words for any of these; `None` is the default.
+
+    `direct`, `code`, `both`; OpenAI's `programmatic`; Anthropic's `code_execution_20250825`;
+    and lists of them, such as `["direct", "code_execution_20250825"]`.
+
+    Raises:
+        UsageError: it is none of them.
+    """
+    if value is None:
+        return default
+    words = [value] if isinstance(value, str) else value
+    if not isinstance(words, Sequence) or isinstance(words, bytes) or not words:
+        raise UsageError(f"allowed_callers must be a word or a list of words, got {value!r}; {_TAKES}")
+    found = {caller for word in words for caller in _callers(word)}
+    return "both" if len(found) == 2 else found.pop()
+
+
+_TAKES: Final = "it takes direct, code, both, programmatic or code_execution_20250825"
+
+
+def _callers(word: object) -> tuple[AllowedCallers, ...]:
+    if word == "both":
+        return ("direct", "code")
+    if word == "direct":
+        return ("direct",)
+    if isinstance(word, str) and _CODE.fullmatch(word):
+        return ("code",)
+    raise UsageError(f"allowed_callers has no {word!r}; {_TAKES}")
+
+
+# ----------------------------------------------------------------------------------------------------
+# Whose call it is: what a step on the router's path may know of the execution around a call.
+#
+# Plain data and callables; made by the execution or a door, read by the wrappers.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """The answer to a call that needs approval."""
+
+    approved: bool
+    reason: str = ""
+    """Why not; the program reads it."""
+    arguments: Mapping[str, Value] | None = None
+    """To be used instead of the program's own; they are checked again."""
+    covers: Covers = "call"
+    """Which further calls of this program the answer also decides: none, those of the tool with equal arguments, or
+    all of the tool."""
+    calls: int | None = None
+    """How many calls it decides at most, this one included; `None` is as many as the program makes."""
+    by: str = ""
+    """Who gave it, for the record."""
+
+    def __post_init__(self) -> None:
+        if self.covers not in get_args(Covers):
+            raise UsageError(f"a decision covers 'call', 'arguments' or 'tool', got {self.covers!r}")
+        if self.calls is not None and (type(self.calls) is not int or self.calls < 1 or self.covers == "call"):
+            raise UsageError(f"calls is {self.calls!r}; give 1 or more, and what it covers: 'arguments' or 'tool'")
+        if self.arguments is not None and self.covers != "call":
+            raise UsageError(f"a decision that changes arguments covers one call, not {self.covers!r}")
+
+
+Approve: TypeAlias = Callable[[Call, ToolSpec], Awaitable[Decision]]
+
+
+@runtime_checkable
+class ApproveByExecution(Protocol):
+    """An `Approve` that must know whose call it is, and has the clock of that execution stand still."""
+
+    async def __call__(self, call: Call, spec: ToolSpec, /) -> Decision: ...
+    def of(self, execution_id: str, epoch: int, standing: Callable[[], AbstractContextManager[None]]) -> Approve: ...
+
+
+class Spent(msgspec.Struct):
+    """What an execution has used of its budgets so far."""
+
+    calls: dict[str, int] = msgspec.field(default_factory=lambda: defaultdict(int))
+    """By the tool's name."""
+
+
+class CallContext(msgspec.Struct, frozen=True, kw_only=True):
+    """One per execution; `msgspec.structs.replace` gives a call its own idempotency key."""
+
+    execution_id: str = ""
+    tenant: str = ""
+    """Replies are never remembered across tenants."""
+    entry_name: str = ""
+    """What the door calls its way in, for messages: `execute_program`."""
+    approve: Approve | None = None
+    spent: Spent = msgspec.field(default_factory=Spent)
+    idempotency_key: str | None = None
+    """Given by the caller, a program too; a tool that takes its context has one for every call of a program."""
+    outside: tuple[ToolSpec, ...] = ()
+    """Tools of this execution's caller; no catalog has them, and a search must find them."""
+    limits_left: Callable[[], Limits] | None = None
+    """What is left to a program that is run by a call of this execution."""
+    tell: Tell | None = None
+    """Hands an event to whoever listens; `None` where nobody does."""
+    learned: Callable[[Index, str], Awaitable[Index]] | None = None
+    """Adds to an index what a tenant's tools were seen to return."""
+
 
 RetryWhen: TypeAlias = Literal["safe", "always", "never"]
 
@@ -55,3 +173,34 @@ def with_name(tool: Tool, name: str) -> Tool:
 
     spec = replace(tool.spec, name=name, python_name=python_name(name), aliases=())
     return replace(tool, spec=spec, prepare=prepare and prepare_as)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Fields of `ToolSpec` that every source takes from its caller and hands on as they are.
+
+
+class SpecOptions(TypedDict, total=False):
+    """What a tool is said to be, whatever it is made of; `ToolSpec` says what each field means."""
+
+    domain: str
+    read_only: bool
+    idempotent: bool
+    destructive: bool
+    allowed_callers: AllowedCallers
+    cache_seconds: float
+
+
+class TimedSpecOptions(SpecOptions, total=False):
+    """For sources that leave the timeout to the router."""
+
+    timeout_seconds: float | None
+
+
+class FunctionOptions(TimedSpecOptions, total=False):
+    """For functions, whose signature and docstring say the rest."""
+
+    name: str | None
+    """Instead of the function's own; the same for the description."""
+    description: str | None
+    retry: RetryWhen
+    examples: Sequence[Mapping[str, Json]]

@@ -18,9 +18,8 @@ from toolfold.doors.http.auth import Auth
 from toolfold.doors.http.settings import Settings
 from toolfold.ledger.sqlite import SqliteLedger
 from toolfold.models import File
-from toolfold.tools.breaker import Breaker
-from toolfold.tools.retry import Retry
-from toolfold.tools.wrappers import wrappers
+from toolfold.tools.steps import wrappers
+from toolfold.tools.steps.resilience import Breaker, Retry
 
 
 async def test_a_run_is_listed_shown_and_its_calls_can_be_opened(console: Console, runtime: Runtime) -> None:

@@ -14,8 +14,8 @@ from toolfold.doors.http.auth import Auth
 from toolfold.doors.http.settings import Settings
 from toolfold.ledger.sqlite import SqliteLedger
 from toolfold.models import File, Program
-from toolfold.tools.retry import Retry
-from toolfold.tools.wrappers import wrappers
+from toolfold.tools.steps import wrappers
+from toolfold.tools.steps.resilience import Retry
 
 AUTH = Auth(Settings(keys={"acme": "secret-1", "other": "secret-2"}))
 

@@ -17,7 +17,7 @@ from toolfold.ledger.decisions import arguments_digest, decision_seal, lock
 from toolfold.ledger.record import Decided, Filter, Moment
 from toolfold.ledger.sqlite import SqliteLedger
 from toolfold.sources.functions import as_tool
-from toolfold.tools.context import Decision
+from toolfold.tools.tool import Decision
 
 CODE = "try:\n    print(await pay(amount=5))\nexcept ToolError as error:\n    print(error)\n"
 

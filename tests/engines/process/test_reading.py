@@ -8,8 +8,8 @@ import pytest
 
 import toolfold
 from toolfold import Outcome, Paused, Runtime
-from toolfold.tools.context import Decision
 from toolfold.tools.policy import Policy
+from toolfold.tools.tool import Decision
 from toolfold_guest.patience import Patience
 
 

@@ -16,16 +16,13 @@ from toolfold.engines.ray.past import Past
 from toolfold.errors import ToolFailed
 from toolfold.execution.own_tools import OwnTools as NodeTools
 from toolfold.models import Call, Limits
-from toolfold.protocol.codec import Violation
-from toolfold.protocol.packing import encode
-from toolfold.tools.breaker import Breaker, Breaking
-from toolfold.tools.clock import SystemClock
-from toolfold.tools.concurrency import Concurrency
-from toolfold.tools.context import CallContext
+from toolfold.protocol.codec import Violation, encode
 from toolfold.tools.policy import Policy
-from toolfold.tools.retry import Retry, Retrying
-from toolfold.tools.shipping import Shipment, ShippedTool
-from toolfold.tools.wrappers import wrappers
+from toolfold.tools.remote import Shipment, ShippedTool
+from toolfold.tools.steps import wrappers
+from toolfold.tools.steps.concurrency import Concurrency
+from toolfold.tools.steps.resilience import Breaker, Breaking, Retry, Retrying, SystemClock
+from toolfold.tools.tool import CallContext
 
 looked_up: list[int] = []
 saved: list[int] = []

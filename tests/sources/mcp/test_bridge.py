@@ -11,8 +11,8 @@ from tests.sources.mcp.support import FakeOuter, call, raw, remember, sdk, tool,
 from toolfold.errors import ToolError, ToolFailed, ToolUnreachable, UsageError
 from toolfold.sources.mcp import Bridge, Server, ServerStatus
 from toolfold.sources.mcp.eras import Eras
-from toolfold.tools.context import CallContext
-from toolfold.tools.masking import hide
+from toolfold.tools.error_text import hide
+from toolfold.tools.tool import CallContext
 
 
 @pytest.fixture

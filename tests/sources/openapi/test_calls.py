@@ -12,9 +12,9 @@ from toolfold.models import Media
 from toolfold.sources.openapi.source import openapi_tools
 from toolfold.sources.web.credentials import Auth
 from toolfold.tools.catalog import Catalog
-from toolfold.tools.retry import Retry
 from toolfold.tools.router import Router
-from toolfold.tools.wrappers import wrappers
+from toolfold.tools.steps import wrappers
+from toolfold.tools.steps.resilience import Retry
 
 OK = {"200": {"description": "ok", "content": {"application/json": {"schema": {"type": "object"}}}}}
 

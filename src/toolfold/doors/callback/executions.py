@@ -27,7 +27,7 @@ from toolfold.models import Call, Limits, Outcome, Paused, Problem, Reply, ToolS
 from toolfold.program.known_names import mentioned
 from toolfold.runtime import Runtime
 from toolfold.tools.router import check_size
-from toolfold.tools.shape import is_plain
+from toolfold.tools.values import is_plain
 
 _T = TypeVar("_T")
 

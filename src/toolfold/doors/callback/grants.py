@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field
 
 from toolfold.models import Limits, ToolSpec
 from toolfold.program.known_names import ANY_TOOL, mentioned
-from toolfold.tools.expansion import bounded
+from toolfold.tools.arguments import bounded
 from toolfold.tools.names import unique_names
 
 CALL_TOOL: Final = "call_tool"

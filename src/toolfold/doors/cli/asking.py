@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final
 
 from toolfold.doors.cli.render import shortened, shown_arguments, word
 from toolfold.doors.cli.stage import stage
-from toolfold.tools.approval import NOBODY_CAN_APPROVE
-from toolfold.tools.context import Approve, Decision
+from toolfold.tools.steps.approval import NOBODY_CAN_APPROVE
+from toolfold.tools.tool import Approve, Decision
 
 if TYPE_CHECKING:
     from toolfold.models import Call, ToolSpec

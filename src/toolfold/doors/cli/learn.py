@@ -18,7 +18,7 @@ from toolfold.errors import UsageError
 from toolfold.models import Json, Outcome, ToolSpec
 from toolfold.prompts.python_stubs import prompt_text
 from toolfold.runtime import Runtime
-from toolfold.tools.shapes import NEEDED_REPLIES
+from toolfold.tools.reply_shapes import NEEDED_REPLIES
 
 if TYPE_CHECKING:
     from toolfold.ledger.record import Ledger

@@ -23,7 +23,7 @@ from toolfold.ledger.decisions import Decisive, decision_seal, lock
 from toolfold.ledger.record import History, Ledger
 from toolfold.models import MIB, Outcome
 from toolfold.runtime import Runtime
-from toolfold.tools.context import Decision
+from toolfold.tools.tool import Decision
 
 MOST_BODY_BYTES: Final = 2 * MIB
 _SETTLE_SECONDS: Final = 0.3

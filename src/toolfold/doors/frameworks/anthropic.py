@@ -35,7 +35,7 @@ from toolfold.execution.driving import Answers, drive, refuse_approvals
 from toolfold.models import File, Limits, Outcome, Paused, Reply
 from toolfold.runtime import Runtime
 from toolfold.tools.router import error_text
-from toolfold.tools.shape import to_value
+from toolfold.tools.values import to_value
 
 # Any: it returns a `tool_result`, or whatever a tool may return, now or when awaited.
 Answer: TypeAlias = Callable[[Item], Any]

@@ -15,7 +15,7 @@ from toolfold.doors.frameworks.items import Item, as_item
 from toolfold.doors.frameworks.render import Shown
 from toolfold.errors import UsageError
 from toolfold.models import AllowedCallers, Call, Media, Reply, ToolSpec, Value
-from toolfold.tools.expansion import bounded
+from toolfold.tools.arguments import bounded
 from toolfold.tools.names import unique_names
 
 DIRECT: Final = "direct"

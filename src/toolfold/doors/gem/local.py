@@ -10,7 +10,7 @@ from toolfold.doors.gem.actions import instructions, parse_action, respond
 from toolfold.doors.gem.executor import FiveValues
 from toolfold.errors import ToolError, UsageError
 from toolfold.sources.functions import tool_from_function
-from toolfold.tools.shape import to_value
+from toolfold.tools.values import to_value
 
 
 class LocalTools:

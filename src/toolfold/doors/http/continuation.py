@@ -15,7 +15,7 @@ from toolfold.doors.http.tokens import Token
 from toolfold.doors.http.wire import ApprovalDecision, ToolResult
 from toolfold.execution.recorded import Recorded
 from toolfold.models import Reply
-from toolfold.tools.context import Decision
+from toolfold.tools.tool import Decision
 
 Standing: TypeAlias = Literal["new", "taken"]
 

@@ -16,9 +16,9 @@ from toolfold.doors.http.wire import ApprovalDecision, ToolDefinition, ToolResul
 from toolfold.errors import UsageError
 from toolfold.execution.recorded import BY_CALLER
 from toolfold.models import Reply, ToolSpec
-from toolfold.tools.context import Decision
-from toolfold.tools.expansion import bounded
+from toolfold.tools.arguments import bounded
 from toolfold.tools.names import unique_names
+from toolfold.tools.tool import Decision
 
 _CALL: Final = re.compile(r"call_([0-9]{3,9})", re.ASCII)
 _SHOWN_CHARACTERS: Final = 80

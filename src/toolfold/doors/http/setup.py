@@ -22,7 +22,7 @@ from toolfold.ledger.open import is_shared, usual_path
 from toolfold.ledger.record import Ledger
 from toolfold.ledger.sqlite import SqliteLedger
 from toolfold.sessions.stores import FolderStore
-from toolfold.tools.approval import deny
+from toolfold.tools.steps.approval import deny
 from toolfold.tools.tool import Tool
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from toolfold.errors import Fenced, UsageError
 from toolfold.ledger.refusals import suspended
 from toolfold.models import File, Limits, Outcome, Paused, Reply
 from toolfold.runtime import Runtime
-from toolfold.tools.context import Decision
+from toolfold.tools.tool import Decision
 
 
 class Steps:

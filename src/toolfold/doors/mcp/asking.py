@@ -9,7 +9,7 @@ from typing import Any, Final
 import mcp_types as types
 
 from toolfold.models import Call, Covers
-from toolfold.tools.context import Decision
+from toolfold.tools.tool import Decision
 
 _SHOWN_ARGUMENTS_CHARACTERS: Final = 2_000
 # Any: a JSON Schema, in the subset that forms may have.

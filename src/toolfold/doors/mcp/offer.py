@@ -17,11 +17,10 @@ from toolfold.models import Json, ToolSpec
 from toolfold.prompts.catalog import HEADER, dense_text
 from toolfold.prompts.python_stubs import first_line
 from toolfold.runtime import Runtime
-from toolfold.tools.context import CallContext
 from toolfold.tools.names import python_name
 from toolfold.tools.policy import Policy
 from toolfold.tools.search import Detail, Index, search_tool
-from toolfold.tools.tool import Tool
+from toolfold.tools.tool import CallContext, Tool
 
 MENTIONED_WAIT_SECONDS: Final = 30.0
 """How long a program waits for a server that it mentions and that is not connected yet: `npx` may be installing it."""

@@ -27,7 +27,7 @@ from toolfold.errors import ToolRefused, UsageError
 from toolfold.execution.driving import Answers, drive, refuse_approvals
 from toolfold.models import Call, CallRecord, File, Limits, Outcome, Paused, ToolSpec
 from toolfold.runtime import Runtime
-from toolfold.tools.context import Decision
+from toolfold.tools.tool import Decision
 
 CURRENT: Final[ContextVar[Running | None]] = ContextVar("toolfold_running", default=None)
 """The program whose task, or one of whose calls, is running this code."""

@@ -27,12 +27,11 @@ from toolfold.errors import ToolNotFound, UsageError
 from toolfold.models import CallRecord, File, Limits, Outcome, Value
 from toolfold.runtime import Runtime
 from toolfold.tools.catalog import Catalog
-from toolfold.tools.context import Approve, CallContext
 from toolfold.tools.policy import Policy
 from toolfold.tools.router import Router, Wrapper, with_check
 from toolfold.tools.search import SEARCH_SPEC, Index, search_tool
-from toolfold.tools.tool import Tool
-from toolfold.tools.wrappers import wrappers
+from toolfold.tools.steps import wrappers
+from toolfold.tools.tool import Approve, CallContext, Tool
 
 
 class ToolCallDict(TypedDict):
@@ -67,7 +66,7 @@ class ProgrammaticToolExecutor:
         strict: Refuse programs that `_validate_code_safety` objects to, before they run.
         limits: Of one program, and of all programs that it runs in turn.
         policy: Which tools may be called, by programs and directly.
-        steps: The router's wrappers instead of the usual ones: retries, breaker, cache (`toolfold.tools.wrappers`).
+        steps: The router's wrappers instead of the usual ones: retries, breaker, cache (`toolfold.tools.steps`).
         options: The other arguments of `toolfold.Runtime`: `engine`, `isolation`, `ledger`, ... Its `approve` answers
             for direct calls too.
     """

@@ -9,9 +9,9 @@ from toolfold.doors.orchestrator.workers import Worker, bare_tool, tool_map
 from toolfold.errors import ToolError, ToolNotFound, UsageError
 from toolfold.models import Call, Value
 from toolfold.tools.catalog import Catalog
-from toolfold.tools.context import CallContext
 from toolfold.tools.router import Router, Wrapper
-from toolfold.tools.wrappers import wrappers
+from toolfold.tools.steps import wrappers
+from toolfold.tools.tool import CallContext
 
 
 class MCPClientShim:

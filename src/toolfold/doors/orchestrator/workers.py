@@ -15,9 +15,8 @@ from toolfold.errors import ToolNotFound, UsageError
 from toolfold.models import ToolSpec, Value
 from toolfold.sources.agents import ask_agent
 from toolfold.sources.functions import tool_from_function
-from toolfold.tools.context import CallContext
 from toolfold.tools.names import python_name
-from toolfold.tools.tool import Tool
+from toolfold.tools.tool import CallContext, Tool
 
 # Any: a worker returns whatever can be sent, at once or when awaited.
 Worker: TypeAlias = Callable[[dict[str, Value]], Any]

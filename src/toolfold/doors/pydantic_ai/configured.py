@@ -30,8 +30,8 @@ from toolfold.doors.pydantic_ai.values import to_model
 from toolfold.engines.scripted import ScriptedEngine
 from toolfold.models import Call, ToolSpec
 from toolfold.runtime import Runtime
-from toolfold.tools.context import Decision
 from toolfold.tools.policy import Policy
+from toolfold.tools.tool import Decision
 
 # The router checks arguments against the tool's schema, and says what is wrong in its own words.
 _VALIDATOR: Final = SchemaValidator(core_schema.dict_schema(core_schema.str_schema(), core_schema.any_schema()))

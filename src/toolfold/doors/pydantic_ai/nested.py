@@ -36,10 +36,8 @@ from toolfold.doors.pydantic_ai.values import to_program
 from toolfold.errors import ToolArgumentsInvalid, ToolRefused
 from toolfold.execution.driving import Answers
 from toolfold.models import Call, Paused, Value
-from toolfold.tools.context import Decision, Spent
-from toolfold.tools.outside import outside_check
-from toolfold.tools.router import Handler, Request
-from toolfold.tools.tool import Tool
+from toolfold.tools.router import Handler, Request, outside_check
+from toolfold.tools.tool import Decision, Spent, Tool
 
 _current: ContextVar[Nested] = ContextVar("toolfold_nested")
 _NO_ANSWER: Final = object()

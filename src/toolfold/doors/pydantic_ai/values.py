@@ -9,7 +9,7 @@ from pydantic_ai import AudioUrl, BinaryContent, DocumentUrl, ImageUrl, VideoUrl
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from toolfold.models import File, Media, Value
-from toolfold.tools.shape import is_plain
+from toolfold.tools.values import is_plain
 
 _LINKS: Final = {"image-url": ImageUrl, "audio-url": AudioUrl, "document-url": DocumentUrl, "video-url": VideoUrl}
 _ASIDE: Final = (str, int, float, bytes, type(None))

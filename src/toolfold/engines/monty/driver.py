@@ -30,7 +30,7 @@ from toolfold.engines.monty.values import MediaBox, plain
 from toolfold.engines.monty.waits import Step, Waits
 from toolfold.engines.monty.worker import StoppedError, Worker
 from toolfold.models import Call, Problem, Program
-from toolfold.tools.shape import json_size
+from toolfold.tools.values import json_size
 from toolfold_guest.styles import MOST_NOTES, parallel_hints
 
 _NO_LIMIT: Final = 2**31 - 1  # of host round trips: sleeps and name lookups count there, calls are counted here

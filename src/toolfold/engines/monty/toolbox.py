@@ -10,7 +10,7 @@ from typing import Any
 from toolfold.engines.base import Order
 from toolfold.models import Call, Limits, Problem, ToolSpec, Value
 from toolfold.protocol.codec import tool_facts
-from toolfold.tools.shape import json_size
+from toolfold.tools.values import json_size
 from toolfold_guest.awaiting import ASYNC_PREFIX
 from toolfold_guest.reserved import RESERVED
 from toolfold_guest.styles import ToolFacts, bind, style_of

@@ -18,7 +18,7 @@ from toolfold.engines.ray.direct import DirectServer
 from toolfold.engines.ray.node import Node
 from toolfold.errors import ToolfoldError
 from toolfold.models import Isolation, Limits
-from toolfold.protocol.packing import decoder, encode
+from toolfold.protocol.codec import decoder, encode
 
 
 class NodeOptions(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,7 +21,7 @@ from toolfold.engines.ray.driver import DriverProcess
 from toolfold.engines.ray.link import NodeFacts
 from toolfold.engines.ray.mailbox import AskingMailbox
 from toolfold.errors import EngineUnavailable, UsageError, install_extra
-from toolfold.protocol.packing import encode
+from toolfold.protocol.codec import encode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,7 +9,7 @@ import hashlib
 from typing import TYPE_CHECKING, Final
 
 from toolfold.engines.base import Called, Printed, Taped
-from toolfold.protocol.packing import encode
+from toolfold.protocol.codec import encode
 
 if TYPE_CHECKING:
     from toolfold.engines.base import Event

@@ -15,8 +15,7 @@ import msgspec
 
 from toolfold.engines.base import Taped
 from toolfold.models import File, LibrarySet, Limits, Media, Problem, Program, Reply, Status, ToolSpec
-from toolfold.protocol.codec import MAX_DEPTH, Violation
-from toolfold.protocol.packing import decoder, encode
+from toolfold.protocol.codec import MAX_DEPTH, Violation, decoder, encode
 
 MAX_MESSAGE_BYTES: Final = 1024 * 1024 * 1024
 

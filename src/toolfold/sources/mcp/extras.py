@@ -12,8 +12,7 @@ from toolfold.models import Json, ToolSpec, Value
 from toolfold.sources.mcp.connection import Connection
 from toolfold.sources.mcp.keeper import Keeper
 from toolfold.sources.mcp.values import content_value, resource_value
-from toolfold.tools.context import CallContext
-from toolfold.tools.tool import Tool
+from toolfold.tools.tool import CallContext, Tool
 
 
 def extra_tools(keepers: Sequence[Keeper]) -> tuple[Tool, ...]:

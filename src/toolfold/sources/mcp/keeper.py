@@ -35,7 +35,7 @@ from toolfold.sources.mcp.remembered import Remembered
 from toolfold.sources.mcp.server import Server, ServerStatus
 from toolfold.sources.mcp.stdio import start_server
 from toolfold.sources.mcp.streams import NotSent, Watched
-from toolfold.tools.masking import masked
+from toolfold.tools.error_text import masked
 
 FIRST_WAIT_SECONDS: Final = 0.5
 LONGEST_WAIT_SECONDS: Final = 60.0

@@ -14,9 +14,8 @@ from toolfold.sources.mcp.connection import Connection
 from toolfold.sources.mcp.keeper import Keeper
 from toolfold.sources.mcp.outer import Outer
 from toolfold.sources.mcp.values import output_schema, value_reader
-from toolfold.tools.context import CallContext
-from toolfold.tools.expansion import bounded
-from toolfold.tools.tool import Tool
+from toolfold.tools.arguments import bounded
+from toolfold.tools.tool import CallContext, Tool
 
 
 def bridged_tool(tool: types.Tool, names: Names, keeper: Keeper, outer: Outer | None) -> Tool:

@@ -22,7 +22,7 @@ import msgspec
 
 from toolfold.errors import ToolFailed
 from toolfold.models import Json, Media, Value
-from toolfold.tools.schema import TOO_LARGE_TO_EXPLAIN, sample
+from toolfold.tools.arguments import TOO_LARGE_TO_EXPLAIN, sample
 
 _WRAPPED: Final = "result"
 _log: Final = logging.getLogger(__name__)

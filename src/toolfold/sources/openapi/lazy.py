@@ -15,7 +15,7 @@ from toolfold.models import Json
 from toolfold.sources.openapi.model import Operation
 from toolfold.sources.openapi.operations import NEXT_QUERY, WITH_RESPONSE
 from toolfold.sources.openapi.schemas import Look, closed
-from toolfold.tools.expansion import bounded
+from toolfold.tools.arguments import bounded
 
 
 class LazySchema(Mapping[str, Json]):

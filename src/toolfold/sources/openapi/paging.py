@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from toolfold.errors import ToolArgumentsInvalid
 from toolfold.models import Json, Value
 from toolfold.sources.openapi.model import Argument
-from toolfold.tools.schema import ArgumentCheck, bad_argument
+from toolfold.tools.arguments import ArgumentCheck, bad_argument
 
 _LINK: Final = re.compile(r"<([^<>]*)>([^<]*)")
 _NEXT: Final = re.compile(r"""\brel\s*=\s*["']?[^"']*\bnext\b""", re.IGNORECASE)

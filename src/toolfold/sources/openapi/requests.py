@@ -13,7 +13,7 @@ from toolfold.sources.openapi.model import Argument, Operation
 from toolfold.sources.openapi.paging import with_next
 from toolfold.sources.openapi.styles import header_text, path_part, query_pairs
 from toolfold.sources.web.messages import WebRequest
-from toolfold.tools.schema import bad_argument, wrong
+from toolfold.tools.arguments import bad_argument, wrong
 
 _TEMPLATE: Final = re.compile(r"\{([^{}]+)\}")
 _UNSENDABLE: Final = re.compile(r"[\0-\x08\x0a-\x1f\x7f]")

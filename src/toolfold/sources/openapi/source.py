@@ -34,10 +34,9 @@ from toolfold.sources.web.bodies import headers_of, read_reply
 from toolfold.sources.web.client import MAX_BYTES, WebClient
 from toolfold.sources.web.credentials import Auth
 from toolfold.sources.web.hosts import host_entry, is_public_name, origin_of
-from toolfold.tools.globs import Globs
-from toolfold.tools.masking import is_secret
-from toolfold.tools.names import python_name
-from toolfold.tools.schema import argument_check
+from toolfold.tools.arguments import argument_check
+from toolfold.tools.error_text import is_secret
+from toolfold.tools.names import Globs, python_name
 from toolfold.tools.tool import Tool
 
 _log: Final = logging.getLogger(__name__)

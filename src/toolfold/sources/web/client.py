@@ -22,7 +22,7 @@ from toolfold.sources.web.echoes import Echoes
 from toolfold.sources.web.hosts import Hosts, Origin, host_entry, origin_of, read_url
 from toolfold.sources.web.messages import WebReply, WebRequest
 from toolfold.sources.web.network import AddressRefused, GuardedTransport, Resolve, system_resolve
-from toolfold.tools.loops import PerLoop
+from toolfold.tools.steps.concurrency import PerLoop
 
 MAX_BYTES: Final = 10 * MIB
 _MOST_REDIRECTS: Final = 5

@@ -16,7 +16,7 @@ from toolfold.errors import ToolError, UsageError
 from toolfold.sources.command import run_command
 from toolfold.sources.web.echoes import Echoes
 from toolfold.sources.web.messages import WebReply, WebRequest
-from toolfold.tools.loops import PerLoop
+from toolfold.tools.steps.concurrency import PerLoop
 
 Send: TypeAlias = Callable[[WebRequest], Awaitable[WebReply]]
 Kind: TypeAlias = Literal["bearer", "basic", "header", "query", "oauth2"]

@@ -12,7 +12,7 @@ import msgspec
 
 from toolfold.models import Media, Value
 from toolfold.sources.web.media import CODECS
-from toolfold.tools.masking import MASK, SHORTEST, forms_of, hide, masked
+from toolfold.tools.error_text import MASK, SHORTEST, forms_of, hide, masked
 
 _CHATTY: Final = (
     "httpx2", "httpcore2.connection", "httpcore2.http11", "httpcore2.http2", "hpack.hpack", "hpack.table", "h2",

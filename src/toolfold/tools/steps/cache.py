@@ -20,11 +20,10 @@ import msgspec
 
 from toolfold.errors import ToolRefused
 from toolfold.models import MIB, Value
-from toolfold.tools.clock import Clock
-from toolfold.tools.context import CallContext
-from toolfold.tools.loops import PerLoop
 from toolfold.tools.router import Handler, Request, Wrapper, check_size
-from toolfold.tools.tool import Tool
+from toolfold.tools.steps.concurrency import PerLoop
+from toolfold.tools.steps.resilience import Clock
+from toolfold.tools.tool import CallContext, Tool
 
 _ENTRY_BYTES: Final = 512
 """Counted for each reply beside its own size, so that a flood of empty ones is bounded too."""

@@ -11,15 +11,12 @@ import msgspec
 
 from toolfold.errors import UsageError
 from toolfold.models import ToolSpec
-from toolfold.tools.approval import approval
-from toolfold.tools.breaker import Breaker, Breaking
-from toolfold.tools.budget import budget
-from toolfold.tools.clock import SystemClock
-from toolfold.tools.concurrency import Concurrency
 from toolfold.tools.policy import Policy
-from toolfold.tools.retry import Retry, Retrying
+from toolfold.tools.router import withholding
+from toolfold.tools.steps.approval import approval, budget
+from toolfold.tools.steps.concurrency import Concurrency
+from toolfold.tools.steps.resilience import Breaker, Breaking, Retry, Retrying, SystemClock
 from toolfold.tools.tool import RetryWhen
-from toolfold.tools.withholding import withholding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from toolfold.tools.approval import approval
-from toolfold.tools.breaker import Breaker, Breaking
-from toolfold.tools.budget import budget
-from toolfold.tools.cache import Cache, remembering
-from toolfold.tools.clock import Clock, SystemClock
-from toolfold.tools.concurrency import Concurrency
 from toolfold.tools.policy import Policy
-from toolfold.tools.retry import Retry, Retrying
-from toolfold.tools.router import Wrapper, checked, from_record
-from toolfold.tools.withholding import withholding
+from toolfold.tools.router import Wrapper, checked, from_record, withholding
+from toolfold.tools.steps.approval import approval, budget
+from toolfold.tools.steps.cache import Cache, remembering
+from toolfold.tools.steps.concurrency import Concurrency
+from toolfold.tools.steps.resilience import Breaker, Breaking, Clock, Retry, Retrying, SystemClock
 
 
 def wrappers(

@@ -12,9 +12,12 @@ import html
 import json
 import os
 import re
+import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 from urllib.parse import quote, quote_plus
+
+from toolfold.models import Value
 
 MASK: Final = "***"
 SHORTEST: Final = 8
@@ -73,3 +76,73 @@ def _forms(secret: str) -> Iterator[str]:
         last = len(encoded) if (before + len(data)) % 3 == 0 else (before + len(data)) * 8 // 6
         inner = encoded[first:last].decode()
         yield from (inner, inner.replace("+", "-").replace("/", "_"))
+
+
+# ----------------------------------------------------------------------------------------------------
+# What the log says of a failed call: its error, without what the call was given.
+
+MAX_MESSAGE_CHARACTERS: Final = 500
+_SHORTEST_VALUE: Final = 3
+_MOST_VALUES: Final = 1000
+
+
+def told_error(error: str, arguments: Mapping[str, Value]) -> str:
+    """The error on one line, with `***` for each text among the arguments: tools repeat them, and some are secret."""
+    return cut(repr(hidden(error, arguments)))
+
+
+def hidden(text: str, arguments: Mapping[str, Value]) -> str:
+    """The text with `***` for each text among the arguments."""
+    for number, given in enumerate(sorted(set(_texts(arguments)), key=len, reverse=True)):
+        if number >= _MOST_VALUES:
+            return "(not shown: too many arguments to hide)"
+        text = text.replace(given, "***")
+    return text
+
+
+def cut(text: str) -> str:
+    """Not longer than a line of a log should be."""
+    return text if len(text) <= MAX_MESSAGE_CHARACTERS else text[: MAX_MESSAGE_CHARACTERS - 1] + "…"
+
+
+def _texts(value: Value) -> Iterator[str]:
+    match value:
+        case str() if len(value) >= _SHORTEST_VALUE:
+            yield value
+        case Mapping():
+            for one in value.values():
+                yield from _texts(one)
+        case list():
+            for one in value:
+                yield from _texts(one)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Where a tool failed, for whoever wrote the tool: in the record and in the log, never in what a program reads.
+
+MAX_TRACEBACK_CHARACTERS: Final = 4_000
+_OURS: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_THREADS: Final = (os.path.join("concurrent", "futures", "thread.py"), os.path.join("asyncio", "threads.py"))
+"""What calls a tool that is not async."""
+
+
+def traceback_of(error: BaseException) -> str:
+    """The traceback without the frames of this package and without secrets; empty if no other frame is in it."""
+    told = traceback.TracebackException.from_exception(error)
+    if not _keep_others(told):
+        return ""
+    # Not the folders: the current one stands in a variable, and is no secret from whoever wrote the tool.
+    lines = "".join(told.format()).splitlines(keepends=True)
+    text = "".join(one if one.startswith("  File ") else masked(one) for one in lines)
+    # As in the text of the error, and before it is cut: half a surrogate pair would be written with six characters.
+    text = text.encode("utf-8", "backslashreplace").decode()
+    # The end has the line that failed.
+    return text if len(text) <= MAX_TRACEBACK_CHARACTERS else f"…{text[-MAX_TRACEBACK_CHARACTERS:]}"
+
+
+def _keep_others(told: traceback.TracebackException) -> bool:
+    others = [one for one in told.stack if not (one.filename.startswith(_OURS) or one.filename.endswith(_THREADS))]
+    told.stack = traceback.StackSummary.from_list(others)
+    # A list, not a generator: each of them has to be changed.
+    inner = [one for one in (told.__cause__, told.__context__, *(told.exceptions or ())) if one is not None]
+    return any([bool(told.stack), *map(_keep_others, inner)])

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable
 from typing import Final
 
 import msgspec
 
 from toolfold.errors import ToolRefused
 from toolfold.models import Call, ToolSpec, Value
-from toolfold.tools.context import CallContext, Decision
 from toolfold.tools.policy import Policy
 from toolfold.tools.router import Handler, Request, Wrapper, preparation
-from toolfold.tools.tool import Tool
+from toolfold.tools.tool import CallContext, Decision, Tool
 
 NOBODY_CAN_APPROVE: Final = Decision(approved=False, reason="it needs approval, and nobody can give it here")
 _log: Final = logging.getLogger(__name__)
@@ -61,3 +61,29 @@ async def _decision(tool: Tool, request: Request) -> Decision:
     except Exception as error:
         _log.exception("asking for approval of %r failed", name)
         raise ToolRefused(f"{name!r} needs approval, and asking for it failed") from error
+
+
+# ----------------------------------------------------------------------------------------------------
+# The step that counts: how often one program may call one tool.
+
+
+def budget(policy: Policy) -> Wrapper:
+    """Refuses the calls of a program beyond the policy's `max_calls`; a direct call has no program."""
+
+    def wrap(tool: Tool, rest: Handler) -> Handler:
+        most = policy.max_calls(tool.spec)
+        return rest if most is None else _counting(tool.spec.name, most, rest)
+
+    return wrap
+
+
+def _counting(name: str, most: int, rest: Handler) -> Handler:
+    def count(request: Request) -> Awaitable[Value]:
+        if request.context is not None and request.caller == "code":
+            calls = request.context.spent.calls
+            if calls[name] >= most:
+                raise ToolRefused(f"{name!r} is out of budget: {calls[name]} of {most} calls used in this program")
+            calls[name] += 1
+        return rest(request)
+
+    return count
