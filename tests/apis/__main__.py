@@ -19,8 +19,8 @@ from tests.apis.validated import Public, Target, checked, run_program
 from toolfold.errors import UsageError
 from toolfold.models import ToolSpec
 from toolfold.prompts.python_stubs import module_text
+from toolfold.sources.openapi.document import Store
 from toolfold.sources.openapi.source import Api, api_tools
-from toolfold.sources.openapi.store import Store
 from toolfold.sources.web.credentials import Auth
 
 GITHUB = Public(

@@ -24,10 +24,10 @@ from toolfold.doors.http.body import Intake
 from toolfold.execution.paused_memory import PausedMemory
 from toolfold.protocol import machine
 from toolfold.sessions.quota import Quota
-from toolfold.sources import function_arguments, function_mistakes
-from toolfold.sources.mcp import tools as bridged
-from toolfold.sources.openapi import lazy
-from toolfold.sources.web import bodies
+from toolfold.sources import function_schema
+from toolfold.sources.mcp import bridge as bridged
+from toolfold.sources.openapi import operations
+from toolfold.sources.web import responses
 from toolfold.tools import router, steps
 
 CONTROLS: dict[str, Callable[[], None]] = {}
@@ -157,8 +157,8 @@ def _sent_bytes() -> None:
 @for_attacks("wrong_arguments")
 def _first_mistake() -> None:
     """every mistake in a call's arguments is collected"""
-    function_arguments.stopping_check = lambda adapter: adapter.validator.validate_python
-    function_mistakes.sample = lambda arguments: arguments
+    function_schema.stopping_check = lambda adapter: adapter.validator.validate_python
+    function_schema.sample = lambda arguments: arguments
 
 
 @for_attacks("large_programs")
@@ -204,14 +204,14 @@ def _paused_memory() -> None:
 @for_attacks("charset_of_replies")
 def _short_list_of_charsets() -> None:
     """a reply is decoded in the event loop, by whichever codec of Python it names"""
-    bodies.codec_of = lambda content_type: content_type.partition("charset=")[2] or "utf-8"
-    bodies._LARGE_BYTES = 1 << 60  # type: ignore[misc]
+    responses.codec_of = lambda content_type: content_type.partition("charset=")[2] or "utf-8"
+    responses._LARGE_BYTES = 1 << 60  # type: ignore[misc]
 
 
 @for_attacks("doubling_document")
 def _bounded_documents() -> None:
     """schemas of an OpenAPI document are taken as they are"""
-    lazy.bounded = lambda schema, _: schema
+    operations.bounded = lambda schema, _: schema
 
 
 # --- tools and tenants -------------------------------------------------------------------------

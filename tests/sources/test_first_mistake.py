@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel, BeforeValidator, Field, TypeAdapter, ValidationError, WrapValidator
 
 from tests.sources.test_functions import reply_of, value_of
-from toolfold.sources.first_mistake import stopping_check
+from toolfold.sources.function_schema import stopping_check
 
 MANY = 8_000
 
@@ -141,7 +141,7 @@ def plain(v: int, w: Item = 0) -> None: ...
 
 
 async def test_of_many_unknown_arguments_only_the_first_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    from toolfold.sources import function_arguments
+    from toolfold.sources import function_schema
 
     looked_at: list[int] = []
 
@@ -152,7 +152,7 @@ async def test_of_many_unknown_arguments_only_the_first_are_looked_at(monkeypatc
 
         return validate
 
-    monkeypatch.setattr(function_arguments, "stopping_check", noted)
+    monkeypatch.setattr(function_schema, "stopping_check", noted)
     reply = await reply_of(plain, **{f"x{number}": 1 for number in range(MANY)}, v=1)
 
     assert looked_at == [21]

@@ -6,8 +6,8 @@ from toolfold.config.apis import ApiConfig, AuthConfig
 from toolfold.config.model import Config
 from toolfold.errors import UsageError
 from toolfold.sources.openapi.source import Api, api_tools
+from toolfold.sources.web.client import fetch_tool
 from toolfold.sources.web.credentials import Auth
-from toolfold.sources.web.fetch import fetch_tool
 from toolfold.tools.tool import Tool
 
 

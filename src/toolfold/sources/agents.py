@@ -9,7 +9,7 @@ from toolfold.errors import UsageError, install_extra
 from toolfold.models import Json, Value
 
 if TYPE_CHECKING:
-    from toolfold.sources.agents_client import Agent
+    from toolfold.sources.agent_client import Agent
 
 MESSAGE_SCHEMA: Final[Mapping[str, Json]] = {
     "type": "object",
@@ -36,7 +36,7 @@ def ask_agent(url: str, *, headers: Mapping[str, str] | None = None) -> Callable
 def _agent(url: str, headers: Mapping[str, str]) -> Agent:
     try:
         # Here, not at the top: an optional extra, and it takes 0.4 s to import.
-        from toolfold.sources.agents_client import Agent  # noqa: PLC0415
+        from toolfold.sources.agent_client import Agent  # noqa: PLC0415
     except ImportError as error:
         raise UsageError(f"agent tools need the package 'a2a-sdk'; {install_extra('a2a')}") from error
     return Agent(url, headers)

@@ -20,8 +20,7 @@ from typing import Any, Final, TypeVar, Unpack, overload
 
 from toolfold.errors import UsageError
 from toolfold.models import Json, ToolSpec
-from toolfold.sources.function_signature import Function, local_names, origin_of, resolved_signature
-from toolfold.sources.function_words import Words
+from toolfold.sources.function_signature import Function, Words, local_names, origin_of, resolved_signature
 from toolfold.sources.modules import place_of
 from toolfold.tools.arguments import shown
 from toolfold.tools.names import python_name
@@ -114,7 +113,7 @@ def _tool_from(
     **hints: Unpack[TimedSpecOptions],
 ) -> Tool:
     # Imported here: it brings pydantic, which a runtime without functions does without.
-    from toolfold.sources.function_arguments import input_of, output_schema  # noqa: PLC0415
+    from toolfold.sources.function_schema import input_of, output_schema  # noqa: PLC0415
 
     name = name or _name_of(fn)
     signature = resolved_signature(fn, name, {**namespace, **local_names(fn)})

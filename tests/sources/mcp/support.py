@@ -14,7 +14,7 @@ import mcp_types as types
 
 from toolfold.models import Value
 from toolfold.sources.mcp import Bridge, Server
-from toolfold.sources.mcp.eras import Era, Eras
+from toolfold.sources.mcp.connection import Era, Eras
 from toolfold.tools.tool import Tool
 
 HERE = Path(__file__).parent

@@ -10,7 +10,7 @@ import pytest
 from tests.sources.mcp.support import FakeOuter, call, raw, remember, sdk, tool, until
 from toolfold.errors import ToolError, ToolFailed, ToolUnreachable, UsageError
 from toolfold.sources.mcp import Bridge, Server, ServerStatus
-from toolfold.sources.mcp.eras import Eras
+from toolfold.sources.mcp.connection import Eras
 from toolfold.tools.error_text import hide
 from toolfold.tools.tool import CallContext
 
@@ -72,7 +72,7 @@ async def test_settled_gives_up_when_its_time_is_up(eras: Path) -> None:
 
 @pytest.mark.parametrize("probe", ["error", "ignore", "exit"])
 async def test_a_server_of_the_older_era_is_found_out_and_remembered(probe: str, eras: Path, monkeypatch) -> None:
-    monkeypatch.setattr("toolfold.sources.mcp.eras.PROBE_SECONDS", 0.2)
+    monkeypatch.setattr("toolfold.sources.mcp.connection.PROBE_SECONDS", 0.2)
     server = raw("old", "--probe", probe)
 
     async with Bridge([server], eras=eras) as bridge:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolfold.models import ToolSpec
-from toolfold.sources.mcp.bridged_names import Names, clean, identifier, names_of
+from toolfold.sources.mcp.bridge import Names, clean, identifier, names_of
 from toolfold.tools.catalog import Catalog
 from toolfold.tools.tool import Tool
 

@@ -8,7 +8,7 @@ import pytest
 
 from toolfold.errors import ToolFailed
 from toolfold.models import Media, Value
-from toolfold.sources.mcp.values import output_schema, value_reader
+from toolfold.sources.mcp.bridge import output_schema, value_reader
 
 WRAPPED = {"type": "object", "properties": {"result": {"type": "array"}}, "required": ["result"]}
 WRAPPED_TEXT = {"type": "object", "properties": {"result": {"type": "string"}}, "required": ["result"]}

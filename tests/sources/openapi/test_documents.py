@@ -5,10 +5,9 @@ import pytest
 
 from tests.sources.openapi.serving import Answer, Serving, called
 from toolfold.errors import UsageError
-from toolfold.sources.openapi.document import read_document
+from toolfold.sources.openapi.document import Store, read_document
 from toolfold.sources.openapi.operations import read_operations
 from toolfold.sources.openapi.source import Api, api_tools, openapi_tools
-from toolfold.sources.openapi.store import Store
 
 
 def written(tmp_path, document, name="shop.json"):

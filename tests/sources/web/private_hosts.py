@@ -17,7 +17,7 @@ import urllib.request
 from tests.sources.openapi.serving import Answer, Serving
 from toolfold.errors import ToolRefused
 from toolfold.sources.web.client import WebClient
-from toolfold.sources.web.messages import WebRequest
+from toolfold.sources.web.credentials import WebRequest
 from toolfold_guest.jail import kernel
 
 _SET_FLAGS, _SET_ADDRESS = 0x8914, 0x8916

@@ -8,12 +8,9 @@ import pytest
 
 import toolfold
 from tests.sources.openapi.serving import Answer, Serving
-from toolfold.sources.web.bodies import read_reply
-from toolfold.sources.web.credentials import Auth
-from toolfold.sources.web.echoes import Echoes
-from toolfold.sources.web.fetch import fetch_tool
-from toolfold.sources.web.media import CODECS
-from toolfold.sources.web.messages import WebReply
+from toolfold.sources.web.client import fetch_tool
+from toolfold.sources.web.credentials import CODECS, Auth, Echoes, WebReply
+from toolfold.sources.web.responses import read_reply
 
 SECRET = "tok-12345678"
 

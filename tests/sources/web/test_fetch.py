@@ -9,9 +9,9 @@ from tests.sources.openapi.serving import Answer, Serving
 from toolfold.config import parse_config
 from toolfold.config.build import declared_tools
 from toolfold.errors import ToolFailed, ToolRefused, UsageError
+from toolfold.sources.web.client import fetch_tool
 from toolfold.sources.web.credentials import Auth
-from toolfold.sources.web.fetch import fetch_tool
-from toolfold.sources.web.hosts import host_entry
+from toolfold.sources.web.network import host_entry
 
 
 def fetched(tool, **arguments):

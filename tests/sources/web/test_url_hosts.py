@@ -17,8 +17,8 @@ from toolfold.config import load_config
 from toolfold.config.build import declared_tools
 from toolfold.errors import UsageError
 from toolfold.sources.openapi.source import openapi_tools
+from toolfold.sources.web.client import fetch_tool
 from toolfold.sources.web.credentials import Auth
-from toolfold.sources.web.fetch import fetch_tool
 
 SECRET = "tok-12345678"
 NAMES = ("fass.test", "xn--fa-hia.test", "xn--fass-.test", "xn--b1.test")

@@ -14,8 +14,8 @@ from tests.sources.openapi.serving import Answer, Serving
 from toolfold.errors import ToolError, ToolRefused, UsageError
 from toolfold.sources.web import network
 from toolfold.sources.web.client import WebClient
-from toolfold.sources.web.hosts import Hosts, origin_of
-from toolfold.sources.web.messages import WebRequest
+from toolfold.sources.web.credentials import WebRequest
+from toolfold.sources.web.network import Hosts, origin_of
 
 
 def sent(client, url, method="GET", content=None):

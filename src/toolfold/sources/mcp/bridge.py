@@ -3,26 +3,203 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import binascii
 import contextlib
+import hashlib
+import keyword
 import logging
+import re
+import unicodedata
 import webbrowser
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+import jsonschema_rs
 import mcp_types as types
+import msgspec
+from mcp.shared.dispatcher import ProgressFnT
 
-from toolfold.errors import UsageError
-from toolfold.sources.mcp.bridged_names import Names, names_of
-from toolfold.sources.mcp.eras import Eras
-from toolfold.sources.mcp.extras import extra_tools
-from toolfold.sources.mcp.keeper import Keeper
+from toolfold.errors import ToolFailed, UsageError
+from toolfold.models import Json, Media, ToolSpec, Value
+from toolfold.sources.mcp.connection import Connection, Eras, Outer
 from toolfold.sources.mcp.oauth import token_folder
-from toolfold.sources.mcp.outer import Outer
-from toolfold.sources.mcp.remembered import Remembered
-from toolfold.sources.mcp.server import Server, ServerStatus
-from toolfold.sources.mcp.tools import bridged_tool
-from toolfold.tools.tool import Tool
+from toolfold.sources.mcp.server import Remembered, Server, ServerStatus
+from toolfold.sources.mcp.supervisor import Keeper
+from toolfold.tools.arguments import TOO_LARGE_TO_EXPLAIN, bounded, sample
+from toolfold.tools.tool import CallContext, Tool
+
+# ----------------------------------------------------------------------------------------------------
+# Resources and prompts as tools: three functions for all servers that have them.
+
+
+def extra_tools(keepers: Sequence[Keeper]) -> tuple[Tool, ...]:
+    """`read_resource`, `list_resources` and `get_prompt`, each if a server can serve it."""
+    with_resources = {one.server.name: one for one in keepers if one.capabilities.resources is not None}
+    with_prompts = {one.server.name: one for one in keepers if one.capabilities.prompts is not None}
+    tools: list[Tool] = []
+    if with_resources:
+        tools += [_list_resources(with_resources), _read_resource(with_resources)]
+    if with_prompts:
+        tools.append(_get_prompt(with_prompts))
+    return tuple(tools)
+
+
+def _list_resources(keepers: Mapping[str, Keeper]) -> Tool:
+    async def listed(arguments: Mapping[str, Any], _: CallContext) -> Value:
+        found = await keepers[arguments["server"]].call(Connection.list_resources, may_repeat=True)
+        return [
+            {"uri": str(one.uri), "name": one.name, "description": one.description or "", "mime": one.mime_type or ""}
+            for one in found
+        ]
+
+    fields = {name: {"type": "string"} for name in ("uri", "name", "description", "mime")}
+    output = {"type": "array", "items": {"type": "object", "properties": fields, "required": list(fields)}}
+    return _tool("list_resources", "What one server offers to read.", {}, keepers, listed, output)
+
+
+def _read_resource(keepers: Mapping[str, Keeper]) -> Tool:
+    async def read(arguments: Mapping[str, Any], context: CallContext) -> Value:
+        async def work(connection: Connection) -> types.ReadResourceResult:
+            return await connection.read_resource(arguments["uri"], execution_id=context.execution_id)
+
+        found = await keepers[arguments["server"]].call(work, may_repeat=True)
+        values = [resource_value(one) for one in found.contents]
+        return values[0] if len(values) == 1 else values
+
+    words = "A resource of one server: text, parsed if it is JSON, or an object with `.mime` and `.data`."
+    return _tool("read_resource", words, {"uri": {"type": "string"}}, keepers, read, None)
+
+
+def _get_prompt(keepers: Mapping[str, Keeper]) -> Tool:
+    async def get(arguments: Mapping[str, Any], context: CallContext) -> Value:
+        wanted = {key: str(value) for key, value in (arguments.get("arguments") or {}).items()}
+
+        async def work(connection: Connection) -> types.GetPromptResult:
+            return await connection.get_prompt(arguments["name"], wanted, execution_id=context.execution_id)
+
+        keeper = keepers[arguments["server"]]
+        try:
+            found = await keeper.call(work, may_repeat=True)
+        except ToolFailed as error:
+            names = ", ".join(one.name for one in await keeper.call(Connection.list_prompts, may_repeat=True))
+            raise ToolFailed(f"{error}; the prompts of {keeper.server.name!r} are: {names}") from error
+        return [{"role": one.role, "content": content_value([one.content], parses=False)} for one in found.messages]
+
+    parameters = {"name": {"type": "string"}, "arguments": {"type": "object"}}
+    words = "The messages of one server's prompt, each with `role` and `content`."
+    return _tool("get_prompt", words, parameters, keepers, get, None, optional=("arguments",))
+
+
+# Any: each function takes what its schema lets through.
+def _tool(
+    name: str,
+    description: str,
+    parameters: Mapping[str, Json],
+    keepers: Mapping[str, Keeper],
+    call_within: Any,
+    output: Mapping[str, Json] | None,
+    optional: Sequence[str] = (),
+) -> Tool:
+    properties = {"server": {"type": "string", "enum": sorted(keepers)}, **parameters}
+    schema = {
+        "type": "object",
+        "properties": properties,
+        "required": [key for key in properties if key not in optional],
+        "additionalProperties": False,
+    }
+    spec = ToolSpec(
+        name=name, python_name=name, description=description, input_schema=schema, output_schema=output,
+        read_only=True, idempotent=True, source="mcp",
+    )  # fmt: skip
+
+    async def call(arguments: Mapping[str, Any]) -> Value:
+        return await call_within(arguments, CallContext())
+
+    return Tool(spec=spec, call=call, call_within=call_within, retry="never")
+
+
+# ----------------------------------------------------------------------------------------------------
+# Names of bridged tools: as Claude Code spells them, as Python can, and short ones in the server's module.
+#
+# * `name` is `mcp__<server>__<tool>`. In both parts each UTF-16 unit outside `[A-Za-z0-9_-]` is `_`.
+# * Where several tools come to one name, the one that is spelt exactly so keeps it; each other ends in
+# `_` and six hex digits made from its own name. One longer than 128 is cut to 128 in the same way.
+# * `python_name` is the name with `_` for `-`; further collisions are the catalog's to settle.
+# * The plain spelling is an alias where it is another identifier: `mcp__wetter__größe`, or a long name uncut.
+# * `short_name` is the tool's own name as an identifier: `from tools.<server> import <short_name>`.
+
+MAX_CHARACTERS: Final = 128
+"""Claude Code drops tools with longer names in silence."""
+_DIGITS: Final = 6
+_FOREIGN: Final = re.compile(r"[^A-Za-z0-9_-]")
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What one tool is called."""
+
+    name: str
+    python_name: str
+    aliases: tuple[str, ...]
+    domain: str
+    short_name: str
+
+
+def names_of(tools: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Names]:
+    """The names of each `(server, tool)`; their order does not matter."""
+    keys = sorted(set(tools))
+    servers = {server for server, _ in keys}
+    domains = _unique({(server,): (identifier(server), server) for server in servers})
+    names = _unique({key: (f"mcp__{clean(key[0])}__{clean(key[1])}", f"mcp__{key[0]}__{key[1]}") for key in keys})
+    shorts: dict[tuple[str, ...], str] = {}
+    for server in servers:
+        shorts |= _unique({key: (identifier(key[1]), key[1]) for key in keys if key[0] == server})
+    return {key: _names(key, names[key], domains[key[0],], shorts[key]) for key in keys}
+
+
+def clean(text: str) -> str:
+    """One part of a name, by Claude Code's rule."""
+    return _FOREIGN.sub(lambda sign: "_" * (2 if ord(sign[0]) > 0xFFFF else 1), text)
+
+
+def identifier(text: str) -> str:
+    """A name as Python can write it: itself where it is one, else with `_` for what cannot be."""
+    # Python reads every identifier in this form, so a name in another would never be found.
+    plain = unicodedata.normalize("NFKC", text)
+    if not plain.isidentifier():
+        plain = clean(text).replace("-", "_")
+    if not plain or plain[0].isdigit():
+        plain = f"_{plain}"
+    return f"{plain}_tool" if keyword.iskeyword(plain) else plain
+
+
+def _names(key: tuple[str, str], name: str, domain: str, short: str) -> Names:
+    python_name = name.replace("-", "_")
+    plain = unicodedata.normalize("NFKC", f"mcp__{key[0]}__{key[1]}")
+    spelt = {plain, plain.replace("-", "_")}
+    aliases = tuple(sorted(one for one in spelt if one != python_name and one.isidentifier()))
+    return Names(name, python_name, aliases, domain, short)
+
+
+def _unique(wishes: Mapping[tuple[str, ...], tuple[str, str]]) -> dict[tuple[str, ...], str]:
+    """From wish and plain spelling to names, no two alike, none too long."""
+    count = Counter(wish for wish, _ in wishes.values())
+    exact = Counter(wish for wish, plain in wishes.values() if wish == plain)
+    settled: dict[tuple[str, ...], str] = {}
+    for key, (wish, plain) in wishes.items():
+        keeps_it = count[wish] == 1 or (wish == plain and exact[wish] == 1)
+        settled[key] = wish if keeps_it and len(wish) <= MAX_CHARACTERS else _marked(wish, key)
+    return settled
+
+
+def _marked(wish: str, key: tuple[str, ...]) -> str:
+    digest = hashlib.sha256("\0".join(key).encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]
+    return f"{wish[: MAX_CHARACTERS - _DIGITS - 1]}_{digest}"
+
 
 _log: Final = logging.getLogger(__name__)
 
@@ -129,3 +306,229 @@ def _open_browser(server: str, url: str) -> None:
     _log.warning("server %r asks you to sign in: %s", server, url)
     # In a thread: some browsers are waited for until they are closed.
     asyncio.get_running_loop().run_in_executor(None, webbrowser.open, url)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Bridged tools: what a server lists, as a `Tool` that calls it there.
+
+
+def bridged_tool(tool: types.Tool, names: Names, keeper: Keeper, outer: Outer | None) -> Tool:
+    """One tool of one server."""
+    tool = _bounded(tool, names.name)
+    read = value_reader(tool, names.name)
+    spec = _spec(tool, names, keeper)
+    may_repeat = spec.read_only or spec.idempotent
+
+    async def call_within(arguments: Mapping[str, Any], context: CallContext) -> Value:
+        on_progress = _progress(keeper, names.name, context, outer)
+
+        async def work(connection: Connection) -> types.CallToolResult:
+            return await connection.call_tool(
+                tool.name, arguments, execution_id=context.execution_id, on_progress=on_progress
+            )
+
+        return read(await keeper.call(work, may_repeat=may_repeat))
+
+    async def call(arguments: Mapping[str, Any]) -> Value:
+        return await call_within(arguments, CallContext())
+
+    # The keeper has tried again where that is safe.
+    return Tool(spec=spec, call=call, call_within=call_within, retry="never")
+
+
+def _bounded(tool: types.Tool, name: str) -> types.Tool:
+    schemas = {"input_schema": tool.input_schema, "output_schema": tool.output_schema}
+    return tool.model_copy(update={key: bounded(one, name) for key, one in schemas.items() if one is not None})
+
+
+def _spec(tool: types.Tool, names: Names, keeper: Keeper) -> ToolSpec:
+    hints = tool.annotations or types.ToolAnnotations()
+    return ToolSpec(
+        name=names.name,
+        python_name=names.python_name,
+        aliases=names.aliases,
+        domain=names.domain,
+        short_name=names.short_name,
+        description=tool.description or hints.title or tool.title or "",
+        input_schema=tool.input_schema,
+        output_schema=output_schema(tool),
+        read_only=bool(hints.read_only_hint),
+        idempotent=bool(hints.idempotent_hint),
+        destructive=bool(hints.destructive_hint) and not hints.read_only_hint,
+        timeout_seconds=keeper.server.call_timeout_seconds,
+        source=f"mcp:{keeper.server.name}",
+    )
+
+
+def _progress(keeper: Keeper, tool: str, context: CallContext, outer: Outer | None) -> ProgressFnT | None:
+    if outer is None:
+        return None
+
+    async def tell(progress: float, total: float | None, message: str | None) -> None:
+        outer.progress(
+            server=keeper.server.name,
+            tool=tool,
+            execution_id=context.execution_id,
+            progress=progress,
+            total=total,
+            message=message or "",
+        )
+
+    return tell
+
+
+# ----------------------------------------------------------------------------------------------------
+# A server's results as values that a program can use.
+#
+# * `structuredContent` first, whatever JSON it is. Where the output schema only wraps a value in
+# `{"result": ...}`, the value; text in it that holds JSON is parsed.
+# * Else the content: one part is the value, several are a list, none is `None`. Text that starts
+# with `{` or `[` is parsed where the tool declares no output schema.
+# * Images, sounds, links and files are `Media`.
+# * `isError` is a `ToolFailed` with the text.
+
+_WRAPPED: Final = "result"
+
+
+def value_reader(tool: types.Tool, name: str) -> Callable[[types.CallToolResult], Value]:
+    """How to read this tool's results; `name` is for the warning about a result that breaks its schema.
+
+    Raises, when called:
+        ToolFailed: the tool says that it failed.
+    """
+    wraps = _wraps(tool.output_schema)
+    check = _Check(tool.output_schema, name) if tool.output_schema is not None else None
+
+    def read(result: types.CallToolResult) -> Value:
+        if result.is_error:
+            raise ToolFailed(_error_text(result))
+        if result.structured_content is None and "structured_content" not in result.model_fields_set:
+            if check is not None:
+                check.warn("it returned no structured content")
+            return content_value(result.content, parses=tool.output_schema is None)
+        value = result.structured_content
+        if check is not None:
+            check(value)
+        if wraps and isinstance(value, dict) and value.keys() == {_WRAPPED}:
+            inner = value[_WRAPPED]
+            return _parsed(inner) if isinstance(inner, str) else inner
+        return value
+
+    return read
+
+
+def output_schema(tool: types.Tool) -> Mapping[str, Json] | None:
+    """The schema of what `value_reader` gives; `None` for text that may hold JSON."""
+    schema = tool.output_schema
+    if schema is None or not _wraps(schema):
+        return schema
+    inner = schema["properties"][_WRAPPED]
+    if not isinstance(inner, dict) or "string" in _types(inner):
+        return None
+    return {**inner, **{key: schema[key] for key in ("$defs", "definitions") if key in schema}}
+
+
+def content_value(parts: list[types.ContentBlock], *, parses: bool) -> Value:
+    """The value of a list of content parts."""
+    values = [_part(part, parses=parses) for part in parts]
+    if not values:
+        return None
+    return values[0] if len(values) == 1 else values
+
+
+def resource_value(contents: types.TextResourceContents | types.BlobResourceContents) -> Value:
+    """Text as text, anything else as a file."""
+    return contents.text if isinstance(contents, types.TextResourceContents) else _file(contents)
+
+
+def _part(part: types.ContentBlock, *, parses: bool) -> Value:
+    match part:
+        case types.TextContent():
+            return _parsed(part.text) if parses else part.text
+        case types.ImageContent():
+            return Media(kind="image", mime=part.mime_type, data=_bytes(part.data))
+        case types.AudioContent():
+            return Media(kind="audio", mime=part.mime_type, data=_bytes(part.data))
+        case types.ResourceLink():
+            return Media(kind="link", mime=part.mime_type or "", uri=str(part.uri), name=part.name)
+        case types.EmbeddedResource():
+            return _file(part.resource)
+
+
+def _file(contents: types.TextResourceContents | types.BlobResourceContents) -> Media:
+    if isinstance(contents, types.TextResourceContents):
+        data, kind = contents.text.encode("utf-8", "replace"), "text/plain"
+    else:
+        data, kind = _bytes(contents.blob), "application/octet-stream"
+    uri = str(contents.uri)
+    mime = contents.mime_type or kind
+    return Media(kind="file", mime=mime, data=data, uri=uri, name=uri.rstrip("/").rpartition("/")[2])
+
+
+def _bytes(text: str) -> bytes:
+    try:
+        return base64.b64decode(text)
+    except (binascii.Error, ValueError):
+        return text.encode("utf-8", "replace")  # broken data is still data; the program may look at it
+
+
+def _parsed(text: str) -> Value:
+    if text[:1] not in ("{", "["):
+        return text
+    try:
+        return msgspec.json.decode(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _error_text(result: types.CallToolResult) -> str:
+    texts = [part.text for part in result.content if isinstance(part, types.TextContent)]
+    if not any(texts) and result.structured_content is not None:
+        texts = [msgspec.json.encode(result.structured_content).decode()]
+    return "\n".join(texts).strip() or "the tool said no more than that it failed"
+
+
+def _wraps(schema: Mapping[str, Json] | None) -> bool:
+    """Whether a schema is there only because structured content had to be an object."""
+    return (
+        schema is not None
+        and schema.get("type") == "object"
+        and isinstance(schema.get("properties"), dict)
+        and schema["properties"].keys() == {_WRAPPED}
+    )
+
+
+def _types(schema: Mapping[str, Json]) -> list[str]:
+    """The types that a schema names, also in its alternatives."""
+    kind = schema.get("type", [])
+    found = [kind] if isinstance(kind, str) else list(kind)
+    for option in (*schema.get("anyOf", ()), *schema.get("oneOf", ())):
+        found += _types(option) if isinstance(option, dict) else []
+    return found
+
+
+class _Check:
+    """Says once for each tool that its results break its own schema; the data is kept all the same."""
+
+    def __init__(self, schema: Mapping[str, Json], name: str) -> None:
+        self._name = name
+        self._has_warned = False
+        # Any: the validator has no public type.
+        self._validator: Any = None
+        try:
+            # Offline: a `$ref` of a stranger must not make this host fetch it.
+            self._validator = jsonschema_rs.validator_for(dict(schema), validate_formats=False, offline=True)
+        except ValueError as error:
+            self.warn(f"the schema is broken: {str(error).partition(chr(10))[0]}")
+
+    def __call__(self, value: Value) -> None:
+        if self._has_warned or self._validator is None or self._validator.is_valid(value):
+            return
+        # Of the first parts only: an error for each of a million items would stop the host.
+        error = next(self._validator.iter_errors(sample(value)), None)
+        self.warn(error.message.partition("\n")[0][:200] if error is not None else TOO_LARGE_TO_EXPLAIN)
+
+    def warn(self, why: str) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            _log.warning("results of %r do not fit its output schema: %s", self._name, why)

@@ -3,32 +3,204 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib.metadata
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+import os
+import re
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Final, TypeVar
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar
 
 import mcp_types as types
+import msgspec
+import platformdirs
 from mcp import ClientSession, MCPError
 from mcp.client._transport import ReadStream, WriteStream
 from mcp.client.session import ClientRequestContext, IncomingMessage
 from mcp.client.subscriptions import SubscriptionLost, listen
 from mcp.shared.dispatcher import ProgressFnT
 from mcp.shared.message import SessionMessage
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from mcp_types import UNSUPPORTED_PROTOCOL_VERSION, DiscoverResult, ElicitRequestParams, ElicitResult, Root
+from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from toolfold.errors import ToolError
-from toolfold.sources.mcp.broken import UNREADABLE
-from toolfold.sources.mcp.eras import Era, negotiate
-from toolfold.sources.mcp.outer import EXECUTION, Outer
+
+# ----------------------------------------------------------------------------------------------------
+# Which of the two protocol eras a server speaks, found out once and remembered.
+#
+# Asking costs: some servers ignore the question (so it has a time limit), some exit on it (so the
+# next connection does not ask). What was found is kept in a file of the user's cache folder.
+
+Era: TypeAlias = Literal["legacy", "modern"]
+
+PROBE_SECONDS: Final = 2.0
+_KEPT_SECONDS: Final = 7 * 24 * 3600
+"""Then the server is asked again: it may have been updated."""
+_KEPT_SERVERS: Final = 500
+_log: Final = logging.getLogger(__name__)
+
+
+async def negotiate(session: ClientSession, known: Era | None) -> Era:
+    """Agree on a version; `known` spares the question or the time limit.
+
+    Raises:
+        MCPError: the server speaks no version that we do, or hung up.
+    """
+    if known != "legacy" and await _discovers(session, None if known == "modern" else PROBE_SECONDS):
+        return "modern"
+    try:
+        await session.initialize()
+    except MCPError as error:
+        # It was updated since; or it starts slowly, and read our question after its time was up.
+        if error.code != UNSUPPORTED_PROTOCOL_VERSION:
+            raise
+        await session.discover()
+        return "modern"
+    return "legacy"
+
+
+async def _discovers(session: ClientSession, seconds: float | None) -> bool:
+    try:
+        async with asyncio.timeout(seconds):
+            raw = await session.send_discover(LATEST_MODERN_VERSION)
+        result = DiscoverResult.model_validate(raw)
+    except (MCPError, ValidationError, TimeoutError) as error:
+        _log.debug("no new era: %s", error)
+        return False
+    if not any(version in result.supported_versions for version in MODERN_PROTOCOL_VERSIONS):
+        return False
+    session.adopt(result)
+    return True
+
+
+class Eras:
+    """What is remembered, by server. Never fails: without a file it remembers in memory."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._path = path or platformdirs.user_cache_path("toolfold", appauthor=False) / "mcp-eras.json"
+        self._known: dict[str, tuple[Era, float]] | None = None
+
+    def get(self, identity: str) -> Era | None:
+        found = self._all().get(identity)
+        return found[0] if found is not None and time.time() - found[1] < _KEPT_SECONDS else None
+
+    def put(self, identity: str, era: Era) -> None:
+        if self.get(identity) == era:
+            return
+        # Read again: other processes write the same file.
+        known = self._known = {**self._read(), **self._all(), identity: (era, time.time())}
+        kept = sorted(known.items(), key=lambda item: -item[1][1])[:_KEPT_SERVERS]
+        with contextlib.suppress(OSError):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            draft = self._path.with_suffix(f".{os.getpid()}")
+            draft.write_bytes(msgspec.json.encode(dict(kept)))
+            draft.replace(self._path)
+
+    def _all(self) -> dict[str, tuple[Era, float]]:
+        if self._known is None:
+            self._known = self._read()
+        return self._known
+
+    def _read(self) -> dict[str, tuple[Era, float]]:
+        try:
+            return msgspec.json.decode(self._path.read_bytes(), type=dict[str, tuple[Era, float]])
+        except (OSError, msgspec.MsgspecError):
+            return {}
+
+
+# ----------------------------------------------------------------------------------------------------
+# Replies that cannot be read: whose they are, so that their calls end at once and not at their timeout.
+
+UNREADABLE: Final = "the server's reply could not be read, so it is unknown whether the call took effect"
+_ID: Final = re.compile(rb'"id"\s*:\s*(\d{1,15}|"[^"\\]{1,64}")')
+_BODY: Final = re.compile(rb'"(?:result|error)"\s*:')
+
+
+def broken_reply(line: bytes) -> types.JSONRPCError | None:
+    """An error for the call that a broken line seems to answer; `None` for anything else that a server prints."""
+    if not line.lstrip().startswith(b"{") or b'"jsonrpc"' not in line or _BODY.search(line) is None:
+        return None
+    found = _request_id(line)
+    if found is None:
+        return None
+    return types.JSONRPCError(
+        jsonrpc="2.0", id=found, error=types.ErrorData(code=types.INTERNAL_ERROR, message=UNREADABLE)
+    )
+
+
+def _request_id(line: bytes) -> int | str | None:
+    try:
+        message = msgspec.json.decode(line)
+    except (ValueError, RecursionError):
+        return _likely_id(line)
+    found = message.get("id") if "method" not in message else None
+    return found if isinstance(found, int | str) and not isinstance(found, bool) else None
+
+
+def _likely_id(line: bytes) -> int | str | None:
+    """The first id if it stands before the body, where a body has no part in it; else the last."""
+    ids = list(_ID.finditer(line))
+    body = _BODY.search(line)
+    if not ids or body is None:
+        return None
+    chosen = ids[0] if ids[0].start() < body.start() else ids[-1]
+    text = chosen[1].decode(errors="replace")
+    return text[1:-1] if text.startswith('"') else int(text)
+
+
+# ----------------------------------------------------------------------------------------------------
+# What the client outside can do for a bridged server: answer questions, name folders, show progress.
+#
+# Its types are the SDK's own, so that nothing is lost between a bridged server and the door's client.
+
+EXECUTION: Final[ContextVar[str]] = ContextVar("toolfold_execution", default="")
+"""The execution whose call a question belongs to, while it is asked in that call's own task."""
+
+
+class Outer(Protocol):
+    """The way out, one for a bridge. Only what it can do is declared to bridged servers, when they connect.
+
+    `execution_id` is that of the program whose call is meant; empty where that cannot be known.
+    """
+
+    @property
+    def can_elicit(self) -> bool: ...
+    @property
+    def has_roots(self) -> bool: ...
+
+    async def elicit(self, params: ElicitRequestParams, *, server: str, execution_id: str) -> ElicitResult:
+        """Ask the person outside, for as long as it takes.
+
+        Raises:
+            ToolError: there is no way to ask any more; the call that the question belongs to fails with its text.
+        """
+        ...
+
+    async def roots(self) -> Sequence[Root]:
+        """The folders that the client works in."""
+        ...
+
+    def progress(
+        self, *, server: str, tool: str, execution_id: str, progress: float, total: float | None, message: str
+    ) -> None:
+        """How far a call is; must not block."""
+        ...
+
+    # Any: a log message may hold any JSON value.
+    def log(self, *, server: str, level: str, data: Any) -> None:
+        """What a server has to say beside its replies; must not block."""
+        ...
+
 
 MAX_PAGES: Final = 1000
 MAX_ROUNDS: Final = 20
 """Questions that one call may ask, one after another."""
 _RELISTEN_SECONDS: Final = 1.0
-_log: Final = logging.getLogger(__name__)
 
 _Result = TypeVar("_Result")
 # Any: what the three methods that may ask have in common is not in their types.

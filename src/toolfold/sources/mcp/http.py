@@ -26,7 +26,7 @@ from mcp_types import ErrorData, JSONRPCError, JSONRPCRequest, jsonrpc_message_a
 
 from toolfold.errors import ToolUnreachable
 from toolfold.sources.mcp.server import Server
-from toolfold.sources.mcp.streams import Inbox
+from toolfold.sources.mcp.stdio import Inbox
 
 NOT_SENT: Final = -32_950
 LOST: Final = -32_951

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-from collections.abc import Mapping, Sequence
+import logging
+import os
+import re
+import secrets
+import stat
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from pathlib import Path
+from typing import Any, Final, Literal
 
+import mcp_types as types
 import msgspec
+import platformdirs
+from pydantic import TypeAdapter, ValidationError
 
 from toolfold.errors import UsageError
 
@@ -80,3 +91,147 @@ class ServerStatus:
     """The protocol version agreed on; empty until there is one."""
     instructions: str = ""
     """What the server says of itself to a model."""
+
+
+# ----------------------------------------------------------------------------------------------------
+# The tools that a server listed last time, kept so that they are known before it has started again.
+#
+# Clients such as Claude Code read the list of tools once, and a server may take longer than that. What is
+# read here is a hint: whatever the server lists replaces it. A file that anyone but this user could have written,
+# or that this version did not write, is ignored. Nothing of a server's definition is in it but its digest.
+
+MAX_BYTES: Final = 8 * 1024 * 1024
+KEPT_DAYS: Final = 30
+_DAY_SECONDS: Final = 24 * 3600
+_MOST_FILES: Final = 500
+_SHORTEST_SECRET: Final = 8
+_log: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a server has, as far as tools are made from it."""
+
+    tools: tuple[types.Tool, ...] = ()
+    capabilities: types.ServerCapabilities = field(default_factory=types.ServerCapabilities)
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    version: Literal[1]
+    at: float
+    # Any: as the server sent it; read by the SDK's own models.
+    tools: list[dict[str, Any]]
+    capabilities: dict[str, Any]
+
+
+class _NotOursError(Exception):
+    """Why a file is ignored."""
+
+
+_TOOLS: Final = TypeAdapter(tuple[types.Tool, ...])
+
+
+class Remembered:
+    """One file for each server, in a folder for the user alone. Never fails: without the folder it forgets."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder or platformdirs.user_state_path("toolfold", appauthor=False) / "mcp-tools"
+
+    def get(self, server: Server) -> Known:
+        """What is remembered of a server of this definition; nothing where that cannot be trusted."""
+        try:
+            file = _read(self._path(server))
+            return Known(_TOOLS.validate_python(file.tools), types.ServerCapabilities.model_validate(file.capabilities))
+        except FileNotFoundError:
+            return Known()
+        except _NotOursError as error:
+            why = str(error)
+        except (ValidationError, RecursionError):
+            why = "it is not in the form that this version writes"
+        except OSError as error:
+            why = error.strerror or type(error).__name__
+        _log.warning("the remembered tools of server %r are ignored: %s", server.name, why)
+        return Known()
+
+    def put(self, server: Server, known: Known) -> None:
+        """Remember it, unless the server repeats a secret of its definition in what it lists."""
+        file = _File(1, time.time(), [_plain(one) for one in known.tools], _plain(known.capabilities))
+        data = msgspec.json.encode(file)
+        text = data.decode(errors="replace")
+        with contextlib.suppress(OSError):
+            if len(data) > MAX_BYTES or any(secret in text for secret in _secrets(server)):
+                self._path(server).unlink(missing_ok=True)
+                return
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            _write(self._path(server), data)
+            self._forget_oldest()
+
+    def _path(self, server: Server) -> Path:
+        # Names of variables and headers, never their values: a digest of a short secret can be guessed.
+        parts = (server.name, server.identity, sorted(server.env), sorted(server.headers))
+        return self._folder / f"{hashlib.sha256(msgspec.json.encode(parts)).hexdigest()[:32]}.json"
+
+    def _forget_oldest(self) -> None:
+        files = sorted(self._folder.glob("*.json"), key=lambda one: one.lstat().st_mtime, reverse=True)
+        for file in files[_MOST_FILES:]:
+            file.unlink(missing_ok=True)
+
+
+def _read(path: Path) -> _File:
+    # Opened so that neither a link nor a pipe in its place can lead or stop us.
+    try:
+        fd = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+    except OSError as error:
+        if path.is_symlink():
+            raise _NotOursError("it is no plain file") from error
+        raise
+    with os.fdopen(fd, "rb") as file:
+        _check(os.fstat(file.fileno()))
+        data = file.read(MAX_BYTES)
+    try:
+        read = msgspec.json.decode(data, type=_File)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+        raise _NotOursError("it is not in the form that this version writes") from error
+    age = time.time() - read.at
+    if age > KEPT_DAYS * _DAY_SECONDS:
+        raise _NotOursError(f"it is older than {KEPT_DAYS} days")
+    if age < -_DAY_SECONDS / 24:
+        raise _NotOursError("it is from the future")
+    return read
+
+
+def _check(found: os.stat_result) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise _NotOursError("it is no plain file")
+    if found.st_size > MAX_BYTES:
+        raise _NotOursError(f"it has more than {MAX_BYTES} bytes")
+    if hasattr(os, "getuid"):
+        if found.st_uid != os.getuid():
+            raise _NotOursError("it belongs to another user")
+        if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise _NotOursError("other users can write to it")
+
+
+def _write(path: Path, data: bytes) -> None:
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
+    try:
+        fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(fd, "wb") as file:
+            file.write(data)
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+# Any: one of the SDK's models as JSON.
+def _plain(model: types.Tool | types.ServerCapabilities) -> dict[str, Any]:
+    return model.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def _secrets(server: Server) -> Iterator[str]:
+    """All values of a definition that may be one, as they would stand in JSON."""
+    auth = server.auth.client_secret if server.auth is not None else ""
+    for value in (*server.env.values(), *server.headers.values(), *server.args, server.url or "", auth):
+        for part in {value, *re.split(r"[\s=:@?&]+", value)}:
+            if len(part) >= _SHORTEST_SECRET:
+                yield msgspec.json.encode(part).decode()[1:-1]

@@ -2,16 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import hashlib
+import logging
+import os
 import re
-from typing import Any, Final
+import secrets
+import stat
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
+import platformdirs
 
 # PyYAML ships no types, and its stubs are no dependency of ours.
 import yaml  # type: ignore[import-untyped]
 
-from toolfold.errors import UsageError
+from toolfold.errors import ToolError, ToolFailed, ToolRefused, UsageError
 from toolfold.models import MIB, Json
+from toolfold.prompts.schema_types import target_of
+from toolfold.sources.openapi.model import VERSION, Index
+from toolfold.sources.web.client import WebClient
+from toolfold.sources.web.credentials import WebReply, WebRequest
+from toolfold.sources.web.network import host_entry, origin_of
+from toolfold.sources.web.responses import check_status
+
+if TYPE_CHECKING:
+    from toolfold.sources.openapi.source import Api
+
 
 MAX_BYTES: Final = 64 * MIB
 MAX_YAML_BYTES: Final = 16 * MIB
@@ -154,3 +175,229 @@ def _key(key: object) -> str:
     if isinstance(key, bool):
         return str(key).lower()
     return "null" if key is None else str(key)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Where the references of a document lead. Only within the document: nothing is fetched for one.
+
+_DEEPEST: Final = 20
+_SCHEMAS: Final = "#/components/schemas/"
+_ELSEWHERE: Final = re.compile(rb'"\$ref":"(#/(?!components/schemas/[^/"]+")[^"]+)"')
+_REMOTE: Final = re.compile(rb'"\$ref":"([^#"][^"]*)"')
+
+
+class References:
+    """The references of one document."""
+
+    def __init__(self, document: Mapping[str, Json]) -> None:
+        self._document = document
+
+    def resolve(self, value: Json) -> Json:
+        """The value, or what its `$ref` leads to in the end; `None` for nothing."""
+        for _ in range(_DEEPEST):
+            if not isinstance(value, Mapping) or not isinstance(value.get("$ref"), str):
+                return value
+            value = target_of(value["$ref"], self._document)
+        return None
+
+    def look(self, reference: str) -> Json | None:
+        """What a schema's reference leads to."""
+        return target_of(reference, self._document)
+
+    def packed(self) -> dict[str, bytes]:
+        """All that schemas may refer to, by reference, each packed on its own."""
+        encode = msgspec.msgpack.Encoder().encode
+        schemas = self.resolve(self._document.get("components")) or {}
+        named = schemas.get("schemas") if isinstance(schemas, Mapping) else None
+        packed = {f"{_SCHEMAS}{name}": encode(one) for name, one in _items(named)}
+        for found in set(_ELSEWHERE.findall(msgspec.json.encode(self._document))):
+            reference = found.decode()
+            if "\\" not in reference and (target := self.look(reference)) is not None:
+                packed[reference] = encode(target)
+        return packed
+
+    def remote(self) -> list[str]:
+        """References that lead out of the document."""
+        found = _REMOTE.findall(msgspec.json.encode(self._document))
+        return sorted({one.decode(errors="replace") for one in found})
+
+
+class PackedSchemas:
+    """What packed references lead to; each is unpacked once, and sent to other processes packed."""
+
+    def __init__(self, schemas: Mapping[str, bytes]) -> None:
+        self._schemas = schemas
+        self._unpacked: dict[str, Json] = {}
+
+    def __call__(self, reference: str) -> Json | None:
+        if reference not in self._schemas:
+            return None
+        if reference not in self._unpacked:
+            self._unpacked[reference] = msgspec.msgpack.decode(self._schemas[reference])
+        return self._unpacked[reference]
+
+    def __reduce__(self) -> tuple[type[PackedSchemas], tuple[Mapping[str, bytes]]]:
+        return PackedSchemas, (self._schemas,)
+
+
+def _items(value: Json) -> list[tuple[str, Json]]:
+    return [(str(key), one) for key, one in value.items()] if isinstance(value, Mapping) else []
+
+
+# ----------------------------------------------------------------------------------------------------
+# What is kept of documents on disk: their indexes, so that a large one is read once, and copies of fetched ones.
+#
+# A file that this version did not write, or that another user could have written, is ignored and made anew.
+
+_MOST_FILES: Final = 50
+_SMALL_BYTES: Final = 64 * 1024
+"""A document of this size is read in less time than its index."""
+
+
+class Copy(msgspec.Struct, frozen=True, kw_only=True):
+    """A document as it was fetched, and what its server knows that state by."""
+
+    url: str
+    content: bytes
+    etag: str = ""
+    modified: str = ""
+
+    @property
+    def conditions(self) -> tuple[tuple[str, str], ...]:
+        """Headers that ask for the document only if it is another."""
+        given = (("If-None-Match", self.etag), ("If-Modified-Since", self.modified))
+        return tuple(pair for pair in given if pair[1])
+
+
+class Store:
+    """A few files for each document, in a folder for the user alone. Never fails: without the folder it forgets."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder or platformdirs.user_cache_path("toolfold", appauthor=False) / "openapi"
+
+    def get(self, document: bytes) -> Index | None:
+        """The index of a document, if there is one that can be trusted."""
+        if len(document) <= _SMALL_BYTES:
+            return None
+        index = _decoded(self._path(document, "index"), Index)
+        return index if index is not None and index.version == VERSION else None
+
+    def put(self, document: bytes, index: Index) -> None:
+        """Keep it, and let go of those that were made longest ago."""
+        if len(document) > _SMALL_BYTES:
+            self._write(self._path(document, "index"), index)
+
+    def copy_of(self, url: str) -> Copy | None:
+        """What was fetched from there the last time."""
+        copy = _decoded(self._path(url.encode(), "copy"), Copy)
+        return copy if copy is not None and copy.url == url else None
+
+    def keep(self, copy: Copy) -> None:
+        """Keep a document that was fetched."""
+        self._write(self._path(copy.url.encode(), "copy"), copy)
+
+    def _write(self, path: Path, value: Index | Copy) -> None:
+        draft = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
+        with contextlib.suppress(OSError):
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            try:
+                with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                    file.write(msgspec.msgpack.encode(value))
+                draft.replace(path)
+            finally:
+                draft.unlink(missing_ok=True)
+            alike = sorted(self._folder.glob(f"*{path.suffix}"), key=lambda one: one.lstat().st_mtime)
+            for old in alike[:-_MOST_FILES]:
+                old.unlink(missing_ok=True)
+
+    def _path(self, source: bytes, kind: str) -> Path:
+        return self._folder / f"{hashlib.sha256(source).hexdigest()[:40]}.v{VERSION}.{kind}"
+
+
+_Kept = TypeVar("_Kept", Index, Copy)
+
+
+def _decoded(path: Path, kind: type[_Kept]) -> _Kept | None:
+    try:
+        return msgspec.msgpack.decode(_read(path), type=kind)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+
+
+def _read(path: Path) -> bytes:
+    fd = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+    with os.fdopen(fd, "rb") as file:
+        found = os.fstat(fd)
+        is_ours = not hasattr(os, "getuid") or (found.st_uid == os.getuid() and not found.st_mode & 0o022)
+        if not stat.S_ISREG(found.st_mode) or not is_ours:
+            raise PermissionError
+        return file.read()
+
+
+# ----------------------------------------------------------------------------------------------------
+# The bytes of a document: from a file, or from the one URL that was named.
+
+_log: Final = logging.getLogger(__name__)
+_SECONDS: Final = 60.0
+_NOT_MODIFIED: Final = 304
+
+
+def is_url(spec: str | os.PathLike[str]) -> bool:
+    """Whether a document is named by its URL."""
+    return os.fspath(spec).startswith(("http://", "https://"))
+
+
+def document_bytes(api: Api, store: Store) -> bytes:
+    """What the document says; one from a URL is only sent again by its server if it has changed.
+
+    Raises:
+        UsageError: it cannot be read; the text says why.
+    """
+    if is_url(api.spec):
+        # In a thread: whoever asks may be in an event loop, and needs the tools before it goes on.
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(asyncio.run, _fetched(api, store)).result()
+    try:
+        with open(api.spec, "rb") as file:
+            return file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise UsageError(f"the document cannot be read: {(error.strerror or str(error)).lower()}") from None
+
+
+async def _fetched(api: Api, store: Store) -> bytes:
+    url = os.fspath(api.spec)
+    copy = store.copy_of(url)
+    try:
+        reply = await _asked(api, url, copy)
+    except (ToolError, TimeoutError) as error:
+        # What a server refuses is refused; one that is not there today had it the last time.
+        if copy is None or isinstance(error, ToolFailed | ToolRefused):
+            raise _unfetched(error) from None
+        _log.warning("the document %s cannot be fetched, so the last copy is used: %s", url.partition("?")[0], error)
+        return copy.content
+    except ValueError as error:
+        raise UsageError(f"the document cannot be fetched: its URL {error}") from None
+    if reply.status == _NOT_MODIFIED and copy is not None:
+        return copy.content
+    fresh = Copy(url=url, content=reply.content, etag=reply.header("etag"), modified=reply.header("last-modified"))
+    if fresh != copy:
+        store.keep(fresh)
+    return reply.content
+
+
+async def _asked(api: Api, url: str, copy: Copy | None) -> WebReply:
+    origin_of(url)
+    client = WebClient([host_entry(url), *api.hosts], max_bytes=MAX_BYTES)
+    conditions = () if copy is None else copy.conditions
+    try:
+        async with asyncio.timeout(_SECONDS):
+            reply = await client.send(WebRequest(method="GET", url=url, headers=(("Accept", "*/*"), *conditions)))
+        if reply.status != _NOT_MODIFIED or not conditions:
+            check_status(reply, client.echoes)
+        return reply
+    finally:
+        await client.close()
+
+
+def _unfetched(error: Exception) -> UsageError:
+    return UsageError(f"the document cannot be fetched: {str(error) or 'no answer in time'}")

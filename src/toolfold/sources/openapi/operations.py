@@ -2,22 +2,120 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from toolfold.errors import UsageError
 from toolfold.models import Json
-from toolfold.sources.openapi.bodies import BodyPlan, body_plan
-from toolfold.sources.openapi.model import METHODS, VERSION, Index, Method, Operation
-from toolfold.sources.openapi.names import name_from_path, operation_name
+from toolfold.sources.openapi.document import References
+from toolfold.sources.openapi.model import (
+    METHODS,
+    VERSION,
+    Argument,
+    Index,
+    Method,
+    Operation,
+    Place,
+    argument_name,
+    name_from_path,
+    operation_name,
+)
 from toolfold.sources.openapi.paging import is_paged
-from toolfold.sources.openapi.parameters import ParameterPlan, parameter_plan
-from toolfold.sources.openapi.references import References
-from toolfold.sources.openapi.responses import success
-from toolfold.sources.openapi.schemas import Conversion
+from toolfold.sources.openapi.requests import BodyPlan, body_plan
+from toolfold.sources.openapi.schemas import Conversion, Look, closed
+from toolfold.sources.web.credentials import is_json, is_text, preferred
+from toolfold.tools.arguments import bounded
+
+# ----------------------------------------------------------------------------------------------------
+# Parameters of an operation as arguments: where each goes, and how it is written there. Pure.
+
+_PLACES: Final[Mapping[str, Place]] = {"path": "path", "query": "query", "header": "header", "cookie": "cookie"}
+_USUAL_STYLE: Final[Mapping[str, str]] = {"path": "simple", "query": "form", "header": "simple", "cookie": "form"}
+_STYLES: Final[Mapping[str, frozenset[str]]] = {
+    "path": frozenset({"simple", "label", "matrix"}),
+    "query": frozenset({"form", "spaceDelimited", "pipeDelimited", "deepObject"}),
+    "header": frozenset({"simple"}),
+    "cookie": frozenset({"form"}),
+}
+_NOT_PARAMETERS: Final = frozenset({"accept", "content-type", "authorization", "cookie", "host", "content-length"})
+"""Headers that OpenAPI says to ignore here, and those that would forge a request."""
+_TEMPLATE: Final = re.compile(r"\{([^{}]+)\}")
+
+
+@dataclass(slots=True)
+class ParameterPlan:
+    """The arguments, and their schemas by name."""
+
+    arguments: list[Argument] = field(default_factory=list)
+    properties: dict[str, Json] = field(default_factory=dict)
+    required: set[str] = field(default_factory=set)
+
+
+def parameter_plan(
+    path: str, shared: Json, operation: Mapping[str, Json], references: References, convert: Conversion
+) -> ParameterPlan:
+    """Those of the path and of the operation, which count more; each `{name}` of the path has one."""
+    declared = {(one["in"], one["name"]): one for given in (shared, operation.get("parameters"))
+                for one in _declared(given, references)}  # fmt: skip
+    in_path = _TEMPLATE.findall(path)
+    for name in in_path:
+        declared.setdefault(("path", name), {"name": name, "in": "path", "schema": {"type": "string"}})
+    plan, taken = ParameterPlan(), set[str]()
+    for (place, wire), one in declared.items():
+        if (place == "path" and wire not in in_path) or (place == "header" and wire.lower() in _NOT_PARAMETERS):
+            continue
+        name = argument_name(wire, taken, place)
+        plan.arguments.append(_argument(name, wire, _PLACES[place], one))
+        plan.properties[name] = _schema(one, convert)
+        if place == "path" or one.get("required") is True:
+            plan.required.add(name)
+    return plan
+
+
+def _declared(given: Json, references: References) -> Iterator[Mapping[str, Json]]:
+    for entry in given if isinstance(given, list) else ():
+        one = references.resolve(entry)
+        if isinstance(one, Mapping) and isinstance(one.get("name"), str) and one["name"] and one.get("in") in _PLACES:
+            yield one
+
+
+def _argument(name: str, wire: str, place: Place, given: Mapping[str, Json]) -> Argument:
+    style = given.get("style")
+    style = style if style in _STYLES[place] else _USUAL_STYLE[place]
+    explode = given.get("explode")
+    return Argument(
+        name=name,
+        wire=wire,
+        place=place,
+        style=style,
+        explode=explode if isinstance(explode, bool) else style == "form",
+        allow_reserved=given.get("allowReserved") is True,
+        mime=_content(given)[0],
+    )
+
+
+def _content(given: Mapping[str, Json]) -> tuple[str, Json]:
+    content = given.get("content")
+    if not isinstance(content, Mapping) or not content:
+        return "", None
+    mime, media = next(iter(content.items()))
+    return str(mime), media.get("schema") if isinstance(media, Mapping) else None
+
+
+def _schema(given: Mapping[str, Json], convert: Conversion) -> Json:
+    mime, inner = _content(given)
+    schema = convert.schema(inner if mime else given.get("schema"))
+    words = given.get("description")
+    if isinstance(schema, dict) and isinstance(words, str) and words:
+        return {**schema, "description": words}
+    return schema
+
 
 MAX_OPERATIONS: Final = 20_000
 _MOST_CHARACTERS: Final = 1_500
@@ -191,3 +289,96 @@ def _description(found: _Found) -> str:
     if len(whole) > _MOST_CHARACTERS:
         whole = f"{whole[:_MOST_CHARACTERS].rsplit(None, 1)[0]} …"
     return f"{whole}\n\n{found.place}" if whole else found.place
+
+
+# ----------------------------------------------------------------------------------------------------
+# What an operation answers when all goes well. Pure.
+
+
+class Success(NamedTuple):
+    """The answer's media type and schema; `None`: nothing is known."""
+
+    mime: str
+    schema: Json | None
+    has_link: bool
+    """It says with a `Link` header where the next page is."""
+
+
+def success(given: Json, references: References) -> Success:
+    """That of the first status of 200 and above that has content, else of the first."""
+    responses = given if isinstance(given, Mapping) else {}
+    order = sorted((status for status in map(str, responses) if status[:1] == "2"), key=str.lower)
+    answers = [references.resolve(responses[status]) for status in [*order, *(["default"] if not order else [])]
+               if status in responses]  # fmt: skip
+    answers = [one for one in answers if isinstance(one, Mapping)]
+    for answer in answers:
+        content = answer.get("content")
+        if isinstance(content, Mapping) and content:
+            return _with_content(content, answer.get("headers"))
+    return Success("", {"type": "null"} if answers and order else None, has_link=False)
+
+
+def _with_content(content: Mapping[str, Json], headers: Json) -> Success:
+    mime = preferred(content)
+    media = content[mime]
+    has_link = isinstance(headers, Mapping) and any(str(name).lower() == "link" for name in headers)
+    if is_json(mime):
+        schema = media.get("schema") if isinstance(media, Mapping) else None
+        return Success(mime, schema if isinstance(schema, Mapping) else None, has_link)
+    return Success(mime, {"type": "string"} if is_text(mime) else None, has_link)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Schemas of operations, made when somebody first looks into them: of a thousand, a program reads three.
+#
+# A large program is checked in another process, so they can be pickled; they are sent as they are stored.
+
+
+class LazySchema(Mapping[str, Json]):
+    """A schema that is still to be made, by a function that can be pickled."""
+
+    def __init__(self, make: Callable[[], Mapping[str, Json]]) -> None:
+        self._make = make
+
+    @cached_property
+    def _made(self) -> Mapping[str, Json]:
+        return self._make()
+
+    def __getitem__(self, key: str) -> Json:
+        return self._made[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._made)
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+    # Any: the arguments of whatever makes it.
+    def __reduce__(self) -> tuple[type[LazySchema], tuple[Any]]:
+        return LazySchema, (self._make,)
+
+    def __bool__(self) -> bool:
+        """Asked often, of every tool; a schema of an operation is never empty."""
+        return True
+
+
+def input_schema(operation: Operation, tool: str) -> Mapping[str, Json]:
+    """Of the arguments that the operation still has; one that stands for too much takes anything."""
+    schema: dict[str, Json] = msgspec.msgpack.decode(operation.input_schema)
+    known = {one.name for one in operation.arguments} | {WITH_RESPONSE, NEXT_QUERY}
+    if operation.body is not None:
+        known.add(operation.body.whole)
+    schema["properties"] = {name: one for name, one in schema["properties"].items() if name in known}
+    schema["required"] = [name for name in schema["required"] if name in known]
+    within = bounded(schema, tool)
+    if within is schema:
+        return schema
+    return {**within, "additionalProperties": schema["additionalProperties"] is not False}
+
+
+def output_schema(packed: bytes, look: Look) -> Mapping[str, Json]:
+    """Of what comes back; nothing is said where it is nested too deeply for whoever asks."""
+    try:
+        return closed(msgspec.msgpack.decode(packed), look, "output")
+    except RecursionError:
+        return {}

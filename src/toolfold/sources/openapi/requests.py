@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Final
-from urllib.parse import quote
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+from urllib.parse import quote, urlencode
 
-from toolfold.models import Value
-from toolfold.sources.openapi.contents import content
-from toolfold.sources.openapi.model import Argument, Operation
+import httpx2
+import msgspec
+
+from toolfold.models import Json, Media, Value
+from toolfold.prompts.schema_types import merged
+from toolfold.sources.openapi.document import References
+from toolfold.sources.openapi.model import Argument, Body, Operation, argument_name
 from toolfold.sources.openapi.paging import with_next
-from toolfold.sources.openapi.styles import header_text, path_part, query_pairs
-from toolfold.sources.web.messages import WebRequest
+from toolfold.sources.openapi.schemas import Conversion
+from toolfold.sources.web.credentials import FORM, MULTIPART, WebRequest, is_json, is_text, plain, preferred
 from toolfold.tools.arguments import bad_argument, wrong
 
 _TEMPLATE: Final = re.compile(r"\{([^{}]+)\}")
@@ -94,3 +99,313 @@ def _content(operation: Operation, arguments: Mapping[str, Value]) -> tuple[byte
     if not value and not body.is_required:
         return None, ""
     return content(body, value, {one.wire: one for one in fields.values()})
+
+
+# ----------------------------------------------------------------------------------------------------
+# The body of an operation as arguments: the fields of an object each become one, anything else is `body`. Pure.
+
+_DEEPEST: Final = 20
+
+
+@dataclass(slots=True)
+class BodyPlan:
+    """The body, and the arguments that it is made of."""
+
+    body: Body | None = None
+    arguments: list[Argument] = field(default_factory=list)
+    properties: dict[str, Json] = field(default_factory=dict)
+    required: set[str] = field(default_factory=set)
+    others: Json = False
+    """What arguments that nobody declared may be."""
+
+
+def body_plan(given: Json, references: References, convert: Conversion, taken: set[str]) -> BodyPlan:
+    """How to make the body; a plan without one where the operation takes none."""
+    request = references.resolve(given)
+    content = request.get("content") if isinstance(request, Mapping) else None
+    if not isinstance(request, Mapping) or not isinstance(content, Mapping) or not content:
+        return BodyPlan()
+    mime = preferred(content)
+    media = content[mime] if isinstance(content[mime], Mapping) else {}
+    is_required = request.get("required") is True
+    fields = _fields(media.get("schema"), references, set(), 0)
+    can_have_fields = is_json(mime) or mime in (FORM, MULTIPART)
+    if fields is None or not can_have_fields:
+        return _whole(mime, media, request, convert, taken, is_required=is_required)
+    return _by_fields(mime, media, fields, convert, taken, is_required=is_required)
+
+
+def _by_fields(
+    mime: str, media: Mapping[str, Json], fields: Mapping[str, Json], convert: Conversion, taken: set[str],
+    *, is_required: bool,
+) -> BodyPlan:  # fmt: skip
+    shown = convert.schema(fields)
+    extra = shown.get("additionalProperties", False)
+    is_open = extra is not False
+    plan = BodyPlan(body=Body(mime=mime, is_required=is_required, is_open=is_open), others=extra)
+    must = set(shown.get("required", ())) if is_required else set()
+    encodings = media.get("encoding")
+    for wire, schema in shown["properties"].items():
+        name = argument_name(wire, taken, "body")
+        plan.arguments.append(_field(name, wire, encodings))
+        plan.properties[name] = schema
+        if wire in must:
+            plan.required.add(name)
+    return plan
+
+
+def _whole(
+    mime: str, media: Mapping[str, Json], request: Mapping[str, Json], convert: Conversion, taken: set[str],
+    *, is_required: bool,
+) -> BodyPlan:  # fmt: skip
+    name = argument_name("body", taken, "content")
+    schema = convert.schema(media.get("schema"))
+    if is_text(mime):
+        schema = {"type": "string"}
+    elif not is_json(mime) and mime not in (FORM, MULTIPART):
+        schema = {"type": "string", "format": "binary"}
+    words = request.get("description")
+    if isinstance(schema, dict) and isinstance(words, str) and words and "description" not in schema:
+        schema = {**schema, "description": words}
+    return BodyPlan(
+        body=Body(mime=mime, is_required=is_required, whole=name),
+        properties={name: schema},
+        required={name} if is_required else set(),
+    )
+
+
+def _field(name: str, wire: str, encodings: Json) -> Argument:
+    own = encodings.get(wire) if isinstance(encodings, Mapping) else None
+    own = own if isinstance(own, Mapping) else {}
+    style, mime = own.get("style"), own.get("contentType")
+    return Argument(
+        name=name,
+        wire=wire,
+        place="body",
+        style=style if isinstance(style, str) else "",
+        explode=own.get("explode") is not False,
+        mime=mime if isinstance(mime, str) else "",
+    )
+
+
+def _fields(given: Json, references: References, seen: set[str], depth: int) -> Mapping[str, Json] | None:
+    """The schema as one object with properties, `$ref` and `allOf` taken in; `None` if it is no such thing.
+
+    A part that was `seen` is not taken in again: it adds nothing, and parts that name the next one twice have no end.
+    """
+    found = references.resolve(given)
+    if not isinstance(found, Mapping) or depth > _DEEPEST or found.get("nullable") is True:
+        return None
+    schema: Mapping[str, Json] = found
+    for part in schema["allOf"] if isinstance(schema.get("allOf"), list) else ():
+        pointer = part.get("$ref") if isinstance(part, Mapping) else None
+        if isinstance(pointer, str):
+            if pointer in seen:
+                continue
+            seen.add(pointer)
+        inner = _fields(part, references, seen, depth + 1)
+        if inner is None:
+            return None
+        schema = merged({key: one for key, one in schema.items() if key != "allOf"}, inner)
+    if schema.get("type", "object") != "object" or not isinstance(schema.get("properties"), Mapping):
+        return None
+    if not schema["properties"] or any(_chooses(schema.get(word)) for word in ("oneOf", "anyOf")):
+        return None
+    return schema
+
+
+def _chooses(branches: Json) -> bool:
+    """Whether branches differ in more than in what they require."""
+    return isinstance(branches, list) and any(
+        isinstance(one, Mapping) and set(one) - {"required", "title", "description"} for one in branches
+    )
+
+
+# ----------------------------------------------------------------------------------------------------
+# The body of a request: JSON, a form, parts with files, text or bytes. Pure.
+
+_Part: TypeAlias = tuple[str | None, bytes] | tuple[str | None, bytes, str]
+"""A file's name, its content, its media type."""
+
+
+def content(body: Body, value: Value, fields: Mapping[str, Argument]) -> tuple[bytes, str]:
+    """The body and its content type.
+
+    Args:
+        body: How it is made.
+        value: All of it: an object where arguments are its fields.
+        fields: How each field is encoded, by the API's name for it.
+    """
+    mime = plain(body.mime)
+    if is_json(mime):
+        return msgspec.json.encode(value), body.mime
+    if mime == FORM:
+        return _form(_as_fields(value), fields).encode(), FORM
+    if mime == MULTIPART:
+        return _multipart(_as_fields(value), fields)
+    concrete = "application/octet-stream" if "*" in mime else body.mime
+    return _raw(value), value.mime if isinstance(value, Media) and "*" in mime else concrete
+
+
+def _as_fields(value: Value) -> Mapping[str, Value]:
+    return value if isinstance(value, Mapping) else {"body": value}
+
+
+def _raw(value: Value) -> bytes:
+    match value:
+        case bytes():
+            return value
+        case Media():
+            return value.data
+    return text_of(value).encode()
+
+
+def _form(value: Mapping[str, Value], fields: Mapping[str, Argument]) -> str:
+    pairs: list[str] = []
+    for name, item in value.items():
+        field = fields.get(name)
+        if field is not None and field.style:
+            pairs += [f"{key}={one}" for key, one in query_pairs(field, item)]
+            continue
+        for one in item if isinstance(item, list) else [item]:
+            pairs.append(urlencode({name: text_of(one)}))
+    return "&".join(pairs)
+
+
+def _multipart(value: Mapping[str, Value], fields: Mapping[str, Argument]) -> tuple[bytes, str]:
+    parts = [(name, part) for name, item in value.items() for part in _parts(name, item, fields.get(name))]
+    # The library writes the parts; where they go is said later. One part at least, or it writes no body.
+    made = httpx2.Request("POST", "http://localhost", files=parts or [("", (None, b""))])
+    return made.read(), made.headers["content-type"]
+
+
+def _parts(name: str, value: Value, field: Argument | None) -> Iterator[_Part]:
+    mime = "" if field is None else field.mime.partition(",")[0].strip()
+    for item in value if isinstance(value, list) else [value]:
+        match item:
+            case Media():
+                yield item.name or name, item.data, mime or item.mime
+            case bytes():
+                yield name, item, mime or "application/octet-stream"
+            case dict():
+                yield None, msgspec.json.encode(item), mime or "application/json"
+            case _ if mime:
+                yield None, text_of(item).encode(), mime
+            case _:
+                yield None, text_of(item).encode()
+
+
+# ----------------------------------------------------------------------------------------------------
+# Values as OpenAPI's styles write them into paths, queries, headers and cookies. Pure.
+
+_RESERVED: Final = ":/?[]@!$'()*,;"
+"""Signs that `allowReserved` leaves as they are; not those that end a query's value."""
+_BETWEEN: Final = {"spaceDelimited": "%20", "pipeDelimited": "|", "form": ","}
+
+
+def text_of(value: Value) -> str:
+    """One value as text: JSON's words for true, false and null, and JSON for what has parts."""
+    match value:
+        case str():
+            return value
+        case bytes():
+            return value.decode("utf-8", "replace")
+        case Media():
+            return value.data.decode("utf-8", "replace")
+    return msgspec.json.encode(value).decode()
+
+
+def path_part(argument: Argument, value: Value) -> str:
+    """What stands in a path's place: `simple`, `label` or `matrix`."""
+    if argument.mime:
+        return _escaped(_as_json(value))
+    items = [_escaped(text_of(item)) for item in value] if isinstance(value, list) else None
+    pairs = _pairs(value) if isinstance(value, dict) else None
+    name = _escaped(argument.wire)
+    match argument.style:
+        case "label":
+            return "." + _joined(value, items, pairs, "." if argument.explode else ",", explode=argument.explode)
+        case "matrix":
+            if pairs is not None and argument.explode:
+                return "".join(f";{key}={item}" for key, item in pairs)
+            if items is not None and argument.explode:
+                return "".join(f";{name}={item}" for item in items)
+            return f";{name}=" + _joined(value, items, pairs, ",", explode=False)
+    return _joined(value, items, pairs, ",", explode=argument.explode)
+
+
+def query_pairs(argument: Argument, value: Value) -> Iterator[tuple[str, str]]:
+    """Names and values, encoded."""
+    safe = _RESERVED if argument.allow_reserved else ""
+    name = quote(argument.wire, safe="[]" if argument.style == "deepObject" else "")
+    if argument.mime:
+        yield name, quote(_as_json(value), safe=safe)
+    elif isinstance(value, list):
+        items = [quote(text_of(item), safe=safe) for item in value]
+        if argument.explode or argument.style == "deepObject":
+            yield from ((name, item) for item in items)
+        elif items:
+            yield name, _BETWEEN.get(argument.style, ",").join(items)
+    elif isinstance(value, dict):
+        yield from _query_of_object(argument, name, value, safe)
+    else:
+        yield name, quote(text_of(value), safe=safe)
+
+
+def header_text(argument: Argument, value: Value) -> str:
+    """The value of a header."""
+    if argument.mime:
+        return _as_json(value)
+    if isinstance(value, list):
+        return ",".join(map(text_of, value))
+    if isinstance(value, dict):
+        between = "=" if argument.explode else ","
+        return ",".join(f"{key}{between}{text_of(item)}" for key, item in value.items())
+    return text_of(value)
+
+
+def _query_of_object(argument: Argument, name: str, value: Mapping[str, Value], safe: str) -> Iterator[tuple[str, str]]:
+    if argument.style == "deepObject":
+        yield from _deep(name, value, safe)
+    elif argument.explode:
+        yield from ((quote(key, safe=""), quote(text_of(item), safe=safe)) for key, item in value.items())
+    else:
+        between = _BETWEEN.get(argument.style, ",")
+        yield (
+            name,
+            between.join(quote(part, safe=safe) for pair in value.items() for part in (pair[0], text_of(pair[1]))),
+        )
+
+
+def _deep(name: str, value: Value, safe: str) -> Iterator[tuple[str, str]]:
+    """`filter[size][min]=1`; the items of a list have one name."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _deep(f"{name}[{quote(key, safe='')}]", item, safe)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _deep(name, item, safe)
+    else:
+        yield name, quote(text_of(value), safe=safe)
+
+
+def _joined(
+    value: Value, items: list[str] | None, pairs: list[tuple[str, str]] | None, between: str, *, explode: bool
+) -> str:
+    if items is not None:
+        return between.join(items)
+    if pairs is not None:
+        return between.join(f"{key}={item}" if explode else f"{key},{item}" for key, item in pairs)
+    return _escaped(text_of(value))
+
+
+def _pairs(value: Mapping[str, Value]) -> list[tuple[str, str]]:
+    return [(_escaped(key), _escaped(text_of(item))) for key, item in value.items()]
+
+
+def _escaped(text: str) -> str:
+    return quote(text, safe="")
+
+
+def _as_json(value: Value) -> str:
+    return msgspec.json.encode(value).decode()

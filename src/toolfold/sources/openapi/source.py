@@ -20,20 +20,23 @@ import msgspec
 
 from toolfold.errors import UsageError
 from toolfold.models import ToolSpec
-from toolfold.sources.openapi.lazy import LazySchema, input_schema, output_schema
-from toolfold.sources.openapi.loading import document_bytes, is_url
-from toolfold.sources.openapi.model import Index, Operation
-from toolfold.sources.openapi.names import domain_name
-from toolfold.sources.openapi.operations import NEXT_QUERY, WITH_RESPONSE, read_operations
+from toolfold.sources.openapi.document import PackedSchemas, Store, document_bytes, is_url
+from toolfold.sources.openapi.model import Index, Operation, domain_name
+from toolfold.sources.openapi.operations import (
+    NEXT_QUERY,
+    WITH_RESPONSE,
+    LazySchema,
+    input_schema,
+    output_schema,
+    read_operations,
+)
 from toolfold.sources.openapi.paging import check_next, next_query
-from toolfold.sources.openapi.references import PackedSchemas
 from toolfold.sources.openapi.requests import request_of
 from toolfold.sources.openapi.schemas import Look
-from toolfold.sources.openapi.store import Store
-from toolfold.sources.web.bodies import headers_of, read_reply
 from toolfold.sources.web.client import MAX_BYTES, WebClient
 from toolfold.sources.web.credentials import Auth
-from toolfold.sources.web.hosts import host_entry, is_public_name, origin_of
+from toolfold.sources.web.network import host_entry, is_public_name, origin_of
+from toolfold.sources.web.responses import headers_of, read_reply
 from toolfold.tools.arguments import argument_check
 from toolfold.tools.error_text import is_secret
 from toolfold.tools.names import Globs, python_name

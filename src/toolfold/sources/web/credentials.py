@@ -4,19 +4,266 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
+import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias
 from urllib.parse import quote, urlencode
 
 import msgspec
 
 from toolfold.errors import ToolError, UsageError
-from toolfold.sources.command import run_command
-from toolfold.sources.web.echoes import Echoes
-from toolfold.sources.web.messages import WebReply, WebRequest
+from toolfold.models import Media, Value
+from toolfold.sources.shell import run_command
+from toolfold.tools.error_text import MASK, SHORTEST, forms_of, hide, masked
 from toolfold.tools.steps.concurrency import PerLoop
+
+# ----------------------------------------------------------------------------------------------------
+# What goes to a server and what comes back, as plain data.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebRequest:
+    """One request, without what proves who sends it."""
+
+    method: str
+    url: str
+    """Whole and encoded."""
+    headers: tuple[tuple[str, str], ...] = ()
+    content: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebReply:
+    """One answer, read to its end."""
+
+    status: int
+    reason: str
+    headers: tuple[tuple[str, str], ...]
+    """With names in lower case; without cookies, which are secrets of the connection."""
+    content: bytes
+
+    def header(self, name: str) -> str:
+        """The first header of this name, or an empty text."""
+        return next((value for key, value in self.headers if key == name), "")
+
+    @property
+    def mime(self) -> str:
+        """The media type, without its parameters."""
+        return self.header("content-type").partition(";")[0].strip().lower()
+
+
+# ----------------------------------------------------------------------------------------------------
+# Media types and charsets: the type that is preferred where an operation has several, the codec of a text. Pure.
+
+JSON: Final = "application/json"
+FORM: Final = "application/x-www-form-urlencoded"
+MULTIPART: Final = "multipart/form-data"
+_AS_TEXT: Final = frozenset({"application/xml", "application/yaml", "application/x-yaml", "application/javascript"})
+_CODECS: Final[Mapping[str, str]] = {
+    "utf-8": "utf-8 utf8 us-ascii ascii",
+    "utf-16": "utf-16 utf16",
+    "utf-16-le": "utf-16le",
+    "utf-16-be": "utf-16be",
+    "latin-1": "iso-8859-1 iso8859-1 latin1 latin-1",
+    "iso8859-2": "iso-8859-2 iso8859-2 latin2",
+    "iso8859-15": "iso-8859-15 iso8859-15 latin9",
+    "cp1250": "windows-1250 cp1250",
+    "cp1251": "windows-1251 cp1251",
+    "cp1252": "windows-1252 cp1252",
+    "cp1253": "windows-1253 cp1253 iso-8859-7",
+    "cp1254": "windows-1254 cp1254 iso-8859-9",
+    "koi8-r": "koi8-r",
+    "koi8-u": "koi8-u",
+    "cp932": "shift_jis shift-jis sjis windows-31j",
+    "euc_jp": "euc-jp",
+    "cp949": "euc-kr ks_c_5601-1987",
+    "gb18030": "gb2312 gbk gb18030",
+    "big5": "big5",
+}
+"""Codecs and the charsets that they read; each takes time in proportion to the text. `punycode` does not."""
+CODECS: Final = tuple(_CODECS)
+_CODEC_OF: Final = {label: codec for codec, labels in _CODECS.items() for label in labels.split()}
+
+
+def codec_of(content_type: str) -> str:
+    """The codec for the charset of a content type; UTF-8 for one that is unknown or not said.
+
+    Python's registry is not asked: it has codecs that take quadratic time, and remembers every name that it is given.
+    """
+    _, _, after = content_type.lower().partition("charset=")
+    return _CODEC_OF.get(after.partition(";")[0].strip().strip("\"'"), "utf-8")
+
+
+def plain(mime: str) -> str:
+    """Without parameters, in lower case."""
+    return mime.partition(";")[0].strip().lower()
+
+
+def is_json(mime: str) -> bool:
+    """Whether its content is JSON: `application/json`, `application/problem+json`, ..."""
+    mime = plain(mime)
+    return mime == JSON or mime.endswith(("+json", "/json"))
+
+
+def is_text(mime: str) -> bool:
+    """Whether its content is text."""
+    mime = plain(mime)
+    return mime.startswith("text/") or mime in _AS_TEXT or mime.endswith("+xml")
+
+
+def preferred(mimes: Iterable[str]) -> str:
+    """The one that programs can make most of; where two are alike, the first."""
+    return min(mimes, key=_rank)
+
+
+def _rank(mime: str) -> int:
+    mime = plain(mime)
+    if mime == JSON:
+        return 0
+    if is_json(mime):
+        return 1
+    if mime == MULTIPART:
+        return 2
+    if mime == FORM:
+        return 3
+    return 4 if is_text(mime) else 5
+
+
+# ----------------------------------------------------------------------------------------------------
+# Secrets of a source, taken out of whatever comes back: replies, headers, errors, and the log lines of libraries.
+
+_CHATTY: Final = (
+    "httpx2", "httpcore2.connection", "httpcore2.http11", "httpcore2.http2", "hpack.hpack", "hpack.table", "h2",
+)  # fmt: skip
+"""Loggers that tell of URLs and headers."""
+_ENCODINGS: Final = (*(codec for codec in CODECS if codec != "utf-16"), "utf-32-le", "utf-32-be", "cp037")
+"""How a secret may stand in bytes. The last three are never decoded here, but a program can decode them itself."""
+_Replacements: TypeAlias = tuple[tuple[bytes, bytes], ...]
+
+
+class Echoes:
+    """Replaces each secret of 8 characters or more, raw or encoded, with `***`."""
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        self._secrets: set[str] = set()
+        self._forms: tuple[str, ...] = ()
+        self._in_bytes: _Replacements = ()
+        self._in_json: _Replacements = ()
+        self._numbers: frozenset[str] = frozenset()
+        for secret in secrets:
+            self.add(secret)
+
+    def add(self, secret: str) -> None:
+        """Take this one out as well, from now on; in errors of every tool, too."""
+        if len(secret) < SHORTEST or secret in self._secrets:
+            return
+        hide([secret])
+        _guard_logs()
+        self._secrets.add(secret)
+        self._forms = forms_of(frozenset(self._secrets))
+        self._in_bytes = _in_bytes(self._forms)
+        self._in_json = tuple(
+            (msgspec.json.encode(form)[1:-1], MASK.encode()) for form in self._forms if _is_utf8(form)
+        )
+        self._numbers = frozenset(one for one in self._secrets if one.isdecimal())
+
+    def out_of_text(self, text: str) -> str:
+        """The text without them."""
+        for form in self._forms:
+            if form in text:
+                text = text.replace(form, MASK)
+        return text
+
+    def out_of_bytes(self, data: bytes) -> bytes:
+        """The same for bytes, in every encoding that text has here; before decoding, whatever the label says."""
+        return _replaced(data, self._in_bytes)
+
+    def out_of_json(self, data: bytes) -> Value:
+        """The same for JSON, as a value; without a step in Python for each of its parts.
+
+        Raises:
+            msgspec.DecodeError: it is not JSON.
+        """
+        value: Value = msgspec.json.decode(data)
+        if self._numbers or not self._in_json:
+            return self.out_of(value) if self._numbers else value
+        # Written again, for a secret may hide behind escapes.
+        written = msgspec.json.encode(value)
+        clean = _replaced(written, self._in_json)
+        if clean == written:
+            return value
+        try:
+            masked_value: Value = msgspec.json.decode(clean)
+        except msgspec.DecodeError:  # the secret has quotes and commas, as JSON does
+            return self.out_of(value)
+        return masked_value
+
+    def out_of(self, value: Value) -> Value:
+        """The same for a whole reply; keys too."""
+        match value:
+            case str():
+                return self.out_of_text(value)
+            case bytes():
+                return self.out_of_bytes(value)
+            case list():
+                return [self.out_of(item) for item in value]
+            case dict():
+                return {self.out_of_text(key): self.out_of(item) for key, item in value.items()}
+            case Media():
+                return replace(
+                    value,
+                    data=self.out_of_bytes(value.data),
+                    uri=self.out_of_text(value.uri),
+                    name=self.out_of_text(value.name),
+                )
+            case int() | float() if self._numbers and any(one in str(value) for one in self._numbers):
+                return MASK
+        return value
+
+
+def _in_bytes(forms: Sequence[str]) -> _Replacements:
+    """Each form in each encoding, in the order of the forms: the longest first."""
+    found: dict[bytes, bytes] = {}
+    for form in forms:
+        found.setdefault(form.encode("utf-8", "surrogateescape"), MASK.encode())
+        for encoding in _ENCODINGS:
+            with contextlib.suppress(UnicodeEncodeError):  # then no text in this encoding can have it
+                found.setdefault(form.encode(encoding), MASK.encode(encoding))
+    return tuple(found.items())
+
+
+def _replaced(data: bytes, replacements: _Replacements) -> bytes:
+    has_zeros = b"\0" in data
+    for raw, mask in replacements:
+        if (has_zeros or b"\0" not in raw) and raw in data:
+            data = data.replace(raw, mask)
+    return data
+
+
+def _is_utf8(form: str) -> bool:
+    try:
+        form.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+class _Masking(logging.Filter):
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.msg, record.args = masked(record.getMessage()), None
+        return True
+
+
+_masking: Final = _Masking()
+
+
+def _guard_logs() -> None:
+    for name in _CHATTY:
+        logging.getLogger(name).addFilter(_masking)
+
 
 Send: TypeAlias = Callable[[WebRequest], Awaitable[WebReply]]
 Kind: TypeAlias = Literal["bearer", "basic", "header", "query", "oauth2"]

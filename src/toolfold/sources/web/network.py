@@ -5,17 +5,254 @@ The check sees the very address that is connected to, so a name whose answer cha
 
 from __future__ import annotations
 
+import ipaddress
+import re
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterable
 from importlib.util import find_spec
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import anyio
 import httpcore2
 import httpx2
 
-from toolfold.sources.web.hosts import Hosts
+from toolfold.errors import UsageError
+
+# ----------------------------------------------------------------------------------------------------
+# Allow-list of hosts and addresses; private addresses only where it names them. Pure.
+#
+# A URL is read once, by the parser of the client that sends it, and what was checked is what is sent. Hosts are ASCII
+# without `%`: for others, two parsers can disagree on where a URL leads, and a secret would go to the wrong one.
+
+Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
+Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+_LOOPBACK: Final = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128"))
+_EMBEDDING: Final = tuple(map(ipaddress.ip_network, ("64:ff9b::/96", "64:ff9b:1::/48", "::/96", "::ffff:0:0:0/96")))
+"""IPv6 networks whose last 32 bits are an IPv4 address: NAT64, compatible and translated ones."""
+_NOT_PUBLIC: Final = (ipaddress.ip_network("fec0::/10"), ipaddress.ip_network("5f00::/16"))
+"""What the standard library takes for public: old site-local addresses, and segment routing."""
+_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+_MOST_PORTS: Final = 65_535
+_AUTHORITY: Final = re.compile(r"[^:/?#]*://([^/?#]*)")
+_HOST_AND_PORT: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*\.?)(?::([0-9]*))?")
+
+
+class Origin(NamedTuple):
+    """Where a URL leads: scheme, host and port, spelt in one way."""
+
+    scheme: str
+    host: str
+    port: int
+
+
+class _Named(NamedTuple):
+    host: str
+    port: int | None
+
+
+class _NamedNetwork(NamedTuple):
+    network: Network
+    port: int | None
+
+    def has(self, address: Address, port: int) -> bool:
+        return address in self.network and self.port in (None, port)
+
+
+class Hosts:
+    """The hosts that an operator named.
+
+    An entry is a host (`api.example.com`), with a port (`localhost:8080`), all below a domain (`*.example.com`), an
+    address (`10.0.0.5`) or a network (`10.0.0.0/8`). A host name does not name the addresses behind it: one that
+    resolves to a private address is refused unless that address is named as well; `localhost` names loopback. An
+    entry with a port names that port only, also of the addresses that it names.
+
+    Raises:
+        UsageError: an entry is none of these.
+    """
+
+    def __init__(self, entries: Iterable[str]) -> None:
+        self._named: set[_Named] = set()
+        self._networks: list[_NamedNetwork] = []
+        for entry in entries:
+            self._add(entry)
+
+    def permits(self, origin: Origin) -> bool:
+        """Whether a URL may be asked at all, before its name is resolved."""
+        names = [origin.host, *(f"*.{rest}" for rest in _parents(origin.host))]
+        if any(_Named(name, port) in self._named for name in names for port in (origin.port, None)):
+            return True
+        address = _address(origin.host)
+        return address is not None and self._names(address, origin.port)
+
+    def permits_address(self, text: str, port: int) -> bool:
+        """Whether a connection to this address and port may be made: it is public, or named."""
+        address = _address(text)
+        if address is None:
+            return False
+        return all(_is_public(one) or self._names(one, port) for one in _meanings(address))
+
+    def _names(self, address: Address, port: int) -> bool:
+        return any(network.has(address, port) for network in self._networks)
+
+    def _add(self, entry: str) -> None:
+        network = _network(entry)
+        if network is not None:
+            self._networks.append(_NamedNetwork(network, None))
+            return
+        host, port = _split(entry)
+        address = _address(host)
+        if address is not None:
+            self._networks.append(_NamedNetwork(ipaddress.ip_network(address), port))
+        if host == "localhost":
+            self._networks.extend(_NamedNetwork(network, port) for network in _LOOPBACK)
+        self._named.add(_Named(host if address is None else str(address), port))
+
+
+def read_url(url: str) -> httpx2.URL:
+    """A URL as it is sent: its host in the one spelling in which hosts are compared, and without a fragment.
+
+    Raises:
+        ValueError: it is not an `http` or `https` URL, it carries a user name, or its host can be read in two ways.
+    """
+    try:
+        parsed = httpx2.URL(url)
+    except httpx2.InvalidURL as error:
+        _check_host(_authority(url))
+        raise ValueError(f"cannot be read: {_uncapitalized(str(error))}") from None
+    if parsed.scheme not in _DEFAULT_PORTS:
+        raise ValueError("must begin with http:// or https://")
+    authority = _authority(url)
+    _check_host(authority)
+    match = _HOST_AND_PORT.fullmatch(authority)
+    host = parsed.raw_host.decode("ascii")
+    if match is None or match[1].strip("[]").lower() != host.lower():
+        raise ValueError("has an invalid host")
+    if parsed.port is not None and not 0 < parsed.port <= _MOST_PORTS:
+        raise ValueError("has an invalid port")
+    return parsed.copy_with(host=_plain(host), fragment=None)
+
+
+def origin_of(url: str | httpx2.URL) -> Origin:
+    """Where a URL leads.
+
+    Raises:
+        ValueError: as `read_url` does.
+    """
+    parsed = read_url(url) if isinstance(url, str) else url
+    return Origin(parsed.scheme, parsed.raw_host.decode("ascii"), parsed.port or _DEFAULT_PORTS[parsed.scheme])
+
+
+def host_entry(url: str) -> str:
+    """The entry of `Hosts` that a URL stands for: its host, with the port if it has one or is a private address.
+
+    A public host may redirect from `http` to `https`; of this machine, a URL names one port and not all.
+    """
+    written = _authority(url)
+    try:
+        _, host, port = origin_of(url)
+    except ValueError:
+        return written  # which `Hosts` refuses, with its reason
+    return written if is_public_name(host) else f"{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def _check_host(authority: str) -> None:
+    if "@" in authority:
+        raise ValueError("must not carry a user name or a password")
+    if not authority:
+        raise ValueError("has no host")
+    if not authority.isascii():
+        raise ValueError(f"has a host beyond ASCII; {_ascii_hint(authority)}")
+    if "%" in authority:
+        raise ValueError("must not have '%' in its host")
+
+
+def _ascii_hint(authority: str) -> str:
+    try:
+        return f"write it as {httpx2.URL(f'http://{authority}').raw_host.decode('ascii')!r}"
+    except httpx2.InvalidURL:
+        return "write its ASCII form"
+
+
+def _authority(url: str) -> str:
+    """Host and port as they are written, cut out in the same way as the client does."""
+    match = _AUTHORITY.match(url)
+    return "" if match is None else match[1]
+
+
+def _uncapitalized(text: str) -> str:
+    return f"{text[:1].lower()}{text[1:]}".rstrip(".")
+
+
+def _plain(host: str) -> str:
+    host = host.lower().removesuffix(".")
+    address = _address(host)
+    return host if address is None else str(address)
+
+
+def is_public_name(host: str) -> bool:
+    """Whether naming this host names no private address: it is a public address, or a name that is yet to resolve."""
+    address = _address(host)
+    return host != "localhost" and (address is None or all(map(_is_public, _meanings(address))))
+
+
+def _split(entry: str) -> _Named:
+    name = entry.removeprefix("*.")
+    if not name.isascii():
+        raise UsageError(f"{entry!r} is not a host; {_ascii_hint(name)}")
+    match = _HOST_AND_PORT.fullmatch(name)
+    if match is None:
+        raise _bad(entry)
+    try:
+        origin = origin_of(f"http://{name}")
+    except ValueError as error:
+        raise _bad(entry) from error
+    return _Named(f"{entry[: -len(name)]}{origin.host}", origin.port if match[2] else None)
+
+
+def _bad(entry: str) -> UsageError:
+    return UsageError(f"{entry!r} is not a host; write api.example.com, *.example.com, localhost:8080 or 10.0.0.0/8")
+
+
+def _network(entry: str) -> Network | None:
+    try:
+        return ipaddress.ip_network(entry, strict=False) if "/" in entry else None
+    except ValueError:
+        return None
+
+
+def _address(text: str) -> Address | None:
+    try:
+        return ipaddress.ip_address(text.partition("%")[0])
+    except ValueError:
+        return None
+
+
+def _parents(host: str) -> list[str]:
+    labels = host.split(".")
+    return [".".join(labels[at:]) for at in range(1, len(labels))]
+
+
+def _is_public(address: Address) -> bool:
+    return address.is_global and not address.is_multicast and not any(address in network for network in _NOT_PUBLIC)
+
+
+def _meanings(address: Address) -> list[Address]:
+    """The address, and the IPv4 address that an IPv6 one leads to: mapped, 6to4, Teredo, NAT64 or compatible."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return [address]
+    if address.ipv4_mapped is not None:
+        return [address.ipv4_mapped]
+    inner: list[Address] = [address]
+    if address.sixtofour is not None:
+        inner.append(address.sixtofour)
+    if address.teredo is not None:
+        inner.extend(address.teredo)
+    if not address.is_loopback and any(address in network for network in _EMBEDDING):
+        inner.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
+    return inner
+
 
 Resolve: TypeAlias = Callable[[str, int], Awaitable[list[str]]]
 """The addresses of a host, in the order to try them."""

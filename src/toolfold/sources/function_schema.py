@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import itertools
 import json
+import re
 import sys
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NotRequired
+from typing import Any, Final, NotRequired
 
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUndefinedAnnotation
 from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails, SchemaValidator
 from typing_extensions import TypedDict  # pydantic refuses the one in `typing` before Python 3.12
 
-from toolfold.errors import ToolError, UsageError
+from toolfold.errors import ToolArgumentsInvalid, ToolError, UsageError
 from toolfold.models import Json, Value
-from toolfold.sources.first_mistake import stopping_check
-from toolfold.sources.function_mistakes import MANY_UNKNOWN, explained, few_of
-from toolfold.sources.function_signature import first_line, undescribable
+from toolfold.sources.function_signature import Words, first_line, undescribable
 from toolfold.sources.function_types import FunctionSchema
-from toolfold.sources.function_words import Words
-from toolfold.tools.values import to_value
+from toolfold.tools.arguments import TOO_LARGE_TO_EXPLAIN, bad_argument, missing, sample, shown, unknown, wrong
+from toolfold.tools.values import show_path, to_value
 
 _Prepare = Callable[[Mapping[str, Value]], Mapping[str, Any]]
 
@@ -152,3 +153,126 @@ def output_schema(annotation: Any, words: Words) -> dict[str, Json] | None:
     if words.returns:
         schema.setdefault("description", words.returns)
     return schema
+
+
+# ----------------------------------------------------------------------------------------------------
+# What is wrong with arguments, in words that a model can act on: pydantic's findings, said as the router says them.
+
+_SHOULD_BE: Final = re.compile(r"Input should be (?:a valid (?P<noun>[^,]+).*|(?P<rest>.+))", re.DOTALL)
+_MANY_ERRORS: Final = 500
+MANY_UNKNOWN: Final = 20
+_NOUNS: Final = {
+    "boolean": "true or false",
+    "dictionary": "an object",
+    "integer": "an integer",
+    "tuple": "a list",
+    "set": "a list",
+}
+
+
+def explained(
+    name: str, error: ValidationError, arguments: Mapping[str, Value], adapter: TypeAdapter[Any], known: Sequence[str]
+) -> ToolArgumentsInvalid:
+    part = sample(dict(arguments))
+    # What is small is looked at whole, for the number of mistakes; in a large value the first one has to do.
+    if part == arguments or error.error_count() > _MANY_ERRORS:
+        try:
+            adapter.validator.validate_python(part)
+        except ValidationError as smaller:
+            error = smaller
+        else:
+            return bad_argument(name, TOO_LARGE_TO_EXPLAIN)
+    first = error.errors(include_url=False, include_context=False)[0]
+    return bad_argument(name, _explain(first, arguments, known), error.error_count() - 1)
+
+
+def few_of(arguments: Mapping[str, Value], known: Sequence[str]) -> Mapping[str, Value]:
+    """What is as wrong, with less of it to look at: pydantic makes an error for each name that it does not know."""
+    unknown_names = itertools.islice((one for one in arguments if one not in known), MANY_UNKNOWN)
+    names = [*(one for one in known if one in arguments), *unknown_names]
+    return {one: arguments[one] for one in names}
+
+
+def _explain(error: ErrorDetails, arguments: Mapping[str, Value], known: Sequence[str]) -> str:
+    path = _real_path(error["loc"], arguments)
+    if error["type"] == "missing":
+        return missing([*path, error["loc"][-1]])
+    if error["type"] == "extra_forbidden":
+        return unknown(path, known)
+    if found := _SHOULD_BE.fullmatch(error["msg"]):
+        return wrong(path, f"must be {found['rest'] or _noun(found['noun'])}", error["input"])
+    text = error["msg"].removeprefix("Value error, ")
+    return f"{show_path(path)}: {text[:1].lower()}{text[1:]}, got {shown(error['input'])}"
+
+
+def _noun(noun: str) -> str:
+    plain = noun.partition(" or instance of")[0]
+    return _NOUNS.get(plain) or f"a {plain}"
+
+
+def _real_path(loc: tuple[int | str, ...], arguments: Mapping[str, Value]) -> list[int | str]:
+    """The steps that exist in the data; pydantic adds some of its own, for instance for a union."""
+    path: list[int | str] = []
+    here: Any = arguments
+    for step in loc:
+        try:
+            here = here[step]
+        except (LookupError, TypeError):
+            continue
+        path.append(step)
+    return path
+
+
+# ----------------------------------------------------------------------------------------------------
+# The check of a pydantic type that stops at the first mistake in a list, set, tuple or dict.
+#
+# Pydantic collects them all: 8,000 wrong items against a union of two lists are 16,000 errors, and all that time nobody
+# else is served. What it accepts, and as what, stays the same.
+
+_COLLECTIONS: Final = frozenset({
+    "list", "set", "frozenset", "tuple", "deque", "dict", "frozendict", "ordered-dict", "counter",
+})  # fmt: skip
+_INNER: Final = frozenset({
+    "schema", "items_schema", "keys_schema", "values_schema", "extras_schema", "extras_keys_schema", "lax_schema",
+    "strict_schema", "json_schema", "python_schema", "var_args_schema", "var_kwargs_schema", "arguments_schema",
+    "choices", "steps", "definitions", "fields",
+})  # fmt: skip
+"""The keys of a core schema that hold schemas. Never defaults or metadata, whose values are somebody else's."""
+_OPAQUE: Final = "function-wrap"
+"""Its function sees the errors, and may drop the wrong items that they name."""
+
+
+# Any: an adapter of whatever annotation, and what it makes of the arguments.
+def stopping_check(adapter: TypeAdapter[Any]) -> Callable[[Any], Any]:
+    """As `adapter.validator.validate_python`, with fewer errors in its `ValidationError`."""
+    found: list[str] = []
+    schema = _stopping(adapter.core_schema, found)
+    if not found:
+        return adapter.validator.validate_python
+    try:
+        # Prebuilt validators of models would be taken as they are, without what was changed here.
+        validator = SchemaValidator(schema, _use_prebuilt=False)
+    except TypeError:  # older versions of pydantic-core do not have the option
+        validator = SchemaValidator(schema)
+    return validator.validate_python
+
+
+# Any: core schemas are dicts whose keys depend on their type; what is not one is given back.
+def _stopping(schema: Any, found: list[str]) -> Any:
+    if not isinstance(schema, dict) or schema.get("type") == _OPAQUE:
+        return schema
+    copy = {key: _inner(value, found) if key in _INNER else value for key, value in schema.items()}
+    if copy.get("type") in _COLLECTIONS:
+        found.append(copy["type"])
+        copy["fail_fast"] = True
+    return copy
+
+
+def _inner(value: Any, found: list[str]) -> Any:
+    if isinstance(value, list):
+        return [_inner(one, found) for one in value]
+    if isinstance(value, tuple):  # a choice of a union, and its label
+        return tuple(_stopping(one, found) for one in value)
+    if isinstance(value, dict) and not isinstance(value.get("type"), str):  # fields, or choices by their tag
+        return {key: _stopping(one, found) for key, one in value.items()}
+    return _stopping(value, found)

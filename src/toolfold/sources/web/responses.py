@@ -14,9 +14,7 @@ import msgspec
 
 from toolfold.errors import ToolError, ToolFailed
 from toolfold.models import Json, Media, Value
-from toolfold.sources.web.echoes import Echoes
-from toolfold.sources.web.media import codec_of, is_json, is_text
-from toolfold.sources.web.messages import WebReply
+from toolfold.sources.web.credentials import Echoes, WebReply, codec_of, is_json, is_text
 
 _FIRST_ERROR: Final = 400
 _FIRST_OF_SERVER: Final = 500
