@@ -16,8 +16,11 @@ from types import ModuleType
 from bench.pairs import ROOT, ROUNDS, Side, interval
 from toolfold.engines.process import frames, pool, replies
 from toolfold.engines.process.speed import forewarning, lookahead, placement
-from toolfold_guest import aliases, inbox, loop, rewrite, unsent, wire
-from toolfold_guest.jail import pages
+from toolfold_guest import main as toolfold_guest_main
+from toolfold_guest import stdlib_names, zygote
+from toolfold_guest.calls import channel, messages
+from toolfold_guest.program import compiler
+from toolfold_guest.shared import wire
 
 PAIRS = 4
 BLOCKS = 2
@@ -76,20 +79,20 @@ TRICKS = (
         gains="The host stays awake for the next call of a program that it has just answered.",
     ),
     Trick(
-        name="look for the reply", case="sequential", module=inbox,
+        name="look for the reply", case="sequential", module=messages,
         without="Patience = type('Patience', (Patience,), {'__slots__': (), 'sees': lambda self, looks=0: False})",
         gains="The guest stays awake for the reply of a quick tool.",
     ),
     Trick(
-        name="rehearsal", case="empty", module=loop, without="rehearse = lambda: None",
+        name="rehearsal", case="empty", module=toolfold_guest_main, without="rehearse = lambda: None",
         gains="A guest has touched the pages that a program needs before there is one.",
     ),
     Trick(
-        name="warm caches", case="empty", module=loop, without="_warm_caches = lambda: None",
+        name="warm caches", case="empty", module=toolfold_guest_main, without="_warm_caches = lambda: None",
         gains="While the host checks a program, its guest runs one that does nothing, and stays awake for the start.",
     ),
     Trick(
-        name="compile in parts", case="empty", module=rewrite, without="compile_in_parts = lambda text: None",
+        name="compile in parts", case="empty", module=compiler, without="compile_in_parts = lambda text: None",
         gains="A program that needs no rewriting is compiled without a tree.",
     ),
     Trick(
@@ -107,16 +110,16 @@ TRICKS = (
         gains="All replies of one turn of the loop wake the guest once.",
     ),
     Trick(
-        name="calls in parts", case="gather", module=unsent, without="SEND_AT_CALLS = 1 << 30",
+        name="calls in parts", case="gather", module=channel, without="SEND_AT_CALLS = 1 << 30",
         gains="The host serves the first calls of a large gather while the program makes the next.",
     ),
     Trick(
-        name="no collection", case="rows", module=inbox,
+        name="no collection", case="rows", module=messages,
         without="gc = __import__('types').SimpleNamespace(disable=lambda: None, enable=lambda: None)",
         gains="The collector does not walk over a large reply while it is being decoded.",
     ),
     Trick(
-        name="huge pages", case="empty", module=pages, without="collapse = lambda: None",
+        name="huge pages", case="empty", module=zygote, without="collapse = lambda: None",
         gains="A fork copies fewer page tables.",
     ),
     Trick(
@@ -124,7 +127,7 @@ TRICKS = (
         gains="A program's strings do not touch the shared table of interned ones.",
     ),
     Trick(
-        name="aliases", case="paused", module=aliases, without="",
+        name="aliases", case="paused", module=stdlib_names, without="",
         gains="A look-up in a module of the standard library copies four pages into the guest.",
     ),
 )  # fmt: skip
@@ -180,7 +183,7 @@ def look_up_aliases(text: str) -> str:
 
 
 _FULL_NAMES: dict[str, str] = dict(
-    re.findall(r"^(\w+) = (?:int\()?([\w.]+)\)?$", Path(aliases.__file__).read_text("utf-8"), re.MULTILINE)
+    re.findall(r"^(\w+) = (?:int\()?([\w.]+)\)?$", Path(stdlib_names.__file__).read_text("utf-8"), re.MULTILINE)
 )
 
 

@@ -13,7 +13,7 @@ from toolfold.sources.functions import as_tool
 from toolfold.tools.catalog import Catalog
 from toolfold.tools.names import unique_names
 from toolfold.tools.tool import Tool, with_name
-from toolfold_guest.reserved import RESERVED
+from toolfold_guest.shared.names import RESERVED
 
 NAMES = ("open", "map", "iter", "object", "super", "Exception", "hasattr", "setattr", "sum", "filter", "print")
 

@@ -8,7 +8,7 @@ import pytest
 import toolfold_guest
 from bench.pairs import ROUNDS
 from bench.tricks import TRICKS, Trick, look_up_aliases
-from toolfold_guest import aliases
+from toolfold_guest import stdlib_names
 
 GUEST = Path(toolfold_guest.__file__).parent
 
@@ -30,16 +30,16 @@ def test_the_guest_runs_without_aliases_too(path: Path) -> None:
     text = look_up_aliases(path.read_text("utf-8"))
 
     compile(text, path.name, "exec")
-    assert "toolfold_guest.aliases import" not in text
+    assert "toolfold_guest.stdlib_names import" not in text
 
 
 def test_every_alias_is_used() -> None:
-    names = {name for name in vars(aliases) if not name.startswith("_")} - set(_modules())
+    names = {name for name in vars(stdlib_names) if not name.startswith("_")} - set(_modules())
     used = {
         alias.name
         for path in GUEST.rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text("utf-8")))
-        if isinstance(node, ast.ImportFrom) and node.module == "toolfold_guest.aliases"
+        if isinstance(node, ast.ImportFrom) and node.module == "toolfold_guest.stdlib_names"
         for alias in node.names
     }
 
@@ -47,5 +47,5 @@ def test_every_alias_is_used() -> None:
 
 
 def _modules() -> list[str]:
-    body = ast.parse(Path(aliases.__file__).read_text("utf-8")).body
+    body = ast.parse(Path(stdlib_names.__file__).read_text("utf-8")).body
     return [alias.name for node in body if isinstance(node, ast.Import) for alias in node.names]

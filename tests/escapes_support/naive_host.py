@@ -26,7 +26,7 @@ from toolfold.engines.process.tiers import Tier
 from toolfold.engines.process.zygote import Zygote
 from toolfold.models import Limits, Media, Reply
 from toolfold.protocol.codec import encode_facts, encode_program, encode_reply, encode_start, tool_facts
-from toolfold_guest.wire import BYTES_KEY, CALLS, ENDED, HEADER, MEDIA_KEY
+from toolfold_guest.shared.wire import BYTES_KEY, CALLS, ENDED, HEADER, MEDIA_KEY
 
 _FIRST_WORD_SECONDS = 1.0
 _QUIET_SECONDS = 0.15

@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from toolfold_guest.awaiting import AWAITERS, awaited_attributes
+from toolfold_guest.shared.call_style import AWAITERS, awaited_attributes
 
 
 def found(text: str) -> list[str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from toolfold_guest.rewrite import FILENAME, compile_in_parts, compile_program
+from toolfold_guest.program.compiler import FILENAME, compile_in_parts, compile_program
 
 TESTS = Path(__file__).parents[1]
 PROGRAMS = sorted([*TESTS.glob("programs/*.py"), *TESTS.glob("accents/*/*.py")])

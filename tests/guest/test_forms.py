@@ -10,8 +10,8 @@ import sympy
 
 from toolfold.errors import ToolError
 from toolfold.tools.values import to_value
-from toolfold_guest.forms import TABLE
-from toolfold_guest.values import encode, encode_value
+from toolfold_guest.program.values import encode, encode_value
+from toolfold_guest.shared.value_rules import TABLE
 
 PROGRAMS_PAGE = Path(__file__).parent.parent.parent / "docs" / "programs.md"
 X = sympy.Symbol("x")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from toolfold_guest.rewrite import RETURN_NAME, compile_program
+from toolfold_guest.program.compiler import RETURN_NAME, compile_program
 
 
 class Returned(BaseException):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from toolfold_guest.jail.steps import Steps, take
+from toolfold_guest.jail.kernel import Steps, take
 
 
 @pytest.fixture

@@ -21,8 +21,8 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from toolfold_guest.rules import MAX_DEPTH
-from toolfold_guest.values import Unsendable, encode, encode_value
+from toolfold_guest.program.values import Unsendable, encode, encode_value
+from toolfold_guest.shared.value_rules import MAX_DEPTH
 
 
 @dataclasses.dataclass

@@ -8,7 +8,7 @@ from typing import Any
 from toolfold.models import ToolSpec
 from toolfold.prompts.python_stubs import words_for
 from toolfold.protocol.codec import tool_facts
-from toolfold_guest.namespace import Namespace
+from toolfold_guest.program.namespace import Namespace
 
 SPEC = ToolSpec(
     name="get-users",

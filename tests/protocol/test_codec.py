@@ -22,8 +22,8 @@ from toolfold.protocol.codec import (
     encode_reply,
     tool_facts,
 )
-from toolfold_guest import values
-from toolfold_guest.wire import HEADER, PROGRAM, REPLY
+from toolfold_guest.program import values
+from toolfold_guest.shared.wire import HEADER, PROGRAM, REPLY
 
 json_values: st.SearchStrategy[Any] = st.recursive(
     st.none()

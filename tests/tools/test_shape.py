@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from toolfold.errors import ToolError
 from toolfold.models import Media
 from toolfold.tools.values import LEAVES, is_plain, json_size, to_sized_value, to_value
-from toolfold_guest.rules import MAX_DEPTH
+from toolfold_guest.shared.value_rules import MAX_DEPTH
 
 Point = namedtuple("Point", "x y")  # noqa: PYI024  # the untyped one is the one under test
 

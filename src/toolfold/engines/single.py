@@ -11,7 +11,7 @@ from toolfold.engines.process.jails import with_room
 from toolfold.engines.process.orders import Launched, Plan, launch_ahead
 from toolfold.engines.process.tiers import tier_named
 from toolfold.models import OWN_SETS, InstalledSet, LibrarySet, Limits
-from toolfold_guest.reserved import DATA_LIBRARIES, SCIENCE_LIBRARIES
+from toolfold_guest.shared.names import DATA_LIBRARIES, SCIENCE_LIBRARIES
 
 _IMPORT: Final = re.compile(r"^[ \t]*(?:import|from)[ \t]+([A-Za-z_][\w.]*)", re.MULTILINE)
 
@@ -55,7 +55,7 @@ def _plan_of(text: str, limits: Limits, isolation: str, sets: Sequence[Installed
         library_set="bare",
         limits=with_room(limits, mounted),
         sets=() if mounted is None else (mounted,),
-        loop_module="toolfold_guest.loop",
+        loop_module="toolfold_guest.main",
         host_libraries=False,
         modules=modules_of(text),
     )

@@ -19,7 +19,7 @@ from toolfold.errors import LedgerFull as LedgerFull  # noqa: PLC0414
 from toolfold.ledger.seal import Seal
 from toolfold.models import Begun as Begun  # noqa: PLC0414
 from toolfold.models import Call, CallRecord, Covers, Outcome, Reply
-from toolfold_guest.rules import escaped
+from toolfold_guest.shared.value_rules import escaped
 
 State: TypeAlias = Literal["running", "paused", "ended"]
 

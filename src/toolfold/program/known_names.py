@@ -13,9 +13,9 @@ from toolfold.models import Limits, Problem, ToolSpec
 from toolfold.program.parse import parse
 from toolfold.program.reader import Reader
 from toolfold.program.rules.arguments import Signature
-from toolfold_guest import reserved
-from toolfold_guest.awaiting import ASYNC_PREFIX, awaited_values
-from toolfold_guest.reserved import NOTEBOOK_NAMES, RESERVED
+from toolfold_guest.shared import names as shared_names
+from toolfold_guest.shared.call_style import ASYNC_PREFIX, awaited_values
+from toolfold_guest.shared.names import NOTEBOOK_NAMES, RESERVED
 
 PRESET_NAMES: Final = (
     "json", "re", "datetime", "asyncio", "math", "random", "time", "collections", "itertools", "functools",
@@ -37,8 +37,8 @@ SCIENCE_MODULES: Final = frozenset({"scipy", "sklearn", "seaborn", "statsmodels"
 """Importing one of these is quick in the library set `science` only."""
 
 # The guest's, for the doors, which know nothing of the guest.
-GUEST_NAMES: Final = reserved.GUEST_NAMES
-ANY_TOOL: Final = reserved.ANY_TOOL
+GUEST_NAMES: Final = shared_names.GUEST_NAMES
+ANY_TOOL: Final = shared_names.ANY_TOOL
 
 READY_NAMES: Final = (
     frozenset(dir(builtins))

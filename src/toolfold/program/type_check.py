@@ -19,8 +19,8 @@ from toolfold.program.parse import problem_at, problem_at_byte
 from toolfold.program.reader import Reader
 from toolfold.program.rules.arguments import WORDS, Signature, accepts, mismatch
 from toolfold.prompts.python_stubs import identifier
-from toolfold_guest.awaiting import ASYNC_PREFIX
-from toolfold_guest.reserved import RESERVED
+from toolfold_guest.shared.call_style import ASYNC_PREFIX
+from toolfold_guest.shared.names import RESERVED
 
 # ----------------------------------------------------------------------------------------------------
 # Where a type checker's inference about a program can be relied on, although Python holds nobody to types.

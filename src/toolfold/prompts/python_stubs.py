@@ -24,7 +24,7 @@ from toolfold.prompts.schema_types import (
     unite,
 )
 from toolfold.prompts.wording import cut, docstring, one_line, paragraphs, respelt
-from toolfold_guest.rules import is_text
+from toolfold_guest.shared.value_rules import is_text
 
 # ----------------------------------------------------------------------------------------------------
 # One tool as a typed Python function: its parameters, its return type and its docstring.

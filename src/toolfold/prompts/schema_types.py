@@ -17,7 +17,7 @@ from urllib.parse import unquote
 
 from toolfold.models import Json
 from toolfold.prompts.wording import one_line
-from toolfold_guest.rules import is_text
+from toolfold_guest.shared.value_rules import is_text
 
 # ----------------------------------------------------------------------------------------------------
 # Types as their alternatives: united, compared with a value, written as one expression.

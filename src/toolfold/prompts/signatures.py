@@ -28,7 +28,7 @@ from toolfold.prompts.schema_types import (
     texts_in,
 )
 from toolfold.prompts.wording import one_line, sentences_of
-from toolfold_guest.rules import is_text
+from toolfold_guest.shared.value_rules import is_text
 
 DEEPEST: Final = 5
 """How many records stand inside each other; further in, one is a `dict`."""

@@ -27,7 +27,7 @@ from toolfold.protocol.codec import (
     largest_value,
     weigh,
 )
-from toolfold_guest.wire import MAX_LINE
+from toolfold_guest.shared.wire import MAX_LINE
 
 State = Literal["parked", "unpacking", "running", "ended"]
 Kind = Literal["start", "start with files", "unpacked", "calls", "printed", "ended"]

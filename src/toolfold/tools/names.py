@@ -5,7 +5,7 @@
 `_tool` after a keyword. On top of it, within one catalog (`unique_names`):
 
 * A name that Python or the guest has already (`print`, `open`, `tools`, `asyncio`, ...) gets `_tool` too:
-  a program whose `print` calls a tool can say nothing. `toolfold_guest.reserved` has them all.
+  a program whose `print` calls a tool can say nothing. `toolfold_guest.shared.names` has them all.
 * Where several tools come to one identifier, the tool that is spelt exactly so keeps it and each
   other gets a suffix made from its own name: `a-b` beside `a_b` is `a_b_` and six hex digits.
   If none is spelt so, all get one. The order of the tools does not matter, and an identifier
@@ -25,7 +25,7 @@ from typing import Final
 
 from toolfold.errors import UsageError
 from toolfold.models import ToolSpec
-from toolfold_guest.reserved import RESERVED
+from toolfold_guest.shared.names import RESERVED
 
 _SPACE: Final = re.compile(r"[-\s]")
 _OTHER: Final = re.compile(r"[^A-Za-z0-9_]")

@@ -1,6 +1,6 @@
 """What a tool returned, as a value that can be sent: JSON values, `bytes` and `Media`.
 
-`toolfold_guest.forms.TABLE` says what becomes what, for replies as for what programs send, and `toolfold_guest.rules`
+`toolfold_guest.shared.value_rules.TABLE` says what becomes what, for replies as for what programs send, and `toolfold_guest.shared.value_rules`
 how much of it; a float NaN or infinity stays a float here.
 
 Everything else is refused with its type and place, never sent as its text: the `repr` of a host's object may tell what
@@ -29,8 +29,15 @@ import msgspec
 
 from toolfold.errors import ToolError
 from toolfold.models import Media, Value
-from toolfold_guest.forms import frame_columns, in_order, key_text, simplify
-from toolfold_guest.rules import LONGEST_RANGE, MAX_DEPTH, MAX_DIGITS
+from toolfold_guest.shared.value_rules import (
+    LONGEST_RANGE,
+    MAX_DEPTH,
+    MAX_DIGITS,
+    frame_columns,
+    in_order,
+    key_text,
+    simplify,
+)
 
 MAX_ITEMS: Final = 10_000_000
 """Values in one reply; stops a list that holds itself many times over."""

@@ -18,8 +18,9 @@ from typing import Any, Final, NoReturn
 if __name__ == "__main__":  # run by path with -I: the package is not importable yet
     sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
-from toolfold_guest.jail import identity, kernel, landlock, tree
-from toolfold_guest.jail.folders import remove_tree
+from toolfold_guest.jail import filesystem, kernel, lockdown
+from toolfold_guest.jail import kernel as jail_kernel
+from toolfold_guest.shared.folders import remove_tree
 
 CONTROL_FD: Final = 3
 MAX_MESSAGE_BYTES: Final = 1 << 20
@@ -52,7 +53,7 @@ def main(fd: int) -> NoReturn:
         order: dict[str, Any] = json.loads(control.recv(MAX_MESSAGE_BYTES))
         folder = order["folder"]
         # While /proc is still visible: id maps and memory scores are written through it later.
-        identity.open_proc()
+        jail_kernel.open_proc()
         _set_limits()
         notes = _enter(order)
         control.send(json.dumps({"notes": notes}).encode())
@@ -62,7 +63,7 @@ def main(fd: int) -> NoReturn:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         _leave(control, reason or "the jail could not be built", folder)
     control.close()
-    os.close(identity.PROC_FD)
+    os.close(jail_kernel.PROC_FD)
     _wait(zygote, folder)
 
 
@@ -98,7 +99,7 @@ def _enter(order: dict[str, Any]) -> list[str]:
         raise kernel.JailError(f"no system-call table for {os.uname().machine!r} processors; use another engine")
     # Asked for before anything is built: the answer is the same afterwards, and the message comes sooner.
     if "landlock" in layers:
-        landlock.version()
+        lockdown.version()
     if os.geteuid() == 0 and "mount" in layers and _own_mounts():
         _build_tree(order)
         is_built = True
@@ -114,7 +115,7 @@ def _enter(order: dict[str, Any]) -> list[str]:
     if "mount" in layers and not is_built:
         _build_tree(order)
     elif "mount" not in layers:
-        tree.make_links(order["links"])
+        filesystem.make_links(order["links"])
     if "uts" in layers:
         _name_host()
     # With the eyes of the user that guests will be: a path that only root can read fails here, with a reason.
@@ -124,7 +125,7 @@ def _enter(order: dict[str, Any]) -> list[str]:
 
 def _build_tree(order: dict[str, Any]) -> None:
     try:
-        tree.build(order)
+        filesystem.build(order)
     except OSError as error:
         raise kernel.JailError(f"the file tree cannot be built ({error.strerror}); {_NAMESPACE_ADVICE}") from None
 
@@ -139,7 +140,7 @@ def _own_mounts() -> bool:
 
 
 def _drop_user(order: dict[str, Any]) -> list[str]:
-    user = identity.pick_user()
+    user = jail_kernel.pick_user()
     if user is None:
         reason = "no other user is mapped here"
         return [f"the program runs as this container's root, without its rights, because {reason}", _THREADS_NOTE]
@@ -151,7 +152,7 @@ def _drop_user(order: dict[str, Any]) -> list[str]:
 
 def _drop_user_in_place(order: dict[str, Any]) -> list[str]:
     """Without root's eyes on the mounts, another user must be able to read the interpreter where it lies."""
-    user = identity.pick_user()
+    user = jail_kernel.pick_user()
     if user is not None:
         # Only the effective ids, for a moment: this is a question, and root must be able to come back from it.
         os.setresgid(-1, user, -1)
@@ -170,7 +171,7 @@ def _open_user_namespace() -> None:
     user, group = os.getuid(), os.getgid()
     try:
         kernel.unshare(kernel.NEWUSER)
-        identity.map_ids(user, group, inside=0)
+        jail_kernel.map_ids(user, group, inside=0)
     except OSError as error:
         reason = error.strerror
         raise kernel.JailError(f"user namespaces are refused ({reason}); {_NAMESPACE_ADVICE}") from None

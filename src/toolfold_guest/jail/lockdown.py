@@ -1,21 +1,25 @@
 """From a fresh fork to a locked guest: the order of steps, and nothing that can be done before the fork."""
 
+import ctypes
+import errno
 import os
 import resource
 import signal
 import struct
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
-from toolfold_guest.jail import identity, kernel, landlock, seccomp, tree
-from toolfold_guest.jail.steps import Planned, Steps
-from toolfold_guest.jail.tree import DATA, TEMP
+from toolfold_guest.jail import filesystem, kernel
+from toolfold_guest.jail import kernel as jail_kernel
+from toolfold_guest.jail.filesystem import DATA, TEMP
+from toolfold_guest.jail.kernel import Planned, Steps, call
+from toolfold_guest.jail.syscalls import Machine
 
 USER_INSIDE: Final = 1000
 SOCKET_FD: Final = 3
 """Where a fork finds its socket to the host."""
-DATA_FD: Final = identity.PROC_FD
+DATA_FD: Final = jail_kernel.PROC_FD
 """The guest's open data folder, until it has been handed to the host; takes the place of /proc."""
 DATA_MESSAGE: Final = b"D"
 """What it is handed over with."""
@@ -55,8 +59,8 @@ class Lockdown:
             assert kernel.MACHINE is not None
             # Signals may go to the guest alone: number 1 in a namespace of its own, else known only after the fork.
             process = 1 if self._has_own_ids else _ANY_PROCESS
-            self._filter = seccomp.compile_guest(kernel.MACHINE, process, attributes=self.has_tree)
-            self._loadable = seccomp.Filter(self._filter)
+            self._filter = compile_guest(kernel.MACHINE, process, attributes=self.has_tree)
+            self._loadable = Filter(self._filter)
         self._user, self._group = os.getuid(), os.getgid()
         self._hard_limits = [(limit, resource.getrlimit(limit)[1]) for limit in _LIMITS]
         hard = resource.getrlimit(_NPROC)[1]
@@ -67,7 +71,7 @@ class Lockdown:
     def confine_zygote(self) -> None:
         """The part of the lock-down that guests inherit: what they would all pay for, done once."""
         # Rather the zygote than the host, and rather a guest than its zygote.
-        identity.offer_to_oom_killer(_ZYGOTE_OOM_SCORE)
+        jail_kernel.offer_to_oom_killer(_ZYGOTE_OOM_SCORE)
         # Landlock and seccomp of an unprivileged process need it; and no set-uid file can give anything back.
         kernel.no_new_privileges()
         # With a user namespace the rights are those inside of it, and the guest gives them up itself.
@@ -77,7 +81,7 @@ class Lockdown:
         if "seccomp" in self._layers:
             assert kernel.MACHINE is not None
             # A filter can only be narrowed: what no guest ever needs is closed for the zygote too.
-            seccomp.load_filter(seccomp.compile_base(kernel.MACHINE))
+            load_filter(compile_base(kernel.MACHINE))
 
     def plan(self, limits: Mapping[str, Any], vm_bytes: int, folder: str) -> Plan:
         """For a guest that is to be forked with its socket at `SOCKET_FD`; in a tree, good for every such guest."""
@@ -104,11 +108,11 @@ class Lockdown:
     def seal_with_own_id(self) -> None:
         """The rest of the lock-down where a guest's process id is known to it alone."""
         if "seccomp" in self._layers and not self._has_own_ids:
-            seccomp.Filter(_for_process(self._filter, os.getpid())).load()
+            Filter(_for_process(self._filter, os.getpid())).load()
 
     def _separate(self, steps: Steps, limits: Mapping[str, Any], folder: str) -> None:
         """Own namespaces and files; afterwards 1 and 2 are a file and `DATA_FD` is the data folder."""
-        steps.write(identity.OOM_SCORE, b"%d" % _GUEST_OOM_SCORE, folder=identity.PROC_FD, must=False)
+        steps.write(jail_kernel.OOM_SCORE, b"%d" % _GUEST_OOM_SCORE, folder=jail_kernel.PROC_FD, must=False)
         # An open file of the zygote's would be shared: its flags and locks would tell the next guest what this one did.
         steps.close(0)
         steps.open("/dev/null", os.O_RDONLY)
@@ -118,13 +122,13 @@ class Lockdown:
         if self._namespaces:
             steps.add("unshare", self._namespaces)
         if self._namespaces & kernel.NEWUSER:
-            for path, text in identity.id_maps(self._user, self._group, inside=USER_INSIDE):
-                steps.write(path, text, folder=identity.PROC_FD)
+            for path, text in jail_kernel.id_maps(self._user, self._group, inside=USER_INSIDE):
+                steps.write(path, text, folder=jail_kernel.PROC_FD)
         # After the mount namespace: these mounts are the guest's own and end with it.
         temp, data = self._folders_of(folder)
         if self.has_tree:
-            tree.plan_temp(steps, temp, size_bytes=limits["temp_bytes"], files=limits["data_files"])
-            tree.plan_temp(steps, data, size_bytes=limits["data_bytes"], files=limits["data_files"])
+            filesystem.plan_temp(steps, temp, size_bytes=limits["temp_bytes"], files=limits["data_files"])
+            filesystem.plan_temp(steps, data, size_bytes=limits["data_bytes"], files=limits["data_files"])
         else:
             steps.make_folder(temp)
             steps.make_folder(data)
@@ -163,13 +167,13 @@ class Lockdown:
 
     def _prepare_landlock(self, readable: Sequence[str], files: Sequence[str], listed: Sequence[str]) -> None:
         # Opened before anything else, so that a guest keeps these and closes all above them.
-        devices = ["/dev"] if self.has_tree else [f"/dev/{name}" for name in tree.DEVICES]
+        devices = ["/dev"] if self.has_tree else [f"/dev/{name}" for name in filesystem.DEVICES]
         folder_fds = [_open(path) for path in readable]
         file_fds = [_open(path) for path in files]
         listed_fds = [_open(path) for path in listed]
         device_fds = [_open(path) for path in devices if os.path.exists(path)]
         self.first_free_fd = max(*folder_fds, *file_fds, *listed_fds, *device_fds) + 1
-        self._ruleset = landlock.Ruleset(landlock.version())
+        self._ruleset = Ruleset(version())
         self._ruleset.allow_read(folder_fds)
         self._ruleset.allow_read(file_fds, files=True)
         self._ruleset.allow_list(listed_fds)
@@ -212,3 +216,328 @@ def _use_temp(folder: str) -> None:
 
 def _for_process(program: bytes, process_id: int) -> bytes:
     return program.replace(struct.pack("=I", _ANY_PROCESS), struct.pack("=I", process_id))
+
+
+# ----------------------------------------------------------------------------------------------------
+# Landlock: the file tree, TCP and signals, taken from a process by itself and for good.
+
+_VERSION_FLAG: Final = 1
+_RULE_PATH_BENEATH: Final = 1
+
+_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _REMOVE_DIR, _REMOVE_FILE = (1 << bit for bit in range(6))
+_MAKE_CHAR, _MAKE_DIR, _MAKE_REG, _MAKE_SOCK, _MAKE_FIFO, _MAKE_BLOCK, _MAKE_SYM = (1 << bit for bit in range(6, 13))
+_REFER, _TRUNCATE, _IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
+
+_READ: Final = _READ_FILE | _READ_DIR
+# All that a program does in a folder of its own: no devices, no sockets, no exec.
+_READ_WRITE: Final = (
+    _READ
+    | _WRITE_FILE
+    | _REMOVE_DIR
+    | _REMOVE_FILE
+    | _MAKE_DIR
+    | _MAKE_REG
+    | _MAKE_FIFO
+    | _MAKE_SYM
+    | _REFER
+    | _TRUNCATE
+)
+_DEVICE: Final = _READ_FILE | _WRITE_FILE | _TRUNCATE
+_OF_A_FILE: Final = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
+
+# Rights that each version of the interface knows, beyond those of the one before.
+_FS_BITS_BY_VERSION: Final = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
+_NET_BIND_AND_CONNECT: Final = 3
+_SCOPE_ABSTRACT_SOCKETS_AND_SIGNALS: Final = 3
+
+
+def version() -> int:
+    """The newest interface that this kernel and we both know; raises `JailError` if it has none."""
+    try:
+        found = kernel.call("landlock_create_ruleset", None, ctypes.c_size_t(0), _VERSION_FLAG)
+    except OSError as error:
+        raise kernel.JailError(
+            f"landlock is not there ({error.strerror}); boot a kernel of 5.13 or later with 'landlock' in its lsm= list"
+        ) from None
+    return min(found, 6)
+
+
+class Ruleset:
+    """What stays allowed. Put together before the fork; a guest then only hands it to the kernel."""
+
+    def __init__(self, interface: int) -> None:
+        # Whatever is handled is refused unless a rule allows it, so every right that this kernel knows is handled.
+        self._handled = (1 << _FS_BITS_BY_VERSION[min(interface, 5)]) - 1
+        net = _NET_BIND_AND_CONNECT if interface >= 4 else 0
+        scoped = _SCOPE_ABSTRACT_SOCKETS_AND_SIGNALS if interface >= 6 else 0
+        # An older kernel refuses fields it does not know, so they are left out, not zero.
+        fields = 3 if interface >= 6 else 2 if interface >= 4 else 1
+        self._attributes = struct.pack("=QQQ", self._handled, net, scoped)[: 8 * fields]
+        self._rules: list[bytes] = []
+
+    def allow_read(self, fds: Iterable[int], *, files: bool = False) -> None:
+        """Below these directories, or in these `files`."""
+        self._rules += [self._rule(fd, _READ & _OF_A_FILE if files else _READ) for fd in fds]
+
+    def allow_list(self, fds: Iterable[int]) -> None:
+        """The names in these directories and in those below them, and nothing of what is in the files."""
+        self._rules += [self._rule(fd, _READ_DIR) for fd in fds]
+
+    def allow_devices(self, fds: Iterable[int]) -> None:
+        """Reading and writing of harmless devices such as /dev/null."""
+        self._rules += [self._rule(fd, _DEVICE) for fd in fds]
+
+    def plan(self, steps: Steps, writable: Iterable[str]) -> None:
+        """Have the calling thread bound to it, and to `writable` folders. Needs `no_new_privileges`."""
+        # A ruleset of its own for each guest: its writable folders differ.
+        ruleset = steps.free()
+        steps.add("landlock_create_ruleset", self._attributes, len(self._attributes), 0, result=ruleset)
+        steps.keep(ruleset)
+        for rule in self._rules:
+            steps.add("landlock_add_rule", ruleset, _RULE_PATH_BENEATH, rule, 0)
+        for path in writable:
+            fd = steps.open(path, os.O_PATH)
+            steps.add("landlock_add_rule", ruleset, _RULE_PATH_BENEATH, self._rule(fd, _READ_WRITE), 0)
+            steps.close(fd)
+        # Only this thread; a guest has no other yet, and those to come inherit it.
+        steps.add("landlock_restrict_self", ruleset, 0)
+        steps.close(ruleset)
+
+    def _rule(self, fd: int, rights: int) -> bytes:
+        return struct.pack("=Qi", rights & self._handled, fd)
+
+
+# ----------------------------------------------------------------------------------------------------
+# The system-call filters: an allow-list with default EPERM in the zygote, a small one per guest.
+#
+# Only loads, comparisons and returns: the kernel can then see at load time which calls are always
+# allowed, and does not run the filters for those at all. The list is a binary search over ranges.
+
+_SET_MODE_FILTER: Final = 1
+_LOAD, _AND, _JUMP, _EQUAL, _AT_LEAST, _HAS_BITS, _RETURN = 0x20, 0x54, 0x05, 0x15, 0x35, 0x45, 0x06
+_ALLOW: Final = 0x7FFF0000
+_KILL: Final = 0x80000000
+_ERRNO: Final = 0x00050000
+_NUMBER_OFFSET: Final = 0
+_ARCH_OFFSET: Final = 4
+_X32_BIT: Final = 0x40000000
+
+_CLONE_THREAD: Final = 0x00010000
+_CLONE_NAMESPACES: Final = 0x7E020080
+_AF_UNIX: Final = 1
+# A pair of datagram sockets could name any socket of the host in `sendto`; streams cannot.
+_STREAMS: Final = (0x1, 0x801, 0x80001, 0x80801)
+# isatty, bytes readable, non-blocking, close-on-exec on and off, window size
+_IOCTLS: Final = (0x5401, 0x541B, 0x5421, 0x5450, 0x5451, 0x5413)
+# what only reads the process's own state, and its names: of the thread, of a mapping
+_PRCTLS: Final = (2, 3, 15, 16, 21, 23, 27, 39, 0x53564D41)
+# copies of descriptors, their flags, what is locked, the size of a pipe, seals. Not there, among others: signals on
+# input and output, leases, larger pipes (memory that nobody counts), hints (which stay with the host's file).
+_FCNTLS: Final = (0, 1, 2, 3, 4, 5, 1027, 1030, 1032, 1034, 1035, 1037)
+# Locks of a process. A guest is alone with the files that it may write, so it would never wait for one; granted
+# without taking them, they work for its databases and do not touch the host's files, which it may read.
+_PROCESS_LOCKS: Final = (6, 7)
+# Locks of an open file. These do exclude each other within a process, so they are refused instead.
+_FILE_LOCKS: Final = (36, 37, 38)
+# The kernel's code for it in unix sockets has let programs out of other sandboxes.
+_MSG_OOB: Final = 1
+_SOL_SOCKET: Final = 1
+# Kind and state of the socket itself, its buffers and timeouts. Not there: everything about the process at its other
+# end (a descriptor of it, credentials, groups, security label), and counters that the machine shares.
+_SOCKET_OPTIONS: Final = (3, 4, 39, 38, 7, 8, 20, 21, 30)
+# Wait, wake, requeue, wake-op and the two with bit sets: what the C library's locks are made of.
+_FUTEXES: Final = (0, 1, 9, 10, 5, 4, 3)
+# private, clock of the day
+_FUTEX_FLAGS: Final = 0x180
+# What allocators and the C library say of their own memory. Not there: merging equal pages and paging out, which
+# show by their timing what other processes have in memory; holes in files; broken hardware.
+_MEMORY_ADVICE: Final = (4, 14, 8, 15, 0, 1, 2, 3, 10, 11, 16, 17, 18, 19, 22, 23, 102, 103)
+# All but "will not be needed", which takes a file that others read out of memory.
+_FILE_ADVICE: Final = (0, 1, 2, 3, 5)
+# Synchronously, and at the end. Not there: "only if it is in memory", which says what others have read; polling;
+# untorn; "do not leave it in memory".
+_VECTOR_FLAGS: Final = 0x16
+
+
+class Instruction(NamedTuple):
+    """One BPF instruction."""
+
+    code: int
+    if_true: int
+    if_false: int
+    operand: int
+
+
+def compile_base(machine: Machine) -> bytes:
+    """For the zygote, inherited by its guests: what they may call, and what locks them down."""
+    numbers = {
+        number
+        for table in (machine.allowed, machine.attributes, machine.checked, machine.setup)
+        for number in table.values()
+    }
+    program = [_load(_ARCH_OFFSET), *_unless(_EQUAL, machine.audit_arch, _KILL), _load(_NUMBER_OFFSET)]
+    if machine.has_x32:
+        program += [Instruction(_AT_LEAST, 0, 1, _X32_BIT), _return(_KILL)]
+    rules = {machine.checked[name]: rule for name, rule in _base_rules().items()}
+    return _assemble([*program, *_search(_ranges(numbers, rules))])
+
+
+def compile_guest(machine: Machine, process_id: int, *, attributes: bool) -> bytes:
+    """On top of the base, for a guest whose own id is `process_id`: no more setup, arguments checked.
+
+    Small, because a guest pays for loading it; `attributes` leaves it modes and times of files.
+    """
+    refused = [*machine.setup.values(), *(() if attributes else machine.attributes.values())]
+    program = [_load(_NUMBER_OFFSET)]
+    for name, rule in _guest_rules(process_id).items():
+        program += [Instruction(_EQUAL, 0, len(rule), machine.checked[name]), *rule]
+    return _assemble([*program, *_one_of(tuple(refused), then=_ERRNO | errno.EPERM, otherwise=_ALLOW)])
+
+
+class Filter:
+    """A compiled filter as the kernel takes it; made before the fork, so that a guest only hands it over."""
+
+    def __init__(self, program: bytes) -> None:
+        self._code = ctypes.create_string_buffer(program, len(program))
+        self._head = ctypes.create_string_buffer(struct.pack("@HP", len(program) // 8, ctypes.addressof(self._code)))
+
+    def load(self) -> None:
+        """Put the calling thread under the filter, for good."""
+        call("seccomp", _SET_MODE_FILTER, 0, self._head)
+
+    def plan(self, steps: Steps) -> None:
+        """The same as one of a fork's steps."""
+        steps.add("seccomp", _SET_MODE_FILTER, 0, self._head)
+
+
+def load_filter(program: bytes) -> None:
+    """Put the calling thread under the filter, for good."""
+    Filter(program).load()
+
+
+def _base_rules() -> dict[str, list[Instruction]]:
+    """What the zygote can do without as well: such a rule costs a guest nothing to load."""
+    of_vectors = [_argument(5), *_if(_HAS_BITS, _VECTOR_FLAGS ^ 0xFFFFFFFF, _ERRNO | errno.EOPNOTSUPP), _return(_ALLOW)]
+    # Each error is the kernel's own for what it does not have: who asks for it has a way without.
+    return {
+        # Locks that lend their priority have been a way into the kernel time and again.
+        "futex": [
+            _argument(1),
+            Instruction(_AND, 0, 0, _FUTEX_FLAGS ^ 0xFFFFFFFF),
+            *_one_of(_FUTEXES, then=_ALLOW, otherwise=_ERRNO | errno.ENOSYS),
+        ],
+        "madvise": [_argument(2), *_one_of(_MEMORY_ADVICE, then=_ALLOW, otherwise=_ERRNO | errno.EINVAL)],
+        "getsockopt": [
+            _argument(1),
+            *_unless(_EQUAL, _SOL_SOCKET, _ERRNO | errno.ENOPROTOOPT),
+            _argument(2),
+            *_one_of(_SOCKET_OPTIONS, then=_ALLOW, otherwise=_ERRNO | errno.ENOPROTOOPT),
+        ],
+        "fadvise64": [_argument(3), *_one_of(_FILE_ADVICE, then=_ALLOW, otherwise=_ERRNO | errno.EPERM)],
+        "preadv2": of_vectors,
+        "pwritev2": of_vectors,
+    }
+
+
+def _guest_rules(process_id: int) -> dict[str, list[Instruction]]:
+    allow = _return(_ALLOW)
+    to_self = [_argument(0), *_unless(_EQUAL, process_id, _ERRNO | errno.EPERM), allow]
+    return {
+        # First, because a guest uses it most.
+        "sendto": [_argument(3), *_if(_HAS_BITS, _MSG_OOB, _ERRNO | errno.EPERM), allow],
+        # Its flags lie in memory, which a filter cannot read; without it the C library uses `clone`.
+        "clone3": [_return(_ERRNO | errno.ENOSYS)],
+        "clone": [
+            _argument(0),
+            *_if(_HAS_BITS, _CLONE_NAMESPACES, _ERRNO | errno.EPERM),
+            *_unless(_HAS_BITS, _CLONE_THREAD, _ERRNO | errno.EPERM),
+            allow,
+        ],
+        # Terminals and devices offer far more than a program needs; one that is not there says so with ENOTTY.
+        "ioctl": [_argument(1), *_one_of(_IOCTLS, then=_ALLOW, otherwise=_ERRNO | errno.ENOTTY)],
+        "prctl": [_argument(0), *_one_of(_PRCTLS, then=_ALLOW, otherwise=_ERRNO | errno.EPERM)],
+        "fcntl": [
+            _argument(1),
+            *_if_one_of(_PROCESS_LOCKS, _ERRNO),  # error 0 is success
+            *_if_one_of(_FILE_LOCKS, _ERRNO | errno.ENOLCK),
+            *_one_of(_FCNTLS, then=_ALLOW, otherwise=_ERRNO | errno.EPERM),
+        ],
+        # A lock on a file that all guests share would tell one program about another.
+        "flock": [_return(_ERRNO | errno.ENOLCK)],
+        # Within the process only; `_STREAMS` says why no datagrams.
+        "socketpair": [
+            _argument(0),
+            *_unless(_EQUAL, _AF_UNIX, _ERRNO | errno.EPERM),
+            _argument(1),
+            *_one_of(_STREAMS, then=_ALLOW, otherwise=_ERRNO | errno.EPERM),
+        ],
+        "kill": to_self,
+        "tgkill": to_self,
+        "tkill": to_self,
+        # Its own limits, and only to read them: no new value may be given.
+        "prlimit64": [
+            _argument(0),
+            Instruction(_EQUAL, 2, 0, 0),
+            *_unless(_EQUAL, process_id, _ERRNO | errno.EPERM),
+            _argument(2),
+            *_unless(_EQUAL, 0, _ERRNO | errno.EPERM),
+            _argument(2, high=True),
+            *_unless(_EQUAL, 0, _ERRNO | errno.EPERM),
+            allow,
+        ],
+    }
+
+
+def _assemble(program: list[Instruction]) -> bytes:
+    return b"".join(struct.pack("=HBBI", *instruction) for instruction in program)
+
+
+def _load(offset: int) -> Instruction:
+    return Instruction(_LOAD, 0, 0, offset)
+
+
+def _argument(index: int, *, high: bool = False) -> Instruction:
+    return _load(16 + 8 * index + (4 if high else 0))
+
+
+def _return(action: int) -> Instruction:
+    return Instruction(_RETURN, 0, 0, action)
+
+
+def _unless(test: int, operand: int, action: int) -> list[Instruction]:
+    return [Instruction(test, 1, 0, operand), _return(action)]
+
+
+def _if(test: int, operand: int, action: int) -> list[Instruction]:
+    return [Instruction(test, 0, 1, operand), _return(action)]
+
+
+def _if_one_of(values: tuple[int, ...], action: int) -> list[Instruction]:
+    return [step for value in values for step in _if(_EQUAL, value, action)]
+
+
+def _one_of(values: tuple[int, ...], *, then: int, otherwise: int) -> list[Instruction]:
+    tests = [Instruction(_EQUAL, len(values) - index, 0, value) for index, value in enumerate(values)]
+    return [*tests, _return(otherwise), _return(then)]
+
+
+def _ranges(numbers: set[int], rules: dict[int, list[Instruction]]) -> list[tuple[int, list[Instruction]]]:
+    """`(first, what is done from there on)` in rising order, covering every number."""
+
+    def answer(number: int) -> list[Instruction]:
+        return rules.get(number) or [_return(_ALLOW if number in numbers else _ERRNO | errno.EPERM)]
+
+    edges = [0, *(number for number in range(1, max(numbers) + 2) if answer(number) != answer(number - 1))]
+    return [(edge, answer(edge)) for edge in edges]
+
+
+def _search(edges: list[tuple[int, list[Instruction]]]) -> list[Instruction]:
+    if len(edges) == 1:
+        return edges[0][1]
+    middle = len(edges) // 2
+    lower, upper = _search(edges[:middle]), _search(edges[middle:])
+    # A jump in a filter has eight bits.
+    if len(lower) <= 255:
+        return [Instruction(_AT_LEAST, len(lower), 0, edges[middle][0]), *lower, *upper]
+    far = Instruction(_JUMP, 0, 0, len(lower))
+    return [Instruction(_AT_LEAST, 0, 1, edges[middle][0]), far, *lower, *upper]

@@ -9,7 +9,7 @@ import os
 import socket
 from typing import Any, NoReturn
 
-from toolfold_guest.wire import HEADER
+from toolfold_guest.shared.wire import HEADER
 
 
 def prepare(library_set: str) -> None:

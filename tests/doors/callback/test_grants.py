@@ -1,7 +1,7 @@
 """Which of the parent's tools a program is granted."""
 
 from toolfold.doors.callback.grants import ListedTool, granted, meant
-from toolfold_guest.reserved import ANY_TOOL
+from toolfold_guest.shared.names import ANY_TOOL
 
 
 def test_listed_tools_are_the_whole_grant() -> None:

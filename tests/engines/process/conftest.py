@@ -5,7 +5,7 @@ import pytest
 from toolfold.engines.process.guest import Guest
 from toolfold.engines.process.pool import Pool
 from toolfold.engines.process.speed import forewarning
-from toolfold_guest.wire import HEADER
+from toolfold_guest.shared.wire import HEADER
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from toolfold_guest.jail.seccomp import compile_base, compile_guest
+from toolfold_guest.jail.lockdown import compile_base, compile_guest
 from toolfold_guest.jail.syscalls import MACHINES, Machine
 
 ALLOW, KILL = "allow", "kill"

@@ -31,7 +31,7 @@ from toolfold.engines.monty.waits import Step, Waits
 from toolfold.engines.monty.worker import StoppedError, Worker
 from toolfold.models import Call, Problem, Program
 from toolfold.tools.values import json_size
-from toolfold_guest.styles import MOST_NOTES, parallel_hints
+from toolfold_guest.shared.call_style import MOST_NOTES, parallel_hints
 
 _NO_LIMIT: Final = 2**31 - 1  # of host round trips: sleeps and name lookups count there, calls are counted here
 _RESULT: Final = "result if 'result' in locals() else None"

@@ -10,8 +10,7 @@ from collections.abc import Container
 from dataclasses import dataclass
 from typing import Final
 
-from toolfold_guest.awaiting import ASYNC_PREFIX, awaited_attributes, is_tools
-from toolfold_guest.in_place import Places
+from toolfold_guest.shared.call_style import ASYNC_PREFIX, Places, awaited_attributes, is_tools
 
 # What Monty's own modules lack or do differently, and the name of the prelude that is used instead.
 _INSTEAD: Final = {

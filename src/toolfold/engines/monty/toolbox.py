@@ -11,9 +11,8 @@ from toolfold.engines.base import Order
 from toolfold.models import Call, Limits, Problem, ToolSpec, Value
 from toolfold.protocol.codec import tool_facts
 from toolfold.tools.values import json_size
-from toolfold_guest.awaiting import ASYNC_PREFIX
-from toolfold_guest.reserved import RESERVED
-from toolfold_guest.styles import ToolFacts, bind, style_of
+from toolfold_guest.shared.call_style import ASYNC_PREFIX, ToolFacts, bind, style_of
+from toolfold_guest.shared.names import RESERVED
 
 
 class OverLimitError(Exception):

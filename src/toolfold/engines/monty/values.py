@@ -8,15 +8,17 @@ from typing import Any, Final
 from uuid import UUID
 
 from toolfold.models import Media, Value
-from toolfold_guest.forms import key_text, simplify, text_of
-from toolfold_guest.rules import (
+from toolfold_guest.shared.value_rules import (
     MAX_DEPTH,
     can_be_sent,
     digits,
     escaped,
     infinite,
     is_text,
+    key_text,
     not_text,
+    simplify,
+    text_of,
     too_deep,
     too_long,
 )
@@ -51,7 +53,7 @@ def plain(
 
 
 class _Walk:
-    """One walk through one value, by the rules of `toolfold_guest.rules`."""
+    """One walk through one value, by the rules of `toolfold_guest.shared.value_rules`."""
 
     def __init__(self, media: Container[UUID], notes: list[str] | None) -> None:
         self._media = media

@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
-from toolfold_guest.wire import HEADER
+from toolfold_guest.shared.wire import HEADER
 
 if TYPE_CHECKING:
     import socket

@@ -25,7 +25,7 @@ from toolfold.engines.process.tiers import LANDLOCK, LAYERS, NAMESPACE, NAMESPAC
 from toolfold.engines.process.zygote import Zygote
 from toolfold.errors import EngineError
 from toolfold.models import Isolation, Limits
-from toolfold_guest.wire import HEADER
+from toolfold_guest.shared.wire import HEADER
 
 ATTACK_SECONDS: Final = 5.0
 PROBE: Final = "toolfold_guest.jail.probe"

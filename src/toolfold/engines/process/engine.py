@@ -23,7 +23,7 @@ from toolfold.engines.process.tiers import Tier, tier_named
 from toolfold.engines.process.zygote import Zygote
 from toolfold.errors import EngineUnavailable, UsageError
 from toolfold.models import InstalledSet, LibrarySet, Limits
-from toolfold_guest.offline import MODULES as PLACEHOLDERS
+from toolfold_guest.shared.names import MODULES as PLACEHOLDERS
 
 if TYPE_CHECKING:
     from toolfold.engines.base import EngineSettings, Order

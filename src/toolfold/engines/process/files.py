@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from toolfold.errors import UsageError
 from toolfold.models import File, Limits
-from toolfold_guest.rules import is_text
+from toolfold_guest.shared.value_rules import is_text
 
 MAX_FOLDERS_DEEP = 8
 MAX_NOTES = 20

@@ -29,7 +29,7 @@ from toolfold.engines.process.orders import Launched, Plan
 from toolfold.engines.process.tiers import Tier
 from toolfold.errors import EngineCrashed, EngineUnavailable
 from toolfold.models import InstalledSet, LibrarySet, Limits
-from toolfold_guest.jail.folders import remove_tree
+from toolfold_guest.shared.folders import remove_tree
 
 MAX_MESSAGE_BYTES: Final = 1 << 20
 START_SECONDS: Final = 60.0
@@ -70,7 +70,7 @@ class Zygote:
         tier: Tier,
         library_set: LibrarySet,
         limits: Limits,
-        loop_module: str = "toolfold_guest.loop",
+        loop_module: str = "toolfold_guest.main",
         host_libraries: bool = False,
         sets: tuple[InstalledSet, ...] = (),
     ) -> Zygote:

@@ -19,8 +19,7 @@ from toolfold.program.known_names import ToolIndex
 from toolfold.program.reader import Reader
 from toolfold.program.reader_facts import Use
 from toolfold.program.rules.arguments import Fault
-from toolfold_guest.offline import LIBRARIES, WORKERS, library_of
-from toolfold_guest.reserved import NOTEBOOK_MODULES
+from toolfold_guest.shared.names import LIBRARIES, NOTEBOOK_MODULES, WORKERS, library_of
 
 _NETWORK: Final = frozenset(
     {

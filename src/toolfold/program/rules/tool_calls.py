@@ -15,7 +15,7 @@ from toolfold.program.known_names import GUEST_NAMES, READY_NAMES, ToolIndex, ne
 from toolfold.program.reader import Reader
 from toolfold.program.reader_facts import GUARDED, GUARDED_NAMES, Use, place_of
 from toolfold.program.rules.arguments import Fault, fault_in
-from toolfold_guest.awaiting import ASYNC_PREFIX
+from toolfold_guest.shared.call_style import ASYNC_PREFIX
 
 _FEW: Final = 6
 _MOST_GUESSES: Final = 16

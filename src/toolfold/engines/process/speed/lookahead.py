@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from toolfold_guest.patience import LOOKS, Patience
+from toolfold_guest.shared.polling import LOOKS, Patience
 
 if TYPE_CHECKING:
     import socket

@@ -1,0 +1,398 @@
+"""The guest's main: wait for a program, run it, report how it ended.
+
+Rules:
+1. `prepare` runs once in the zygote, `rehearse` in each fork before the lock-down, `main` after it.
+2. A guest serves one program, or those of one session, and waits for its end.
+3. Nothing here is a security boundary: the program shares this process and can change all of it.
+   The jail and the host's half of the protocol hold it.
+"""
+
+import asyncio
+import gc
+import json
+import marshal
+import random
+import select
+import socket
+import sys
+import threading
+import types
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from toolfold_guest import preload
+from toolfold_guest.calls import pending
+from toolfold_guest.calls.channel import Channel
+from toolfold_guest.calls.messages import Inbox, Outbox
+from toolfold_guest.preload import use as use_set
+from toolfold_guest.program import event_loop, replay, termination
+from toolfold_guest.program.compiler import RETURN_NAME, compile_in_parts, compile_program
+from toolfold_guest.program.namespace import Namespace, lenient_loads, preset
+from toolfold_guest.program.output import Outlet, Stream, add_low_level_output
+from toolfold_guest.program.replay import Tape, give, install, place, seed_random, take_back
+from toolfold_guest.program.termination import hints_of
+from toolfold_guest.program.values import encode_value
+from toolfold_guest.shared import names as shared_names
+from toolfold_guest.shared.call_style import ToolFacts, style_of
+from toolfold_guest.shared.names import NOTEBOOK_NAMES
+from toolfold_guest.shared.wire import HEADER, PLAIN, PROGRAM, REPLY, START, text_bytes
+from toolfold_guest.stdlib import no_network, notebook, patches
+from toolfold_guest.stdlib.notebook import Returned
+from toolfold_guest.stdlib_names import (
+    AF_UNIX,
+    SIGTERM,
+    SIGURG,
+    SOCK_STREAM,
+    CodeType,
+    ModuleType,
+    Socket,
+    enable_gc,
+    exit_now,
+    freeze_gc,
+    getcwd,
+    modules,
+    search_path,
+    set_handler,
+    thread_count,
+)
+
+_NOT_RESULTS = (types.FunctionType, types.ModuleType, type)
+"""What a program may call `result` without meaning its value."""
+_Codes = tuple[types.CodeType, types.CodeType | None]
+"""The body of a program, and its last expression."""
+
+CO_COROUTINE = 0x80
+_HOST = 3  # where the zygote puts the guest's socket
+LOOKS_UP_NAMES = frozenset(
+    {"__globals__", "__main__", "dir", "eval", "exec", "f_globals", "globals", "locals", "modules", "vars"}
+)
+REHEARSALS = (
+    "async def count():\n    return [x for x in range(3)]\nprint(f'{len(await count()):.2f}', await echo(value=2))",
+    "print(await asyncio.gather(echo(value=1), asyncio.sleep(0)))",
+)
+_ECHO = ToolFacts("echo", "echo", (), "", "", ("value",), (), takes_object=False, doc="")
+REHEARSAL_WITH_PANDAS = (
+    "import numpy as np\nimport pandas as pd\n"
+    "frame = pd.DataFrame({'a': np.arange(8) % 3, 'b': np.arange(8) / 2})\n"
+    "str(frame.groupby('a')['b'].agg(['sum', 'mean', 'count']).sort_values('sum'))"
+)
+
+
+class _Made:
+    """What `prepare` makes in the zygote; every guest starts with its own copy of the pages."""
+
+    loop: event_loop.GuestLoop
+    streams: tuple[Stream, Stream]
+    first_streams: tuple[Any, Any]
+    """The zygote's own, kept: to let go of the last reference to them takes a guest thirty pages."""
+    channel: Channel
+    session: types.ModuleType
+    """The module in which programs run; a session's programs share it."""
+    notes: list[str]
+    """What to tell of the last program's value."""
+    file: str
+    """What the program takes for its own file."""
+    start: bytes
+    codes: _Codes
+    """A start and a program that do nothing, to warm the caches with."""
+    look_for_program: Callable[[int], Any]  # with the time to wait for it
+
+
+_made = _Made()  # not the class: a type that is changed must be looked up anew
+
+
+def prepare(library_set: str) -> None:
+    """Load libraries and build what every guest starts with. Called in the zygote, before any fork."""
+    if library_set != "bare":
+        preload.preload_data(with_science=library_set == "science")
+    replay.prepare()
+    termination.prepare()
+    notebook.prepare()
+    no_network.prepare()
+    pending.teach_inspect()
+    json.loads = lenient_loads  # type: ignore[assignment]  # takes more than the original
+    loop = _made.loop = event_loop.GuestLoop()
+    event_loop.install(loop)
+    _made.first_streams = sys.stdout, sys.stderr
+    stdout, stderr = Outlet(1), Outlet(2)
+    _made.streams = sys.__stdout__, sys.__stderr__ = Stream(stdout), Stream(stderr)  # type: ignore[misc]  # none so far
+    inbox, outbox = Inbox(loop), Outbox(stdout, stderr, _made.streams)
+    _made.channel = loop.poll_selector.channel = Channel(loop, inbox, outbox)
+    patches.heed_signals(_made.streams)
+    patches.count_own_frames()
+    _made.file = "program.py"
+    _made.session = ModuleType("__main__")
+    _made.look_for_program = (poll := select.poll()).poll
+    poll.register(_HOST, select.POLLIN)
+    _made.start = marshal.dumps((START, {"seed": 1}), PLAIN)
+    _made.codes = compile_program("len('')")
+    # Later passes specialise the bytecode.
+    for text in REHEARSALS * 8:
+        said = _rehearse(text)
+        # One that fails warms the wrong code, in silence.
+        assert b'"finished"' in said, said
+    try:
+        raise ValueError
+    except ValueError as error:
+        termination.describe(error, "")
+    gc.collect()
+
+
+def rehearse() -> None:
+    """Touch the pages that a program will need, unless one waits already: then it is as fast to run it."""
+    if not _made.look_for_program(0):
+        compile_in_parts("pass")  # what ends in a statement
+        _rehearse(REHEARSALS[0])
+        if "pandas" in sys.modules:
+            _rehearse(REHEARSAL_WITH_PANDAS)
+
+
+def _rehearse(text: str) -> bytes:
+    """Run a program against a socket pair; what the host would have been sent."""
+    # A message at a time: the reply must not be read along with the program, for nothing would wake the loop for it.
+    guest_end, host_end = socket.socketpair(type=socket.SOCK_SEQPACKET)
+    streams = sys.stdout, sys.stderr
+    options = {"preset": ("asyncio",), "max_argument_bytes": 100, "seed": None, "files": [], "session": False}
+    messages: list[tuple[Any, ...]] = [(PROGRAM, text, marshal.dumps([tuple(_ECHO)], PLAIN)), (START, options)]
+    if "echo" in text:
+        messages.append((REPLY, 1, True, 1, False))
+    for message in messages:
+        body = marshal.dumps(message, PLAIN)
+        host_end.send(HEADER.pack(len(body)) + body)
+    try:
+        _serve(guest_end)
+    finally:
+        _made.loop.remove_reader(guest_end)
+        # Here, so that no guest has to let go of this one.
+        _made.session = modules["__main__"] = ModuleType("__main__")
+        sys.stdout, sys.stderr = streams
+        guest_end.close()
+    with host_end:
+        return b"".join(iter(lambda: host_end.recv(4096), b""))
+
+
+def main(fd: int) -> NoReturn:
+    """Serve the programs of that socket, one or a session's, then leave when the host has done with it."""
+    # What the fork brought along is not the program's: the collector need not look at it, nor copy its pages.
+    freeze_gc()
+    enable_gc()
+    folder = getcwd()
+    # Modules that the caller gave, or that the program writes, can be imported.
+    search_path.append(folder)
+    _made.file = folder + "/program.py"
+    sock = Socket(AF_UNIX, SOCK_STREAM, 0, fd)
+    # The host asks for last words with this signal before it kills.
+    set_handler(SIGTERM, _made.channel.outbox.send_last_words)
+    # And with this one for what was printed so far, while somebody reads along.
+    set_handler(SIGURG, _made.channel.outbox.send_so_far)
+    goes_on = _serve(sock, _warm_caches)
+    while goes_on:
+        goes_on = _serve(sock)
+    # To end takes the kernel milliseconds, and the host, which this has just woken, may have to wait for this core.
+    sock.recv(1)
+    exit_now(0)
+
+
+def _warm_caches() -> None:
+    """Until the start comes, have what it needs in the caches of this core, and stay awake for it.
+
+    Before a guest's first program only: what a session's later ones would call here may be the session's own by then.
+    """
+    inbox = _made.channel.inbox
+    if inbox.has_more():
+        return
+    _seed(marshal.loads(_made.start)[1]["seed"])
+    if inbox.has_more():
+        return
+    encode_value(_execute(_made.codes, {}, ""))
+    add_low_level_output(_made.streams)
+    inbox.look_for_start()
+
+
+def _serve(sock: Any, meanwhile: Callable[[], None] | None = None) -> bool:
+    """Run one program; true if its session goes on. `meanwhile` is for the time until its start comes."""
+    channel = _made.channel
+    # Program and start come apart: the first as soon as the host has the text, the second when its check is done.
+    channel.attach(sock)
+    # A replay counts them too, and may have had no rehearsal.
+    _made.loop.poll_selector.busy_turns = 0
+    sys.stdout, sys.stderr = _made.streams
+    text, tools = channel.inbox.receive_program()
+    codes = _make_ready(channel, text, tools)
+    # While the host checks the text, not while it waits for the end.
+    leaves_something = termination.leaves_something(text)
+    if meanwhile is not None:
+        meanwhile()
+    options = channel.inbox.receive_start()
+    channel.unsent.reports_waiting = options.get("report_waiting", False)
+    channel.max_argument_bytes = options["max_argument_bytes"]
+    if "tape" in options:
+        channel.inbox.tape = Tape(*options["tape"])
+        install(channel.inbox.tape, options["seed"])
+    else:
+        _seed(options["seed"])
+    if "clock" in options or "stdin" in options:
+        give(_made.loop, options)
+    if "library_set" in options:
+        use_set(options["library_set"])
+    # Before the program and after its start: a program that is refused must leave no files in a session.
+    if options.get("files"):
+        for name, data in options["files"]:
+            place(name, data)
+        channel.outbox.send_unpacked()
+    status, value, error, message = _run(codes, text, options)
+    is_session = bool(options.get("session"))
+    # A session's threads may live on until its next program; any other program ends with its threads.
+    if thread_count() and not is_session:
+        threading._shutdown()  # type: ignore[attr-defined]  # waits for the program's threads, as an exit does
+    hints = hints_of(channel.habits, _made.notes) if _made.notes or channel.habits.has_any() else []
+    if leaves_something or termination.has_handlers():
+        termination.end(_made.session.__dict__, is_session=is_session)
+    add_low_level_output(_made.streams, text)
+    channel.outbox.send_end(status, value, error, message, hints)
+    if is_session:
+        _restore_streams()
+        take_back(_made.loop)
+    return is_session
+
+
+def _restore_streams() -> None:
+    """For the next program of a session, whatever the last one did to them."""
+    sys.__stdout__, sys.__stderr__ = _made.streams  # type: ignore[misc]  # read-only to mypy
+    for stream in _made.streams:
+        stream.reopen()
+
+
+def _make_ready(channel: Channel, text: str, tools: list[Any]) -> _Codes | BaseException:
+    """All that needs no start: the text may yet be refused, so nothing of the program runs here."""
+    modules["__main__"] = _made.session
+    names = _made.session.__dict__
+    names[RETURN_NAME] = Returned
+    names["__file__"] = _made.file
+    termination.remember_source(text, _made.file)
+    # Else a program that sets no result would return that of the one before.
+    names.pop("result", None)  # of an earlier program
+    try:
+        # What cannot be cut apart is compiled whole, with its rewrites.
+        codes = compile_in_parts(text) or compile_program(text)
+        namespace = Namespace(channel, tools)
+        mentioned = _mentioned(codes)
+        wanted = namespace.wanted(mentioned)
+        if wanted or "tools" in text:
+            namespace.style = style_of(text, wanted)
+            if namespace.style != "awaited":
+                codes = _recompile(namespace, text, wanted) or codes
+                mentioned = _mentioned(codes)
+        namespace.fill(names, mentioned)
+        shared_names.tools[0] = namespace.names
+        for name in NOTEBOOK_NAMES if mentioned is None else NOTEBOOK_NAMES & mentioned:
+            names.setdefault(name, notebook.ready(name))
+    except BaseException as error:  # noqa: BLE001  # whatever it is, it is the program's outcome once that is started
+        return error
+    return codes
+
+
+def _recompile(namespace: Namespace, text: str, wanted: set[str]) -> _Codes | None:
+    """The code of a program that does not await all its calls; `None` if that need not differ."""
+    reading = namespace.reading(wanted)
+    if namespace.style == "mixed":
+        return compile_program(text, wanted or {"tools"}, reading)
+    listed = {name for name in reading if f"[{name}(" in text}
+    return compile_program(text, reading=listed) if listed else None
+
+
+def _run(codes: _Codes | BaseException, text: str, options: dict[str, Any]) -> tuple[str, str, str, str]:
+    """How it ended: status, value, the whole report, and the report's message where that is only a part of it."""
+    names = _made.session.__dict__
+    _made.notes = []
+    try:
+        if isinstance(codes, BaseException):
+            raise codes
+        for name in options["preset"]:
+            names[name] = preset(name)
+        value = _execute(codes, names, text)
+        # A program that ends in a statement may name its value instead.
+        if value is None:
+            value = names.get("result")
+            if isinstance(value, _NOT_RESULTS):
+                value = None
+        encoded, _made.notes = encode_value(notebook.with_pictures(value))
+        limit = options.get("max_value_bytes", 0)
+        if limit and len(encoded) * 4 > limit and text_bytes(encoded) > limit:
+            size = text_bytes(encoded)
+            return "limit", "null", f"the program's value takes {size} bytes; the limit is {limit}", ""
+        return "finished", encoded, "", ""
+    # `exit()` is an end like any other; with a text or a number it is a failure.
+    except SystemExit as leaving:
+        return _leave(leaving)
+    except MemoryError as error:
+        if not options.get("session"):
+            names.clear()  # room to say so
+        return "memory", "null", *termination.describe(error, text)
+    except BaseException as error:  # noqa: BLE001  # whatever the program raised is its outcome
+        return "failed", "null", *termination.describe(error, text)
+
+
+def _execute(codes: _Codes, names: dict[str, Any], text: str) -> Any:
+    try:
+        # A program that never mentions asyncio and awaits nothing needs no running loop.
+        if any(code.co_flags & CO_COROUTINE for code in codes if code) or "asyncio" in text:
+            return _made.loop.run_until_complete(_drive(codes, names))
+        exec(codes[0], names)  # noqa: S102  # running the program is what this is for
+        value = eval(codes[1], names) if codes[1] else None
+    except Returned as returned:
+        return returned.value
+    return value
+
+
+async def _drive(codes: _Codes, names: dict[str, Any]) -> Any:
+    try:
+        value = None
+        for code in codes:
+            if code is not None:
+                value = eval(code, names)
+                if code.co_flags & CO_COROUTINE:
+                    value = await value
+        return value
+    except Returned as returned:
+        return returned.value
+    # Also after an error: a task that runs on would call tools for a program that is over.
+    finally:
+        rest = asyncio.all_tasks() - {asyncio.current_task()}
+        if rest:
+            await _cancel(rest)
+        if _made.loop._asyncgens:  # type: ignore[attr-defined]  # asyncio's own list of those that are not at their end
+            await _made.loop.shutdown_asyncgens()
+
+
+async def _cancel(tasks: Any) -> None:
+    """What the program did not wait for ends with it, as under `asyncio.run`."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _leave(leaving: SystemExit) -> tuple[str, str, str, str]:
+    if leaving.code is None or leaving.code == 0:
+        return "finished", "null", "", ""
+    return "failed", "null", f"SystemExit: {leaving.code}", ""
+
+
+def _mentioned(codes: tuple[types.CodeType | None, ...]) -> set[str] | None:
+    """Every global name in the program's code; `None` if it looks names up by itself."""
+    names: set[str] = set()
+    open_codes = [code for code in codes if code is not None]
+    while open_codes:
+        code = open_codes.pop()
+        # Functions and classes are constants of the code around them.
+        names.update(code.co_names)
+        open_codes.extend(constant for constant in code.co_consts if isinstance(constant, CodeType))
+    return names if names.isdisjoint(LOOKS_UP_NAMES) else None
+
+
+def _seed(seed: int | None) -> None:
+    # A fork without Python's own hooks: each guest would draw the zygote's numbers.
+    seed_random(seed)
+    numpy = modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed(random.getrandbits(32) if seed is None else seed & 0xFFFFFFFF)

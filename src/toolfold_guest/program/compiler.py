@@ -1,0 +1,184 @@
+"""Program text to code objects: the dialect that plain `compile` does not speak.
+
+The text is compiled as it is, never indented: indentation changes multi-line strings and
+line numbers. Four rewrites are made on the tree, each only where the text asks for it:
+a top-level `return`; `tools.x(...)` where its value is awaited; `from tools import x`; a call of a tool that
+nothing awaits.
+"""
+
+import ast
+import re
+import types
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from toolfold_guest.shared.call_style import ASYNC_PREFIX, Places, awaited_attributes, called_name, is_tools
+
+FILENAME = "<program>"
+RETURN_NAME = "__toolfold_return__"
+VALUE_NAME = "__toolfold_value__"
+USE_NAME = "__toolfold_use__"
+TOGETHER_NAME = "__toolfold_together__"
+ALL_NAME = "__toolfold_all__"
+PENDING_PREFIX = "__toolfold_pending_"
+
+_NEEDS_THE_WHOLE = re.compile(r"(?:elif|else|except|finally|return)\b")
+# A line that begins with a quote may close a string, or be an expression of its own.
+_MAY_BE_SEVERAL = re.compile(r"[;\r]|^[\"'\f]", re.MULTILINE)
+_BEGINS_STATEMENT = re.compile(
+    # A keyword that no expression begins with, or a target and what assigns to it.
+    r"(?:pass|import|from|def|class|for|while|if|try|with|async|raise|del|assert|global|nonlocal|break|continue)\b"
+    r"|(?!lambda\b)[^\W\d][\w.]*(?:\[[^\]\n]*\])?\s*(?::|(?:[-+*/%@&|^]|//|\*\*|<<|>>)?=(?!=))"
+)
+
+
+def compile_in_parts(text: str) -> tuple[types.CodeType, types.CodeType] | None:
+    """What `compile_program` gives, at a third of its cost; `None` for a text that needs its rewrites.
+
+    Without a tree: the text is cut where its last line at the margin begins. If what follows is an
+    expression and what precedes is complete, that is where the last statement begins.
+    """
+    at = _last_line_at_margin(text)
+    if at < 0 or "tools" in text or "__future__" in text:
+        return None
+    head, tail = text[:at], text[at:]
+    flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    # Told apart here: the `SyntaxError` of a statement that is taken for an expression costs more than all the rest.
+    mode = "exec" if _BEGINS_STATEMENT.match(tail) else "eval"
+    if _NEEDS_THE_WHOLE.match(tail) or (mode == "exec" and _MAY_BE_SEVERAL.search(tail)):
+        return None
+    try:
+        # Blank lines in front keep the line numbers.
+        last = compile("\n" * head.count("\n") + tail, FILENAME, mode, flags, dont_inherit=True)
+        body = compile(head, FILENAME, "exec", flags, dont_inherit=True) if head else _NO_BODY
+    except SyntaxError:
+        return None  # the last line at the margin is in the middle of something
+    return body, last
+
+
+def _last_line_at_margin(text: str) -> int:
+    """Where it begins; lines that only go on or close what is open do not count. -1 if there is none."""
+    end = len(text)
+    while end >= 0:
+        at = text.rfind("\n", 0, end) + 1
+        if text[at : at + 1].strip("#)]}'\" \t\r\n\f"):
+            return at
+        end = at - 1
+    return -1
+
+
+def compile_program(
+    text: str, mixed: Collection[str] = (), reading: Collection[str] = ()
+) -> tuple[types.CodeType, types.CodeType | None]:
+    """The body, and the last expression if the program ends in one: its value is the outcome's.
+
+    `mixed` are the tools of a program that awaits some of its calls only; `reading` those that change nothing.
+    """
+    tree = ast.parse(text, FILENAME)
+    if mixed:
+        _rewrite_calls(tree, mixed, reading)
+    elif reading:
+        _rewrite_lists(tree, reading)
+    if "return" in text:
+        _rewrite_returns(tree)
+    if "tools" in text:
+        _rewrite_tools(tree)
+    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    body = compile(tree, FILENAME, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+    if last is None:
+        return body, None
+    assert isinstance(last, ast.Expr)
+    expression = ast.Expression(last.value)
+    flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    # `from __future__` lines were compiled with the body; the last expression must obey them too.
+    return body, compile(expression, FILENAME, "eval", flags=flags | _futures(body), dont_inherit=True)
+
+
+_NO_BODY = compile("", FILENAME, "exec", dont_inherit=True)
+
+
+def _futures(code: types.CodeType) -> int:
+    annotations = 0x1000000  # CO_FUTURE_ANNOTATIONS, the only one left that changes a meaning
+    return code.co_flags & annotations
+
+
+def _rewrite_returns(tree: ast.Module) -> None:
+    """A top-level `return x` becomes `raise __toolfold_return__(x)`; functions stay as they are."""
+    blocks: list[list[ast.stmt]] = [tree.body]
+    while blocks:
+        block = blocks.pop()
+        for index, statement in enumerate(block):
+            if isinstance(statement, ast.Return):
+                block[index] = _leaving(statement)
+            elif not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                blocks.extend(_blocks_of(statement))
+
+
+def _blocks_of(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
+    for name in ("body", "orelse", "finalbody"):
+        yield getattr(statement, name, [])
+    for name in ("handlers", "cases"):
+        for part in getattr(statement, name, []):
+            yield part.body
+
+
+def _leaving(statement: ast.Return) -> ast.stmt:
+    value = [statement.value] if statement.value is not None else []
+    name = ast.copy_location(ast.Name(RETURN_NAME, ast.Load()), statement)
+    raised = ast.copy_location(ast.Call(name, value, []), statement)
+    return ast.copy_location(ast.Raise(raised, None), statement)
+
+
+def _rewrite_calls(tree: ast.Module, tools: Collection[str], reading: Collection[str]) -> None:
+    """Calls that nothing awaits are made where they stand; those that something may await, when it needs them."""
+    places = Places(tree, tools)
+    wrapped: dict[ast.AST, str] = dict.fromkeys((*places.calls, *places.values), VALUE_NAME)
+    for node, name in [*((one, ALL_NAME) for one in places.lists), *((one, TOGETHER_NAME) for one in places.later)]:
+        if called_name(node.elt) in reading:
+            wrapped[node] = name
+        elif name == ALL_NAME:
+            wrapped[node.elt] = VALUE_NAME
+    last = tree.body[-1] if tree.body else None
+    wrapped.update({node.value: USE_NAME for node in places.dropped if node is not last})
+    _wrap(tree, wrapped)
+
+
+def _rewrite_lists(tree: ast.Module, reading: Collection[str]) -> None:
+    """In a program that awaits nothing, the calls of a list comprehension that only read are made at once."""
+    places = Places(tree, reading)
+    lists = [*places.lists, *places.later]
+    for node in lists:
+        node.elt.func.id = PENDING_PREFIX + node.elt.func.id  # type: ignore[attr-defined]  # it is a call of a name
+    _wrap(tree, dict.fromkeys(lists, ALL_NAME))
+
+
+def _wrap(tree: ast.Module, wrapped: Mapping[ast.AST, str]) -> None:
+    """Put a call of one of our functions around some nodes."""
+    for node in list(ast.walk(tree)):
+        for field, value in ast.iter_fields(node):
+            if isinstance(value, list):
+                value[:] = [_call_of(wrapped[one], one) if one in wrapped else one for one in value]
+            elif isinstance(value, ast.expr) and value in wrapped:
+                setattr(node, field, _call_of(wrapped[value], value))
+
+
+def _call_of(name: str, value: Any) -> ast.Call:
+    function = ast.copy_location(ast.Name(name, ast.Load()), value)
+    return ast.copy_location(ast.Call(function, [value], []), value)
+
+
+def _rewrite_tools(tree: ast.Module) -> None:
+    nodes = list(ast.walk(tree))
+    for attribute in list(awaited_attributes(nodes)):
+        attribute.attr = f"{ASYNC_PREFIX}{attribute.attr}"
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom) and not node.level and is_tools(node.module or ""):
+            _import_awaitable(node)
+
+
+def _import_awaitable(node: ast.ImportFrom) -> None:
+    """`from tools import x` gives the awaitable `x`, as the bare name is; attributes are synchronous."""
+    for alias in node.names:
+        if alias.name != "*" and not alias.name.startswith(ASYNC_PREFIX):
+            alias.asname = alias.asname or alias.name
+            alias.name = f"{ASYNC_PREFIX}{alias.name}"
