@@ -14,8 +14,7 @@ from pathlib import Path
 from types import ModuleType
 
 from bench.pairs import ROOT, ROUNDS, Side, interval
-from toolfold.engines.process import frames, pool, replies
-from toolfold.engines.process.speed import forewarning, lookahead, placement
+from toolfold.engines.process import connection, pool, run, speed
 from toolfold_guest import main as toolfold_guest_main
 from toolfold_guest import stdlib_names, zygote
 from toolfold_guest.calls import channel, messages
@@ -49,33 +48,33 @@ TRICKS = (
         gains="A program finds a guest that is forked and locked, instead of waiting for one.",
     ),
     Trick(
-        name="forewarning", case="empty", module=forewarning, without="Forewarning.expect = lambda self, *_: None",
+        name="forewarning", case="empty", module=speed, without="Forewarning.expect = lambda self, *_: None",
         gains="A guest compiles the program while the host checks it.",
     ),
     Trick(
-        name="early start", case="empty", module=forewarning, without="Forewarning.begin = lambda self, order: None",
+        name="early start", case="empty", module=speed, without="Forewarning.begin = lambda self, order: None",
         gains="The program runs while the host makes what it needs to hear of it.",
     ),
     Trick(
-        name="placement", case="empty", module=placement, without="Placement.stay_away = lambda self: None",
+        name="placement", case="empty", module=speed, without="Placement.stay_away = lambda self: None",
         gains="A guest wakes up on a core where the host is not at work.",
     ),
     Trick(
-        name="here", case="burst", module=placement,
+        name="here", case="burst", module=speed,
         without="Placement.here = contextmanager(lambda self: iter([self.set_free()]))",
         gains="Right after another program a guest runs where the host sleeps, not where the other is dying.",
     ),
     Trick(
-        name="elsewhere", case="sequential", module=placement,
+        name="elsewhere", case="sequential", module=speed,
         without="Placement.elsewhere = contextmanager(lambda self: iter([None]))",
         gains="After a while of sleeping, host and guest come apart, so that each can look for the other.",
     ),
     Trick(
-        name="look for the first", case="empty", module=lookahead, without="LOOKS_FOR_FIRST = 0",
+        name="look for the first", case="empty", module=speed, without="LOOKS_FOR_FIRST = 0",
         gains="The host stays awake for the end of a short program.",
     ),
     Trick(
-        name="look for the next", case="sequential", module=lookahead, without="LookAhead.answered = lambda self: None",
+        name="look for the next", case="sequential", module=speed, without="LookAhead.answered = lambda self: None",
         gains="The host stays awake for the next call of a program that it has just answered.",
     ),
     Trick(
@@ -100,12 +99,12 @@ TRICKS = (
         gains="The outcome waits for neither the kill nor the closing of its guest.",
     ),
     Trick(
-        name="grant kept", case="empty", module=frames,
+        name="grant kept", case="empty", module=connection,
         without="_facts = lambda tools, words: encode_facts(tool_facts(spec, words.get(spec.name)) for spec in tools)",
         gains="The tools of the program before are encoded already.",
     ),
     Trick(
-        name="replies together", case="gather", module=replies,
+        name="replies together", case="gather", module=run,
         without="Replies._flush_soon = lambda self: self._flush()",
         gains="All replies of one turn of the loop wake the guest once.",
     ),

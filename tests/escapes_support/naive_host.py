@@ -22,7 +22,7 @@ from typing import Any
 from tests.escapes_support.seen import BLOB, TOOLS, Seen, open_descriptors
 from toolfold.engines.base import Order
 from toolfold.engines.process.guest import Guest
-from toolfold.engines.process.tiers import Tier
+from toolfold.engines.process.launch import Tier
 from toolfold.engines.process.zygote import Zygote
 from toolfold.models import Limits, Media, Reply
 from toolfold.protocol.codec import encode_facts, encode_program, encode_reply, encode_start, tool_facts

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from toolfold import Outcome, Paused, Reply, Runtime, ToolSpec
-from toolfold.engines.process import holding
+from toolfold.engines.process import guest
 from toolfold.errors import UsageError
 from toolfold.execution.paused_memory import PausedLimits, PausedMemory
 from toolfold.models import MIB
@@ -23,7 +23,7 @@ thread.join()
 
 @pytest.fixture(autouse=True)
 def _no_grace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(holding, "FREEZE_AFTER_SECONDS", 0.0)
+    monkeypatch.setattr(guest, "FREEZE_AFTER_SECONDS", 0.0)
 
 
 async def _start(runtime: Runtime, text: str, tenant: str = "") -> Paused:
@@ -59,7 +59,7 @@ async def test_the_oldest_of_too_many_paused_guests_end_and_their_programs_are_r
 async def test_a_large_guest_is_weighed_long_before_the_threads_of_a_small_one_are_stopped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(holding, "FREEZE_AFTER_SECONDS", 3600.0)
+    monkeypatch.setattr(guest, "FREEZE_AFTER_SECONDS", 3600.0)
     limits = PausedLimits(tenant_bytes=200 * MIB, total_bytes=1024 * MIB)
     async with Runtime(engine="process", engine_options={"warm": 0}, paused_limits=limits) as runtime:
         small = await _start(runtime, "await ask()")

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
+import sys
 import warnings
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self, cast
 
-from toolfold.engines.base import Engine, EngineSettings
-from toolfold.errors import UsageError
+from toolfold.engines.base import Engine, EngineSettings, EngineWrapper
+from toolfold.errors import EngineUnavailable, UsageError, install_extra
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
 
 GROUP: Final = "toolfold.engines"
 """The entry point group; each entry names an `EngineFactory`."""
 
 BUILT_IN: Final = {
-    "auto": "toolfold.engines.auto:AutoEngine.from_settings",
+    "auto": "toolfold.engines.registry:AutoEngine.from_settings",
     "process": "toolfold.engines.process:ProcessEngine.from_settings",
     "monty": "toolfold.engines.monty:MontyEngine.from_settings",
     "ray": "toolfold.engines.ray:RayEngine.from_settings",
@@ -137,3 +140,43 @@ def _refuse_unknown(name: str, make: EngineFactory, options: Mapping[str, Any]) 
             # One with an underscore is between us and the engine.
             public = [one for one in known if not one.startswith("_")]
             raise UsageError(f"engine {name!r} has no option {key!r}; it has {', '.join(public) or 'none'}")
+
+
+# ----------------------------------------------------------------------------------------------------
+# The engine `auto`: the process engine where it can run, else Monty.
+
+
+class AutoEngine(EngineWrapper):
+    """The process engine where it can run, else Monty if it is installed; says which in every outcome."""
+
+    def __init__(self, first: Engine) -> None:
+        super().__init__(first)
+        self._note: tuple[str, ...] = ()
+
+    @classmethod
+    # Any: each option of the process engine has its own type.
+    def from_settings(cls, settings: EngineSettings, /, *, isolation: str = "namespace", **options: Any) -> Engine:
+        """An engine by the options of the process engine."""
+        process = engine_named("process", options={"isolation": isolation, **options}, settings=settings)
+        # A tier that was asked for by name is not replaced by another engine.
+        return cls(process) if isolation == "namespace" else process
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Why it is not the process engine, if it is not, and what that engine has to say."""
+        return self._note + self.inner.notes
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.inner.__aenter__()
+        except EngineUnavailable as error:
+            if importlib.util.find_spec("pydantic_monty") is None:
+                raise EngineUnavailable(f"{error}; or, for a subset of Python, {install_extra('monty')}") from None
+            await self._fall_back(error)
+        return self
+
+    async def _fall_back(self, error: EngineUnavailable) -> None:
+        self.inner = engine_named("monty")
+        await self.inner.__aenter__()
+        self._note = (f"ran on the monty engine, a subset of Python, because {error}",)
+        sys.stderr.write(f"toolfold: {self._note[0]}\n")

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from toolfold.engines.process.jails import with_room
-from toolfold.engines.process.orders import Launched, Plan, launch_ahead
-from toolfold.engines.process.tiers import tier_named
+from toolfold.engines.process.launch import Launched, Plan, launch_ahead, tier_named
+from toolfold.engines.process.layout import with_room
 from toolfold.models import OWN_SETS, InstalledSet, LibrarySet, Limits
 from toolfold_guest.shared.names import DATA_LIBRARIES, SCIENCE_LIBRARIES
 

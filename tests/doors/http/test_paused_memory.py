@@ -4,7 +4,7 @@ import pytest
 
 from tests.doors.http.conftest import Served
 from tests.doors.http.talk import finish, metric, start, until
-from toolfold.engines.process import holding
+from toolfold.engines.process import guest
 from toolfold.execution.paused_memory import PausedLimits
 from toolfold.models import MIB
 
@@ -19,7 +19,7 @@ print(a, len(x))
 async def test_requests_that_pause_with_much_memory_are_all_answered_and_hold_little(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(holding, "FREEZE_AFTER_SECONDS", 0.0)
+    monkeypatch.setattr(guest, "FREEZE_AFTER_SECONDS", 0.0)
     limits = PausedLimits(tenant_bytes=200 * MIB, total_bytes=200 * MIB)
     options = {"engine": "process", "engine_options": {"warm": 0}, "paused_limits": limits}
     async with served(options=options, preload_data=False) as client:
@@ -35,7 +35,7 @@ async def test_requests_that_pause_with_much_memory_are_all_answered_and_hold_li
 async def test_the_gauge_comes_back_below_the_limit_after_many_large_pauses(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(holding, "FREEZE_AFTER_SECONDS", 0.0)
+    monkeypatch.setattr(guest, "FREEZE_AFTER_SECONDS", 0.0)
     limits = PausedLimits(tenant_bytes=128 * MIB, total_bytes=2048 * MIB)
     options = {"engine": "process", "engine_options": {"warm": 0}, "paused_limits": limits}
     async with served(options=options, preload_data=False) as client:

@@ -2,9 +2,9 @@ import marshal
 
 import pytest
 
+from toolfold.engines.process import speed
 from toolfold.engines.process.guest import Guest
 from toolfold.engines.process.pool import Pool
-from toolfold.engines.process.speed import forewarning
 from toolfold_guest.shared.wire import HEADER
 
 
@@ -12,14 +12,14 @@ from toolfold_guest.shared.wire import HEADER
 def told_guests(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Guest, str]]:
     """The guests that were told of a program while it was being checked, and its text."""
     told: list[tuple[Guest, str]] = []
-    tell = forewarning._tell
+    tell = speed._tell
 
     def noted(guest: Guest, frame: bytes) -> bool:
         _, text, _ = marshal.loads(frame[HEADER.size :])
         told.append((guest, text))
         return tell(guest, frame)
 
-    monkeypatch.setattr(forewarning, "_tell", noted)
+    monkeypatch.setattr(speed, "_tell", noted)
     return told
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from toolfold.engines.process.doctor import PROBE, run_in_probe
 from toolfold.engines.process.guest import Guest
-from toolfold.engines.process.tiers import NAMESPACE, Tier
+from toolfold.engines.process.launch import NAMESPACE, Tier
 from toolfold.engines.process.zygote import Zygote
 from toolfold.models import Limits
 

@@ -12,7 +12,7 @@ from toolfold import Limits, Outcome, Runtime
 from toolfold.engines.base import EngineWrapper, Order, Run
 from toolfold.engines.process import ProcessEngine
 from toolfold.engines.process.guest import Guest
-from toolfold.engines.process.jails import BARE
+from toolfold.engines.process.layout import BARE
 
 Told = list[tuple[Guest, str]]
 

@@ -15,7 +15,7 @@ import pytest
 import toolfold_guest
 from tests.mounts import mounts
 from toolfold.engines.process.doctor import PROBE
-from toolfold.engines.process.tiers import LANDLOCK, NAMESPACE, Tier, tier_named
+from toolfold.engines.process.launch import LANDLOCK, NAMESPACE, Tier, tier_named
 from toolfold.engines.process.zygote import Zygote
 from toolfold.errors import EngineCrashed
 from toolfold.models import Limits
@@ -25,7 +25,7 @@ SOURCE = os.fspath(Path(toolfold_guest.__file__).parents[1])
 PACKAGES = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
 HOST = """
 import asyncio, sys
-from toolfold.engines.process.tiers import tier_named
+from toolfold.engines.process.launch import tier_named
 from toolfold.engines.process.zygote import Zygote
 from toolfold.models import Limits
 

@@ -6,8 +6,8 @@ import pytest
 
 from tests.engines.process.probing import answer
 from toolfold.engines.process.doctor import PROBE
-from toolfold.engines.process.libraries import library_entries
-from toolfold.engines.process.tiers import LANDLOCK, NAMESPACE, Tier
+from toolfold.engines.process.launch import LANDLOCK, NAMESPACE, Tier
+from toolfold.engines.process.layout import library_entries
 from toolfold.engines.process.zygote import Zygote
 from toolfold.models import Limits
 

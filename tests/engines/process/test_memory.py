@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from toolfold.engines.process.memory import Gauge
+from toolfold.engines.process.guest import Gauge
 
 
 @pytest.fixture

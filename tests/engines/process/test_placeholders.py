@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from toolfold.engines.process.engine import ProcessEngine
-from toolfold.engines.process.tiers import LANDLOCK, NAMESPACE, Tier
+from toolfold.engines.process.launch import LANDLOCK, NAMESPACE, Tier
 from toolfold.runtime import Runtime
 from toolfold_guest.shared.names import LIBRARIES
 

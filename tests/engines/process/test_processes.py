@@ -8,9 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.engines.process.probing import guest
-from toolfold.engines.process.pidfd import pid_of
-from toolfold.engines.process.processes import most_processes
-from toolfold.engines.process.tiers import LANDLOCK, NAMESPACE, NONE, Tier
+from toolfold.engines.process.launch import LANDLOCK, NAMESPACE, NONE, Tier, most_processes, pid_of
 
 CROWDED = """
 import asyncio, os, resource

@@ -9,8 +9,9 @@ import pytest
 import pytest_asyncio
 
 from toolfold.engines.base import Called, Ended, Order, Waiting
-from toolfold.engines.process import ProcessEngine, holding, kept
-from toolfold.engines.process.pidfd import pid_of
+from toolfold.engines.process import ProcessEngine, guest
+from toolfold.engines.process import engine as process_engine
+from toolfold.engines.process.launch import pid_of
 from toolfold.models import Program, Reply, ToolSpec
 
 BUSY = """
@@ -36,8 +37,8 @@ TOOLS = [ToolSpec(name="ask", python_name="ask")]
 
 @pytest.fixture(autouse=True)
 def _no_grace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(holding, "FREEZE_AFTER_SECONDS", 0.0)
-    monkeypatch.setattr(kept, "FREEZE_AFTER_SECONDS", 0.0)
+    monkeypatch.setattr(guest, "FREEZE_AFTER_SECONDS", 0.0)
+    monkeypatch.setattr(process_engine, "FREEZE_AFTER_SECONDS", 0.0)
 
 
 @pytest_asyncio.fixture

@@ -9,8 +9,7 @@ from pkgutil import resolve_name
 
 from toolfold.engines.base import OwnTools
 from toolfold.engines.process import ProcessEngine
-from toolfold.engines.ray.link import NodeFacts
-from toolfold.engines.ray.mailbox import AskingMailbox, Mailbox
+from toolfold.engines.ray.link import AskingMailbox, Mailbox, NodeFacts
 from toolfold.engines.ray.node import Node
 from toolfold.errors import EngineUnavailable
 

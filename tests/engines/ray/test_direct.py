@@ -8,8 +8,7 @@ import pytest
 from toolfold.engines.process import ProcessEngine
 from toolfold.engines.ray import wire
 from toolfold.engines.ray.direct import DirectMailbox, DirectServer
-from toolfold.engines.ray.node import Node
-from toolfold.engines.ray.outbox import MOST_WAITING_BYTES
+from toolfold.engines.ray.node import MOST_WAITING_BYTES, Node
 from toolfold.models import Limits, Program, ToolSpec
 
 

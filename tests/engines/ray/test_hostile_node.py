@@ -12,8 +12,7 @@ from toolfold import EngineCrashed, Runtime
 from toolfold.engines.base import OwnTools
 from toolfold.engines.ray import RayEngine, wire
 from toolfold.engines.ray.direct import DirectMailbox
-from toolfold.engines.ray.link import NodeFacts
-from toolfold.engines.ray.mailbox import Mailbox
+from toolfold.engines.ray.link import Mailbox, NodeFacts
 from toolfold.models import File
 
 saved: list[int] = []

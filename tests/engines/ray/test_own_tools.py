@@ -10,9 +10,10 @@ from tests.engines.ray.local_nodes import LocalNode, LocalNodes
 from tests.tools.support import FakeClock
 from toolfold import Runtime, UsageError, tool
 from toolfold.engines.base import Called, OwnTools, Taped
-from toolfold.engines.ray import RayEngine, node, outbox, wire
-from toolfold.engines.ray.own import OwnCalls
-from toolfold.engines.ray.past import Past
+from toolfold.engines.ray import RayEngine, node, wire
+from toolfold.engines.ray import node as ray_node
+from toolfold.engines.ray.replay import Past
+from toolfold.engines.ray.run import OwnCalls
 from toolfold.errors import ToolFailed
 from toolfold.execution.own_tools import OwnTools as NodeTools
 from toolfold.models import Call, Limits
@@ -148,7 +149,7 @@ async def test_calls_of_named_tools_are_served_on_the_node_and_are_all_on_record
 
 
 async def test_calls_on_the_node_take_no_message_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outbox, "LATER_SECONDS", 3600.0)
+    monkeypatch.setattr(ray_node, "LATER_SECONDS", 3600.0)
     monkeypatch.setattr(node, "HEARTBEAT_SECONDS", 3600.0)
     local = LocalNode("one")
     async with opened(LocalNodes(local)) as runtime:

@@ -10,9 +10,9 @@ from tests.engines.ray.local_nodes import LocalNode, LocalNodes
 from toolfold import Runtime, tool
 from toolfold.engines.base import OwnTools, Served, ServedCall, Taped
 from toolfold.engines.ray import RayEngine, wire
-from toolfold.engines.ray.own import OwnCalls
-from toolfold.engines.ray.past import Diverged, Past
-from toolfold.engines.ray.records import Records
+from toolfold.engines.ray.node import Records
+from toolfold.engines.ray.replay import Diverged, Past
+from toolfold.engines.ray.run import OwnCalls
 from toolfold.errors import ToolFailed
 from toolfold.events import ProgramPrinted, RuntimeEvent, ToolCalled, ToolReplied
 from toolfold.ledger.memory import MemoryLedger

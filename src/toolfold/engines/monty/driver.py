@@ -9,29 +9,259 @@ Rules:
 
 from __future__ import annotations
 
+import os
+import queue
 import re
-from collections.abc import Callable
-from dataclasses import replace
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from types import ModuleType
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
-from toolfold.engines.base import Died, Ended, Event, Order, Printed
-from toolfold.engines.monty import report
-from toolfold.engines.monty.calls import Calls
-from toolfold.engines.monty.clock import CLOCKS, time_for
-from toolfold.engines.monty.files import FOLDER, DataFolder
-from toolfold.engines.monty.outbox import Outbox
-from toolfold.engines.monty.prelude import prelude
-from toolfold.engines.monty.rewrite import prepare
-from toolfold.engines.monty.state import State, decode, encode
-from toolfold.engines.monty.tape import MontyTape
-from toolfold.engines.monty.toolbox import OverLimitError, Toolbox, stub
-from toolfold.engines.monty.values import MediaBox, plain
-from toolfold.engines.monty.waits import Step, Waits
-from toolfold.engines.monty.worker import StoppedError, Worker
-from toolfold.models import Call, Problem, Program
+from toolfold.engines.base import Called, Died, Ended, Event, Order, Printed, Waiting
+from toolfold.engines.monty import calls
+from toolfold.engines.monty.calls import Calls, OverLimitError, Toolbox, stub
+from toolfold.engines.monty.rewrite import prelude, prepare
+from toolfold.engines.monty.time import CLOCKS, Clock, MontyTape, Timers, time_for, timer_of
+from toolfold.engines.monty.values import FOLDER, DataFolder, MediaBox, State, decode, encode, plain
+from toolfold.models import MIB, Call, Problem, Program, Reply
 from toolfold.tools.values import json_size
 from toolfold_guest.shared.call_style import MOST_NOTES, parallel_hints
+
+# ----------------------------------------------------------------------------------------------------
+# The worker process of one program, which any thread can kill. Knows nothing of what runs there.
+
+_KILL: Final = getattr(signal, "SIGKILL", signal.SIGTERM)  # Windows has no other way to end a process
+
+
+class StoppedError(Exception):
+    """The run was stopped; `Worker.last` has the event that says how."""
+
+
+class Worker:
+    """Whether the program may go on, and the process to kill if it may not.
+
+    One lock guards all of it: a process id may be given to another process as soon as the pool has reaped ours,
+    so no kill may come after `playing` is left.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pid: int | None = None
+        self._stopped: Ended | None = None
+        self._is_over = False
+
+    def stop(self, last: Ended) -> bool:
+        """Kill it, from any thread; `False` if the program is over or was stopped before."""
+        with self._lock:
+            if self._is_over or self._stopped is not None:
+                return False
+            self._stopped = last
+            if self._pid is not None:
+                _kill(self._pid)
+        return True
+
+    @contextmanager
+    def playing(self, pid: int) -> Iterator[None]:
+        """As long as this is entered, `stop` kills the process."""
+        with self._lock:
+            self.refuse_stopped()
+            self._pid = pid
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._pid, self._is_over = None, True
+
+    def refuse_stopped(self) -> None:
+        """Raise `StoppedError` if the run was stopped."""
+        if self._stopped is not None:
+            raise StoppedError
+
+    def last(self, event: Ended | Died) -> Ended | Died:
+        """The last event of the run: this one, unless it was stopped. Later stops come too late."""
+        with self._lock:
+            self._is_over = True
+        return self._stopped or event
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, _KILL)
+    except ProcessLookupError:
+        return
+
+
+# ----------------------------------------------------------------------------------------------------
+# Events of one program on Monty on their way to its reader. Knows no thread: whoever makes it says how to send.
+
+KEEP_BYTES: Final = 8 * MIB
+"""Of each stream, as in the process engine: what the ledger keeps."""
+
+
+class Outbox:
+    """Sends events, and remembers whether the reader knows that the program waits."""
+
+    def __init__(self, send: Callable[[Event], None], tape: MontyTape, kept_bytes: Mapping[str, int] | None) -> None:
+        self._send = send
+        self._tape = tape
+        self.kept_bytes = {"stdout": 0, "stderr": 0, **(kept_bytes or {})}
+        """How much of each stream was sent."""
+        self.has_news = False
+        """Something was sent since the last `Waiting`, so a snapshot now might hold what is in no record."""
+
+    def post(self, event: Event) -> None:
+        """Send one event."""
+        self.has_news = True
+        self._send(event)
+
+    def post_tape(self) -> None:
+        """Send what a replay needs; call it before the calls that it led to."""
+        taped = self._tape.new()
+        if taped is not None:
+            self.post(taped)
+
+    def post_waiting(self, replies_seen: int) -> None:
+        """Say that the program waits."""
+        self.post_tape()
+        self.post(Waiting(replies_seen))
+        self.has_news = False
+
+    def print(self, stream: Literal["stdout", "stderr"], text: str) -> None:
+        """What the program printed, as far as there is room for it; this is Monty's `print_callback`."""
+        data = text.encode()
+        room = KEEP_BYTES - self.kept_bytes[stream]
+        if len(data) > room:
+            data = data[:room]
+            text, size = data.decode(errors="ignore"), len(text.encode())
+            self.post(Printed(text, stream, size - len(text.encode())))
+        else:
+            self.post(Printed(text, stream))
+        self.kept_bytes[stream] += len(data)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Where a program on Monty stands still: it takes replies, lets timers run out, and can be frozen.
+#
+# Everything that reaches the program comes through one inbox, which any thread may fill; the thread that drives
+# the program is the only one that reads it.
+
+# Any: Monty's classes are known only once the optional package is there.
+Step: TypeAlias = Any
+"""A moment at which Monty hands control to the host: a snapshot of the program."""
+
+
+@dataclass(frozen=True, slots=True)
+class Freeze:
+    """Asks for the program as bytes; answered with `None` if it went on since it last said that it waits."""
+
+    answer: Callable[[bytes | None], None]
+
+
+Message: TypeAlias = Reply | Freeze | Literal["stop", "look", "due"]
+"""`look`: the clock was stopped or started; `due`: it has gone ahead; timers come before later replies."""
+
+
+class Waits:
+    """The program's waits for replies and for its clock."""
+
+    def __init__(
+        self,
+        calls: Calls,
+        outbox: Outbox,
+        tape: MontyTape,
+        *,
+        snapshot: Callable[[Step, int], bytes],
+        report_waiting: bool,
+    ) -> None:
+        self.inbox: queue.SimpleQueue[Message] = queue.SimpleQueue()
+        self.clock = Clock()
+        self.timers = Timers(self.clock)
+        self._calls, self._outbox, self._tape = calls, outbox, tape
+        self._snapshot = snapshot
+        self._report_waiting = report_waiting
+        self._told = (-1, -1)
+        """The replies and calls at the last `Waiting`, which is said once for each standstill."""
+        self._at: tuple[Step, int] | None = None
+        """Where the program stands, and our id of the synchronous call that it stands in; `None` while it runs."""
+
+    def until(self, step: Step, is_ready: Callable[[], bool], call_id: int = 0) -> None:
+        """Take replies and let timers run out until there is something to go on with."""
+        self._outbox.post_tape()
+        if unsent := self._calls.take_unsent():
+            self._outbox.post(Called(*unsent))
+        self._at = (step, call_id)
+        if self._tape.is_playing:
+            self._wake_as_before()
+        else:
+            self._take_what_is_there()
+        while not is_ready():
+            self._tell()
+            self._take(self.timers.next)
+            self._take_what_is_there()
+        self._at = None
+        self._tape.woke()
+
+    def sleep(self, seconds: float) -> None:
+        """`time.sleep`: nothing in the program goes on meanwhile; in a replay it takes no time."""
+        until = self.clock.now() + seconds
+        while self.clock.now() < until and not self._tape.is_playing:
+            self._take(until)
+
+    def _wake_as_before(self) -> None:
+        """Take exactly what woke the program when it was recorded, so that it goes on in the same order."""
+        for part in self._tape.next_parts():
+            timer = timer_of(part)
+            if timer is not None:
+                self._calls.settle(timer, self.timers.take(timer))
+                continue
+            before = self._calls.seen
+            while self._calls.seen < before + part:
+                self._take(None)
+
+    def _take_what_is_there(self) -> None:
+        while not self.inbox.empty():
+            self._take(None)
+        self._let_run_out()
+
+    def _let_run_out(self) -> None:
+        while (due := self.timers.due()) is not None:
+            call_id, error = due
+            self._tape.timed(call_id)
+            self._calls.settle(call_id, error)
+
+    def _take(self, until: float | None) -> None:
+        """The next message, or nothing if the clock gets there first."""
+        try:
+            message = self.inbox.get(timeout=self.clock.seconds_to(until))
+        except queue.Empty:
+            return
+        if message == "stop":
+            raise StoppedError
+        if message == "due":
+            self._let_run_out()
+        elif isinstance(message, Freeze):
+            message.answer(self._frozen())
+        elif isinstance(message, Reply) and self._calls.take(message):
+            self._tape.replied()
+
+    def _tell(self) -> None:
+        state = (self._calls.seen, self._calls.made)
+        if self._report_waiting and self._calls.open and self._told != state:
+            self._told = state
+            self._outbox.post_waiting(self._calls.seen)
+
+    def _frozen(self) -> bytes | None:
+        if self._at is None:
+            self.clock.release()  # it is in the middle of a `time.sleep`
+        has_news = self._outbox.has_news or self._tape.has_news or self._tape.is_playing
+        if self._at is None or has_news:
+            self._told = (-1, -1)  # whoever asked must hear again when it waits
+            return None
+        return self._snapshot(*self._at)
+
 
 _NO_LIMIT: Final = 2**31 - 1  # of host round trips: sleeps and name lookups count there, calls are counted here
 _RESULT: Final = "result if 'result' in locals() else None"
@@ -112,9 +342,9 @@ class Driver:
         except OverLimitError as over:
             return Ended(status="limit", problem=over.problem)
         except (self._monty.MontyRuntimeError, self._monty.MontySyntaxError) as error:
-            last = report.ended(error, text, self._order.limits)
+            last = calls.ended(error, text, self._order.limits)
             if last.status in ("failed", "limit"):
-                self._outbox.post(Printed(report.error_text(error, text) + "\n", "stderr", is_report=True))
+                self._outbox.post(Printed(calls.error_text(error, text) + "\n", "stderr", is_report=True))
             return last
 
     def _first_step(self, session: _Session, text: str) -> Step:

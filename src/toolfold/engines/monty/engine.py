@@ -16,10 +16,9 @@ from types import ModuleType
 from typing import Any, Literal, Self
 
 from toolfold.engines.base import Capabilities, Died, Ended, EngineSettings, Event, Order, Waiting
-from toolfold.engines.monty.driver import Driver
-from toolfold.engines.monty.state import FORMAT
+from toolfold.engines.monty.driver import Driver, Freeze
 from toolfold.engines.monty.type_check import TypeChecker
-from toolfold.engines.monty.waits import Freeze
+from toolfold.engines.monty.values import FORMAT
 from toolfold.errors import EngineUnavailable, UsageError, install_extra
 from toolfold.models import Problem, Reply
 

@@ -1,13 +1,20 @@
 """Values across Monty's wall: what it hands out made plain, and what goes in made known to it."""
 
+from __future__ import annotations
+
+import errno
 import math
+import mimetypes
 import re
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
+from pathlib import PurePosixPath
 from types import ModuleType
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from uuid import UUID
 
-from toolfold.models import Media, Value
+import msgspec
+
+from toolfold.models import MIB, File, Limits, Media, Value
 from toolfold_guest.shared.value_rules import (
     MAX_DEPTH,
     can_be_sent,
@@ -163,3 +170,173 @@ def for_guest(value: Value, wrap: Callable[[Media], object]) -> Any:
 def _type_name(value: Any) -> str:
     # Monty's stand-in for an instance of the program's own class carries the class's name.
     return value.name if hasattr(value, "attributes") else type(value).__name__
+
+
+# ----------------------------------------------------------------------------------------------------
+# A paused program on Monty as bytes: Monty's own dump, and what the driver held of it. Replies are not in it.
+#
+# Loading a dump that somebody made is running what they wrote: bytes come here only after their seal was opened.
+
+FORMAT: Final = 1
+MAX_SNAPSHOT_BYTES: Final = 8 * MIB
+"""A program with a larger heap is replayed instead."""
+
+
+class Timer(msgspec.Struct, array_like=True, frozen=True):
+    """A sleep or a deadline that has not run out."""
+
+    seconds_left: float
+    call_id: int
+    error: str
+
+
+class Stored(msgspec.Struct, array_like=True, frozen=True):
+    """A file of the program's own tree."""
+
+    path: str
+    data: bytes
+    is_text: bool
+
+
+class State(msgspec.Struct, array_like=True, frozen=True):
+    """Calls are known by two ids: ours, which count from 1, and Monty's."""
+
+    dump: bytes
+    calls: int
+    seen: int
+    open: dict[int, int]
+    """Calls without a reply: our id to Monty's."""
+    kept: dict[int, int]
+    """Calls whose reply has come and was not taken yet: our id to Monty's. The reply is in the record."""
+    settled: dict[int, str]
+    """What the host settled itself and Monty has not taken yet: its id to an exception, or to nothing."""
+    timers: list[Timer]
+    waits_for: int
+    """Our id of the synchronous call that the program stands in; 0 if it awaits."""
+    kept_bytes: dict[str, int]
+    files: list[Stored]
+    folders: list[str]
+    media: list[str]
+    """Ids of the media that the program was given."""
+
+
+def encode(state: State) -> bytes:
+    """The bytes for a snapshot; none if they would be too many."""
+    size = len(state.dump) + sum(len(file.data) for file in state.files)
+    return b"" if size > MAX_SNAPSHOT_BYTES else _encoder.encode(state)
+
+
+def decode(body: bytes) -> State:
+    """What `encode` was given."""
+    return _decoder.decode(body)
+
+
+_encoder: Final = msgspec.msgpack.Encoder()
+_decoder: Final = msgspec.msgpack.Decoder(State, strict=False)
+
+
+# ----------------------------------------------------------------------------------------------------
+# The data folder of a program on Monty: held in memory, so that no path of the host is in reach.
+
+FOLDER: Final = PurePosixPath("/mnt/data")
+MAX_BYTES: Final = 16 * MIB
+"""Each append copies its file in the host's memory; larger folders belong on the process engine."""
+
+_WRITES: Final = frozenset({"Path.write_text", "Path.write_bytes", "Path.append_text", "Path.append_bytes"})
+_CREATES: Final = _WRITES | {"open", "Path.mkdir"}
+_REMOVES: Final = frozenset({"Path.unlink", "Path.rename"})
+_MAX_PATH_CHARACTERS: Final = 1024
+
+
+class _Stored(Protocol):
+    path: PurePosixPath
+
+    def read_content(self) -> str | bytes: ...
+
+
+class DataFolder:
+    """Answers Monty's file calls through its own in-memory folder, within the program's limits."""
+
+    # Any: Monty's classes are imported in `monty.py` alone, and come in as values.
+    def __init__(
+        self, folder: Any, given: Iterable[File], limits: Limits, not_handled: object, folders: Collection[str] = ()
+    ) -> None:
+        self._folder = folder
+        self._given = {file.name: file.data for file in given}
+        self._max_bytes = min(limits.data_bytes, MAX_BYTES)
+        self._max_files = limits.data_files
+        self._not_handled = not_handled
+        self._spent_bytes = 0
+        self._folders_made = 0
+        # In the program's own tree, which is empty but for what a snapshot held.
+        for path in (FOLDER, PurePosixPath("/tmp"), *map(PurePosixPath, folders)):
+            folder.path_mkdir(path, parents=True, exist_ok=True)
+
+        if folders:
+            self._folders_made = len(folders)
+            self._spent_bytes = sum(len(data) for data in self._now().values())
+
+    def __call__(self, *, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], is_async: bool, **_: Any) -> Any:
+        """One call of the program; the keywords are those of Monty's `OsHandler`."""
+        if name != "open" and not name.startswith("Path."):
+            return self._not_handled
+        if name in _WRITES:
+            self._spend(len(args[1]))
+        if name in _CREATES:
+            self._count(name, args[0])
+        answer = self._folder(name=name, args=args, kwargs=kwargs, is_async=is_async)
+        if name in _REMOVES:
+            # Monty's folder keeps a deleted file, and its content, in the list.
+            self._folder.files[:] = [file for file in self._folder.files if not file.deleted]
+        return answer
+
+    def produced(self) -> tuple[File, ...]:
+        """The files that are new or changed."""
+        made = {name: data for name, data in self._now().items() if self._given.get(name) != data}
+        return tuple(File(name=name, data=data, mime=_mime(name)) for name, data in sorted(made.items()))
+
+    def deleted(self) -> frozenset[str]:
+        """The given files that are gone."""
+        return frozenset(self._given) - self._now().keys()
+
+    def dump(self) -> tuple[list[Stored], list[str]]:
+        """All files and folders, for a snapshot."""
+        contents = [(str(file.path), file.read_content()) for file in self._folder.files if not file.deleted]
+        files = [
+            Stored(path, data.encode() if isinstance(data, str) else data, isinstance(data, str))
+            for path, data in contents
+        ]
+        return files, [str(path) for path in self._folders(PurePosixPath("/"))]
+
+    def _folders(self, path: PurePosixPath) -> Iterator[PurePosixPath]:
+        for inside in self._folder.path_iterdir(path):
+            if self._folder.path_is_dir(inside):
+                yield inside
+                yield from self._folders(inside)
+
+    def _spend(self, size: int) -> None:
+        self._spent_bytes += size
+        if self._spent_bytes > self._max_bytes:
+            # Overwritten and deleted files were counted too: look at what is really there.
+            self._spent_bytes = sum(len(data) for data in self._now().values()) + size
+        if self._spent_bytes > self._max_bytes:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    def _count(self, name: str, path: Any) -> None:
+        if len(str(path)) > _MAX_PATH_CHARACTERS:
+            raise OSError(errno.ENAMETOOLONG, "File name too long")
+        if name == "Path.mkdir":
+            self._folders_made += len(PurePosixPath(path).parts)
+        elif not isinstance(path, PurePosixPath) or self._folder.path_exists(path):
+            return
+        if len(self._folder.files) + self._folders_made > self._max_files:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    def _now(self) -> dict[str, bytes]:
+        stored: list[_Stored] = [file for file in self._folder.files if file.path.is_relative_to(FOLDER)]
+        contents = {str(file.path.relative_to(FOLDER)): file.read_content() for file in stored}
+        return {name: data.encode() if isinstance(data, str) else data for name, data in contents.items()}
+
+
+def _mime(name: str) -> str:
+    return mimetypes.guess_type(name)[0] or "application/octet-stream"

@@ -19,10 +19,8 @@ from typing import Any, Final, Literal
 
 from toolfold.engines.process import layout
 from toolfold.engines.process.guest import Guest
-from toolfold.engines.process.launch import launch
-from toolfold.engines.process.orders import Plan
-from toolfold.engines.process.tiers import LANDLOCK, LAYERS, NAMESPACE, NAMESPACES, Layer, Tier, TierName
-from toolfold.engines.process.zygote import Zygote
+from toolfold.engines.process.launch import LANDLOCK, LAYERS, NAMESPACE, NAMESPACES, Layer, Plan, Tier, TierName
+from toolfold.engines.process.zygote import Zygote, launch
 from toolfold.errors import EngineError
 from toolfold.models import Isolation, Limits
 from toolfold_guest.shared.wire import HEADER

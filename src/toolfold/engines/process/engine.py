@@ -3,30 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import structs
 
 from toolfold import forks
 from toolfold.engines.base import MOST_KEPT_BYTES, MOST_KEPT_GUESTS, NOT_OPEN, Capabilities, Guests
-from toolfold.engines.process.host import ProcessRun
-from toolfold.engines.process.jails import BARE, Jail, installed_set, jail_of, with_room
-from toolfold.engines.process.kept import KeptGuests
-from toolfold.engines.process.layout import library_modules
-from toolfold.engines.process.memory import held_bytes
+from toolfold.engines.process.files import collect
+from toolfold.engines.process.guest import held_bytes
+from toolfold.engines.process.launch import Tier, tier_named
+from toolfold.engines.process.layout import BARE, Jail, installed_set, jail_of, library_modules, with_room
 from toolfold.engines.process.pool import Pool
-from toolfold.engines.process.speed.forewarning import Forewarning
-from toolfold.engines.process.taken import TakenGuest
-from toolfold.engines.process.tiers import Tier, tier_named
+from toolfold.engines.process.run import ProcessRun
+from toolfold.engines.process.speed import Forewarning
 from toolfold.engines.process.zygote import Zygote
 from toolfold.errors import EngineUnavailable, UsageError
 from toolfold.models import InstalledSet, LibrarySet, Limits
 from toolfold_guest.shared.names import MODULES as PLACEHOLDERS
 
 if TYPE_CHECKING:
-    from toolfold.engines.base import EngineSettings, Order
+    from collections.abc import Callable, Coroutine
+
+    from toolfold.engines.base import Ended, EngineSettings, Order
+    from toolfold.engines.process.guest import Guest
     from toolfold.engines.single import Single
 
 
@@ -195,3 +198,198 @@ class ProcessEngine:
         )
         # A session has limits of its own, so no guest that waits would do for it.
         return Pool(zygote, limits, 0 if jail.has_all_sets else self._warm)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Guests that a session keeps between its programs, with their names and files.
+#
+# A session is one domain of trust: what one of its programs leaves running can speak in the name
+# of the next. Nothing of it reaches another session, whose guest is another process.
+#
+# What a program leaves running stands still until the next one. There is an end to how many guests wait
+# so, and to the memory that they take: then the one that was used longest ago goes, and its names with it.
+
+FREEZE_AFTER_SECONDS: Final = 0.5
+
+
+@dataclass(slots=True)
+class _Kept:
+    pool: Pool
+    guest: Guest
+    files: frozenset[str]
+    """Names of those that it has."""
+    timer: asyncio.TimerHandle
+    held_bytes: int = 0
+    """Known once it stands still."""
+
+
+class KeptGuests:
+    """Idle guests by session. A guest in use is not in here, so it cannot be used twice."""
+
+    def __init__(self, max_guests: int, max_bytes: int) -> None:
+        self._max_guests = max_guests
+        self._max_bytes = max_bytes
+        self._guests: dict[str, _Kept] = {}
+        """The one that was used longest ago first."""
+
+    def take(self, session: str) -> tuple[Pool, Guest, frozenset[str]] | None:
+        """The session's guest, if it has one that is still alive, and the names of its files."""
+        # Out of the table before it is used: two programs of one session must not share a guest at the same time.
+        kept = self._guests.pop(session, None)
+        if kept is None:
+            return None
+        kept.timer.cancel()
+        kept.pool.rouse(kept.guest)
+        if kept.guest.is_gone():
+            kept.pool.give_back(kept.guest)  # it went with its zygote, or something outside killed it
+            return None
+        kept.guest.thaw()
+        return kept.pool, kept.guest, kept.files
+
+    def keep(self, session: str, pool: Pool, guest: Guest, files: frozenset[str]) -> None:
+        """A program ended; its guest waits for the next."""
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(FREEZE_AFTER_SECONDS, self._freeze, session)
+        # Last in the table: it was used most recently, and goes last when there are too many.
+        pool.rest(guest)
+        self._guests[session] = _Kept(pool, guest, files, timer)
+        if len(self._guests) > self._max_guests:
+            self.drop(next(iter(self._guests)))
+
+    def has(self, session: str) -> bool:
+        """Whether the session's names are still there."""
+        kept = self._guests.get(session)
+        return kept is not None and not kept.guest.is_gone()
+
+    def drop(self, session: str) -> None:
+        """End the session's guest; harmless if there is none."""
+        kept = self._guests.pop(session, None)
+        if kept is not None:
+            kept.timer.cancel()
+            kept.pool.give_back(kept.guest)
+
+    def drop_all(self) -> None:
+        """End them all."""
+        for session in tuple(self._guests):
+            self.drop(session)
+
+    def _freeze(self, session: str) -> None:
+        kept = self._guests[session]
+        kept.guest.freeze()
+        kept.guest.weigh(lambda size: self._weighed(session, kept, size))
+
+    def _weighed(self, session: str, kept: _Kept, size: int) -> None:
+        if self._guests.get(session) is not kept:
+            # It serves the next program, or is gone.
+            return
+        kept.held_bytes = size
+        # Only what stands still is measured, so the sum is a lower bound; a guest that runs is not idle.
+        left = sum(one.held_bytes for one in self._guests.values()) - self._max_bytes
+        for name, one in tuple(self._guests.items()):
+            if left > 0 and one.held_bytes:
+                left -= one.held_bytes
+                self.drop(name)
+
+
+# ----------------------------------------------------------------------------------------------------
+# The guest of one program: where it comes from, which files it has, and where it goes afterwards.
+
+_EMPTY_TMPFS_BYTES: Final = 40
+"""As Linux has it; every name in a folder adds to it. Where that should ever differ, the folder is listed."""
+
+
+class TakenGuest:
+    """A guest that its session kept, one that was told of the program, or the next one of the pool.
+
+    Args:
+        pool_of: Gives the pool that the guest is of, and starts it if there is none.
+        kept: The guests of sessions.
+        forewarning: The guest that knows a program which was being checked.
+        order: What it is for.
+    """
+
+    pool: Pool
+    guest: Guest
+
+    def __init__(
+        self,
+        pool_of: Callable[[], Coroutine[Any, Any, Pool]],
+        kept: KeptGuests,
+        forewarning: Forewarning,
+        order: Order,
+    ) -> None:
+        self._pool_of = pool_of
+        self._kept = kept
+        self._forewarning = forewarning
+        self._order = order
+        self._files = frozenset(file.name for file in order.files) if order.files else frozenset()
+        """Those that the program has once it runs; at its end, those that it left."""
+        self.is_kept = False
+        """It has served a program of this session, and has its names and files."""
+        self.is_told = False
+        """It has made the program ready, and waits for its start."""
+        self.is_started = False
+        """It has been sent that, too."""
+
+    async def take(self) -> None:
+        """Have a guest. It may still be on its way: see `until_ready`."""
+        order = self._order
+        self.pool = await self._pool_of()
+        kept = self._kept.take(order.session) if order.session else None
+        self.is_kept = kept is not None
+        if kept is not None:
+            # A guest without the session's names is of no use.
+            self._forewarning.forget()
+            self.pool, self.guest, self._files = kept
+            return
+        limits = self.limits
+        told = self._forewarning.take(self.pool, limits, order)
+        self.is_told = told is not None
+        self.guest, self.is_started = told or (self.pool.take(limits), False)
+
+    @property
+    def limits(self) -> Limits:
+        """A guest that serves a whole session has CPU time for many programs."""
+        limits = self._order.limits
+        return replace(limits, cpu_seconds=limits.cpu_seconds * 10) if self._order.session else limits
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it is locked down."""
+        ready = self.guest.ready
+        return self.is_kept or (ready.done() and not ready.cancelled() and ready.exception() is None)
+
+    async def until_ready(self) -> None:
+        """Returns when it is locked down; raises if it cannot be, and then it is given back."""
+        if not self.is_kept:
+            await self.pool.until_ready(self.guest)
+
+    def give_back(self, *, is_kept: bool) -> None:
+        """The program is over. Its session keeps a guest that is sound; any other ends here."""
+        if is_kept:
+            self._kept.keep(self._order.session, self.pool, self.guest, self._files)
+        else:
+            self.pool.give_back(self.guest)
+
+    def _has_nothing(self) -> bool:
+        # One call where listing takes eight: in memory, a folder's size counts what is in it.
+        if self.pool.zygote.has_tree and os.fstat(self.guest.data_fd).st_size == _EMPTY_TMPFS_BYTES:
+            return True
+        return not os.listdir(self.guest.data_fd)
+
+    async def with_files(self, ended: Ended, *, is_kept: bool) -> Ended:
+        """Collect after the kill: a guest that still runs could change what is being read. A session keeps its own."""
+        if self.guest.data_fd < 0:
+            return ended
+        # By the descriptor that the guest sent before its program ran: its path means another folder out here.
+        if self._has_nothing():
+            had, self._files = self._files, frozenset()
+            # Nothing to read, so its end need not be hastened before the outcome is out.
+            return replace(ended, deleted=had) if had else ended
+        if not is_kept:
+            self.guest.kill()
+        given = {file.name: file.data for file in self._order.files}
+        # In a thread: thousands of files, each opened on its own, would hold up every other program.
+        found = await asyncio.to_thread(collect, self.guest.data_fd, given, self._order.limits)
+        had, self._files = self._files, found.names
+        return replace(ended, files=found.files, deleted=found.missing(had), notes=ended.notes + found.notes)

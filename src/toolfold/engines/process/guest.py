@@ -11,15 +11,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import select
 import signal
 import socket
-from collections.abc import Callable
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable
+from itertools import takewhile
+from pathlib import Path
+from typing import ClassVar, Final, NamedTuple
 
-from toolfold.engines.process.memory import Gauge, held_bytes
-from toolfold.engines.process.speed.placement import Placement
+from toolfold.engines.process.launch import pid_of
+from toolfold.engines.process.speed import Placement
 from toolfold.errors import EngineCrashed, EngineError, EngineUnavailable
+from toolfold.protocol.codec import HOLD_FRAME, release_frame
 
 _DATA: Final = b"D"
 _READY: Final = b"R"
@@ -238,3 +242,208 @@ class Guest:
         # Both must have come, in either order: without its pidfd a guest could not be killed.
         if self._is_locked and self._pidfd >= 0 and not self.ready.done():
             self.ready.set_result(None)
+
+
+# ----------------------------------------------------------------------------------------------------
+# What guests hold, as the kernel counts it. Asked for by whoever measures, never while a program runs.
+
+_SHARE: Final = re.compile(r"^Pss:\s*(\d+) kB$", re.MULTILINE)
+_OOM_KILLS: Final = re.compile(r"^oom_kill (\d+)$", re.MULTILINE)
+_STATM_BYTES: Final = 256
+"""Seven numbers."""
+_PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
+
+
+def held_bytes(pidfds: Iterable[int]) -> int:
+    """Memory of these processes; of pages that several share each has its part."""
+    return sum(map(_held, pidfds))
+
+
+def _held(pidfd: int) -> int:
+    try:
+        pid = pid_of(pidfd)
+        try:
+            # The proportional share: most pages are the zygote's too, and a plain sum would count those often.
+            share = _SHARE.search(Path(f"/proc/{pid}/smaps_rollup").read_text("ascii"))
+            return int(share[1]) * 1024 if share else 0
+        except PermissionError:  # an ordinary user may be refused the parts
+            return _without_files(Path(f"/proc/{pid}/statm").read_bytes())
+    except OSError:  # it ended meanwhile
+        return 0
+
+
+def oom_kills() -> int:
+    """How many processes the kernel has killed for want of memory, in whichever group; 0 where it does not tell."""
+    try:
+        count = _OOM_KILLS.search(Path("/proc/vmstat").read_text("ascii"))
+    except OSError:
+        return 0
+    return int(count[1]) if count else 0
+
+
+class Gauge:
+    """What one process has in memory, asked often.
+
+    All but mapped files, those pages too that it shares: more than it holds. The kernel has this number at hand, while
+    for the share it walks all pages.
+    """
+
+    _free: ClassVar[int] = 64
+    """Of files that may stay open: to open and close one hands the interpreter to other threads twice more."""
+
+    def __init__(self) -> None:
+        self._fd = -1
+
+    def read(self, pidfd: int) -> int:
+        """In bytes; none if it has ended."""
+        try:
+            fd = self._fd if self._fd >= 0 else os.open(f"/proc/{pid_of(pidfd)}/statm", os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                return _without_files(os.pread(fd, _STATM_BYTES, 0))
+            finally:
+                self._keep_or_close(fd)
+        except OSError:  # it ended meanwhile
+            return 0
+
+    def close(self) -> None:
+        """Harmless when repeated."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+            Gauge._free += 1
+
+    def disown(self) -> int:
+        """In a forked child: the descriptor to let go of, or -1."""
+        fd, self._fd = self._fd, -1
+        return fd
+
+    def _keep_or_close(self, fd: int) -> None:
+        if self._fd >= 0:
+            return
+        if Gauge._free > 0:
+            Gauge._free -= 1
+            self._fd = fd
+        else:
+            os.close(fd)
+
+
+def _without_files(statm: bytes) -> int:
+    _, resident, shared, *_ = statm.split()
+    return (int(resident) - int(shared)) * _PAGE_BYTES
+
+
+# ----------------------------------------------------------------------------------------------------
+# A pause, as a guest sees it: its timers stand still at once, and soon all of its threads.
+
+FREEZE_AFTER_SECONDS: Final = 0.5
+"""How long the threads of a paused program may run on; most callers have answered by then."""
+LOOK_AFTER_SECONDS: Final = 0.015
+"""When to look how large it is: programs that pause faster than they are weighed could hold all memory."""
+LARGE_BYTES: Final = 64 * 1024 * 1024
+"""What has more in memory is frozen, and so weighed, at once; a guest with pandas always has."""
+
+
+TICK_SECONDS: Final = 0.01
+
+
+class Holds:
+    """All guests of a pool that are held, and one timer for them: most go on before theirs would have come."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        # In the order in which they are due, with the time at which they were held.
+        self._unseen: dict[Hold, float] = {}
+        self._small: dict[Hold, float] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, hold: Hold) -> None:
+        """Look how large its guest is soon, and freeze it then or later."""
+        self._unseen[hold] = self._loop.time()
+        if self._timer is None:
+            self._set_timer()
+
+    def remove(self, hold: Hold) -> None:
+        """It goes on, or is frozen."""
+        self._unseen.pop(hold, None)
+        self._small.pop(hold, None)
+
+    def _set_timer(self) -> None:
+        self._timer = self._loop.call_later(min(TICK_SECONDS, FREEZE_AFTER_SECONDS), self._tick)
+
+    def _tick(self) -> None:
+        self._timer, now = None, self._loop.time()
+        for hold in _due(self._unseen, now - min(LOOK_AFTER_SECONDS, FREEZE_AFTER_SECONDS)):
+            self._small[hold] = self._unseen.pop(hold)
+            if hold.is_large():
+                self._freeze(hold)
+        for hold in _due(self._small, now - FREEZE_AFTER_SECONDS):
+            self._freeze(hold)
+        if self._unseen or self._small:
+            self._set_timer()
+
+    def _freeze(self, hold: Hold) -> None:
+        self.remove(hold)
+        hold.freeze()
+
+
+def _due(held: dict[Hold, float], until: float) -> list[Hold]:
+    return [hold for hold, _ in takewhile(lambda one: one[1] <= until, held.items())]
+
+
+class Hold:
+    """Holds and releases one guest.
+
+    Args:
+        guest: The guest.
+        write: Sends it a message.
+        write_soon: Sends it one together with the next.
+        on_frozen: Told how many bytes it takes once it stands still.
+        holds: The others of its pool.
+    """
+
+    def __init__(
+        self, guest: Guest, write: Callable[[bytes], None], write_soon: Callable[[bytes], None],
+        on_frozen: Callable[[int], None] | None, holds: Holds,
+    ) -> None:  # fmt: skip
+        self._guest = guest
+        self._write = write
+        self._write_soon = write_soon
+        self._on_frozen = on_frozen
+        self._holds = holds
+        self._is_held = False
+
+    def hold(self) -> None:
+        """The execution pauses. Again, if it is held already: each hold is released on its own."""
+        self._write(HOLD_FRAME)
+        if not self._is_held:
+            self._is_held = True
+            self._holds.add(self)
+
+    def release(self, counted_seconds: float = 0.0) -> None:
+        """The execution goes on; so much of its pause counts for its timers."""
+        # First: a frozen guest reads nothing.
+        self.thaw()
+        # What it waited for comes in the same moment.
+        self._write_soon(release_frame(counted_seconds))
+
+    def thaw(self) -> None:
+        """Let its threads run again. Harmless when they do."""
+        self.cancel()
+        self._guest.thaw()
+
+    def cancel(self) -> None:
+        """Freeze it no more; one that is frozen stays so."""
+        if self._is_held:
+            self._is_held = False
+            self._holds.remove(self)
+
+    def is_large(self) -> bool:
+        """Whether it must be weighed at once."""
+        return self._guest.own_bytes() > LARGE_BYTES
+
+    def freeze(self) -> None:
+        """Have all of its threads stand still."""
+        # SIGSTOP, because a program with threads goes on working while its main thread waits for the host.
+        self._guest.freeze()
+        if self._on_frozen is not None:
+            self._guest.weigh(self._on_frozen)

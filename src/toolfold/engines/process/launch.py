@@ -1,32 +1,151 @@
-"""Starts a fork server without keeping the event loop waiting, and says what its tier cannot enforce."""
+"""What a fork server is to be, and the process that becomes one: it builds the jail around itself.
+
+The program of that process is `toolfold_guest.jail.launch`. What it must know waits in its control socket before
+it starts, so that neither its arguments nor its environment say anything of the host. Needs no event loop.
+"""
 
 from __future__ import annotations
 
-import asyncio
+import dataclasses
+import json
+import re
+import resource
 import socket
 import subprocess
-import threading
+import sys
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, Literal, TypeAlias, get_args
 
-from toolfold.engines.process.orders import Launched, Plan, prepared, start_builder
+from toolfold.engines.process import layout
+from toolfold.errors import EngineUnavailable, UsageError
+from toolfold.models import InstalledSet, LibrarySet, Limits
+
+# ----------------------------------------------------------------------------------------------------
+# How many processes and threads all guests together may have, so that there is always room to start another.
+
+_PROC: Final = Path("/proc")
+_CGROUPS: Final = Path("/sys/fs/cgroup")
+_LARGEST_RESERVE: Final = 1024
+_OWN_CGROUP: Final = re.compile(r"^\d+:(?:|.*\bpids\b.*):(/.*)$", re.MULTILINE)
 
 
-async def launch(plan: Plan) -> Launched:
-    """Without keeping the loop waiting.
+def most_processes(proc: Path = _PROC, cgroups: Path = _CGROUPS) -> int:
+    """What this machine, this container and this user have, less a quarter (at most 1024) that guests cannot take."""
+    # The least of all counts: whichever is reached first refuses the fork.
+    hard = resource.getrlimit(resource.RLIMIT_NPROC)[1]
+    kernel = [_number(proc / "sys/kernel" / name) for name in ("threads-max", "pid_max")]
+    found = [hard if hard != resource.RLIM_INFINITY else None, *kernel, *_left_in_cgroups(proc, cgroups)]
+    room = min((number for number in found if number is not None), default=_LARGEST_RESERVE * 4)
+    return max(1, room - min(room // 4, _LARGEST_RESERVE))
+
+
+def _left_in_cgroups(proc: Path, cgroups: Path) -> list[int]:
+    """Of the cgroup that this process is in and of those around it."""
+    try:
+        own = _OWN_CGROUP.findall((proc / "self/cgroup").read_text(encoding="utf-8"))
+    except OSError:
+        return []
+    folders = {folder for path in own for root in (cgroups, cgroups / "pids") for folder in _upwards(root, path)}
+    limits = [(_number(folder / "pids.max"), _number(folder / "pids.current")) for folder in folders]
+    return [max(0, most - (now or 0)) for most, now in limits if most is not None]
+
+
+def _upwards(root: Path, path: str) -> list[Path]:
+    """In a container the path may be the host's: then only the root of what is mounted is there."""
+    below = root / path.lstrip("/")
+    return [below, *(folder for folder in below.parents if folder == root or root in folder.parents)]
+
+
+def _number(path: Path) -> int | None:
+    try:
+        return int(path.read_text(encoding="ascii"))
+    except (OSError, ValueError):  # not there, or "max"
+        return None
+
+
+# ----------------------------------------------------------------------------------------------------
+# How strongly a guest is held: three named sets of layers.
+
+Layer: TypeAlias = Literal[
+    "user", "mount", "pid", "net", "ipc", "uts", "cgroup", "rlimits", "caps", "landlock", "seccomp"
+]
+TierName: TypeAlias = Literal["namespace", "landlock", "none"]
+
+LAYERS: Final[tuple[Layer, ...]] = get_args(Layer)
+NAMESPACES: Final[frozenset[Layer]] = frozenset({"user", "mount", "pid", "net", "ipc", "uts", "cgroup"})
+
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """A name that goes into every outcome, and the layers that it requires, all of them."""
+
+    name: TierName
+    layers: frozenset[Layer]
+
+    def without(self, *layers: Layer) -> Tier:
+        """For tests of single layers. All namespaces need `user`, so they leave with it."""
+        gone = set(layers) | (NAMESPACES if "user" in layers else set())
+        return replace(self, layers=self.layers - gone)
+
+
+NAMESPACE: Final = Tier("namespace", frozenset(LAYERS))
+LANDLOCK: Final = Tier("landlock", frozenset({"rlimits", "caps", "landlock", "seccomp"}))
+NONE: Final = Tier("none", frozenset({"rlimits"}))
+
+
+def tier_named(name: str) -> Tier:
+    """The tier of that name."""
+    for tier in (NAMESPACE, LANDLOCK, NONE):
+        if tier.name == name:
+            return tier
+    raise UsageError(f"no isolation {name!r}; choose 'namespace', 'landlock' or 'none'")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a fork server is to be."""
+
+    tier: Tier
+    library_set: LibrarySet
+    limits: Limits
+    """Of its guests, unless one is spawned with others."""
+    loop_module: str
+    """What guests run: the guest's loop, or a probe of the jail."""
+    host_libraries: bool
+    sets: tuple[InstalledSet, ...] = ()
+    """What programs may need besides; if `library_set` is one of them, it is loaded as that says."""
+    modules: tuple[str, ...] | None = None
+    """For a server of one program: what it loads. Nothing else is prepared that only the next program would gain by."""
+    runs_programs: bool = True
+    """If not, its guests only show whether they can be locked, and nothing is loaded for programs."""
+
+    @property
+    def preloaded(self) -> InstalledSet | None:
+        """The installed set that this server is for."""
+        return next((one for one in self.sets if one.name == self.library_set), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """A fork server on its way."""
+
+    process: subprocess.Popen[bytes]
+    control: socket.socket
+    folder: str
+    """For data, where the tier has no tree of its own."""
+
+
+def launch_ahead(plan: Plan) -> Launched:
+    """For whoever has other work to do until the server is ready, and no event loop yet.
 
     Raises:
         EngineUnavailable: This is not Linux.
     """
     ours, theirs, folder = prepared(plan)
-    given_up = threading.Event()
     try:
-        launching = asyncio.ensure_future(asyncio.to_thread(_launch, theirs, given_up))
-        process = await asyncio.shield(launching)
-    except asyncio.CancelledError:
-        given_up.set()
-        # It ends by itself, now that the control socket is closed.
-        launching.add_done_callback(_reap)
-        ours.close()
-        raise
+        process = start_builder(theirs)
     except BaseException:
         ours.close()
         raise
@@ -34,33 +153,86 @@ async def launch(plan: Plan) -> Launched:
     return Launched(process, ours, folder)
 
 
-def _reap(launch: asyncio.Future[subprocess.Popen[bytes]]) -> None:
-    """A process that nobody wants any more must not stay as a zombie."""
-    if not launch.cancelled() and launch.exception() is None:
-        threading.Thread(target=launch.result().wait, daemon=True).start()
+def prepared(plan: Plan) -> tuple[socket.socket, socket.socket, str]:
+    """Both ends of the control socket, with the orders in it, and the folder for data."""
+    if sys.platform != "linux":
+        raise EngineUnavailable(f"cannot isolate here: the process engine needs Linux, this is {sys.platform!r}")
+    has_tree = "mount" in plan.tier.layers
+    # With a tree of its own a guest has its data in memory; without one, in this folder, which the zygote empties.
+    folder = "" if has_tree else tempfile.mkdtemp(prefix="toolfold-")
+    if has_tree:
+        places = layout.jailed(host_libraries=plan.host_libraries, sets=plan.sets, with_copies=plan.modules is None)
+    else:
+        places = layout.in_place(folder, host_libraries=plan.host_libraries, sets=plan.sets)
+    # Packets keep their borders and their descriptors together; no framing is needed.
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        _send_orders(ours, places, plan, folder)
+    except BaseException:
+        ours.close()
+        theirs.close()
+        raise
+    return ours, theirs, folder
 
 
-def _launch(control: socket.socket, given_up: threading.Event) -> subprocess.Popen[bytes]:
-    process = start_builder(control)
-    # The loop may be gone before it hears of the process, so nobody else would wait for it.
-    if given_up.is_set():
-        threading.Thread(target=process.wait, daemon=True).start()
-    return process
+def start_builder(control: socket.socket) -> subprocess.Popen[bytes]:
+    """The process, with this end of the control socket, which is closed here."""
+    # Whoever starts it owns the socket: a cancelled start must not free a descriptor that is in use here.
+    with control:
+        return subprocess.Popen(
+            [*layout.builder_arguments(), str(control.fileno())],
+            env={"LC_ALL": "C.UTF-8"},
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            pass_fds=(control.fileno(),),
+            start_new_session=True,  # a Ctrl-C in the terminal is for the host alone
+        )
 
 
-def notes_of(plan: Plan) -> tuple[str, ...]:
-    """What this tier cannot enforce, whatever the machine."""
-    tier = plan.tier
-    notes = ["the program can read every package that is installed on the host"] if plan.host_libraries else []
-    if "mount" in tier.layers:
-        return tuple(notes)
-    notes += ["the size of the data folder and the number of its files are not limited"]
-    if "user" not in tier.layers:
-        notes.append("the number of threads is limited by memory only")
-    if "landlock" in tier.layers:
-        notes.append("the program can see which files the host has, but not read them")
-    if "seccomp" in tier.layers:
-        notes.append("the program cannot change modes and times of files, as shutil.copy does")
-    if not tier.layers & {"landlock", "seccomp"}:
-        notes.append("the program is not isolated from the host")
-    return tuple(notes)
+def _send_orders(control: socket.socket, places: layout.Layout, plan: Plan, folder: str) -> None:
+    """Two messages that wait in the socket: one for the builder of the jail, one for the zygote."""
+    # JSON: the zygote is ours, but it starts without any package of the host that could decode more.
+    both = {"layers": sorted(plan.tier.layers), "folder": folder, "sys_path": places.sys_path}
+    builder = {
+        "arguments": places.arguments,
+        "environment": places.environment,
+        "binds": places.binds,
+        "copies": places.copies,
+        "hidden": places.hidden,
+        "links": places.links,
+        "readable": [source for source, _ in places.binds] or [*places.readable_folders, *places.readable_files],
+    }
+    own = plan.preloaded
+    zygote = {
+        "library_set": plan.library_set if own is None else "bare",
+        "set_paths": places.set_paths,
+        "own_set": () if own is None else (places.set_paths[own.name], *own.preload),
+        "modules": plan.modules,
+        "runs_programs": plan.runs_programs,
+        "loop_module": plan.loop_module,
+        "limits": dataclasses.asdict(plan.limits),
+        "readable_folders": places.readable_folders,
+        "readable_files": places.readable_files,
+        "listed_folders": places.listed_folders,
+        "most_processes": most_processes(),
+    }
+    for part in (builder, zygote):
+        control.send(json.dumps({**both, **part}).encode())
+
+
+# ----------------------------------------------------------------------------------------------------
+# Descriptors of processes: they cannot come to mean another process, but some calls take numbers only.
+
+_PID: Final = re.compile(r"^Pid:\s*(\d+)$", re.MULTILINE)
+
+
+def pid_of(pidfd: int) -> int:
+    """Its number as this process sees it; 0 if it is gone."""
+    try:
+        with open(f"/proc/self/fdinfo/{pidfd}", encoding="ascii") as file:
+            found = _PID.search(file.read())
+    except OSError:
+        return 0
+    return int(found[1]) if found else 0

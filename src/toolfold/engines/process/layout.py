@@ -10,15 +10,14 @@ import glob
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import toolfold_guest
-from toolfold.engines.process.libraries import library_entries, visible_versions
-from toolfold.models import InstalledSet
+from toolfold.models import MIB, OWN_SETS, InstalledSet, LibrarySet, Limits
 
 Pair = tuple[str, str]
 
@@ -278,3 +277,147 @@ def _existing(paths: Iterable[str]) -> list[str]:
 
 def _parent(path: str) -> str:
     return os.path.dirname(path)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Which of the installed packages programs may see: the libraries of the sets, and what those need.
+#
+# Read from the packages' own records, without `importlib.metadata`: that takes as long to import as a jail to build.
+
+ROOTS: Final = (
+    "numpy", "pandas", "matplotlib", "scipy", "scikit-learn", "seaborn", "statsmodels", "plotly", "sympy", "mpmath",
+    "openpyxl", "xlsxwriter", "xlrd", "tabulate", "pytz",
+)  # fmt: skip
+"""Distributions that programs may import where they are installed; the second row is what pandas imports if asked."""
+
+_SEPARATORS: Final = re.compile(r"[-_.]+")
+_REQUIRES: Final = re.compile(r"^Requires-Dist:\s*([A-Za-z0-9._-]+)([^\n]*)$", re.MULTILINE)
+_OF_A_DISTRIBUTION: Final = (".dist-info", ".egg-info", ".libs", ".data")
+
+
+@lru_cache(maxsize=4)
+def library_entries(sites: tuple[str, ...]) -> Mapping[str, str]:
+    """Files and folders by their name below a folder of packages: of the libraries, and of nothing else."""
+    entries: dict[str, str] = {}
+    for record in _visible(sites).values():
+        for entry in _entries_of(record):
+            if (record.parent / entry).exists():
+                entries.setdefault(entry, str(record.parent / entry))
+    return entries
+
+
+def visible_versions(sites: Sequence[str]) -> Mapping[str, str]:
+    """The distributions that programs see, by their normal names."""
+    return {name: record.stem.partition("-")[2] for name, record in _visible(sites).items()}
+
+
+def _visible(sites: Sequence[str]) -> dict[str, Path]:
+    """The libraries and what they need."""
+    records = _records(sites)
+    waiting, found = list(ROOTS), dict[str, Path]()
+    while waiting:
+        name = _normal(waiting.pop())
+        record = records.get(name)
+        if record is None or name in found:
+            continue
+        found[name] = record
+        waiting += _needed_by(record)
+    return found
+
+
+def _records(sites: Sequence[str]) -> dict[str, Path]:
+    """The folder with the metadata of each distribution; of one that is installed twice the first, as in imports."""
+    found: dict[str, Path] = {}
+    for site in sites:
+        for name in sorted(os.listdir(site)):
+            if name.endswith((".dist-info", ".egg-info")):
+                found.setdefault(_normal(name.split("-", 1)[0].removesuffix(".egg-info")), Path(site, name))
+    return found
+
+
+def _needed_by(record: Path) -> Iterator[str]:
+    head = _read(record / "METADATA").partition("\n\n")[0]
+    for name, marker in _REQUIRES.findall(head):
+        if "extra" not in marker:
+            yield name
+    # Of the older kind; a section is an extra.
+    for line in _read(record / "requires.txt").splitlines():
+        if line.startswith("["):
+            break
+        yield from re.findall(r"^[A-Za-z0-9._-]+", line)
+
+
+def _entries_of(record: Path) -> set[str]:
+    """What a distribution has in the folder of packages: whole folders, unless others may have a part in them."""
+    paths = {line.partition(",")[0] for line in _read(record / "RECORD").splitlines()}
+    paths = {path for path in paths if path and not path.startswith(("/", "..", "__pycache__/"))}
+    if not paths:
+        modules = _read(record / "top_level.txt").split() or [_normal(record.name.split("-", 1)[0]).replace("-", "_")]
+        paths = {path for module in modules for path in (f"{module}/__init__.py", f"{module}.py")}
+    entries = {record.name}
+    for path in paths:
+        first, _, rest = path.partition("/")
+        is_shared = rest and not first.endswith(_OF_A_DISTRIBUTION) and f"{first}/__init__.py" not in paths
+        entries.add(f"{first}/{rest.partition('/')[0]}" if is_shared else first)
+    return entries
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _normal(name: str) -> str:
+    return _SEPARATORS.sub("-", name).lower()
+
+
+# ----------------------------------------------------------------------------------------------------
+# Which jail a program runs in: one with the packages that it imports, and with no others.
+#
+# Every mount of a jail costs each guest that is forked in it, so an installed set is in the jail of the programs that
+# need it. All others run in the one that they would have if no set were configured.
+
+_ROOM_BYTES: Final = 128 * MIB
+"""For numpy and the like, which a program may import along with the packages of an installed set."""
+
+
+class Jail(NamedTuple):
+    """Names a zygote of the engine: what is loaded in it, and what is mounted."""
+
+    library_set: LibrarySet
+    """One of the engine's own, or an installed one, which is mounted and loaded as its `preload` says."""
+    has_all_sets: bool = False
+    """For a session that keeps its names: its next program may import what this one does not."""
+
+    def mounted(self, sets: Sequence[InstalledSet]) -> tuple[InstalledSet, ...]:
+        """The installed sets that are in it."""
+        return tuple(one for one in sets if self.has_all_sets or one.name == self.library_set)
+
+
+BARE: Final = Jail("bare")
+
+
+def jail_of(library_set: LibrarySet, sets: Sequence[InstalledSet], *, is_session: bool = False) -> Jail:
+    """The jail of a program that needs this set; one whose set is no longer configured goes without."""
+    installed = installed_set(library_set, sets)
+    if not is_session or not sets:
+        return Jail(library_set if library_set in OWN_SETS else "bare" if installed is None else installed.name)
+    # Of the sets that are only mounted, all are there: one zygote serves the sessions of all of them.
+    is_loaded = library_set in OWN_SETS if installed is None else bool(installed.preload)
+    return Jail((library_set if installed is None else installed.name) if is_loaded else "bare", has_all_sets=True)
+
+
+def installed_set(library_set: LibrarySet, sets: Sequence[InstalledSet]) -> InstalledSet | None:
+    """The set of that name, maybe with another content than when a program began."""
+    if library_set in OWN_SETS:
+        return None
+    return next((one for one in sets if one.replaces(library_set)), None)
+
+
+def with_room(limits: Limits, installed: InstalledSet | None) -> Limits:
+    """Libraries that a guest imports by itself cost the program nothing, as those of the zygote."""
+    if installed is None or installed.preload:
+        return limits
+    return replace(limits, memory_bytes=limits.memory_bytes + installed.code_bytes + _ROOM_BYTES)

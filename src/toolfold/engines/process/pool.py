@@ -14,7 +14,7 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from toolfold.engines.process.holding import Holds
+from toolfold.engines.process.guest import Holds
 from toolfold.errors import EngineUnavailable
 from toolfold.models import Limits
 

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import itertools
+import logging
+import time
+from collections import Counter
 from functools import partial
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Protocol, Self
 
-from toolfold.engines.base import NOT_OPEN, Capabilities, Guests
-from toolfold.engines.process.tiers import tier_named
+from toolfold.engines.base import NOT_OPEN, Capabilities, Guests, NodeLoad
+from toolfold.engines.process.launch import tier_named
 from toolfold.engines.ray import wire
-from toolfold.engines.ray.actor import NodeOptions
-from toolfold.engines.ray.fleet import Fleet
-from toolfold.engines.ray.nodes import RayNodes
+from toolfold.engines.ray.cluster import NodeOptions
+from toolfold.engines.ray.driver import RayNodes
+from toolfold.engines.ray.link import Link
 from toolfold.engines.ray.run import RayRun
 from toolfold.errors import EngineUnavailable, UsageError
 from toolfold.models import LibrarySet
@@ -19,7 +25,262 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from toolfold.engines.base import EngineSettings, Order, OwnTools
-    from toolfold.engines.ray.fleet import Nodes
+    from toolfold.engines.ray.link import Mailbox, NodeFacts
+
+
+# ----------------------------------------------------------------------------------------------------
+# The nodes of a cluster that programs run on: which there are, which has room, which has the guest of a session.
+
+LOOK_SECONDS: Final = 1.0
+"""How often the cluster is asked for its nodes."""
+TRY_AGAIN_SECONDS: Final = 30.0
+"""After which a node that could not be used is tried again."""
+REST_SECONDS: Final = 1.0
+"""For which a node that could not begin a program gets none: it may be about to leave."""
+MOVE_SECONDS: Final = 5.0
+"""How long before a drained node leaves its programs are moved."""
+SCARCE_BYTES: Final = 1024 * 1024 * 1024
+"""A node with less free memory gets a program only if all others have less, too."""
+_log: Final = logging.getLogger(__name__)
+
+
+class Seen(Protocol):
+    """A node as the cluster sees it."""
+
+    @property
+    def node_id(self) -> str: ...
+    @property
+    def address(self) -> str: ...
+    @property
+    def is_draining(self) -> bool: ...
+    @property
+    def leaves_at(self) -> float:
+        """When a node that is drained goes, in seconds since 1970; infinite where nobody said."""
+
+
+class Nodes(Protocol):
+    """The cluster."""
+
+    own_tools: OwnTools | None
+    """That nodes call themselves; set before the first is joined."""
+
+    async def seen(self) -> Sequence[Seen]:
+        """The nodes that are alive."""
+
+    async def join(self, node: Seen) -> tuple[NodeFacts, Mailbox]:
+        """Make a node ready for programs.
+
+        Raises:
+            EngineUnavailable: It cannot be used, and the text says why.
+        """
+
+    async def leave(self, node_id: str) -> None:
+        """End what `join` began there."""
+
+
+class Fleet:
+    """Links to all nodes that can be used, kept up to date."""
+
+    def __init__(self, nodes: Nodes, *, wait_seconds: float, lost_after_seconds: float) -> None:
+        self._nodes = nodes
+        self._wait_seconds = wait_seconds
+        self._lost_after_seconds = lost_after_seconds
+        self._links: dict[str, Link] = {}
+        self._sessions: dict[str, Link] = {}
+        self._unfit: dict[str, float] = {}
+        """Until when each node that could not be used is left alone."""
+        self._changed = asyncio.Event()
+        self._watch: asyncio.Task[None] | None = None
+        self._leaving: set[asyncio.Task[None]] = set()
+        self._joining: dict[str, asyncio.Task[None]] = {}
+        self._runs = itertools.count(1)
+        self.started: Counter[str] = Counter()
+        self.moved: Counter[str] = Counter()
+        """Programs that began on each node, and that went on elsewhere when it was lost; by its address."""
+
+    @property
+    def links(self) -> tuple[Link, ...]:
+        """Those that can be used now."""
+        return tuple(self._links.values())
+
+    @property
+    def loads(self) -> tuple[NodeLoad, ...]:
+        """Of the nodes that are there, and of those that lost programs."""
+        rooms = {link.facts.address: (link.room, len(link.runs)) for link in self.links}
+        nobody = wire.WireRoom(0, 0, 0), 0
+        found = []
+        for address in sorted({*rooms, *self.moved}):
+            room, programs = rooms.get(address, nobody)
+            found.append(
+                NodeLoad(
+                    address=address, guests=room.guests, guest_memory_bytes=room.guest_bytes, programs=programs,
+                    started=self.started[address], moved=self.moved[address],
+                )
+            )  # fmt: skip
+        return tuple(found)
+
+    def next_run(self, link: Link) -> int:
+        """A number that no run has had, for one that begins there."""
+        self.started[link.facts.address] += 1
+        return next(self._runs)
+
+    async def start(self) -> None:
+        """Make every node ready.
+
+        Raises:
+            EngineUnavailable: There is none, or one cannot be used; the text says which and why.
+        """
+        seen = [node for node in await self._nodes.seen() if not node.is_draining]
+        if not seen:
+            raise EngineUnavailable("the Ray cluster has no node that is alive; start one with 'ray start'")
+        found = await asyncio.gather(*map(self._join, seen), return_exceptions=True)
+        failures = [one for one in found if isinstance(one, BaseException)]
+        if failures:
+            await self.close()
+            unexpected = [one for one in failures if not isinstance(one, EngineUnavailable)]
+            raise unexpected[0] if unexpected else EngineUnavailable("; ".join(map(str, failures)))
+        self._watch = asyncio.create_task(self._keep_watch())
+
+    async def close(self) -> None:
+        """Let go of every node."""
+        tasks = [*self._joining.values(), *([self._watch] if self._watch is not None else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        links, self._links = self.links, {}
+        self._sessions.clear()
+        for link in links:
+            await link.close()
+        leaving = (self._nodes.leave(link.facts.node_id) for link in links)
+        await asyncio.gather(*leaving, *self._leaving, return_exceptions=True)
+
+    # where a program goes
+
+    async def room(self, session: str) -> Link:
+        """The node of the session, else the one with the most room; waits a while if there is none.
+
+        Raises:
+            EngineUnavailable: There still is none.
+        """
+        link = self._pick(session)
+        if link is not None:
+            return link
+        try:
+            async with asyncio.timeout(self._wait_seconds):
+                while (link := self._pick(session)) is None:
+                    self._changed.clear()
+                    # Nobody says when a node has rested.
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(REST_SECONDS):
+                            await self._changed.wait()
+        except TimeoutError:
+            text = f"no node of the Ray cluster can be used, for {self._wait_seconds:g} s; see 'ray status'"
+            raise EngineUnavailable(text) from None
+        return link
+
+    def _pick(self, session: str) -> Link | None:
+        if session and (kept := self._sessions.get(session)) is not None and not kept.is_lost:
+            return kept
+        now = asyncio.get_running_loop().time()
+        usable = [
+            link
+            for link in self._links.values()
+            if not link.is_draining and self._unfit.get(link.facts.node_id, 0.0) <= now
+        ]
+        return min(usable, key=_fullness, default=None)
+
+    def rest(self, link: Link) -> None:
+        """Give it no program for a moment."""
+        self._unfit[link.facts.node_id] = asyncio.get_running_loop().time() + REST_SECONDS
+
+    def note_session(self, session: str, link: Link | None) -> None:
+        """Where the guest of a session is now, if it has one."""
+        if link is None:
+            self._sessions.pop(session, None)
+        else:
+            self._sessions[session] = link
+
+    def has_session(self, session: str) -> bool:
+        """Whether a guest of it waits on a node that is there."""
+        link = self._sessions.get(session)
+        return link is not None and not link.is_lost
+
+    def end_session(self, session: str) -> None:
+        """End its guest."""
+        link = self._sessions.pop(session, None)
+        if link is not None:
+            link.send(wire.EndSession(session))
+
+    # which nodes there are
+
+    async def _join(self, node: Seen) -> None:
+        facts, mailbox = await self._nodes.join(node)
+        self._links[node.node_id] = Link(
+            facts, mailbox, on_lost=self._lost, on_gone=lambda session: self.note_session(session, None),
+            lost_after_seconds=self._lost_after_seconds,
+        )  # fmt: skip
+        self._changed.set()
+
+    def _lost(self, link: Link, why: str) -> None:
+        _log.warning("node %s is lost (%s): %d programs go on elsewhere", link.facts.address, why, len(link.runs))
+        self._links.pop(link.facts.node_id, None)
+        self._sessions = {session: one for session, one in self._sessions.items() if one is not link}
+        # It may live and be partitioned: nothing of the runtime's must stay on it.
+        task = asyncio.create_task(self._nodes.leave(link.facts.node_id))
+        self._leaving.add(task)
+        task.add_done_callback(self._leaving.discard)
+
+    async def _keep_watch(self) -> None:
+        last_reason = ""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            try:
+                await self._look()
+                last_reason = ""
+            # The cluster itself may be away for a while; what runs goes on.
+            except Exception as error:  # noqa: BLE001
+                reason = str(error).partition("\n")[0]
+                if reason != last_reason:  # once, not every second until it is back
+                    _log.warning("the Ray cluster does not say which nodes it has: %s", reason)
+                last_reason = reason
+
+    async def _look(self) -> None:
+        seen = {node.node_id: node for node in await self._nodes.seen()}
+        for node_id, link in tuple(self._links.items()):
+            if node_id not in seen:
+                link.lose("the cluster says that it is dead")
+            else:
+                self._heed_drain(link, seen[node_id])
+        now = asyncio.get_running_loop().time()
+        for node_id, node in seen.items():
+            if node_id in self._links or node_id in self._joining or node.is_draining:
+                continue
+            if self._unfit.get(node_id, 0.0) <= now:
+                # Not awaited: a node that is dying answers late, and others may be lost meanwhile.
+                self._joining[node_id] = asyncio.create_task(self._try_to_join(node))
+
+    def _heed_drain(self, link: Link, node: Seen) -> None:
+        """No new programs; those that still run move before it goes. Ray ends the node once our actor has left it."""
+        link.is_draining = node.is_draining
+        if not node.is_draining:
+            return
+        is_in_use = bool(link.runs) or link in self._sessions.values()
+        if not is_in_use or node.leaves_at - time.time() < MOVE_SECONDS:
+            link.lose("it is drained")
+
+    async def _try_to_join(self, node: Seen) -> None:
+        try:
+            await self._join(node)
+        except EngineUnavailable as error:
+            self._unfit[node.node_id] = asyncio.get_running_loop().time() + TRY_AGAIN_SECONDS
+            _log.warning("%s", error)
+        finally:
+            self._joining.pop(node.node_id, None)
+
+
+def _fullness(link: Link) -> tuple[bool, float]:
+    is_scarce = 0 < link.room.free_bytes < SCARCE_BYTES
+    return is_scarce, link.load
 
 
 class RayEngine:

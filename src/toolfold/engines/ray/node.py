@@ -9,21 +9,87 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
 from toolfold.engines.base import Audible, Called, Died, Ended, Order, Printed, Taped, Timed, Waiting
 from toolfold.engines.ray import wire
-from toolfold.engines.ray.outbox import Outbox
-from toolfold.engines.ray.records import Records
 from toolfold.errors import ToolfoldError
+from toolfold.models import ReplyMeta
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    import msgspec
 
     from toolfold.engines.base import Engine, Event, Run
     from toolfold.engines.ray.wire import FromNode, ToNode
     from toolfold.models import Call, Limits, Reply
+
+
+# ----------------------------------------------------------------------------------------------------
+# Calls that a node serves itself, on their way to the runtime: one record has a call and its reply. Pure.
+#
+# Rules:
+# 1. Calls are told in the order in which the program made them, replies in the order in which it was given them.
+# 2. A record is for a call that was answered before any later one; other calls are told first, and their replies apart.
+# 3. What a tool was given and what it returned is encoded before the tool, or the program, can change it.
+
+_PLAIN: Final = ReplyMeta()
+
+
+class Records:
+    """Of one program, since the last time that they were taken.
+
+    Args:
+        places: Of the tools in the grant, by name.
+    """
+
+    def __init__(self, places: Mapping[str, int]) -> None:
+        self._places = places
+        self._wakes: list[int] = []
+        self._clocks: list[int | float] = []
+        self._is_spoilt = False
+        self._answered: list[msgspec.Raw] = []
+        self._untold: dict[int, wire.CallOut] = {}
+        """Calls without a reply, by id."""
+        self.size_bytes = 0
+        """Of what is answered."""
+
+    def note_tape(self, event: Taped) -> None:
+        """What led to the next calls. It may stand before earlier ones in the same batch, which is heard as a whole."""
+        self._wakes += event.wakes
+        self._clocks += event.clocks
+        self._is_spoilt = self._is_spoilt or event.is_spoilt
+
+    def note_calls(self, calls: Sequence[Call]) -> None:
+        """They are about to be served."""
+        for call in calls:
+            self._untold[call.id] = (call.id, self._places[call.tool], wire.raw(call.arguments), call.line)
+
+    def note_reply(self, reply: Reply, place: int, seconds: float) -> wire.WireServed | None:
+        """The program has it, after `place` others. What is returned is in no record: it is to be said after these."""
+        meta, size = reply.meta or _PLAIN, reply.size_bytes or 0
+        served = (reply.call_id, place, seconds, reply.value, reply.error, size, meta.attempts, meta.breaker)
+        if next(iter(self._untold), 0) != reply.call_id:
+            return wire.WireServed(*served, reply.traceback)
+        _, tool, arguments, line = self._untold.pop(reply.call_id)
+        record = wire.raw((*served, tool, arguments, line, reply.traceback))
+        self._answered.append(record)
+        self.size_bytes += len(memoryview(record))
+        return None
+
+    def take(self) -> Iterator[bytes]:
+        """All that was noted, as parts to be said in this order; nothing of it is kept."""
+        if self._answered or self._wakes or self._clocks or self._is_spoilt:
+            yield wire.answered_part(self._wakes, self._clocks, self._is_spoilt, self._answered)
+            self._wakes, self._clocks, self._is_spoilt = [], [], False
+            self._answered, self.size_bytes = [], 0
+        if self._untold:
+            yield wire.called_part(list(self._untold.values()))
+            self._untold = {}
+
 
 HEARTBEAT_SECONDS: Final = 1.0
 NO_RUN: Final = 0
@@ -352,3 +418,96 @@ def _release(run: Run, seconds: float) -> None:
         run.release_after(seconds)
     else:
         run.release()
+
+
+# ----------------------------------------------------------------------------------------------------
+# What a node has to say, until it is asked for. Knows neither programs nor how messages travel.
+#
+# Rules:
+# 1. What is said of one run leaves in the order in which it was said.
+# 2. What nobody acts on may wait a little, to leave with more: each message wakes the runtime.
+# 3. Beyond some bytes there is no room: whoever says more should wait.
+
+MOST_WAITING_BYTES: Final = 16 * 1024 * 1024
+"""Of what is said and not asked for: programs stand still beyond that."""
+MOST_AT_ONCE_BYTES: Final = 4 * 1024 * 1024
+MOST_NOTED_BYTES: Final = 64 * 1024
+"""Of the records of one run: beyond that they count as said."""
+LATER_SECONDS: Final = 0.01
+"""How long what nobody acts on may be held back: printed text, tapes, and calls that the node serves itself."""
+
+
+class Outbox:
+    """Messages of a node.
+
+    Args:
+        on_due: Told once that something must not wait any longer, until all of it was taken.
+    """
+
+    def __init__(self, on_due: Callable[[], None]) -> None:
+        self._on_due = on_due
+        self._said: deque[tuple[int, bytes]] = deque()
+        self.said_bytes = 0
+        self._noted: dict[int, Records] = {}
+        """What is still to be said of calls, by the run: after all that was said of it, before all that will be."""
+        self.messages = 0
+        """How many there were so far."""
+        self.is_due = asyncio.Event()
+        self.has_room = asyncio.Event()
+        self.has_room.set()
+
+    def say(self, key: int, message: FromNode, *, is_urgent: bool = True) -> None:
+        """Of a run."""
+        if key in self._noted:
+            self._say_noted(key)
+        if not is_urgent:
+            self._be_due_later()
+        self._add(key, wire.part(message))
+        if is_urgent:
+            self._be_due()
+
+    def hold(self, key: int, records: Records) -> None:
+        """Something was noted there, and nobody acts on it."""
+        if key not in self._noted:
+            self._be_due_later()
+            self._noted[key] = records
+        if records.size_bytes > MOST_NOTED_BYTES:
+            self._say_noted(key)
+
+    def _say_noted(self, key: int) -> None:
+        for body in self._noted.pop(key).take():
+            self._add(key, body)
+
+    def _add(self, key: int, body: bytes) -> None:
+        self._said.append((key, body))
+        self.said_bytes += len(body)
+        if self.said_bytes > MOST_WAITING_BYTES:
+            self.has_room.clear()
+
+    def _be_due_later(self) -> None:
+        """Asked before there is something: whatever is the first takes the others along."""
+        if not self._said and not self._noted:
+            asyncio.get_running_loop().call_later(LATER_SECONDS, self._be_due)
+
+    def _be_due(self) -> None:
+        if (self._said or self._noted) and not self.is_due.is_set():
+            self.is_due.set()
+            self._on_due()
+
+    def next_message(self) -> bytes:
+        """All that there is, or as much as fits in one."""
+        for key in tuple(self._noted):
+            self._say_noted(key)
+        parts: dict[int, list[bytes]] = {}
+        size = 0
+        while self._said and size < MOST_AT_ONCE_BYTES:
+            key, body = self._said.popleft()
+            parts.setdefault(key, []).append(body)
+            size += len(body)
+        if not self._said:
+            self.is_due.clear()
+        self.said_bytes -= size
+        if self.said_bytes <= MOST_WAITING_BYTES:
+            self.has_room.set()
+        number, self.messages = self.messages, self.messages + 1
+        return wire.join(number, [(key, wire.merged(bodies)) for key, bodies in parts.items()])

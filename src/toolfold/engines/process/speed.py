@@ -1,0 +1,322 @@
+"""What makes the process engine fast, fenced off: take any of it away and every program still ends as it did.
+
+* `forewarning`: a waiting guest compiles a program while the host checks it.
+* `placement`: a waiting guest wakes up on another core than the host's.
+* `lookahead`: the host stays awake for a frame that is about to come.
+
+The modules that talk to guests know only these objects, never how or when they pay. `bench/tricks.py` measures
+each of them with and without it, in one run.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from toolfold.engines.process.connection import program_frame, start_frame
+from toolfold.engines.process.launch import pid_of
+from toolfold.models import OWN_SETS
+from toolfold_guest.shared.polling import LOOKS, Patience
+
+if TYPE_CHECKING:
+    import socket
+
+    from toolfold.engines.base import Order
+    from toolfold.engines.process.guest import Guest
+    from toolfold.engines.process.pool import Pool
+    from toolfold.models import LibrarySet, Limits, ToolSpec
+
+
+# ----------------------------------------------------------------------------------------------------
+# A program is made ready in the guest that it will get, while the host checks it.
+#
+# To compile a program and to fill its names takes a guest about as long as the check takes the host. Nothing of it
+# runs before the start. A guest that was told of a program is for no other: if that does not come, the guest ends.
+#
+# The start follows as soon as the check has passed: what the host needs to hear of a program, it makes while that runs.
+
+MOST_TOLD_BYTES: Final = 64 * 1024
+"""Fits into the buffer of an idle socket; and what takes longer to check gains little from it."""
+
+
+class _Told(msgspec.Struct):
+    """A guest, taken from its pool, and the program that it was told of."""
+
+    pool: Pool
+    library_set: LibrarySet
+    guest: Guest
+    text: str
+    tools: Sequence[ToolSpec]
+    started: Order | None = None
+    """What it was sent to start with; `None` if it waits for that."""
+
+
+class Forewarning:
+    """At most one guest that knows the program which is being checked. It is a `Forewarned` for the runtime."""
+
+    def __init__(self) -> None:
+        self.pool: Pool | None = None
+        """Of the last program: the next one probably needs the same libraries."""
+        self.library_set: LibrarySet = "bare"
+        """That the last program asked for."""
+        self._told: _Told | None = None
+
+    def expect(self, text: str, tools: Sequence[ToolSpec], limits: Limits) -> None:
+        """A program is being checked: a guest makes it ready meanwhile, if there is a core with nothing else to do."""
+        pool = self.pool
+        # With another program on its way the cores have better things to do.
+        if self._told is not None or pool is None or pool.zygote.closed or not pool.is_quiet:
+            return
+        if len(text) > MOST_TOLD_BYTES or not pool.is_usual(limits):
+            return
+        frame = program_frame(text, tools)
+        if len(frame) <= MOST_TOLD_BYTES:
+            guest = pool.take(limits)
+            if _tell(guest, frame):
+                self._told = _Told(pool, self.library_set, guest, text, tools)
+            else:
+                pool.give_back(guest)
+
+    def begin(self, order: Order) -> None:
+        """The check has passed, and `open` comes next: let the program run, if a guest has made this one ready."""
+        told = self._told
+        # Files may be more than the socket takes at once, and a session's guest is another one.
+        if told is None or order.files or order.session:
+            return
+        # Programs with installed libraries have more room than the usual guest.
+        if told.library_set != order.program.library_set or told.library_set not in OWN_SETS:
+            return
+        if told.text != order.program.text or told.tools is not order.tools or not told.pool.is_usual(order.limits):
+            return
+        start = start_frame(order, has_files=False)
+        if len(start) > MOST_TOLD_BYTES:  # its standard input may be long
+            return
+        try:
+            is_sent = told.guest.sock.send(start) == len(start)
+        except OSError:  # it has just died, or its buffer is full
+            is_sent = False
+        if is_sent:
+            told.guest.place.set_free()
+            told.started = order
+        else:
+            self.forget()
+
+    def forget(self) -> None:
+        """The program that was expected does not come; one that is expected besides it loses time."""
+        told, self._told = self._told, None
+        if told is not None:
+            told.pool.give_back(told.guest)
+
+    def disown(self) -> None:
+        """In a forked child: the guest is the parent's."""
+        self.pool = self._told = None
+
+    def take(self, pool: Pool, limits: Limits, order: Order) -> tuple[Guest, bool] | None:
+        """The guest that has made this program ready, if there is one, and whether it was sent its start.
+
+        A guest that was told of another program, or to start in another way, ends.
+        """
+        self.library_set = order.program.library_set
+        told = self._told
+        if told is None:
+            return None
+        # The grant by identity: to compare thousands of tools takes longer than to begin anew.
+        is_same = told.text == order.program.text and told.tools is order.tools
+        if told.started is not None and is_same:
+            is_same = _starts_alike(told.started, order)
+        if is_same and told.pool is pool and pool.is_usual(limits):
+            self._told = None
+            return told.guest, told.started is not None
+        self.forget()
+        return None
+
+
+def _starts_alike(one: Order, other: Order) -> bool:
+    """Whether a guest is told the same to start either: all that `start_frame` reads, mostly by identity."""
+    return (
+        one.program is other.program
+        and one.limits is other.limits
+        and one.tape is other.tape
+        and one.seed == other.seed
+        and one.report_waiting == other.report_waiting
+        and one.session == other.session
+        and not other.files
+    )
+
+
+def _tell(guest: Guest, frame: bytes) -> bool:
+    """Wake it up, on another core than ours, and hand it all of the program; false if it cannot take that."""
+    # Before it is woken: here it would wait until the check is over, which is what this is to avoid.
+    guest.place.stay_away()
+    try:
+        return guest.sock.send(frame) == len(frame)
+    except OSError:  # it has just died, or its buffer is full
+        return False
+
+
+# ----------------------------------------------------------------------------------------------------
+# Whether the host stays awake for the next frame of a guest.
+#
+# To sleep and be woken costs each side more than most programs and most tools take. So the host looks at the socket a
+# little while before it sleeps: after the start of a program that is ready to run, and after it has answered all open
+# calls. While it looks, nothing else in this loop gets its turn: so it looks only if no other guest is taken, and
+# lets the others have a turn after every 16th frame.
+
+LOOKS_FOR_FIRST: Final = 512
+"""Some 400 microseconds: most programs have ended by then, or made their first call."""
+FRAMES_IN_A_ROW: Final = 16
+"""Then others have their turn of the loop."""
+
+
+class LookAhead:
+    """What is known of when the next frame of one guest will come.
+
+    Args:
+        sock: The guest's.
+        pool: Whose other guests would have to wait.
+        is_started: Its program was ready and has just been told to run.
+    """
+
+    def __init__(self, sock: socket.socket, pool: Pool, *, is_started: bool) -> None:
+        self._pool = pool
+        self._patience = Patience(sock)
+        self._looks = LOOKS_FOR_FIRST if is_started else 0
+        """How often to look next time; 0 is to sleep at once."""
+        self._in_a_row = 0
+
+    @property
+    def is_retry(self) -> bool:
+        """Whether the next frame is looked for again after looking did not pay for a while."""
+        return self._patience.is_retry and not self._pool.is_shared
+
+    def answered(self) -> None:
+        """The program has all its replies: it may be as quick with its next call."""
+        self._looks = LOOKS
+
+    def is_turn_over(self) -> bool:
+        """Whether others have waited long enough; says so once."""
+        if self._in_a_row < FRAMES_IN_A_ROW:
+            return False
+        self._in_a_row = 0
+        return True
+
+    def sees(self) -> bool:
+        """Whether there is something to read, now or in a moment."""
+        # Once only: whoever looks again without a new reason keeps the loop from everybody else.
+        looks, self._looks = self._looks, 0
+        # With several guests the next frame is as likely another's, and the loop sees all of them.
+        if not looks or self._pool.is_shared:
+            return False
+        self._in_a_row += 1
+        return self._patience.sees(looks)
+
+
+# ----------------------------------------------------------------------------------------------------
+# The core on which a waiting guest wakes up.
+#
+# The kernel wakes a process where it slept, or near whoever wakes it, and there the host has work to do just then:
+# the guest would have to wait for it. So the host's core is not for a guest that is about to be woken.
+
+
+class Placement:
+    """Where one guest may run.
+
+    Args:
+        pidfd: Gives the guest's descriptor, or a negative number once another process may have its number.
+    """
+
+    def __init__(self, pidfd: Callable[[], int]) -> None:
+        self._pidfd = pidfd
+        self._pid = 0
+        self._allowed: set[int] = set()
+        """What it was given by whoever started the host; a program must find all of it again."""
+        self._avoided = -1
+
+    def stay_away(self) -> None:
+        """Wait for the program on another core than ours. To be repeated: the kernel may have moved us meanwhile."""
+        ours = current_core()
+        if ours != self._avoided and self._process_id():
+            self._avoided = ours
+            self._confine(ours, is_kept_off=True)
+
+    @contextmanager
+    def here(self) -> Iterator[None]:
+        """What the guest is sent in this block wakes it on our core, where it runs as soon as we sleep.
+
+        Right after another program: on the other cores its guest is still dying.
+        """
+        self._confine(current_core(), is_kept_off=False)
+        try:
+            yield
+        finally:
+            self.set_free()
+
+    @contextmanager
+    def elsewhere(self) -> Iterator[None]:
+        """What the guest is sent in this block wakes it on another core than ours, so that both can look at once."""
+        self._confine(current_core(), is_kept_off=True)
+        try:
+            yield
+        finally:
+            self.set_free()
+
+    def _confine(self, core: int, *, is_kept_off: bool) -> None:
+        pid = self._process_id()
+        if not pid:
+            return
+        # Asked once: after the first change the kernel only knows what we made of it.
+        if not self._allowed:
+            self._allowed = allowed(pid)
+        put(pid, self._allowed - {core} if is_kept_off else self._allowed & {core})
+
+    def set_free(self) -> None:
+        """It may run on every core that it had."""
+        put(self._process_id(), self._allowed)
+
+    def _process_id(self) -> int:
+        pidfd = self._pidfd()
+        if pidfd < 0:
+            return 0
+        if not self._pid:
+            self._pid = pid_of(pidfd)
+        return self._pid
+
+
+# ----------------------------------------------------------------------------------------------------
+# The cores that a process may run on, asked and set; `placement` says why. Nothing here fails: a core is a wish.
+
+
+def allowed(pid: int) -> set[int]:
+    """Where that process may run; nothing if it cannot be told, and then it is left alone."""
+    try:
+        return os.sched_getaffinity(pid) if pid else set()
+    except (AttributeError, OSError):  # not Linux; or it is gone, or not ours to ask
+        return set()
+
+
+def put(pid: int, chosen: set[int]) -> None:
+    """It wakes up on one of these from now on, and stays where it runs if it may."""
+    # An empty set would be refused by the kernel; on a machine with one core there is no other to choose.
+    try:
+        if pid and chosen:
+            os.sched_setaffinity(pid, chosen)
+    except OSError:
+        # Gone, or not ours to move: then it wakes where the kernel wants.
+        return
+
+
+def _find() -> Callable[[], int]:
+    try:
+        found: Callable[[], int] = ctypes.CDLL(None).sched_getcpu
+    except (AttributeError, OSError, TypeError):  # a C library without it
+        return lambda: -1
+    return found
+
+
+current_core = _find()
+"""The core that we run on now; the kernel may move us at any time."""
