@@ -32,7 +32,7 @@ import toolfold
 from bench.cases import CASES, Case
 from bench.measure import PAUSE_SECONDS
 from bench.tools import TOOLS
-from toolfold.execution.record import ExecutionRecord
+from toolfold.execution.execution import ExecutionRecord
 from toolfold.ledger.changes import Changes
 from toolfold.ledger.sqlite import SqliteLedger
 

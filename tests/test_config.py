@@ -37,7 +37,7 @@ from toolfold.config.build import command_tools, ledger_of, module_sources, runt
 from toolfold.config.model import KeepConfig, PausedConfig
 from toolfold.config.schema import FILE_NAME, config_schema, schema_text
 from toolfold.errors import UsageError
-from toolfold.execution.paused_memory import PausedLimits
+from toolfold.execution.pause import PausedLimits
 from toolfold.models import Limits, Paused, Reply, ToolSpec
 from toolfold.runtime import Runtime
 from toolfold.sessions import SessionLimits

@@ -10,7 +10,7 @@ from bench.savings.dependence import Needs, needs, waves
 from bench.savings.programs import programs
 from bench.savings.task import GoldCall, Task, Turn, World
 from bench.savings.tokens import call_text, reply_text
-from toolfold.execution.savings import ENTRY_NAME
+from toolfold.execution.outcome import ENTRY_NAME
 
 SEQUENTIAL = "direct, one by one"
 PARALLEL = "direct, parallel"

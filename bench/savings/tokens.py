@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from toolfold.execution.savings import BYTES_PER_TOKEN
+from toolfold.execution.outcome import BYTES_PER_TOKEN
 
 VOCABULARY = "o200k_base"
 
@@ -40,7 +40,7 @@ def estimate(text: str) -> int:
 
 
 def call_text(name: str, arguments: Mapping[str, Any]) -> str:
-    """A call as `toolfold.execution.savings` counts it."""
+    """A call as `toolfold.execution.outcome` counts it."""
     return f"{name}{reply_text(arguments)}"
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from toolfold import Call, Outcome, Paused, Reply, Runtime, ToolfoldError, ToolSpec
 from toolfold.doors.media import value_as_json
-from toolfold.execution.driving import Answers, drive
+from toolfold.execution.background import Answers, drive
 from toolfold.tools.names import python_name
 from toolfold.tools.tool import Decision
 

@@ -6,6 +6,6 @@ async for one in runtime.map(Item(text=text, tag=name) for name, text in program
 ```
 """
 
-from toolfold.execution.mapping import Item, Mapped
+from toolfold.execution.batch import Item, Mapped
 
 __all__ = ["Item", "Mapped"]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from toolfold.execution.accounts import record_of
+from toolfold.execution.outcome import record_of
 from toolfold.models import Call, CallRecord, Reply, ReplyMeta
 
 META = ReplyMeta(attempts=3, cached=True, breaker="opened", from_record=True, arguments={"n": 2})

@@ -4,8 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from toolfold.execution.alarm import Alarm
-from toolfold.execution.clock import Clock
+from toolfold.execution.clock import Alarm, Clock
 
 
 def soon() -> float:

@@ -12,7 +12,7 @@ from toolfold import Outcome, Paused, Runtime, ToolSpec, UsageError, tool
 from toolfold.engines.base import EngineWrapper, Order, Run
 from toolfold.engines.process import ProcessEngine
 from toolfold.errors import Fenced
-from toolfold.execution.watching import Part, Place
+from toolfold.execution.output import Part, Place
 from toolfold.ledger.memory import MemoryLedger
 from toolfold.ledger.record import Moment
 from toolfold.models import Limits, Reply

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from toolfold import File, Runtime, UsageError
-from toolfold.execution.describing import MOST_CHARACTERS, DescribedFiles
+from toolfold.execution.described_files import MOST_CHARACTERS, DescribedFiles
 
 SALES = File(name="sales.csv", data=b"day,price\n2024-01-02,1.5\n2024-01-03,\n")
 SALES_LINE = "sales.csv (37 bytes): 2 rows of day date, price float?"

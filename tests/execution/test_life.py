@@ -4,7 +4,7 @@ import pytest
 
 from toolfold import Outcome, Reply, Runtime, ToolSpec, UsageError
 from toolfold.engines.base import Ended
-from toolfold.execution.life import TRANSITIONS, Change, Life, State
+from toolfold.execution.execution import TRANSITIONS, Change, Life, State
 from toolfold.testing import ScriptedEngine
 
 ASK = ToolSpec(name="ask", python_name="ask", source="caller")

@@ -1,7 +1,7 @@
 """What programs save, counted in an outcome."""
 
 import toolfold
-from toolfold.execution.savings import code_size, context_saved
+from toolfold.execution.outcome import code_size, context_saved
 from toolfold.models import CallRecord, ContextSaved
 
 

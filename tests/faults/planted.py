@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import msgspec
 
-from toolfold.execution.record import ExecutionRecord
-from toolfold.execution.replay import Past, Rerun
+from toolfold.execution.execution import ExecutionRecord
+from toolfold.execution.history import Past, Rerun
 from toolfold.ledger import redis_scripts, writer
 from toolfold.ledger.ahead import Ahead
 from toolfold.ledger.record import Given, History, Tape

@@ -21,7 +21,7 @@ from toolfold.doors.cli import main
 from toolfold.doors.connections import Patience
 from toolfold.doors.http import app, file_routes, gate, jwks, pace, results, serve
 from toolfold.doors.http.body import Intake
-from toolfold.execution.paused_memory import PausedMemory
+from toolfold.execution.pause import PausedMemory
 from toolfold.protocol import machine
 from toolfold.sessions.quota import Quota
 from toolfold.sources import function_schema

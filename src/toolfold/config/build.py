@@ -11,7 +11,7 @@ from toolfold.config.embedder import embedder_of
 from toolfold.config.model import Config, ServerConfig
 from toolfold.engines.registry import process_options
 from toolfold.errors import UsageError
-from toolfold.execution.paused_memory import PausedLimits
+from toolfold.execution.pause import PausedLimits
 from toolfold.ledger.decisions import AskClient, LedgerApproval
 from toolfold.ledger.open import open_ledger
 from toolfold.ledger.record import Ledger

@@ -2,35 +2,47 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
+import sys
 import time
+from collections import deque
+from collections.abc import Callable, Coroutine
+from contextvars import Context
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from toolfold.errors import ToolfoldError
-from toolfold.events import ToolCalled, ToolRetried
-from toolfold.execution.dispatch import Dispatch
-from toolfold.execution.questions import Questions
-from toolfold.ledger.record import Given
+from toolfold.errors import ToolfoldError, UsageError
+from toolfold.events import DirectCall, ToolCalled, ToolRetried
+from toolfold.execution.approvals import Questions
+from toolfold.execution.history import direct_call, put_on_record
+from toolfold.ledger.record import Given, Made
 from toolfold.models import Reply, ReplyMeta
-from toolfold.tools.router import OutsideChecks
-from toolfold.tools.tool import ApproveByExecution, Spent
+from toolfold.protocol.codec import decoder
+from toolfold.sources.functions import as_tool
+from toolfold.sources.modules import Places
+from toolfold.tools.catalog import Catalog
+from toolfold.tools.remote import Shipment
+from toolfold.tools.router import OutsideChecks, Router
+from toolfold.tools.steps import wrappers
+from toolfold.tools.tool import ApproveByExecution, CallContext, Spent, with_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from toolfold.engines.base import Served
     from toolfold.events import RuntimeEvent, Tell
-    from toolfold.execution.accounts import Accounts
     from toolfold.execution.clock import Clock
-    from toolfold.execution.life import Life
-    from toolfold.execution.plan import Plan, Services
-    from toolfold.execution.record import ExecutionRecord
-    from toolfold.execution.replay import Past, Rerun
+    from toolfold.execution.execution import ExecutionRecord, Life
+    from toolfold.execution.history import Past, Rerun
+    from toolfold.execution.outcome import Accounts
+    from toolfold.execution.request import Plan, Services
     from toolfold.models import Call, CallRecord, Limits
-    from toolfold.tools.tool import CallContext
+    from toolfold.tools.remote import ShippedTool
+    from toolfold.tools.tool import Tool
 
 
 class Calls:
@@ -255,3 +267,177 @@ class Calls:
         limits = self._plan.begun.limits
         seconds = max(0.001, self._clock.seconds_left)
         return replace(limits, wall_seconds=seconds, calls=max(1, limits.calls - self.made))
+
+
+# ----------------------------------------------------------------------------------------------------
+# Calls on their way to tools: how many at once, and which wait for a place.
+#
+# Must not know what serving a call means.
+
+
+class Dispatch:
+    """Starts a task for each call, at most so many at a time.
+
+    Args:
+        most: Calls in flight at once; the next ones wait for a place.
+        serve: Serves one call.
+    """
+
+    def __init__(self, most: int, serve: Callable[[Call], Coroutine[Any, Any, None]]) -> None:
+        self._most = most
+        self._serve = serve
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._queued: deque[Call] = deque()
+        self._aside: set[int] = set()
+        """Calls that wait for a yes or no; they take no place, or a `gather` of approvals could never be asked."""
+        self._is_closed = False
+
+    def send(self, call: Call) -> None:
+        """Serve a call now, or when there is a place."""
+        if self._is_closed:
+            return
+        if len(self._tasks) - len(self._aside) >= self._most:
+            self._queued.append(call)
+            return
+        task = start(self._serve(call))
+        if not task.done():
+            self._tasks.add(task)
+            task.add_done_callback(self._landed)
+
+    def step_aside(self, call_id: int) -> None:
+        """A call in flight waits for a person: the next one may have its place."""
+        self._aside.add(call_id)
+        self._send_next()
+
+    def step_back(self, call_id: int) -> None:
+        """The person has answered."""
+        self._aside.discard(call_id)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether every call in flight waits for a person."""
+        # One that has answered counts no more, although its end is told to us only in the next turn of the loop.
+        return not self._queued and sum(not task.done() for task in self._tasks) <= len(self._aside)
+
+    def close(self) -> None:
+        """End all that is in flight, and start nothing more."""
+        self._is_closed = True
+        for task in self._tasks:
+            task.cancel()
+
+    def _landed(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            self._send_next()
+
+    def _send_next(self) -> None:
+        if self._queued:
+            self.send(self._queued.popleft())
+
+
+# ----------------------------------------------------------------------------------------------------
+# Tasks that run at once, up to their first wait: a call that needs no wait then needs no turn of the loop.
+
+if sys.version_info >= (3, 12):
+
+    def start(coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """A task that has begun, and may have ended."""
+        return asyncio.Task(coroutine, loop=asyncio.get_running_loop(), eager_start=True)
+
+else:
+    from asyncio.tasks import _current_tasks, _enter_task, _leave_task  # type: ignore[attr-defined]  # not in typeshed
+
+    def start(coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """A task that has begun, and may have ended.
+
+        Python 3.11 has no way to ask for that. A new task gives its first step to `call_soon`: it is taken there.
+        """
+        loop = asyncio.get_running_loop()
+        steps: list[tuple[Callable[[], object], Context]] = []
+
+        def take(step: Callable[[], object], *, context: Context) -> None:
+            steps.append((step, context))
+
+        loop.call_soon = take  # type: ignore[assignment, method-assign]  # for the next line only
+        try:
+            task = asyncio.Task(coroutine, loop=loop)
+        finally:
+            del loop.call_soon  # the class's own again
+        around = _current_tasks.get(loop)  # what `current_task` looks up, and this is on the way of every call
+        if around is not None:
+            _leave_task(loop, around)
+        try:
+            (step, context), *_ = steps
+            context.run(step)
+        finally:
+            if around is not None:
+                _enter_task(loop, around)
+        return task
+
+
+# ----------------------------------------------------------------------------------------------------
+# A call without a program of this runtime: through the router, told to whoever listens, put on record.
+
+
+async def serve_direct(services: Services, call: Call, *, idempotency_key: str | None, spent: Spent | None) -> Reply:
+    """The reply; with `spent` the call is that of a program elsewhere, and counts towards that program's budgets."""
+    tell = services.listeners.tell
+    context = msgspec.structs.replace(services.context, idempotency_key=idempotency_key, tell=tell)
+    began = time.perf_counter()
+    if spent is None:
+        reply = await services.router.serve(call, caller="direct", context=context)
+    else:
+        reply = await services.router.serve(call, caller="code", context=msgspec.structs.replace(context, spent=spent))
+    seconds = time.perf_counter() - began
+    if tell is not None:
+        tell(DirectCall(call, reply, seconds))
+    if services.ledger.is_lasting:
+        begun, outcome = direct_call(call, reply, seconds=seconds, door=services.door)
+        await put_on_record(services.ledger, begun, outcome, Made(call), Given(reply, outcome.calls[0]))
+    return reply
+
+
+# ----------------------------------------------------------------------------------------------------
+# What a node does of `tools_on_nodes`: makes the tools that a runtime described, and serves their calls.
+
+_shipment: Final = decoder(Shipment)
+
+
+class OwnTools:
+    """Serves calls with a router of its own: arguments, timeouts, retries and the breaker are as in the runtime."""
+
+    def __init__(self, described: bytes) -> None:
+        """Make the tools.
+
+        Raises:
+            UsageError: One is not here, or is another one here; the text says which.
+        """
+        shipped, places = _shipment.decode(described), Places()
+        tools = [_made(one, places) for one in shipped.tools]
+        steps = wrappers(breaker=shipped.breaker, retry=shipped.retry, error_details=shipped.error_details)
+        self._router = Router(Catalog(tools), wrappers=steps)
+        self._numbers = itertools.count(1)
+
+    def open(self, limits: Limits, done: Callable[[Call, Reply, float], None]) -> Dispatch:
+        """For the calls of one program; `done` is told of each reply and of how many seconds it took."""
+        # A tenant of its own: nothing is remembered for another program.
+        context = CallContext(tenant=str(next(self._numbers)))
+        serve, most = self._router.serve, limits.reply_bytes
+
+        async def serve_one(call: Call) -> None:
+            began = time.perf_counter()
+            reply = await serve(call, max_reply_bytes=most, context=context)
+            done(call, reply, time.perf_counter() - began)
+
+        return Dispatch(limits.calls_in_flight, serve_one)
+
+
+def _made(shipped: ShippedTool, places: Places) -> Tool:
+    spec = shipped.spec
+    try:
+        tool = with_name(as_tool(places.find(shipped.origin)), spec.name)
+    except UsageError as error:
+        raise UsageError(f"tool {spec.name!r} of tools_on_nodes is not there: {error}") from error
+    if tool.spec.input_schema != spec.input_schema:
+        raise UsageError(f"tool {spec.name!r} of tools_on_nodes takes other arguments there; install the same version")
+    return replace(tool, spec=spec, retry=shipped.retry)

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import re
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final
 
-from toolfold.execution.host_files import host_file_hints
-from toolfold.execution.savings import context_saved
-from toolfold.models import Outcome
+import msgspec
+
+from toolfold.engines.base import Ended
+from toolfold.events import ToolReplied
+from toolfold.models import CallRecord, ContextSaved, Outcome, Problem, Reply, ToolSpec, Value
+from toolfold.program.check import Checker
+from toolfold.program.rules.replies import tools_behind
+from toolfold.tools.reply_shapes import shape_text
 from toolfold.tools.values import json_size
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable
 
-    from toolfold.engines.base import Ended, Engine
+    from toolfold.engines.base import Engine
+    from toolfold.events import Tell
     from toolfold.execution.calls import Calls
     from toolfold.execution.output import Streams
-    from toolfold.models import Begun, CallRecord, ContextSaved
+    from toolfold.ledger.record import Given
+    from toolfold.models import Begun, Call
+    from toolfold.tools.learning import Learning
 
 
 def outcome_of(
@@ -72,3 +82,218 @@ def _saved(records: Sequence[CallRecord], ended: Ended, code_bytes: int, shown: 
     return context_saved(
         records, code_bytes=code_bytes, shown_bytes=shown_bytes, is_finished=ended.status == "finished"
     )
+
+
+# ----------------------------------------------------------------------------------------------------
+# What an outcome says of its calls: their times, their sizes, and how each reply came about.
+
+
+class Accounts:
+    """The calls that were answered, and what may be said of them at the end.
+
+    Args:
+        began: When the execution did, by `time.perf_counter`.
+        tell: Tells whoever listens; `on_call` is the caller's own.
+    """
+
+    def __init__(
+        self, execution_id: str, began: float, tell: Tell | None, on_call: Callable[[CallRecord], None] | None
+    ) -> None:
+        self.began = began
+        self.records: list[CallRecord] = []
+        self.not_repeated: list[str] = []
+        """Tools of calls that may have run before; whether they did is not on record."""
+        self.lately = Lately()
+        self._id = execution_id
+        self._tell = tell
+        self._on_call = on_call
+
+    def record(self, call: Call, reply: Reply, began: float, ended: float) -> CallRecord:
+        """The line of one call; nothing is kept yet."""
+        return record_of(call, reply, began - self.began, ended - began)
+
+    def add(self, given: Given) -> None:
+        """The program has this reply."""
+        record = given.record
+        self.lately.saw(record.name, given.reply)
+        self.records.append(record)
+        if self._tell is not None:
+            self._tell(ToolReplied(self._id, record))
+        if self._on_call is not None:
+            self._on_call(record)
+
+    def restore(self, given: Given) -> None:
+        """The program had this reply before it was replayed; whoever listens was told then."""
+        self.lately.saw(given.record.name, given.reply)
+        self.records.append(given.record)
+
+
+def record_of(call: Call, reply: Reply, started_seconds: float, seconds: float) -> CallRecord:
+    """One line of `Outcome.calls`."""
+    record = CallRecord(
+        id=call.id,
+        name=call.tool,
+        arguments=call.arguments,
+        started_seconds=started_seconds,
+        seconds=seconds,
+        error=reply.error,
+        bytes_in=json_size(call.arguments),
+        bytes_out=_size(reply),
+        line=call.line,
+        traceback=reply.traceback,
+    )
+    meta = reply.meta
+    if meta is None:
+        return record
+    return msgspec.structs.replace(
+        record,
+        attempts=meta.attempts,
+        cached=meta.cached,
+        breaker=meta.breaker,
+        from_record=meta.from_record,
+        used_arguments=meta.arguments,
+    )
+
+
+def _size(reply: Reply) -> int:
+    if reply.size_bytes is not None:
+        return reply.size_bytes
+    return json_size(reply.value if reply.error is None else reply.error)
+
+
+# ----------------------------------------------------------------------------------------------------
+# What a program kept out of a model's context, against the same calls made directly.
+#
+# `docs/savings.md` has the method in words. Must not know engines or doors.
+
+ENTRY_NAME: Final = "execute_program"
+"""What a program is sent to a model's host with, in most doors; its size is counted as such a call."""
+BYTES_PER_TOKEN: Final = 4
+
+
+def context_saved(
+    calls: Iterable[CallRecord], *, code_bytes: int, shown_bytes: int, is_finished: bool = True
+) -> ContextSaved:
+    """Of one execution. Negative where the program was larger than what it replaced.
+
+    The baseline is the best that direct calls can do: all of them in one parallel request, so that each
+    call and each reply enters the context once. A program that did not finish has replaced nothing.
+    """
+    replaced = sum([len(call.name) + call.bytes_in + call.bytes_out for call in calls]) if is_finished else 0
+    saved = replaced - (len(ENTRY_NAME) + code_bytes + shown_bytes)
+    return ContextSaved(tokens=round(saved / BYTES_PER_TOKEN), bytes=saved)
+
+
+def code_size(text: str) -> int:
+    """Of a program as the argument of a call, in bytes."""
+    try:
+        return json_size({"code": text})
+    except UnicodeEncodeError:  # lone surrogates: the check has refused it, but it was written all the same
+        return json_size({"code": text.encode(errors="replace").decode()})
+
+
+# ----------------------------------------------------------------------------------------------------
+# What the latest replies looked like, for a program that misread one or said nothing.
+#
+# It keeps a few small replies until the program ends, and writes nothing down unless it is asked.
+
+_MOST_TOOLS: Final = 8
+_MOST_TOLD: Final = 3
+_HELD_BYTES: Final = 64 * 1024
+"""Of a reply that is held as it is; of a larger one only its shape is."""
+_MISREAD: Final = re.compile(
+    r"KeyError: (?P<key>.*)|IndexError: .*|AttributeError: .* has no attribute '(?P<attribute>\w+)'.*"
+    r"|TypeError: .*(?:subscriptable|indices must be|not iterable|unsupported operand|not supported between"
+    r"|concatenate|has no len\(\)|unhashable|required positional|must be .*, not).*",
+    re.DOTALL,
+)
+
+
+class Lately:
+    """The last reply of each of a few tools."""
+
+    def __init__(self) -> None:
+        self._replies: dict[str, Value] = {}
+        self._texts: dict[str, str] = {}
+
+    def saw(self, tool: str, reply: Reply) -> None:
+        """A reply went to the program."""
+        if reply.error is not None:
+            return
+        self._replies.pop(tool, None)
+        self._texts.pop(tool, None)
+        if (reply.size_bytes or 0) > _HELD_BYTES:
+            self._replies[tool], self._texts[tool] = None, shape_text(reply.value)
+        else:
+            self._replies[tool] = reply.value
+        if len(self._replies) > _MOST_TOOLS:
+            oldest = next(iter(self._replies))
+            del self._replies[oldest]
+            self._texts.pop(oldest, None)
+
+    def shapes(self, ended: Ended, stdout: str, text: str, specs: Sequence[ToolSpec]) -> tuple[str, ...]:
+        """What helps to write the next program: nothing where this one did what it should."""
+        if ended.status == "failed":
+            return self._misread(ended.problem, text, specs)
+        is_quiet = ended.status == "finished" and ended.value is None and not stdout.strip()
+        return tuple(map(self._line, list(self._replies)[-_MOST_TOLD:])) if is_quiet else ()
+
+    def _misread(self, problem: Problem | None, text: str, specs: Sequence[ToolSpec]) -> tuple[str, ...]:
+        """The shapes of the replies that the line which failed worked on."""
+        found = _MISREAD.fullmatch(problem.message) if problem is not None and self._replies else None
+        if found is None or problem is None or problem.line is None:
+            return ()
+        names = {name: spec for spec in specs for name in (spec.python_name, *spec.aliases, spec.short_name) if name}
+        at = (found["key"] or found["attribute"] or "").strip("'\"")
+        behind = [tool for tool in tools_behind(text, problem.line, names, at=at) if tool in self._replies]
+        return tuple(self._line(tool) for tool in behind[:_MOST_TOLD])
+
+    def _line(self, tool: str) -> str:
+        return f"{tool} returned {self._texts.get(tool) or shape_text(self._replies[tool])}"
+
+
+# ----------------------------------------------------------------------------------------------------
+# Hints for a failed program from what tools were seen to return; a tool may always return something else.
+
+
+def never_seen(begun: Begun, learning: Learning) -> tuple[str, ...]:
+    """Where the program reads a key that no reply of a tool has had so far."""
+    told = learning.told(begun.tools, begun.tenant, is_closed=True)
+    if told is begun.tools:
+        return ()
+    problem = Checker(told).check(begun.program.text, limits=begun.limits)
+    if not isinstance(problem, Problem) or problem.kind != "reply":
+        return ()
+    return (f"line {problem.line}: {problem.message}, as far as was seen",)
+
+
+# ----------------------------------------------------------------------------------------------------
+# A hint for programs that open a file of the host by its name: they see the data folder and nothing else.
+
+_NOT_FOUND: Final = re.compile(
+    r"FileNotFoundError: \[Errno 2\] No such file or directory: (?P<name>'[^']+'|\"[^\"]+\")"
+)
+_WRITES: Final = re.compile(r"""["'][rbt]*[wax+][rbt+]*["']""")
+_MOST_NAMES: Final = 5
+_HOW: Final = {
+    "cli": "--file {name} puts it there",
+    "library": "files=[File(name=..., data=...)] of run() puts one there",
+    "http": "name it under 'files' of the request, after an upload",
+    "mcp": "read it with a tool",
+}
+"""By the door that the program came through; others have their own ways."""
+
+
+def host_file_hints(problem: Problem, begun: Begun) -> tuple[str, ...]:
+    """At most one: where a program ended because a file that it wanted to read is not in the data folder."""
+    if problem.kind != "exception":
+        return ()
+    found = _NOT_FOUND.match(problem.message)
+    if found is None or _WRITES.search(problem.source or ""):
+        return ()
+    how = _HOW.get(begun.door, "")
+    there = sorted(file.name for file in begun.files)
+    more = ", …" if len(there) > _MOST_NAMES else ""
+    has = f"has {', '.join(there[:_MOST_NAMES])}{more}" if there else "is empty"
+    said = f"{found['name']} is not in the data folder, which {has}; programs do not see files of the host"
+    return (f"{said}; {how.format(name=found['name'][1:-1])}" if how else said,)

@@ -5,7 +5,7 @@ import pytest
 from tests.doors.http.conftest import Served
 from tests.doors.http.talk import finish, metric, start, until
 from toolfold.engines.process import guest
-from toolfold.execution.paused_memory import PausedLimits
+from toolfold.execution.pause import PausedLimits
 from toolfold.models import MIB
 
 CODE = """

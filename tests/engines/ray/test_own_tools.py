@@ -15,7 +15,7 @@ from toolfold.engines.ray import node as ray_node
 from toolfold.engines.ray.replay import Past
 from toolfold.engines.ray.run import OwnCalls
 from toolfold.errors import ToolFailed
-from toolfold.execution.own_tools import OwnTools as NodeTools
+from toolfold.execution.calls import OwnTools as NodeTools
 from toolfold.models import Call, Limits
 from toolfold.protocol.codec import Violation, encode
 from toolfold.tools.policy import Policy

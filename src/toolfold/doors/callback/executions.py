@@ -22,7 +22,7 @@ from toolfold.doors.callback.saving import save_program
 from toolfold.doors.callback.wire import OpenCall, ResumeResult, ToolReply
 from toolfold.doors.media import value_as_json
 from toolfold.errors import ReplyUnfit, ToolfoldError, UsageError
-from toolfold.execution.driving import drive, refuse_approvals
+from toolfold.execution.background import drive, refuse_approvals
 from toolfold.models import Call, Limits, Outcome, Paused, Problem, Reply, ToolSpec, Value
 from toolfold.program.known_names import mentioned
 from toolfold.runtime import Runtime

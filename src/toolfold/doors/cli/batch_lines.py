@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from toolfold.errors import UsageError
-from toolfold.execution.mapping import Item
+from toolfold.execution.batch import Item
 from toolfold.models import File, Json, Limits, Outcome
 
 _LIMITS: Final = frozenset(field.name for field in fields(Limits))

@@ -31,7 +31,7 @@ from toolfold.doors.cli.loops import run_to_end
 from toolfold.doors.cli.options import RunOptions
 from toolfold.errors import Fenced, LedgerFailed, ToolfoldError, UsageError
 from toolfold.events import ProgramBegan, RuntimeEvent
-from toolfold.execution.recorded import end_recorded
+from toolfold.execution.history import end_recorded
 from toolfold.ledger.decisions import Decisive, LedgerApproval
 from toolfold.ledger.following import changes_of
 from toolfold.models import NOTHING_RAN, File, Limits, Outcome

@@ -21,7 +21,7 @@ from toolfold.doors.cli.options import RunOptions
 from toolfold.doors.cli.render import shortened, shown_arguments, word
 from toolfold.doors.cli.run import finish
 from toolfold.errors import UsageError
-from toolfold.execution.recorded import end_recorded
+from toolfold.execution.history import end_recorded
 from toolfold.ledger.decisions import Decisive, arguments_digest, decision_seal, lock
 from toolfold.ledger.following import changes_of
 from toolfold.ledger.record import Decided, Made, Moment

@@ -29,9 +29,9 @@ from toolfold.doors.frameworks.items import Item, as_item
 from toolfold.doors.frameworks.render import Shown, shown_crash, shown_outcome, shown_reply
 from toolfold.doors.frameworks.texts import ENTRY_NAME
 from toolfold.errors import EngineCrashed, ToolError, UsageError
-from toolfold.execution.describing import DescribedFiles
-from toolfold.execution.driving import Answer as AnswerPause
-from toolfold.execution.driving import Answers, drive, refuse_approvals
+from toolfold.execution.background import Answer as AnswerPause
+from toolfold.execution.background import Answers, drive, refuse_approvals
+from toolfold.execution.described_files import DescribedFiles
 from toolfold.models import File, Limits, Outcome, Paused, Reply
 from toolfold.runtime import Runtime
 from toolfold.tools.router import error_text

@@ -13,7 +13,7 @@ from toolfold.doors.frameworks.render import Shown, shown_crash, shown_outcome, 
 from toolfold.doors.frameworks.texts import ENTRY_NAME, SCHEMA, rules
 from toolfold.doors.prompts import tools_text
 from toolfold.errors import EngineCrashed, UsageError
-from toolfold.execution.describing import DescribedFiles
+from toolfold.execution.described_files import DescribedFiles
 from toolfold.models import File, Json, Limits, Outcome, ToolSpec
 from toolfold.runtime import Runtime
 from toolfold.tools.learning import Snapshot

@@ -10,7 +10,7 @@ from toolfold.doors.frameworks.entry import Entry, program_text
 from toolfold.doors.frameworks.render import Shown, shown_crash, shown_outcome
 from toolfold.doors.frameworks.texts import ENTRY_NAME
 from toolfold.errors import EngineCrashed, UsageError, install_extra
-from toolfold.execution.describing import DescribedFiles
+from toolfold.execution.described_files import DescribedFiles
 from toolfold.models import File, Limits, Outcome
 from toolfold.runtime import Runtime
 

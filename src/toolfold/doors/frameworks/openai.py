@@ -11,7 +11,7 @@ from toolfold.doors.frameworks.items import Item, as_item
 from toolfold.doors.frameworks.render import Shown
 from toolfold.doors.frameworks.texts import ENTRY_NAME
 from toolfold.errors import UsageError
-from toolfold.execution.describing import DescribedFiles
+from toolfold.execution.described_files import DescribedFiles
 from toolfold.models import File, Limits, ToolSpec
 from toolfold.runtime import Runtime
 

@@ -13,7 +13,7 @@ from toolfold.doors.http.refusals import INVALID_TOKEN, Refusal
 from toolfold.doors.http.results import decisions_of, replies_of
 from toolfold.doors.http.tokens import Token
 from toolfold.doors.http.wire import ApprovalDecision, ToolResult
-from toolfold.execution.recorded import Recorded
+from toolfold.execution.history import Recorded
 from toolfold.models import Reply
 from toolfold.tools.tool import Decision
 

@@ -27,7 +27,7 @@ from toolfold.doors.http.refusals import HOST_FAILURES, Refusal, cut_off, put_of
 from toolfold.doors.http.responses import json_response
 from toolfold.doors.http.settings import Settings
 from toolfold.errors import ToolfoldError
-from toolfold.execution.mapping import Item, mapped
+from toolfold.execution.batch import Item, mapped
 from toolfold.models import Limits, Outcome, ToolSpec
 from toolfold.runtime import Runtime
 

@@ -14,7 +14,7 @@ from toolfold.doors.http.answers import call_name
 from toolfold.doors.http.refusals import Refusal
 from toolfold.doors.http.wire import ApprovalDecision, ToolDefinition, ToolResult
 from toolfold.errors import UsageError
-from toolfold.execution.recorded import BY_CALLER
+from toolfold.execution.history import BY_CALLER
 from toolfold.models import Reply, ToolSpec
 from toolfold.tools.arguments import bounded
 from toolfold.tools.names import unique_names

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from toolfold.doors.http import answers, wire
 from toolfold.doors.http.refusals import CANCELLED, Refusal
-from toolfold.execution.mapping import Item
+from toolfold.execution.batch import Item
 from toolfold.models import MIB, File, Limits, Outcome
 
 _OUTPUT_BYTES: Final = 8 * MIB

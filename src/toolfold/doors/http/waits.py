@@ -24,9 +24,8 @@ from toolfold.doors.http.forwarded import ForwardedRequest, Passed
 from toolfold.doors.http.records import ended_before
 from toolfold.doors.http.refusals import CANCELLED, Refusal, changes_hands, put_off
 from toolfold.doors.http.responses import Responses, json_response
-from toolfold.execution.recorded import Recorded
-from toolfold.execution.told import output_of
-from toolfold.execution.watching import Part, Place
+from toolfold.execution.history import Recorded
+from toolfold.execution.output import Part, Place, output_of
 from toolfold.ledger.record import Ledger
 from toolfold.ledger.refusals import suspended
 from toolfold.runtime import Runtime

@@ -10,7 +10,7 @@ from typing import Final, Protocol
 from toolfold.doors.mcp.description import Known, Listed, program_description
 from toolfold.doors.mcp.texts import CONTRACT, program_schema
 from toolfold.errors import ToolfoldError
-from toolfold.execution.describing import DescribedFiles
+from toolfold.execution.described_files import DescribedFiles
 from toolfold.models import File, Json, ToolSpec
 
 _MOST_CLIENTS: Final = 1_000

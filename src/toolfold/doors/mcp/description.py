@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from toolfold.doors.mcp.budget import OVERVIEW_CHARACTERS, SAFE_CHARACTERS
 from toolfold.doors.mcp.texts import DESCRIPTION, not_reachable, still_connecting
-from toolfold.execution.describing import DescribedFiles
+from toolfold.execution.described_files import DescribedFiles
 from toolfold.models import Json, ToolSpec
 from toolfold.prompts.catalog import HEADER, dense_within
 from toolfold.prompts.wording import width

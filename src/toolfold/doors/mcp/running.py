@@ -24,7 +24,7 @@ from toolfold.doors.mcp.asking import answer_of, approval_form
 from toolfold.doors.mcp.heard import Heard
 from toolfold.doors.mcp.questions import CLIENT_ROUNDS, Questions
 from toolfold.errors import ToolRefused, UsageError
-from toolfold.execution.driving import Answers, drive, refuse_approvals
+from toolfold.execution.background import Answers, drive, refuse_approvals
 from toolfold.models import Call, CallRecord, File, Limits, Outcome, Paused, ToolSpec
 from toolfold.runtime import Runtime
 from toolfold.tools.tool import Decision

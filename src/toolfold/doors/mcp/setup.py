@@ -25,7 +25,7 @@ from toolfold.doors.mcp.offer import Offer, Servers
 from toolfold.doors.mcp.running import ask_client
 from toolfold.doors.mcp.texts import ENTRY_NAME
 from toolfold.doors.mcp.yielding import yielding_of
-from toolfold.execution.arguments import HandedOver
+from toolfold.execution.request import HandedOver
 from toolfold.ledger.sqlite import SqliteLedger
 from toolfold.models import File
 from toolfold.runtime import Runtime

@@ -22,7 +22,7 @@ from toolfold.doors.pydantic_ai.texts import run_code_description
 from toolfold.engines.base import Engine, EngineSettings, EngineWrapper
 from toolfold.engines.registry import chosen_engine
 from toolfold.errors import ToolfoldError, UsageError
-from toolfold.execution.describing import DescribedFiles, described
+from toolfold.execution.described_files import DescribedFiles, described
 from toolfold.ledger.memory import MemoryLedger
 from toolfold.ledger.open import open_ledger
 from toolfold.ledger.record import Ledger

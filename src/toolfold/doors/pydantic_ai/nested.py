@@ -34,7 +34,7 @@ from toolfold.doors.pydantic_ai.approvals import NOTE, NestedAnswers, Waiting, n
 from toolfold.doors.pydantic_ai.callers import FROM_CONFIG
 from toolfold.doors.pydantic_ai.values import to_program
 from toolfold.errors import ToolArgumentsInvalid, ToolRefused
-from toolfold.execution.driving import Answers
+from toolfold.execution.background import Answers
 from toolfold.models import Call, Paused, Value
 from toolfold.tools.router import Handler, Request, outside_check
 from toolfold.tools.tool import Decision, Spent, Tool

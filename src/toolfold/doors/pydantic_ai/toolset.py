@@ -40,7 +40,7 @@ from toolfold.doors.pydantic_ai.texts import RUN_CODE, RUN_CODE_SCHEMA
 from toolfold.engines.base import Engine
 from toolfold.engines.registry import with_old_keywords
 from toolfold.errors import ToolfoldError
-from toolfold.execution.driving import drive
+from toolfold.execution.background import drive
 from toolfold.ledger.record import Ledger
 from toolfold.models import File, Limits, Outcome, Paused
 from toolfold.runtime import Runtime

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from toolfold.doors.rollouts.episodes import Environment, Episode, Policy, Situation, Turn
 from toolfold.errors import UsageError
-from toolfold.execution.mapping import Item
+from toolfold.execution.batch import Item
 from toolfold.models import Limits, Outcome
 from toolfold.runtime import Runtime
 

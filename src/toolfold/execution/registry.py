@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from toolfold.engines.base import Ended
 from toolfold.errors import Fenced, LedgerFailed
 from toolfold.execution.execution import Execution
-from toolfold.execution.paused_memory import PausedMemory
-from toolfold.execution.watching import Watch
+from toolfold.execution.output import Watch
+from toolfold.execution.pause import PausedMemory
 from toolfold.models import Problem
 from toolfold.sessions import bound_names
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     from toolfold.engines.base import Engine
     from toolfold.errors import ToolfoldError
-    from toolfold.execution.life import EarlyEnd
-    from toolfold.execution.paused_memory import PausedLimits
-    from toolfold.execution.plan import Plan, Services
+    from toolfold.execution.execution import EarlyEnd
+    from toolfold.execution.pause import PausedLimits
+    from toolfold.execution.request import Plan, Services
     from toolfold.models import Outcome, Status
     from toolfold.sessions import Sessions
 

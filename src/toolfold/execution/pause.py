@@ -8,15 +8,16 @@ the answers reach the program.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
 
 from toolfold.engines.base import Freezable, Timed
 from toolfold.errors import UsageError
-from toolfold.execution.replay import pause_of
+from toolfold.execution.history import pause_of
 from toolfold.ledger import snapshots
 from toolfold.ledger.record import Sealed
 from toolfold.ledger.snapshots import Snapshot
-from toolfold.models import Paused
+from toolfold.models import MIB, Paused
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,13 +25,13 @@ if TYPE_CHECKING:
     from toolfold.engines.base import Run
     from toolfold.execution.calls import Calls
     from toolfold.execution.clock import Clock
-    from toolfold.execution.life import Life
+    from toolfold.execution.execution import ExecutionRecord, Life
     from toolfold.execution.output import Streams
-    from toolfold.execution.plan import Plan, Services
-    from toolfold.execution.record import ExecutionRecord
+    from toolfold.execution.request import Plan, Services
     from toolfold.ledger.record import Given
     from toolfold.models import Reply
     from toolfold.tools.tool import Decision
+
 
 LARGE_BYTES: Final = 128 * 1024
 """Packing a larger snapshot could hold up every other execution."""
@@ -192,3 +193,47 @@ class Pauses:
             stderr_cut_bytes=stderr.dropped_bytes,
             seconds_left=self._clock.seconds_left,
         )
+
+
+# ----------------------------------------------------------------------------------------------------
+# How much memory paused executions may hold, of one tenant and in all. Decides; acts through whoever asks.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PausedLimits:
+    """Of the guests of paused executions; beyond it the oldest end, and are replayed when they go on."""
+
+    tenant_bytes: int = 512 * MIB
+    total_bytes: int = 2048 * MIB
+
+
+class PausedMemory:
+    """What each paused execution holds, since its guest stands still."""
+
+    def __init__(self, limits: PausedLimits) -> None:
+        self._limits = limits
+        self._held: dict[str, tuple[str, int]] = {}
+        """Tenant and bytes by execution, the oldest first."""
+
+    def add(self, execution_id: str, tenant: str, held_bytes: int) -> list[str]:
+        """Executions that have to let go of their guests, now that this one stands still."""
+        self._held[execution_id] = (tenant, held_bytes)
+        leaving: list[str] = []
+        while self._of(tenant) > self._limits.tenant_bytes:
+            leaving.append(self._take_oldest(tenant))
+        while sum(size for _, size in self._held.values()) > self._limits.total_bytes:
+            largest = max({tenant for tenant, _ in self._held.values()}, key=self._of)
+            leaving.append(self._take_oldest(largest))
+        return leaving
+
+    def remove(self, execution_id: str) -> None:
+        """It goes on, or is gone."""
+        self._held.pop(execution_id, None)
+
+    def _of(self, tenant: str) -> int:
+        return sum(size for owner, size in self._held.values() if owner == tenant)
+
+    def _take_oldest(self, tenant: str) -> str:
+        oldest = next(one for one, (owner, _) in self._held.items() if owner == tenant)
+        del self._held[oldest]
+        return oldest

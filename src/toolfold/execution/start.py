@@ -2,32 +2,112 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import re
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from toolfold.engines.base import Taped
+from toolfold.engines.base import OwnTools, Taped
+from toolfold.errors import ToolfoldError
 from toolfold.events import ProgramRejected
-from toolfold.execution.arguments import check_text
-from toolfold.execution.earlier import earlier_output
-from toolfold.execution.plan import Plan
-from toolfold.execution.recorded import put_on_record
-from toolfold.execution.replay import Rerun, history_of, take_over
-from toolfold.execution.savings import code_size, context_saved
-from toolfold.execution.wish import begun_of
-from toolfold.models import Outcome, Problem, Program
+from toolfold.execution.history import Rerun, history_of, put_on_record, take_over
+from toolfold.execution.outcome import code_size, context_saved
+from toolfold.execution.request import Plan, begun_of, check_text
+from toolfold.ledger.record import Ledger
+from toolfold.models import File, Outcome, Problem, Program
+from toolfold.program.check import Checker
 from toolfold.prompts.python_stubs import asks_for_words
+from toolfold.protocol.codec import encode
+from toolfold.tools.catalog import Catalog
+from toolfold.tools.names import spared_spec
+from toolfold.tools.remote import shipment
+from toolfold.tools.router import Router
+from toolfold.tools.search import SEARCH_SPEC, Index, search_tool
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterable
+    from collections.abc import Awaitable, Collection, Iterable, Sequence
 
     from toolfold.checking import Checks
-    from toolfold.execution.offer import Offer
-    from toolfold.execution.plan import Services
-    from toolfold.execution.wish import Wish
+    from toolfold.execution.request import Services, Wish
     from toolfold.models import Begun, Limits, ToolSpec
-    from toolfold.program import Checker
     from toolfold.sessions import Session, Sessions
+    from toolfold.tools.policy import Policy
+    from toolfold.tools.router import Wrapper
+    from toolfold.tools.tool import Tool
+
+
+# ----------------------------------------------------------------------------------------------------
+# What the programs of one runtime may call, and how they find it.
+#
+# Replaced as a whole, never changed: an execution keeps the tools that it began with.
+
+
+class Offer:
+    """Tools with their checker, router and search.
+
+    Args:
+        router: Serves them instead of one that is made here.
+
+    Raises:
+        UsageError: Two tools have one name.
+    """
+
+    def __init__(
+        self, tools: Iterable[Tool], policy: Policy, steps: Sequence[Wrapper], *, router: Router | None = None
+    ) -> None:
+        catalog = Catalog(tools)
+        self._has_tools = len(catalog) > 0
+        if catalog.get(SEARCH_SPEC.name) is None:
+            # Also where there is nothing to find yet: a caller may bring tools of its own.
+            catalog = catalog.with_tools([search_tool(self.index)])
+        specs = catalog.specs if self._has_tools else ()
+        self.specs = tuple(spec for spec in specs if spec.allowed_callers != "direct")
+        self.checker = Checker(self.specs)
+        self.router = router if router is not None else Router(catalog, wrappers=steps)
+        self._policy = policy
+        self._steps = steps
+        self.asks = any(policy.asks(spec) for spec in self.specs)
+        """Whether some of its tools need a yes."""
+        self._index: Index | None = None
+
+    @property
+    def direct(self) -> tuple[ToolSpec, ...]:
+        """What may be called one by one, without a program."""
+        specs = self.router.catalog.specs if self._has_tools else ()
+        return tuple(spec for spec in specs if spec.allowed_callers != "code")
+
+    def index(self) -> Index:
+        """Made on first use: 10,000 tools take half a second."""
+        if self._index is None:
+            self._index = Index([spec for spec in self.specs if spec.name != SEARCH_SPEC.name])
+        return self._index
+
+    def granted(self, outside: Sequence[ToolSpec], hidden: Collection[str]) -> tuple[ToolSpec, ...]:
+        """Own tools and the caller's; among the latter alone there is also something to search."""
+        if not outside and not hidden:
+            return self.specs
+        brought = [spared_spec(spec) for spec in outside]
+        if self.specs or any(spec.name == SEARCH_SPEC.name for spec in brought):
+            return (*(spec for spec in self.specs if spec.name not in hidden), *brought)
+        return (*brought, SEARCH_SPEC)
+
+    def checker_for(self, specs: tuple[ToolSpec, ...]) -> Checker:
+        """The one that is kept, where it knows these very tools."""
+        return self.checker if specs is self.specs else Checker(specs)
+
+    def own_tools(self, names: Sequence[str]) -> OwnTools:
+        """These tools, for an engine that calls them where its programs are.
+
+        Raises:
+            UsageError: One of them cannot be called elsewhere.
+        """
+        shipped = shipment(names, self.router.catalog, self._policy, self._steps)
+        specs = tuple(one.spec for one in shipped.tools)
+        return OwnTools(specs, encode(shipped), "toolfold.execution.calls:OwnTools")
+
+    def asked(self, specs: Iterable[ToolSpec]) -> frozenset[str]:
+        """Names of those that need a yes."""
+        return frozenset(spec.name for spec in specs if self._policy.asks(spec)) if self.asks else frozenset()
 
 
 class Beginning:
@@ -194,3 +274,29 @@ class Beginning:
         return Plan(
             begun=begun, tape=tape, session=session, outside=outside, asked=asked, may_ask=self._may_ask, **more
         )
+
+
+# ----------------------------------------------------------------------------------------------------
+# What earlier programs printed, as files for a program that mentions them.
+#
+# A model that was shown a part of an output is told the name of the whole (`Outcome.output_name`). The ledger has
+# it, so nothing is kept for those that are never asked for.
+
+_MENTION: Final = re.compile(r"\boutput-([A-Za-z0-9_-]{8,64})\.txt\b")
+_MOST: Final = 4
+
+
+async def earlier_output(text: str, ledger: Ledger, tenant: str) -> tuple[File, ...]:
+    """The outputs that a program's text names, of executions of the same tenant; others are not there."""
+    if "output-" not in text:
+        return ()
+    files = []
+    for execution_id in list(dict.fromkeys(_MENTION.findall(text)))[:_MOST]:
+        try:
+            history = await ledger.load(execution_id)
+        except ToolfoldError:
+            continue  # it cannot be read: to the program that is a file that is not there
+        if history is not None and history.outcome is not None and history.begun.tenant == tenant:
+            data = history.outcome.stdout.encode()
+            files.append(File(name=f"output-{execution_id}.txt", data=data, mime="text/plain"))
+    return tuple(files)

@@ -1,0 +1,303 @@
+"""What a caller wants of one execution, and the start that goes on record for it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields, replace
+from functools import wraps
+from inspect import signature
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, ParamSpec, TypedDict
+
+import msgspec
+
+from toolfold.engines.base import Order
+from toolfold.errors import UsageError
+from toolfold.execution.clock import Alarm
+from toolfold.ledger.memory import MemoryLedger
+from toolfold.ledger.record import Ledger
+from toolfold.models import Begun, Limits
+from toolfold.tools.policy import Policy
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from toolfold.engines.base import Engine, Taped
+    from toolfold.events import Listeners
+    from toolfold.execution.history import Past, Rerun
+    from toolfold.models import CallRecord, File, Program, ToolSpec
+    from toolfold.sessions import Session
+    from toolfold.tools.learning import Learning
+    from toolfold.tools.router import Router
+    from toolfold.tools.tool import CallContext
+
+
+class StartOptions(TypedDict, total=False):
+    """The keywords of `Runtime.start`, for the two signatures that it has."""
+
+    tools: Sequence[ToolSpec]
+    files: Sequence[File]
+    limits: Limits | None
+    session: str
+    keep_names: bool
+    on_call: Callable[[CallRecord], None] | None
+    tenant: str
+    execution_id: str
+    rerun_of: str
+    repeat: Collection[str] | None
+    durable: bool
+    expires_at: float
+    hidden: Collection[str]
+    stdin: str | None
+    seed: int | None
+    clock: float | None
+
+
+class Wish(msgspec.Struct, frozen=True, kw_only=True):
+    """What `run` and `start` were asked for."""
+
+    outside: Sequence[ToolSpec] = ()
+    hidden: Collection[str] = ()
+    files: Sequence[File] = ()
+    limits: Limits
+    on_call: Callable[[CallRecord], None] | None = None
+    rerun_of: str = ""
+    repeat: Collection[str] | None = None
+    session: Session | None = None
+    can_pause: bool = False
+    tenant: str = ""
+    execution_id: str = ""
+    expires_at: float = 0.0
+    is_strict: bool = False
+    is_durable: bool = False
+    seed: int | None = None
+    """Of the program's randomness; `None` takes a fresh one."""
+    stdin: str | None = None
+    clock: float | None = None
+    """These two as in `Program`."""
+
+    @property
+    def is_taped(self) -> bool:
+        """Whether it must be replayable. Names that live in a guest are gone with it, so they exclude a replay."""
+        return (self.can_pause or self.is_durable) and not (self.session and self.session.keeps_names)
+
+    @property
+    def known_names(self) -> frozenset[str]:
+        """What earlier programs of the session defined."""
+        return frozenset(self.session.names) if self.session is not None else frozenset()
+
+
+def begun_of(
+    wish: Wish, program: Program, specs: tuple[ToolSpec, ...], *, engine: Engine, kept: Sequence[File],
+    earlier: Sequence[File], door: str,
+) -> Begun:  # fmt: skip
+    """The start, as it goes on record, with the session's files and the earlier output that the text mentions.
+
+    Raises:
+        UsageError: there is more for standard input than a program may have.
+    """
+    if wish.stdin is not None or wish.clock is not None:
+        program = _given(wish, program)
+    brought = (*earlier, *wish.files)
+    drawn = os.urandom(12)
+    return Begun(
+        execution_id=wish.execution_id or drawn[:8].hex(),
+        program=program,
+        tools=specs,
+        outside=tuple([spec.name for spec in wish.outside]) if wish.outside else (),
+        limits=wish.limits,
+        # By name: what the caller brings takes the place of what the session has.
+        files=tuple({file.name: file for file in (*kept, *brought)}.values()) if kept or brought else (),
+        brought=tuple([file.name for file in brought]) if brought else (),
+        seed=int.from_bytes(drawn[8:]) if wish.seed is None else wish.seed,
+        engine=engine.name,
+        isolation=engine.isolation,
+        tenant=wish.tenant,
+        session=wish.session.id if wish.session else "",
+        rerun_of=wish.rerun_of,
+        began_at=time.time(),
+        expires_at=wish.expires_at,
+        is_strict=wish.is_taped or wish.is_strict,
+        door=door,
+    )
+
+
+def _given(wish: Wish, program: Program) -> Program:
+    size, most = len((wish.stdin or "").encode("utf-8", "surrogatepass")), wish.limits.temp_bytes
+    if size > most:
+        raise UsageError(f"stdin has {size} bytes, more than {most}, the limit of temp_bytes; give it as a file")
+    return replace(program, stdin=wish.stdin, clock=wish.clock)
+
+
+# ----------------------------------------------------------------------------------------------------
+# What one execution is made from: what is wanted of it, and what serves it. Plain values.
+
+
+class Services(msgspec.Struct, frozen=True, kw_only=True):
+    """Who serves an execution: a runtime's, the same for all that begin with the same tools."""
+
+    engine: Engine
+    router: Router
+    ledger: Ledger
+    listeners: Listeners
+    learning: Learning
+    context: CallContext
+    """Of calls outside of any execution; each execution has a copy with its own id, approvals and budget."""
+    door: str = ""
+    """On record with each execution."""
+    alarm: Alarm = msgspec.field(default_factory=Alarm)
+    """Of the executions' clocks."""
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What is wanted of one execution, once its program has passed the check."""
+
+    begun: Begun
+    outside: frozenset[str]
+    """Names of the tools that only the caller can answer."""
+    tape: Taped | None
+    """Set if the execution can be replayed; not empty if it is."""
+    can_pause: bool
+    session: Session | None = None
+    on_call: Callable[[CallRecord], None] | None = None
+    past: Past | None = None
+    """The execution went on in another process, and this is its record there."""
+    rerun: Rerun | None = None
+    """Replies of an earlier execution that need not be fetched again."""
+    epoch: int = 0
+    """Of the ledger; whoever takes the execution over raises it."""
+    asked: frozenset[str] = frozenset()
+    """Tools whose calls need a yes before they begin."""
+    may_ask: bool = False
+    """Any tool may ask while it is served; otherwise only those in `asked` do, and before they begin."""
+    is_durable: bool = False
+    """The start is safe before the program runs, and the outcome before it is returned."""
+
+    def order(self, on_frozen: Callable[[int], None] | None) -> Order:
+        """What the engine is asked to run."""
+        begun, session, past = self.begun, self.session, self.past
+        return Order(
+            program=begun.program,
+            tools=begun.tools,
+            limits=begun.limits,
+            files=begun.files,
+            session=session.id if session is not None and session.keeps_names else "",
+            seed=begun.seed,
+            tape=self.tape,
+            snapshot=past.snapshot.state if past is not None and past.snapshot is not None else b"",
+            report_waiting=self.can_pause,
+            # Others compare each call with a record, here, before it is made.
+            may_serve=self.tape is None and self.rerun is None,
+            on_frozen=on_frozen if self.can_pause else None,
+        )
+
+
+# ----------------------------------------------------------------------------------------------------
+# What a runtime was given, looked at before it is used: one clear line for a wrong type, and a ledger for a path.
+
+_P = ParamSpec("_P")
+_LIMITS: Final = {
+    "timeout": "wall_seconds", "timeout_seconds": "wall_seconds", "memory": "memory_bytes", "max_calls": "calls",
+    "max_output_bytes": "output_bytes", **{field.name: field.name for field in fields(Limits)},
+}  # fmt: skip
+_ELSEWHERE: Final = {
+    "config": "toolfold.from_config(path)",
+    "files": "runtime.run(text, files=[...])",
+    "session": "runtime.run(text, session=...)",
+}
+
+
+def known_keywords(init: Callable[_P, None]) -> Callable[_P, None]:
+    """A constructor that names the right keyword for a wrong one, as a `UsageError`."""
+    known = signature(init).parameters
+
+    @wraps(init)
+    def checked(*args: _P.args, **keywords: _P.kwargs) -> None:
+        for name in keywords:
+            if name not in known:
+                raise UsageError(f"Runtime takes no {name!r}{_instead(name, known)}")
+        init(*args, **keywords)
+
+    return checked
+
+
+def _instead(name: str, known: Iterable[str]) -> str:
+    if name in _LIMITS:
+        return f"; write limits=Limits({_LIMITS[name]}=...)"
+    if name in _ELSEWHERE:
+        return f"; write {_ELSEWHERE[name]}"
+    # Imported here: nobody else needs it, and every command waits for imports.
+    from difflib import get_close_matches  # noqa: PLC0415
+
+    close = get_close_matches(name, known, n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+# Any: whatever a caller passes.
+def check_text(text: Any) -> None:
+    """Find a program that is no text.
+
+    Raises:
+        UsageError: with what it is.
+    """
+    if not isinstance(text, str):
+        raise UsageError(f"a program is text, as in run('print(1)'); got {type(text).__name__} {_short(text)}")
+
+
+# Any: the same.
+def check_types(*, tools: Any, engine: Any, limits: Any, policy: Any, approve: Any, listeners: Any) -> None:
+    """Find what is not what its annotation says.
+
+    Raises:
+        UsageError: with the argument, what it takes, and what it got.
+    """
+    if callable(tools) or isinstance(tools, (str, Mapping)) or not isinstance(tools, Iterable):
+        raise _wrong("tools", "a list of functions or Tool objects, as in tools=[price]", tools)
+    if not isinstance(engine, str) and not hasattr(engine, "open"):
+        raise _wrong("engine", "a name such as 'auto', or an Engine", engine)
+    if limits is not None and not isinstance(limits, Limits):
+        raise _wrong("limits", "toolfold.Limits(...), as in limits=Limits(wall_seconds=10)", limits)
+    if policy is not None and not isinstance(policy, Policy):
+        raise _wrong("policy", "a Policy, as in policy=Policy(block=['delete_*'])", policy)
+    if approve is not None and not callable(approve):
+        raise _wrong("approve", "a function of a call that returns a Decision", approve)
+    if isinstance(listeners, (str, Mapping)) or not isinstance(listeners, Iterable):
+        raise _wrong("listeners", "a list of listeners", listeners)
+
+
+class HandedOver(NamedTuple):
+    """An open ledger that the runtime is to close, because nobody else will."""
+
+    ledger: Ledger
+
+
+# Any: the same.
+def opened_ledger(ledger: Any) -> tuple[Ledger, bool]:
+    """The ledger itself, and whether the runtime closes it: opened here, from a path or an address, or handed over.
+
+    Raises:
+        UsageError: it cannot be opened, or is something else.
+    """
+    if ledger is None:
+        return MemoryLedger(), False
+    if isinstance(ledger, HandedOver):
+        return ledger.ledger, True
+    if isinstance(ledger, (str, Path)):
+        # Imported here: most runtimes are given none, or one that is open.
+        from toolfold.ledger.open import open_ledger  # noqa: PLC0415
+
+        return open_ledger(str(ledger)), True
+    if not hasattr(ledger, "begin"):
+        raise _wrong("ledger", "a path such as 'runs.sqlite', an address, or an open ledger", ledger)
+    return ledger, False
+
+
+def _wrong(name: str, takes: str, got: Any) -> UsageError:
+    return UsageError(f"Runtime({name}=...) takes {takes}; got {type(got).__name__} {_short(got)}")
+
+
+def _short(value: object) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= 80 else f"{shown[:79]}…"
