@@ -15,10 +15,9 @@ from pathlib import Path
 from tests.doors.console.served import served
 from tests.ledger.redis_server import running_server
 from toolfold import Runtime
-from toolfold.ledger.record import Begun, Filter, Ledger
-from toolfold.ledger.redis import RedisLedger
-from toolfold.ledger.retention import Retention
-from toolfold.ledger.sqlite import SqliteLedger
+from toolfold.ledger.base import Begun, Filter, Ledger, Retention
+from toolfold.ledger.redis.store import RedisLedger
+from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.models import CallRecord, ContextSaved, Limits, Outcome, Program, Status
 
 SAMPLES = 60

@@ -19,9 +19,9 @@ from bench import record
 from bench.cases import CASES
 from bench.measure import one_run
 from bench.tools import TOOLS
+from toolfold.ledger.base import Begun, Entry, Given, Ledger, Made
 from toolfold.ledger.memory import MemoryLedger
-from toolfold.ledger.record import Begun, Entry, Given, Ledger, Made
-from toolfold.ledger.sqlite import SqliteLedger
+from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.models import Call, CallRecord, Limits, Outcome, Program, Reply, ToolSpec
 
 ROUNDS = 25

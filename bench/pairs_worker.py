@@ -21,7 +21,7 @@ from bench.measure import FACTORS, PAUSE_SECONDS
 from bench.processes import pss_bytes
 from bench.runners.toolfold import Toolfold
 from bench.tools import TOOLS
-from toolfold.ledger.sqlite import SqliteLedger
+from toolfold.ledger.sqlite.store import SqliteLedger
 
 BY_NAME = {case.name: case for case in CASES}
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from toolfold import Outcome, Paused, Reply, Runtime, ToolSpec, tool
-from toolfold.ledger.sqlite import SqliteLedger
+from toolfold.ledger.sqlite.store import SqliteLedger
 
 ASK = ToolSpec(
     name="ask",

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from toolfold import Outcome, Paused, Runtime, ToolSpec, tool
+from toolfold.ledger.base import Given
 from toolfold.ledger.memory import MemoryLedger
-from toolfold.ledger.record import Given
 from toolfold.models import Reply
 from toolfold.tools.policy import Policy
 from toolfold.tools.tool import Decision

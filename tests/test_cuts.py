@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from toolfold import Paused, Reply, Runtime, ToolSpec, UsageError
+from toolfold.ledger.base import Given, Ledger
 from toolfold.ledger.memory import MemoryLedger
-from toolfold.ledger.record import Given, Ledger
-from toolfold.ledger.sqlite import SqliteLedger
+from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.models import Outcome
 
 ASK = ToolSpec(name="ask", python_name="ask", source="caller")

@@ -104,7 +104,7 @@ def test_a_child_that_ends_as_usual_disturbs_nobody(tmp_path: Path) -> None:
     said = run(
         """
 import atexit
-from toolfold.ledger.sqlite import SqliteLedger
+from toolfold.ledger.sqlite.store import SqliteLedger
 
 async def main():
     ledger = SqliteLedger(sys.argv[1])
@@ -131,7 +131,7 @@ asyncio.run(main())
 def test_a_ledger_in_a_file_is_refused_in_a_child_and_what_had_gathered_is_written_once(tmp_path: Path) -> None:
     said = run(
         """
-from toolfold.ledger.sqlite import SqliteLedger
+from toolfold.ledger.sqlite.store import SqliteLedger
 
 async def main():
     ledger = SqliteLedger(sys.argv[1])
@@ -195,7 +195,7 @@ def test_a_ledger_on_a_server_is_refused_in_a_child_and_its_connections_are_the_
     said = run(
         """
 import atexit, gc
-from toolfold.ledger.redis import RedisLedger
+from toolfold.ledger.redis.store import RedisLedger
 
 async def main():
     ledger = RedisLedger(sys.argv[1])

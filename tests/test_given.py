@@ -10,7 +10,7 @@ from tests.killed import ASK
 from toolfold import File, Limits, Outcome, Reply, Runtime, UsageError
 from toolfold.batches import Item
 from toolfold.checking import LARGE_TEXT_CHARACTERS
-from toolfold.ledger.sqlite import SqliteLedger
+from toolfold.ledger.sqlite.store import SqliteLedger
 
 READERS = {
     "input": "[input(), input('? ')]",

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from toolfold import Runtime
-from toolfold.ledger.sqlite import SqliteLedger
+from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.models import ToolSpec
 from toolfold.tools.learning import MOST_TOOLS
 from toolfold.tools.tool import Tool

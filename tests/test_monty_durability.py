@@ -17,11 +17,11 @@ from tests.ledger.redis_server import RedisServer, given_redis_server, given_sha
 from tests.test_kill import PLAIN, UNINTERRUPTED
 from toolfold import File, Media, Outcome, Paused, Reply, Runtime, UsageError, tool
 from toolfold.errors import SealBroken
+from toolfold.ledger.base import Parked, Tape
+from toolfold.ledger.encryption import Seal
 from toolfold.ledger.memory import MemoryLedger
-from toolfold.ledger.record import Parked, Tape
-from toolfold.ledger.redis import RedisLedger
-from toolfold.ledger.seal import Seal
-from toolfold.ledger.sqlite import SqliteLedger
+from toolfold.ledger.redis.store import RedisLedger
+from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.tools.policy import Policy
 from toolfold.tools.tool import Decision
 

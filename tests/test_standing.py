@@ -8,8 +8,8 @@ import pytest
 from toolfold import Outcome, Paused, Runtime, tool
 from toolfold.errors import UsageError
 from toolfold.events import ApprovalAsked, ApprovalDecided, RuntimeEvent
+from toolfold.ledger.base import Decided, Ledger
 from toolfold.ledger.memory import MemoryLedger
-from toolfold.ledger.record import Decided, Ledger
 from toolfold.models import Call, ToolSpec
 from toolfold.tools.policy import Policy
 from toolfold.tools.tool import Decision

@@ -36,12 +36,12 @@ from toolfold.execution.request import (
     opened_ledger,
 )
 from toolfold.execution.start import Beginning, Offer
-from toolfold.ledger import refusals
-from toolfold.ledger.observe import from_observer
-from toolfold.ledger.otel import usual_listeners
+from toolfold.ledger import base
 from toolfold.models import Call, Limits, Outcome, Paused, Reply
 from toolfold.sessions import SessionLimits, Sessions
 from toolfold.sources.functions import as_tool
+from toolfold.telemetry.log import from_observer
+from toolfold.telemetry.otel import usual_listeners
 from toolfold.tools.learning import Learning, made
 from toolfold.tools.policy import Policy
 from toolfold.tools.search import describe
@@ -69,11 +69,11 @@ if TYPE_CHECKING:
     from toolfold.execution.execution import Execution
     from toolfold.execution.history import Recorded
     from toolfold.execution.output import Part
-    from toolfold.ledger.observe import Observer
-    from toolfold.ledger.record import Ledger
+    from toolfold.ledger.base import Ledger
     from toolfold.models import CallRecord, File, LibrarySet, Problem, Status, ToolSpec, Value
     from toolfold.sessions import Session
     from toolfold.sessions.stores import Store
+    from toolfold.telemetry.log import Observer
     from toolfold.tools.embedding import Embedder
     from toolfold.tools.learning import Snapshot
     from toolfold.tools.router import Router, Wrapper
@@ -179,11 +179,11 @@ class ExecutionControl:
     async def abandon(self, execution_id: str) -> None:
         """End the guest of an execution that another process goes on with; nothing of it is written from here."""
         await self._live.release(execution_id)
-        self._live.fail(execution_id, refusals.fenced(execution_id))
+        self._live.fail(execution_id, base.fenced(execution_id))
 
     def suspend(self, execution_id: str) -> None:
         """End the guest of an execution that runs and leave its record open: the host stops, and `resume` goes on."""
-        self._live.fail(execution_id, refusals.suspended(execution_id))
+        self._live.fail(execution_id, base.suspended(execution_id))
 
     async def recorded(self, execution_id: str) -> Recorded | None:
         """What is on record of an execution, whichever process holds it; `None` if nothing is."""
@@ -467,7 +467,7 @@ class Runtime(ExecutionControl):
             durable = durable or (self._ledger.is_lasting and not keep_names)
         # The ledger would refuse it too, but with the first one pushed out.
         if self._live.get(execution_id) is not None:
-            raise refusals.twice(execution_id)
+            raise base.twice(execution_id)
         wish = Wish(
             outside=tools, hidden=hidden, files=files, limits=limits or self._limits, on_call=on_call,
             session=self._session(session, keep_names), can_pause=bool(tools) or self._beginning.asks_outside,

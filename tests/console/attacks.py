@@ -15,8 +15,8 @@ from playwright.sync_api import Page, expect
 
 from tests.console.browsing import NASTY, REBOUND, given_browser, given_own, given_page  # noqa: F401
 from tests.console.rig import Rig
-from toolfold.ledger.record import Begun, Given, Made, Moment
-from toolfold.ledger.sqlite import SqliteLedger
+from toolfold.ledger.base import Begun, Given, Made, Moment
+from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.models import Call, CallRecord, ContextSaved, File, Limits, Outcome, Problem, Program, Reply, ToolSpec
 
 pytestmark = pytest.mark.timeout(120)

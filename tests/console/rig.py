@@ -59,8 +59,8 @@ from pathlib import Path
 
 import shop
 from toolfold import Runtime
-from toolfold.ledger.decisions import LedgerApproval
-from toolfold.ledger.sqlite import SqliteLedger
+from toolfold.ledger.remote_approval import LedgerApproval
+from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.tools.policy import Policy
 
 

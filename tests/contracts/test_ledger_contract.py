@@ -19,11 +19,10 @@ from tests.ledger.made_up import begun, given, made, outcome, pairs
 from tests.ledger.redis_server import RedisServer, given_redis_server, given_shared_server  # noqa: F401
 from toolfold import File, Media, Runtime, UsageError, openai_tool
 from toolfold.errors import Fenced, LedgerFailed, LedgerFull
+from toolfold.ledger.base import Change, Filter, History, Made, Moment, Parked, Retention, Sealed, Summary, Tape
 from toolfold.ledger.memory import MemoryLedger
-from toolfold.ledger.record import Change, Filter, History, Made, Moment, Parked, Sealed, Summary, Tape
-from toolfold.ledger.redis import RedisLedger
-from toolfold.ledger.retention import Retention
-from toolfold.ledger.sqlite import SqliteLedger
+from toolfold.ledger.redis.store import RedisLedger
+from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.models import Call, CallRecord, ContextSaved, Program
 from toolfold.tools.learning import MOST_TOOLS, Lesson
 from toolfold.tools.reply_shapes import merged, seen

@@ -13,8 +13,8 @@ from toolfold.engines.base import EngineWrapper, Order, Run
 from toolfold.engines.process import ProcessEngine
 from toolfold.errors import Fenced
 from toolfold.execution.output import Part, Place
+from toolfold.ledger.base import Moment
 from toolfold.ledger.memory import MemoryLedger
-from toolfold.ledger.record import Moment
 from toolfold.models import Limits, Reply
 from toolfold.tools.policy import Policy
 from toolfold.tools.tool import Decision

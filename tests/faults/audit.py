@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from tests.faults.judge import Recorded
+from toolfold.ledger.base import Given, History, Made
 from toolfold.ledger.open import open_ledger
-from toolfold.ledger.record import Given, History, Made
 
 _MOST = 1_000_000
 

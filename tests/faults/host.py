@@ -14,7 +14,7 @@ from pathlib import Path
 from toolfold import Outcome, Runtime
 from toolfold.doors.cli.load import load_tools
 from toolfold.errors import Fenced
-from toolfold.ledger.sqlite import SqliteLedger
+from toolfold.ledger.sqlite.store import SqliteLedger
 
 
 async def main(what: str, ledger_path: str, tools: str, program: str) -> None:

@@ -12,11 +12,12 @@ import msgspec
 
 from toolfold.execution.execution import ExecutionRecord
 from toolfold.execution.history import Past, Rerun
-from toolfold.ledger import redis_scripts, writer
-from toolfold.ledger.ahead import Ahead
-from toolfold.ledger.record import Given, History, Tape
-from toolfold.ledger.redis_lease import Leases
-from toolfold.ledger.sqlite import SqliteLedger
+from toolfold.ledger.base import Given, History, Tape
+from toolfold.ledger.redis import scripts
+from toolfold.ledger.redis.leases import Leases
+from toolfold.ledger.sqlite import writer
+from toolfold.ledger.sqlite.store import SqliteLedger
+from toolfold.ledger.sqlite.write_ahead import Ahead
 from toolfold.sessions.sessions import Sessions
 
 _LATE_SECONDS: Final = 30.0
@@ -143,9 +144,9 @@ def _mark_no_end() -> None:
 def _ignore_fence() -> None:
     usual = "if there[1] ~= epoch then return 'fenced' end"
     follows = "if there[3] ~= follows then return 'fenced' end"
-    assert usual in redis_scripts.WRITE
-    assert follows in redis_scripts.WRITE
-    redis_scripts.WRITE = redis_scripts.WRITE.replace(usual, "").replace(follows, "")
+    assert usual in scripts.WRITE
+    assert follows in scripts.WRITE
+    scripts.WRITE = scripts.WRITE.replace(usual, "").replace(follows, "")
 
     async def lost_none(*_: Any, **__: Any) -> list[str]:
         return []
@@ -159,8 +160,8 @@ def _ignore_fence() -> None:
 
 def _write_twice() -> None:
     usual = "if body ~= '' then redis.call('RPUSH', pieces, body) end"
-    assert usual in redis_scripts.WRITE
-    redis_scripts.WRITE = redis_scripts.WRITE.replace(usual, usual.replace("pieces, body", "pieces, body, body"))
+    assert usual in scripts.WRITE
+    scripts.WRITE = scripts.WRITE.replace(usual, usual.replace("pieces, body", "pieces, body, body"))
 
 
 def _wipe_files() -> None:

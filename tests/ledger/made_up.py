@@ -11,8 +11,8 @@ from typing import Any, TypeVar, get_args
 
 from hypothesis import strategies as st
 
-from toolfold.ledger.record import Begun, Decided, Entry, Given, Handed, Made, Moment, MomentKind, Parked, Tape
-from toolfold.ledger.sqlite import SqliteLedger
+from toolfold.ledger.base import Begun, Decided, Entry, Given, Handed, Made, Moment, MomentKind, Parked, Tape
+from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.models import (
     OWN_SETS,
     AllowedCallers,

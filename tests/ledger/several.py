@@ -23,9 +23,9 @@ from typing import Any
 import toolfold
 from tests.ledger.made_up import begun, given, made
 from toolfold.errors import Fenced
-from toolfold.ledger.record import Given, History, Made
-from toolfold.ledger.redis import RedisLedger
-from toolfold.ledger.sqlite import SqliteLedger
+from toolfold.ledger.base import Given, History, Made
+from toolfold.ledger.redis.store import RedisLedger
+from toolfold.ledger.sqlite.store import SqliteLedger
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(toolfold.__file__).parents[1]), os.getcwd()])}
 

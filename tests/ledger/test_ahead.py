@@ -13,16 +13,16 @@ from tests.ledger.made_up import begun, given, made, outcome
 from tests.ledger.several import said, start
 from tests.ledger.test_sqlite import full_disk
 from toolfold.errors import Fenced
-from toolfold.ledger.ahead import HALF_BYTES, START
-from toolfold.ledger.record import History
-from toolfold.ledger.rekey import rekey
-from toolfold.ledger.sqlite import SqliteLedger
+from toolfold.ledger.base import History
+from toolfold.ledger.sqlite.rekey import rekey
+from toolfold.ledger.sqlite.store import SqliteLedger
+from toolfold.ledger.sqlite.write_ahead import HALF_BYTES, START
 
 KEY = b"k" * 32
 WRITER = """
 import asyncio, os, signal, sys, time
 from tests.ledger.made_up import begun, given, made
-from toolfold.ledger.sqlite import SqliteLedger
+from toolfold.ledger.sqlite.store import SqliteLedger
 
 async def main(path, key):
     ledger = SqliteLedger(path, key=key.encode() or None)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.ledger.made_up import beginnings, entries, given, outcome, outcomes, records, values
 from toolfold import Media, UsageError
 from toolfold.ledger import codec
-from toolfold.ledger.record import Given, Made, Tape
+from toolfold.ledger.base import Given, Made, Tape
 from toolfold.models import Call, CallRecord, Outcome, Reply
 
 pytestmark = pytest.mark.long

@@ -9,10 +9,10 @@ import pytest
 from tests.ledger.made_up import begun, outcome
 from tests.ledger.redis_server import RedisServer, given_redis_server, given_shared_server  # noqa: F401
 from toolfold import Outcome, Runtime, tool
-from toolfold.ledger.decisions import LedgerApproval, arguments_digest, decision_seal, lock
-from toolfold.ledger.record import Filter, Moment
-from toolfold.ledger.redis import RedisLedger
-from toolfold.ledger.sqlite import SqliteLedger
+from toolfold.ledger.base import Filter, Moment
+from toolfold.ledger.redis.store import RedisLedger
+from toolfold.ledger.remote_approval import LedgerApproval, arguments_digest, decision_seal, lock
+from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.tools.policy import Policy
 from toolfold.tools.tool import Decision
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from toolfold import Reply, Runtime, UsageError, tool
-from toolfold.ledger.migrations import FORMAT
-from toolfold.ledger.sqlite import SqliteLedger
+from toolfold.ledger.sqlite.schema import FORMAT
+from toolfold.ledger.sqlite.store import SqliteLedger
 
 FORMATS = Path(__file__).parent / "formats"
 KEYS = {

@@ -3,8 +3,8 @@ import logging
 import pytest
 
 from tests.ledger.made_up import begun, outcome
-from toolfold.ledger.observe import LogObserver
 from toolfold.models import Call, CallRecord
+from toolfold.telemetry.log import LogObserver
 
 
 def record(call_id: int, error: str | None = None) -> CallRecord:

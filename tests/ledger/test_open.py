@@ -6,7 +6,7 @@ import pytest
 from toolfold import UsageError
 from toolfold.ledger.memory import MemoryLedger
 from toolfold.ledger.open import open_ledger
-from toolfold.ledger.sqlite import SqliteLedger
+from toolfold.ledger.sqlite.store import SqliteLedger
 
 
 async def test_nothing_is_a_file_in_the_users_state_folder_that_only_the_user_can_read(

@@ -16,11 +16,10 @@ from tests.ledger.redis_server import RedisServer, given_redis_server, given_sha
 from tests.ledger.several import kills, races, said, start
 from toolfold import Outcome, Paused, Reply, Runtime, ToolfoldError, ToolSpec, UsageError
 from toolfold.errors import Fenced, LedgerFailed, SealBroken
+from toolfold.ledger.base import History, Retention
 from toolfold.ledger.memory import MemoryLedger
 from toolfold.ledger.open import open_ledger
-from toolfold.ledger.record import History
-from toolfold.ledger.redis import RedisLedger
-from toolfold.ledger.retention import Retention
+from toolfold.ledger.redis.store import RedisLedger
 
 # The first one may have to fetch a server.
 pytestmark = pytest.mark.long
@@ -547,7 +546,7 @@ async def did(ledger: MemoryLedger | RedisLedger, act: str, number: int, epoch: 
 
 LEASES = """
 import asyncio, json, os, sys
-from toolfold.ledger.redis import RedisLedger
+from toolfold.ledger.redis.store import RedisLedger
 
 async def race():
     ledger = RedisLedger(sys.argv[1])

@@ -9,9 +9,8 @@ import redis
 
 from tests.ledger.made_up import begun, made, outcome
 from tests.ledger.redis_server import RedisServer, given_redis_server, given_shared_server  # noqa: F401
-from toolfold.ledger.record import Filter
-from toolfold.ledger.redis import RedisLedger
-from toolfold.ledger.retention import Retention
+from toolfold.ledger.base import Filter, Retention
+from toolfold.ledger.redis.store import RedisLedger
 from toolfold.models import CallRecord, ContextSaved, Program
 
 pytestmark = pytest.mark.long
@@ -132,7 +131,7 @@ async def test_a_record_that_expired_leaves_the_lists_and_then_the_index(
 async def test_a_search_goes_on_where_the_server_was_not_asked_to_look_further(
     ledger: RedisLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("toolfold.ledger.redis_listing._LOOKED_AT", 500)
+    monkeypatch.setattr("toolfold.ledger.redis.listing._LOOKED_AT", 500)
     for number in range(1200):
         text = "'needle'" if number % 500 == 3 else "'hay'"
         name = f"{number:04}"
@@ -156,9 +155,9 @@ async def in_pages(ledger: RedisLedger, wanted: Filter, size: int) -> list[str]:
 async def test_a_text_is_found_newest_first_however_the_executions_came_in(
     ledger: RedisLedger, monkeypatch: pytest.MonkeyPatch, read_bytes: int, in_vain: int
 ) -> None:
-    monkeypatch.setattr("toolfold.ledger.redis_listing._READ_BYTES", read_bytes)
-    monkeypatch.setattr("toolfold.ledger.redis_listing._IN_VAIN", in_vain)
-    monkeypatch.setattr("toolfold.ledger.redis_listing._FEW", 200)
+    monkeypatch.setattr("toolfold.ledger.redis.listing._READ_BYTES", read_bytes)
+    monkeypatch.setattr("toolfold.ledger.redis.listing._IN_VAIN", in_vain)
+    monkeypatch.setattr("toolfold.ledger.redis.listing._FEW", 200)
     luck = random.Random(7)
     facts = []
     for number in range(3000):

@@ -10,8 +10,8 @@ from tests.ledger.made_up import begun, given, made, outcome
 from tests.ledger.redis_server import RedisServer, given_redis_server, given_shared_server  # noqa: F401
 from toolfold import UsageError
 from toolfold.errors import Fenced
-from toolfold.ledger.redis import RedisLedger
-from toolfold.ledger.redis_lease import Leases
+from toolfold.ledger.redis.leases import Leases
+from toolfold.ledger.redis.store import RedisLedger
 
 pytestmark = pytest.mark.long
 

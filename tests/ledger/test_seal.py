@@ -8,8 +8,8 @@ import pytest
 from tests.ledger.made_up import begun, given, made, outcome
 from toolfold import UsageError
 from toolfold.errors import SealBroken
-from toolfold.ledger.seal import Seal, seal_with
-from toolfold.ledger.sqlite import SqliteLedger
+from toolfold.ledger.encryption import Seal, seal_with
+from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.models import Program, ToolSpec
 
 KEY = bytes(range(32))

@@ -12,9 +12,17 @@ from hypothesis import strategies as st
 
 from tests.ledger import made_up
 from toolfold.errors import SealBroken
-from toolfold.ledger.keys import own_key
-from toolfold.ledger.seal import NoSeal, Seal, seal_with
-from toolfold.ledger.snapshots import Pause, Snapshot, lock, seal_for_snapshots, unlock
+from toolfold.ledger.encryption import (
+    NoSeal,
+    Pause,
+    Seal,
+    Snapshot,
+    lock,
+    own_key,
+    seal_for_snapshots,
+    seal_with,
+    unlock,
+)
 
 SEAL = Seal(b"k" * 32)
 PAUSE = Pause(execution_id="e1", tenant="acme", round=2, engine="monty 1.4.0/1")

@@ -14,11 +14,10 @@ import pytest
 from tests.ledger.made_up import begun, given, made, outcome
 from toolfold import UsageError
 from toolfold.errors import LedgerFailed
-from toolfold.ledger.listing import Listing
-from toolfold.ledger.record import Filter, History
-from toolfold.ledger.retention import Retention
-from toolfold.ledger.seal import NoSeal
-from toolfold.ledger.sqlite import SqliteLedger
+from toolfold.ledger.base import Filter, History, Retention
+from toolfold.ledger.encryption import NoSeal
+from toolfold.ledger.sqlite.listing import Listing
+from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.models import ToolSpec
 
 

@@ -6,12 +6,12 @@ import pytest
 
 from tests.ledger.made_up import begun, made
 from tests.ledger.several import kills, races, said, start
-from toolfold.ledger.sqlite import SqliteLedger
+from toolfold.ledger.sqlite.store import SqliteLedger
 
 OPENERS = """
 import asyncio, os, sys
 from tests.ledger.made_up import begun, outcome
-from toolfold.ledger.sqlite import SqliteLedger
+from toolfold.ledger.sqlite.store import SqliteLedger
 
 async def one(name):
     ledger = SqliteLedger(sys.argv[1])
@@ -35,7 +35,7 @@ print([os.waitpid(pid, 0)[1] for pid in children])
 FORGETS_TO_CLOSE = """
 import asyncio, sys
 from tests.ledger.made_up import begun, made
-from toolfold.ledger.sqlite import SqliteLedger
+from toolfold.ledger.sqlite.store import SqliteLedger
 
 async def main():
     ledger = SqliteLedger(sys.argv[1])

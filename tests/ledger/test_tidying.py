@@ -10,11 +10,11 @@ import pytest
 
 from tests.ledger.made_up import begun, long_ledger, outcome
 from toolfold.clocks import SteadyClock
-from toolfold.ledger.retention import Retention
-from toolfold.ledger.seal import NoSeal
-from toolfold.ledger.sqlite import SqliteLedger
-from toolfold.ledger.tables import Tables
-from toolfold.ledger.tidying import Tidying
+from toolfold.ledger.base import Retention
+from toolfold.ledger.encryption import NoSeal
+from toolfold.ledger.sqlite.store import SqliteLedger
+from toolfold.ledger.sqlite.tables import Tables
+from toolfold.ledger.sqlite.writer import Tidying
 
 COUNT = 10_000
 

@@ -12,10 +12,9 @@ from toolfold.config.model import Config, ServerConfig
 from toolfold.engines.registry import process_options
 from toolfold.errors import UsageError
 from toolfold.execution.pause import PausedLimits
-from toolfold.ledger.decisions import AskClient, LedgerApproval
+from toolfold.ledger.base import Ledger, Retention
 from toolfold.ledger.open import open_ledger
-from toolfold.ledger.record import Ledger
-from toolfold.ledger.retention import Retention
+from toolfold.ledger.remote_approval import AskClient, LedgerApproval
 from toolfold.sessions import SessionLimits
 from toolfold.sources.files import file_tools
 from toolfold.sources.shell import shell_tool

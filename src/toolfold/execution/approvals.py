@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from toolfold.errors import ToolfoldError, UsageError
 from toolfold.events import ApprovalAsked, ApprovalDecided
 from toolfold.execution.history import call_key
-from toolfold.ledger.record import Decided, Handed, Made
+from toolfold.ledger.base import Decided, Handed, Made
 from toolfold.models import Call
 from toolfold.tools.tool import Decision
 

@@ -19,7 +19,7 @@ from toolfold.errors import ToolfoldError, UsageError
 from toolfold.events import DirectCall, ToolCalled, ToolRetried
 from toolfold.execution.approvals import Questions
 from toolfold.execution.history import direct_call, put_on_record
-from toolfold.ledger.record import Given, Made
+from toolfold.ledger.base import Given, Made
 from toolfold.models import Reply, ReplyMeta
 from toolfold.protocol.codec import decoder
 from toolfold.sources.functions import as_tool

@@ -15,7 +15,7 @@ from toolfold.execution.clock import Clock
 from toolfold.execution.outcome import Accounts, code_size, never_seen, outcome_of
 from toolfold.execution.output import Streams
 from toolfold.execution.pause import Pauses
-from toolfold.ledger.record import Made, Moment, Tape
+from toolfold.ledger.base import Made, Moment, Tape
 from toolfold.models import Problem
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from toolfold.events import Tell
     from toolfold.execution.output import Watch
     from toolfold.execution.request import Plan, Services
-    from toolfold.ledger.record import Entry, Given, Ledger, MomentKind, Sealed
+    from toolfold.ledger.base import Entry, Given, Ledger, MomentKind, Sealed
     from toolfold.models import Call, Outcome, Paused, Reply
     from toolfold.tools.tool import Decision
 

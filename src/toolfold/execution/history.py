@@ -18,9 +18,9 @@ from toolfold.engines.base import Taped
 from toolfold.errors import Fenced, ReplayDiverged, ToolfoldError, UsageError
 from toolfold.execution.outcome import record_of
 from toolfold.execution.output import Output
-from toolfold.ledger import snapshots
-from toolfold.ledger.record import Decided, Given, Handed, Made, Moment, Parked, Tape
-from toolfold.ledger.snapshots import Pause
+from toolfold.ledger import encryption
+from toolfold.ledger.base import Decided, Given, Handed, Made, Moment, Parked, Tape
+from toolfold.ledger.encryption import Pause
 from toolfold.models import Begun, Call, Limits, Outcome, Paused, Problem, Program, Reply, ReplyMeta
 from toolfold.protocol.codec import encode_ordered
 
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
     from toolfold.engines.base import Engine
-    from toolfold.ledger.record import Entry, History, Ledger, State
-    from toolfold.ledger.snapshots import Snapshot
+    from toolfold.ledger.base import Entry, History, Ledger, State
+    from toolfold.ledger.encryption import Snapshot
     from toolfold.models import Status
 
 
@@ -304,7 +304,7 @@ async def snapshot_of(history: History, ledger: Ledger, engine: str) -> Snapshot
     seal = ledger.snapshot_seal() if kept is not None else None
     if kept is None or seal is None:
         return None
-    return snapshots.unlock(kept, pause_of(history.begun, rounds, engine), seal)
+    return encryption.unlock(kept, pause_of(history.begun, rounds, engine), seal)
 
 
 def pause_of(begun: Begun, number: int, engine: str) -> Pause:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from toolfold.events import Tell
     from toolfold.execution.calls import Calls
     from toolfold.execution.output import Streams
-    from toolfold.ledger.record import Given
+    from toolfold.ledger.base import Given
     from toolfold.models import Begun, Call
     from toolfold.tools.learning import Learning
 

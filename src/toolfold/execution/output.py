@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 from toolfold.engines.base import Audible
-from toolfold.ledger.following import changes_of
-from toolfold.ledger.record import Moment
+from toolfold.ledger.base import Moment
+from toolfold.ledger.listing import changes_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from toolfold.engines.base import Printed
     from toolfold.execution.execution import Life
-    from toolfold.ledger.record import Ledger
+    from toolfold.ledger.base import Ledger
 
 
 REPORT_CHARACTERS: Final = 64 * 1024

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final, cast
 from toolfold.engines.base import Freezable, Timed
 from toolfold.errors import UsageError
 from toolfold.execution.history import pause_of
-from toolfold.ledger import snapshots
-from toolfold.ledger.record import Sealed
-from toolfold.ledger.snapshots import Snapshot
+from toolfold.ledger import encryption
+from toolfold.ledger.base import Sealed
+from toolfold.ledger.encryption import Snapshot
 from toolfold.models import MIB, Paused
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from toolfold.execution.execution import ExecutionRecord, Life
     from toolfold.execution.output import Streams
     from toolfold.execution.request import Plan, Services
-    from toolfold.ledger.record import Given
+    from toolfold.ledger.base import Given
     from toolfold.models import Reply
     from toolfold.tools.tool import Decision
 
@@ -175,9 +175,9 @@ class Pauses:
         snapshot = self._snapshot(frozen)
         pause = pause_of(self._plan.begun, self._rounds + 1, self._snapshot_version)
         if len(frozen) + len(snapshot.stdout) + len(snapshot.stderr) < LARGE_BYTES:
-            body = snapshots.lock(snapshot, pause, seal)
+            body = encryption.lock(snapshot, pause, seal)
         else:
-            body = await asyncio.to_thread(snapshots.lock, snapshot, pause, seal)
+            body = await asyncio.to_thread(encryption.lock, snapshot, pause, seal)
         await self._record.park(Sealed(pause.round, body))
         self._rounds += 1
 

@@ -16,8 +16,8 @@ import msgspec
 from toolfold.engines.base import Order
 from toolfold.errors import UsageError
 from toolfold.execution.clock import Alarm
+from toolfold.ledger.base import Ledger
 from toolfold.ledger.memory import MemoryLedger
-from toolfold.ledger.record import Ledger
 from toolfold.models import Begun, Limits
 from toolfold.tools.policy import Policy
 

@@ -13,7 +13,7 @@ from toolfold.events import ProgramRejected
 from toolfold.execution.history import Rerun, history_of, put_on_record, take_over
 from toolfold.execution.outcome import code_size, context_saved
 from toolfold.execution.request import Plan, begun_of, check_text
-from toolfold.ledger.record import Ledger
+from toolfold.ledger.base import Ledger
 from toolfold.models import File, Outcome, Problem, Program
 from toolfold.program.check import Checker
 from toolfold.prompts.python_stubs import asks_for_words

@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from toolfold.ledger.record import Begun, Entry, Given
+from toolfold.ledger.base import Begun, Entry, Given
 from toolfold.models import CallRecord, Outcome, Reply, ToolSpec
 from toolfold.protocol.codec import decoder, encode
 

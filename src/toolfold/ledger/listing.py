@@ -1,198 +1,234 @@
-"""What listings and statistics of a SQLite ledger read: columns and indexes of their own, and the queries on them."""
+"""Listings and statistics of ledgers without an index of their own: rows are looked through, newest first."""
 
 from __future__ import annotations
 
-import sqlite3
+import asyncio
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from contextlib import suppress
+from dataclasses import replace
+from itertools import dropwhile, islice, takewhile
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 import msgspec
 
-from toolfold.ledger.record import Filter, Summary
-from toolfold.ledger.rows import Ending
-from toolfold.ledger.seal import NoSeal, Seal
-from toolfold.ledger.summing import Use, lanes_of, uses_of
-from toolfold.models import Outcome
+from toolfold.ledger.base import Filter, Summary
+from toolfold.models import CallRecord, Outcome
 
-LISTING: Final = (
-    "ALTER TABLE executions ADD COLUMN door TEXT NOT NULL DEFAULT ''",
-    "ALTER TABLE executions ADD COLUMN failed INTEGER NOT NULL DEFAULT 0",
-    "ALTER TABLE executions ADD COLUMN saved_bytes INTEGER NOT NULL DEFAULT 0",
-    "ALTER TABLE executions ADD COLUMN lanes BLOB NOT NULL DEFAULT x''",
-    "CREATE INDEX executions_in_state ON executions (state, began_at)",
-    "CREATE INDEX executions_by_status ON executions (status, began_at)",
-    "CREATE INDEX executions_by_door ON executions (door, began_at)",
-    "CREATE INDEX executions_by_session ON executions (session, began_at)",
-    "CREATE INDEX executions_by_title ON executions (began_at, title)",
-    "CREATE INDEX executions_by_saving ON executions (began_at, door, saved_bytes, tenant, state, status)",
-    "CREATE TABLE uses (tool BLOB NOT NULL, began_at REAL NOT NULL, execution INTEGER NOT NULL, body BLOB NOT NULL,"
-    " PRIMARY KEY (tool, began_at, execution)) WITHOUT ROWID",
-    "CREATE INDEX uses_by_execution ON uses (execution)",
-)
-"""`uses.tool` is a digest of the tool's name, which only the sealed body has."""
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
 
-_COLUMNS: Final = (
-    "e.id, e.state, e.status, e.began_at, e.seconds, e.calls, e.title, e.session, e.tenant, e.door, e.failed,"
-    " e.saved_bytes, e.lanes"
-)
-_EQUAL: Final = ("id", "state", "status", "door", "tenant", "session")
-_encode: Final = msgspec.msgpack.Encoder().encode
-_decode_use: Final = msgspec.msgpack.Decoder(Use).decode
-_decode_lanes: Final = msgspec.msgpack.Decoder(tuple[tuple[int, int, int, int], ...]).decode
+    from toolfold.ledger.base import Ledger, Story
 
 
-class Listing:
-    """On one connection; the caller begins and ends transactions."""
+# ----------------------------------------------------------------------------------------------------
+# What a listing shows of the calls of an execution that has ended: lanes, counts, uses of tools. Pure.
 
-    def __init__(self, connection: sqlite3.Connection, seal: Seal | NoSeal) -> None:
-        self._db = connection
-        self._seal = seal
+WIDTH: Final = 1000
+"""Of the drawing: bars are given in thousandths of the whole duration."""
+_MOST_BARS: Final = 48
+_MOST_LANES: Final = 5
+_SAMPLED: Final = 16
 
-    def ended(self, number: int, execution_id: str, outcome: Outcome) -> Ending:
-        """What is shown of an execution from now on; the row is the caller's to write."""
-        failed = sum(call.error is not None for call in outcome.calls)
-        for use in uses_of(outcome.calls):
-            sealed = self._seal.seal(_encode(use), _place(execution_id))
-            self._db.execute(
-                "INSERT OR REPLACE INTO uses SELECT ?, began_at, number, ? FROM executions WHERE number = ?",
-                (self._digest(use.tool), sealed, number),
-            )
-        return Ending(
-            status=outcome.status,
-            seconds=outcome.seconds,
-            failed=failed,
-            saved_bytes=outcome.context_saved.bytes,
-            lanes=_encode(lanes_of(outcome)),
-        )
 
-    def search(self, wanted: Filter, limit: int, before: str) -> list[Summary]:
-        """Newest first."""
-        statement, values = self.statement(wanted, before)
-        return [self._summary(row) for row in self._db.execute(statement, (*values, limit))]
+class Use(msgspec.Struct, frozen=True, array_like=True):
+    """What one execution did with one tool."""
 
-    def statement(self, wanted: Filter, before: str = "") -> tuple[str, list[Any]]:
-        """What is asked, and its values but for the last, which is how many."""
-        where, values = self._conditions(wanted)
+    tool: str
+    calls: int
+    failed: int
+    bytes_out: int
+    seconds: tuple[float, ...]
+    """Durations of some of its calls, spread evenly over them."""
+    error: str = ""
+    """The last one."""
+    breaker: str = ""
+    """What the tool's breaker did last: `opened`, `open` or `closed`; empty where it did nothing."""
+
+
+def lanes_of(outcome: Outcome) -> tuple[tuple[int, int, int, int], ...]:
+    """Bars of a tiny drawing: start, width, lane, and 1 for a call that failed; evenly picked if there are many."""
+    calls = sorted(outcome.calls, key=lambda call: call.started_seconds)
+    if not calls:
+        return ()
+    last = max(call.started_seconds + call.seconds for call in calls)
+    whole = max(outcome.seconds, last, 1e-9)
+    step = -(-len(calls) // _MOST_BARS)  # rounded up, so that the last ones are there, too
+    free: list[float] = []
+    bars = []
+    for call in calls[::step]:
+        end = call.started_seconds + call.seconds
+        lane = next((lane for lane, until in enumerate(free) if until <= call.started_seconds), len(free))
+        if lane < len(free):
+            free[lane] = end
+        elif lane < _MOST_LANES:
+            free.append(end)
+        else:
+            lane = _MOST_LANES - 1
+        start = min(WIDTH - 1, int(call.started_seconds / whole * WIDTH))
+        width = max(1, min(WIDTH - start, int(call.seconds / whole * WIDTH)))
+        bars.append((max(0, start), width, lane, int(call.error is not None)))
+    return tuple(bars)
+
+
+def uses_of(calls: Sequence[CallRecord]) -> list[Use]:
+    """By tool, in the order of their first call; what came from a record was no use."""
+    by_tool: dict[str, list[CallRecord]] = {}
+    for call in calls:
+        if not call.from_record:
+            by_tool.setdefault(call.name, []).append(call)
+    return [_use(tool, made) for tool, made in by_tool.items()]
+
+
+def _use(tool: str, made: list[CallRecord]) -> Use:
+    errors = [call.error for call in made if call.error is not None]
+    return Use(
+        tool=tool,
+        calls=len(made),
+        failed=len(errors),
+        bytes_out=sum(call.bytes_out for call in made),
+        seconds=tuple(round(call.seconds, 6) for call in made[:: -(-len(made) // _SAMPLED)]),
+        error=errors[-1][:300] if errors else "",
+        breaker=next((call.breaker for call in reversed(made) if call.breaker), ""),
+    )
+
+
+Row: TypeAlias = tuple[Summary, tuple[Use, ...]]
+Saving: TypeAlias = tuple[float, str, int, int, int]
+
+
+class Facts(msgspec.Struct, frozen=True, array_like=True):
+    """What is kept beside the row of an execution that has ended."""
+
+    failed: int
+    saved_bytes: int
+    lanes: tuple[tuple[int, int, int, int], ...]
+    uses: tuple[Use, ...]
+
+
+class Statistics(Protocol):
+    """What a console reads beside executions; every ledger of ours has it."""
+
+    async def counts(self, since: float, tenant: str | None = None) -> dict[str, int]: ...
+    async def savings(self, since: float, bucket: float, tenant: str | None = None) -> Sequence[Saving]: ...
+    async def uses(self, limit: int, tenant: str | None = None) -> Sequence[tuple[float, Use]]: ...
+
+
+encode_facts: Final = msgspec.msgpack.Encoder().encode
+decode_facts: Final = msgspec.msgpack.Decoder(Facts).decode
+
+
+def facts_of(outcome: Outcome) -> Facts:
+    """Of an outcome."""
+    return Facts(
+        failed=sum(call.error is not None for call in outcome.calls),
+        saved_bytes=outcome.context_saved.bytes,
+        lanes=lanes_of(outcome),
+        uses=tuple(uses_of(outcome.calls)),
+    )
+
+
+def with_facts(summary: Summary, facts: Facts | None) -> Row:
+    """A row of a page."""
+    if facts is None:
+        return summary, ()
+    whole = replace(summary, failed=facts.failed, saved_bytes=facts.saved_bytes, lanes=facts.lanes)
+    return whole, facts.uses
+
+
+class Scanned:
+    """For a ledger without indexes to inherit from: it gives rows, and the rest is here."""
+
+    def _rows(self, tenant: str | None) -> Iterator[Row]:
+        """Newest first; each is made when it is asked for."""
+        raise NotImplementedError
+
+    async def search(self, wanted: Filter, *, limit: int = 50, before: str = "") -> Sequence[Summary]:
+        rows = self._rows(wanted.tenant)
         if before:
-            where.append("(e.began_at, e.number) < (SELECT began_at, number FROM executions WHERE id = ?)")
-            values.append(before)
-        source, order = "executions e", "e.began_at DESC, e.number DESC"
-        if wanted.tool is not None:
-            # The key of this table has the order that is wanted.
-            source = "uses u CROSS JOIN executions e ON e.number = u.execution"
-            order = "u.began_at DESC, u.execution DESC"
-            where.append("u.tool = ?")
-            values.append(self._digest(wanted.tool))
-        elif wanted.text and wanted.id is None:
-            # It has both in its order, so that other columns are read only where the text is found.
-            source = "executions e INDEXED BY executions_by_title"
-        clause = " AND ".join(where) or "1"
-        return f"SELECT {_COLUMNS} FROM {source} WHERE {clause} ORDER BY {order} LIMIT ?", values  # noqa: S608 - of texts of ours
-
-    def counts(self, since: float, tenant: str | None) -> dict[str, int]:
-        """How many run and wait, and of those that began since then, how many there are and failed."""
-        of_tenant, values = ("", ()) if tenant is None else (" AND tenant = ?", (tenant,))
-        found = self._db.execute(
-            "SELECT state, count(*) FROM executions INDEXED BY executions_by_status"  # noqa: S608 - of texts of ours
-            f" WHERE status = ''{of_tenant} GROUP BY state",
-            values,
-        )
-        open_ = dict(found.fetchall())
-        recent, failed = self._db.execute(
-            "SELECT count(*), coalesce(sum(status NOT IN ('', 'finished', 'cancelled')), 0) FROM executions"  # noqa: S608 - the same
-            f" WHERE began_at >= ?{of_tenant}",
-            (since, *values),
-        ).fetchone()
-        return {
-            "running": open_.get("running", 0),
-            "paused": open_.get("paused", 0),
-            "recent": recent,
-            "failed": failed,
-        }
-
-    def savings(self, since: float, bucket: float, tenant: str | None) -> list[tuple[float, str, int, int, int]]:
-        """By time and door: the start of the bucket, door, executions, bytes saved, bytes lost."""
-        of_tenant, values = ("", ()) if tenant is None else (" AND tenant = ?", (tenant,))
-        found = self._db.execute(
-            "SELECT cast(began_at / ? AS INTEGER) * ? AS at, door, count(*), sum(max(saved_bytes, 0)),"  # noqa: S608 - the same
-            f" sum(max(-saved_bytes, 0)) FROM executions WHERE began_at >= ? AND status != ''{of_tenant}"
-            " GROUP BY at, door ORDER BY at, door",
-            (bucket, bucket, since, *values),
-        )
-        return [(float(at), door, count, gain, loss) for at, door, count, gain, loss in found]
-
-    def uses(self, limit: int, tenant: str | None) -> Iterator[tuple[float, Use]]:
-        """Of the executions that ended last, newest first: when each began, and what it did with a tool."""
-        of_tenant, values = ("", ()) if tenant is None else (" WHERE tenant = ?", (tenant,))
-        found = self._db.execute(
-            "SELECT e.id, e.began_at, u.body FROM (SELECT number, id, began_at FROM executions"  # noqa: S608 - the same
-            f"{of_tenant} ORDER BY began_at DESC LIMIT ?) e JOIN uses u ON u.execution = e.number",
-            (*values, limit),
-        )
-        for execution_id, began_at, sealed in found:
-            yield began_at, _decode_use(self._seal.open(sealed, _place(execution_id)))
-
-    def forget(self, number: int) -> None:
-        """An execution goes."""
-        self._db.execute("DELETE FROM uses WHERE execution = ?", (number,))
-
-    def reseal(self, new: Seal) -> None:
-        """With another key; the digests are made with it, too."""
-        rows = self._db.execute(
-            "SELECT u.began_at, u.execution, u.body, e.id FROM uses u JOIN executions e ON e.number = u.execution"
-        ).fetchall()
-        self._db.execute("DELETE FROM uses")
-        for began_at, number, body, execution_id in rows:
-            opened = self._seal.open(body, _place(execution_id))
-            name = new.digest(_decode_use(opened).tool.encode())
-            sealed = new.seal(opened, _place(execution_id))
-            self._db.execute("INSERT INTO uses VALUES (?, ?, ?, ?)", (name, began_at, number, sealed))
-
-    def _conditions(self, wanted: Filter) -> tuple[list[str], list[Any]]:
-        where, values = [], []
-        for name in _EQUAL:
-            value = getattr(wanted, name)
-            if value is not None:
-                where.append(f"e.{name} = ?")
-                values.append(value)
-        if wanted.state is not None:
-            # No index has the state, which each pause changes; the status is empty as long as it has not ended.
-            where.append("e.status != ''" if wanted.state == "ended" else "e.status = ''")
+            # Not by time: more than one may have begun in the same moment.
+            rows = islice(dropwhile(lambda row: row[0].execution_id != before, rows), 1, None)
         if wanted.since is not None:
-            where.append("e.began_at >= ?")
-            values.append(wanted.since)
-        if wanted.until is not None:
-            where.append("e.began_at < ?")
-            values.append(wanted.until)
-        if wanted.text:
-            if isinstance(self._seal, Seal):
-                where.append("0")
-            where.append("cast(e.title AS TEXT) LIKE ? ESCAPE '\\'")
-            escaped = wanted.text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
-            values.append(f"%{escaped}%")
-        return where, values
+            earliest = wanted.since
+            rows = takewhile(lambda row: row[0].began_at >= earliest, rows)
+        return [summary for summary, _ in islice((row for row in rows if is_wanted(*row, wanted)), limit)]
 
-    def _digest(self, tool: str) -> bytes:
-        return self._seal.digest(tool.encode())
+    async def counts(self, since: float, tenant: str | None = None) -> dict[str, int]:
+        counts = {"running": 0, "paused": 0, "recent": 0, "failed": 0}
+        for summary, _ in self._rows(tenant):
+            if summary.state != "ended":
+                counts[summary.state] += 1
+            if summary.began_at >= since:
+                counts["recent"] += 1
+                counts["failed"] += summary.status not in ("", "finished", "cancelled")
+        return counts
 
-    def _summary(self, row: Sequence[Any]) -> Summary:
-        execution_id, state, status, began_at, seconds, calls, title, session, tenant, door, failed, saved, lanes = row
-        return Summary(
-            execution_id=execution_id,
-            state=state,
-            status=status,
-            began_at=began_at,
-            seconds=seconds,
-            calls=calls,
-            first_line=self._seal.open(title, f"{execution_id}/title").decode(),
-            session=session,
-            tenant=tenant,
-            door=door,
-            failed=failed,
-            saved_bytes=saved,
-            lanes=_decode_lanes(lanes) if lanes else (),
-        )
+    async def savings(self, since: float, bucket: float, tenant: str | None = None) -> Sequence[Saving]:
+        sums: dict[tuple[float, str], list[int]] = defaultdict(lambda: [0, 0, 0])
+        for summary, _ in takewhile(lambda row: row[0].began_at >= since, self._rows(tenant)):
+            if summary.state == "ended":
+                of = sums[summary.began_at // bucket * bucket, summary.door]
+                of[0] += 1
+                of[1 if summary.saved_bytes >= 0 else 2] += abs(summary.saved_bytes)
+        return [(at, door, *figures) for (at, door), figures in sorted(sums.items())]  # type: ignore[misc]
+
+    async def uses(self, limit: int, tenant: str | None = None) -> Sequence[tuple[float, Use]]:
+        return [(summary.began_at, use) for summary, uses in islice(self._rows(tenant), limit) for use in uses]
 
 
-def _place(execution_id: str) -> str:
-    return f"{execution_id}/uses"
+# Any: the fields of a filter.
+def is_wanted(summary: Summary, uses: Sequence[Use], wanted: Filter) -> bool:
+    """Whether an execution is one of those."""
+    same: list[tuple[Any, Any]] = [
+        (wanted.id, summary.execution_id),
+        (wanted.state, summary.state),
+        (wanted.status, summary.status),
+        (wanted.door, summary.door),
+        (wanted.tenant, summary.tenant),
+        (wanted.session, summary.session),
+    ]
+    return (
+        all(asked is None or asked == found for asked, found in same)
+        and (wanted.tool is None or any(use.tool == wanted.tool for use in uses))
+        and (wanted.since is None or summary.began_at >= wanted.since)
+        and (wanted.until is None or summary.began_at < wanted.until)
+        and (not wanted.text or wanted.text.lower() in summary.first_line.lower())
+    )
+
+
+# ----------------------------------------------------------------------------------------------------
+# One execution, followed from any process: what is on record of it, again whenever something was written.
+
+_LOOK_SECONDS: Final = 1.0
+
+
+async def changes_of(ledger: Ledger, execution_id: str) -> AsyncIterator[Story]:
+    """Its story from the start, then what came since, at least every second; ends with it, or if it is forgotten."""
+    # Any: an async generator, which the contract calls an iterator.
+    changes: Any = ledger.follow()
+    coming = asyncio.ensure_future(anext(changes))
+    place = 0
+    try:
+        while True:
+            story = await ledger.story(execution_id, after=place)
+            if story is None:
+                return
+            yield story
+            if story.state == "ended":
+                return
+            place = story.place
+            deadline = asyncio.get_running_loop().time() + _LOOK_SECONDS
+            while True:
+                left = deadline - asyncio.get_running_loop().time()
+                done, _ = await asyncio.wait([coming], timeout=max(0.0, left))
+                if not done:
+                    break  # that it was forgotten is told to nobody
+                change = coming.result()
+                coming = asyncio.ensure_future(anext(changes))
+                if change.execution_id in ("", execution_id):
+                    break
+    finally:
+        coming.cancel()
+        with suppress(BaseException):
+            await coming
+        await changes.aclose()

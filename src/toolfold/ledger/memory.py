@@ -16,9 +16,10 @@ from typing import Final
 from msgspec.structs import replace
 
 from toolfold.clocks import SteadyClock
-from toolfold.ledger import codec, refusals
-from toolfold.ledger.lessons import MemoryLessons
-from toolfold.ledger.record import (
+from toolfold.ledger import base, codec
+from toolfold.ledger.base import (
+    EXPIRED_SECONDS,
+    MAX_EXECUTION_BYTES,
     Begun,
     Change,
     Entry,
@@ -26,6 +27,7 @@ from toolfold.ledger.record import (
     Given,
     History,
     Parked,
+    Retention,
     Sealed,
     State,
     Story,
@@ -33,10 +35,9 @@ from toolfold.ledger.record import (
     Tape,
     first_line,
 )
-from toolfold.ledger.retention import EXPIRED_SECONDS, MAX_EXECUTION_BYTES, Retention
-from toolfold.ledger.scanning import Facts, Row, Scanned, facts_of, with_facts
-from toolfold.ledger.seal import Seal
-from toolfold.ledger.snapshots import seal_with_bytes
+from toolfold.ledger.encryption import Seal, seal_with_bytes
+from toolfold.ledger.listing import Facts, Row, Scanned, facts_of, with_facts
+from toolfold.ledger.sqlite.listing import MemoryLessons
 from toolfold.models import MIB, CallRecord, Outcome
 from toolfold.tools.learning import Lesson
 
@@ -89,7 +90,7 @@ class MemoryLedger(Scanned):
 
     def begin(self, begun: Begun) -> None:
         if begun.execution_id in self._executions:
-            raise refusals.twice(begun.execution_id)
+            raise base.twice(begun.execution_id)
         self._settle()
         kept = self._executions[begun.execution_id] = _Execution(begun)
         self._tenants[begun.tenant] += 1
@@ -131,9 +132,9 @@ class MemoryLedger(Scanned):
         self._settle()
         kept = self._executions.get(execution_id)
         if kept is None:
-            raise refusals.unknown(execution_id)
+            raise base.unknown(execution_id)
         if kept.is_full:
-            raise refusals.full(execution_id, self._max_bytes)
+            raise base.full(execution_id, self._max_bytes)
 
     def secure(self, execution_id: str, *entries: Entry, epoch: int = 0) -> Awaitable[None]:
         self.note(execution_id, *entries, epoch=epoch)
@@ -153,7 +154,7 @@ class MemoryLedger(Scanned):
         kept = self._held(execution_id, epoch)
         bodies = [codec.encode_entry(entry) for entry in entries]
         if kept.is_full or kept.bytes + sum(map(len, bodies)) > self._max_bytes:
-            raise refusals.full(execution_id, self._max_bytes)
+            raise base.full(execution_id, self._max_bytes)
         for body in bodies:
             self._append(kept, body)
         kept.state = "running"
@@ -298,11 +299,11 @@ class MemoryLedger(Scanned):
     def _held(self, execution_id: str, epoch: int | None) -> _Execution:
         kept = self._executions.get(execution_id)
         if kept is None:
-            raise refusals.unknown(execution_id)
+            raise base.unknown(execution_id)
         if epoch is not None and kept.epoch != epoch:
-            raise refusals.fenced(execution_id)
+            raise base.fenced(execution_id)
         if kept.state == "ended":
-            raise refusals.ended(execution_id)
+            raise base.ended(execution_id)
         return kept
 
     def _keep_snapshot(self, kept: _Execution, body: bytes | None) -> None:

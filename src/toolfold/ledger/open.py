@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 from toolfold.errors import UsageError, install_extra
+from toolfold.ledger.base import MAX_EXECUTION_BYTES, Ledger, Retention
 from toolfold.ledger.memory import SMALL, MemoryLedger
-from toolfold.ledger.record import Ledger
-from toolfold.ledger.retention import MAX_EXECUTION_BYTES, Retention
-from toolfold.ledger.sqlite import SqliteLedger
+from toolfold.ledger.sqlite.store import SqliteLedger
 
 if TYPE_CHECKING:
-    from toolfold.ledger.redis import RedisLedger
-    from toolfold.ledger.rekey import Rekeyed
+    from toolfold.ledger.redis.store import RedisLedger
+    from toolfold.ledger.sqlite.rekey import Rekeyed
 
 _SERVERS: Final = ("redis://", "rediss://", "valkey://", "valkeys://", "unix://")
 
@@ -48,7 +47,7 @@ def rekey_ledger(where: str | None, key: str | None, new_key: str) -> Rekeyed:
     if where is not None and where.startswith(_SERVERS):
         raise UsageError("only a ledger in a file can be rekeyed; on a server, begin a new one in another database")
     # Imported here: every run opens a ledger, and hardly any gives it another key.
-    from toolfold.ledger.rekey import rekey  # noqa: PLC0415
+    from toolfold.ledger.sqlite.rekey import rekey  # noqa: PLC0415
 
     return rekey(_path(where), key, new_key)
 
@@ -62,7 +61,7 @@ def is_shared(ledger: Ledger) -> TypeGuard[RedisLedger]:
 def _on_server(url: str, **options: Any) -> Ledger:
     try:
         # An optional extra: a ledger in a file does not need it.
-        from toolfold.ledger.redis import RedisLedger  # noqa: PLC0415
+        from toolfold.ledger.redis.store import RedisLedger  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise UsageError(
             f"a ledger on a server needs the package 'redis'; name a file, or {install_extra('redis')}"

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from toolfold.engines.process.layout import library_versions
-from toolfold.ledger.locks import HAS_LOCKS, lock
+from toolfold.ledger.sqlite.write_ahead import HAS_LOCKS, lock
 from toolfold.libraries.lock import LockedSet, Wheel, normal_name
 from toolfold.libraries.unpack import compile_all, lock_away, unpack
 from toolfold.models import InstalledSet

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from toolfold.engines.base import Ended
-    from toolfold.ledger.record import Begun
+    from toolfold.ledger.base import Begun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

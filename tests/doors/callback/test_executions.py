@@ -10,7 +10,7 @@ from toolfold.doors.callback.executions import Executions, Wish
 from toolfold.doors.callback.wire import ToolReply
 from toolfold.errors import UsageError
 from toolfold.ledger.memory import MemoryLedger
-from toolfold.ledger.sqlite import SqliteLedger
+from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.runtime import Runtime
 from toolfold.sources.functions import tool
 from toolfold.tools.policy import Policy

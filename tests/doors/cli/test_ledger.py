@@ -14,11 +14,10 @@ import pytest
 from tests.doors.cli.conftest import ENVIRONMENT, Cli
 from tests.ledger.made_up import begun, given, made, outcome
 from toolfold import UsageError
-from toolfold.ledger.record import History, Sealed, Summary
-from toolfold.ledger.rekey import rekey as again
-from toolfold.ledger.seal import Seal
-from toolfold.ledger.snapshots import Pause, Snapshot, lock, unlock
-from toolfold.ledger.sqlite import SqliteLedger
+from toolfold.ledger.base import History, Sealed, Summary
+from toolfold.ledger.encryption import Pause, Seal, Snapshot, lock, unlock
+from toolfold.ledger.sqlite.rekey import rekey as again
+from toolfold.ledger.sqlite.store import SqliteLedger
 
 pytestmark = pytest.mark.long
 
@@ -251,7 +250,7 @@ async def test_the_config_names_the_ledger_and_its_old_key(
 KILLED = """
 import json, os, shutil, signal, sys
 from pathlib import Path
-from toolfold.ledger.rekey import rekey
+from toolfold.ledger.sqlite.rekey import rekey
 
 old, new, folder = sys.argv[1], sys.argv[2], Path(sys.argv[3])
 ends = []

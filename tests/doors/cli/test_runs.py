@@ -12,8 +12,8 @@ from tests.ledger.made_up import begun, given, made, outcome
 from toolfold import Problem, UsageError
 from toolfold.doors.cli.history import safe
 from toolfold.doors.cli.runs import runs_app
-from toolfold.ledger.record import Decided, Given, Made
-from toolfold.ledger.sqlite import SqliteLedger
+from toolfold.ledger.base import Decided, Given, Made
+from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.models import Call, CallRecord, File, Media, Program, Reply
 from toolfold.runtime import Runtime
 

@@ -15,8 +15,8 @@ from tests.ledger.made_up import begun, outcome
 from toolfold.doors.cli.app import run_command
 from toolfold.doors.cli.consoles import page_of
 from toolfold.doors.cli.waterfall import Waterfall
-from toolfold.ledger.record import Decided, Entry, Given, Made, Moment, Story
-from toolfold.ledger.sqlite import SqliteLedger
+from toolfold.ledger.base import Decided, Entry, Given, Made, Moment, Story
+from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.models import Call, CallRecord, Outcome, Reply
 
 

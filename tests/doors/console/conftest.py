@@ -7,8 +7,8 @@ import pytest
 
 from tests.doors.console.served import NASTY, Console, Till, served
 from toolfold import Runtime, tool
-from toolfold.ledger.decisions import LedgerApproval
-from toolfold.ledger.sqlite import SqliteLedger
+from toolfold.ledger.remote_approval import LedgerApproval
+from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.tools.policy import Policy
 
 

@@ -13,7 +13,7 @@ from toolfold.doors.connections import Patience
 from toolfold.doors.console.access import COOKIE, Access
 from toolfold.doors.console.app import create_console
 from toolfold.doors.listening import Server, listen
-from toolfold.ledger.record import Ledger
+from toolfold.ledger.base import Ledger
 from toolfold.runtime import Runtime
 
 KEY = b"k" * 32

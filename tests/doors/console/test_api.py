@@ -16,7 +16,7 @@ from toolfold.config.model import Config
 from toolfold.doors.bridged import open_runtime
 from toolfold.doors.http.auth import Auth
 from toolfold.doors.http.settings import Settings
-from toolfold.ledger.sqlite import SqliteLedger
+from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.models import File
 from toolfold.tools.steps import wrappers
 from toolfold.tools.steps.resilience import Breaker, Retry

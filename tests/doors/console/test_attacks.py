@@ -12,7 +12,7 @@ from toolfold import Runtime, tool
 from toolfold.doors.console.access import COOKIE, Access
 from toolfold.doors.http.auth import Auth
 from toolfold.doors.http.settings import Settings
-from toolfold.ledger.sqlite import SqliteLedger
+from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.models import File, Program
 from toolfold.tools.steps import wrappers
 from toolfold.tools.steps.resilience import Retry

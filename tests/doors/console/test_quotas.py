@@ -14,7 +14,7 @@ from toolfold.config.model import Config
 from toolfold.doors.console.setup import mount_console
 from toolfold.doors.http.app import create_app
 from toolfold.doors.http.settings import Settings
-from toolfold.ledger.sqlite import SqliteLedger
+from toolfold.ledger.sqlite.store import SqliteLedger
 
 KEYS = {"one": "key-of-one", "two": "key-of-two"}
 ONE, TWO = ({"x-api-key": key} for key in KEYS.values())

@@ -9,7 +9,7 @@ from inline_snapshot import snapshot
 
 import toolfold
 from toolfold import Runtime
-from toolfold.ledger.sqlite import SqliteLedger
+from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.models import ToolSpec
 from toolfold.tools.tool import Tool
 

@@ -11,9 +11,9 @@ from tests.doors.http.talk import WEATHER, result, start
 from toolfold import tool
 from toolfold.doors.http import Settings
 from toolfold.doors.http.settings import ApiKey
+from toolfold.ledger.base import Decided, Ledger
 from toolfold.ledger.memory import MemoryLedger
-from toolfold.ledger.record import Decided, Ledger
-from toolfold.ledger.sqlite import SqliteLedger
+from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.tools.policy import Policy
 
 LOOP = "for n in range(50):\n    await write(row=n)\nprint('done')"

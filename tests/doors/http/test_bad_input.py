@@ -14,7 +14,7 @@ from toolfold.doors.http import wire
 from toolfold.doors.http.body import checked, decoded
 from toolfold.doors.http.refusals import OF_ERROR, Refusal, to_http
 from toolfold.doors.http.results import replies_of, specs_of
-from toolfold.ledger import record  # noqa: F401 - its errors are part of the tree
+from toolfold.ledger import base  # noqa: F401 - its errors are part of the tree
 
 JSON = {"Content-Type": "application/json"}
 

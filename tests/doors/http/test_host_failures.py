@@ -21,7 +21,7 @@ from tests.escapes_support.seen import descendants
 from tests.test_killed_guests import guests, kill
 from toolfold import Runtime, tool
 from toolfold.doors.http import Settings, create_app
-from toolfold.ledger.sqlite import SqliteLedger
+from toolfold.ledger.sqlite.store import SqliteLedger
 
 WITH_TOOLS = CONFIG + "tools: {modules: [tools.py]}\n"
 KEY = {"Idempotency-Key": "order-17"}

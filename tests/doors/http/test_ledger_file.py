@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.doors.http.conftest import KEYS, serve
 from tests.doors.http.test_restart import ready, server
 from toolfold.doors.http import Settings
-from toolfold.ledger.sqlite import SqliteLedger
+from toolfold.ledger.sqlite.store import SqliteLedger
 
 
 async def test_a_server_whose_ledger_was_deleted_is_not_ready(tmp_path: Path) -> None:

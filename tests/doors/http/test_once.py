@@ -12,9 +12,9 @@ from tests.doors.http.conftest import KEYS, Served, serve
 from tests.doors.http.talk import LIBRECHAT, WEATHER, finish, go_on, result, start
 from toolfold import tool
 from toolfold.doors.http import Settings
+from toolfold.ledger.base import History
 from toolfold.ledger.open import open_ledger
-from toolfold.ledger.record import History
-from toolfold.ledger.sqlite import SqliteLedger
+from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.tools.policy import Policy
 
 KEY = {"Idempotency-Key": "order-17"}

@@ -14,7 +14,7 @@ from toolfold.doors.cli.app import run_command
 from toolfold.doors.http.setup import open_app
 from toolfold.doors.listening import listen
 from toolfold.errors import UsageError
-from toolfold.ledger.sqlite import SqliteLedger
+from toolfold.ledger.sqlite.store import SqliteLedger
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ from tests.doors.http.conftest import KEYS, serve
 from tests.doors.http.talk import go_on, result, start
 from tests.gate import Gate
 from toolfold.doors.http import Settings
-from toolfold.ledger.sqlite import SqliteLedger
+from toolfold.ledger.sqlite.store import SqliteLedger
 
 ASYNC = {"Prefer": "respond-async"}
 

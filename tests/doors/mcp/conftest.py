@@ -18,7 +18,7 @@ from toolfold.doors.mcp.describing import Describing
 from toolfold.doors.mcp.door import Door
 from toolfold.doors.mcp.offer import Offer
 from toolfold.doors.mcp.yielding import Yielding
-from toolfold.ledger.record import Ledger
+from toolfold.ledger.base import Ledger
 from toolfold.models import Limits, ToolSpec
 from toolfold.runtime import Runtime
 from toolfold.sources.functions import as_tool

@@ -13,9 +13,9 @@ from tests.doors.mcp.conftest import ERAS, run, texts
 from toolfold import tool
 from toolfold.config.model import Config
 from toolfold.doors.mcp.setup import open_door
-from toolfold.ledger.decisions import arguments_digest, decision_seal, lock
-from toolfold.ledger.record import Decided, Filter, Moment
-from toolfold.ledger.sqlite import SqliteLedger
+from toolfold.ledger.base import Decided, Filter, Moment
+from toolfold.ledger.remote_approval import arguments_digest, decision_seal, lock
+from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.sources.functions import as_tool
 from toolfold.tools.tool import Decision
 

@@ -6,8 +6,8 @@ import mcp_types as types
 import pytest
 
 from tests.doors.mcp.conftest import ERAS, run, texts
+from toolfold.ledger.base import Decided
 from toolfold.ledger.memory import MemoryLedger
-from toolfold.ledger.record import Decided
 from toolfold.tools.policy import Policy
 
 LOOP = "for n in range(50):\n    await write(row=n)\nprint('done')"

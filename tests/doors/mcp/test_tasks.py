@@ -14,7 +14,7 @@ from tests.doors.mcp.conftest import run, texts, until
 from tests.doors.mcp.test_yielding import SOON, Gate, id_in, wait
 from toolfold.doors.mcp.tasks import TASKS
 from toolfold.doors.mcp.yielding import new_id
-from toolfold.ledger.sqlite import SqliteLedger
+from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.tools.policy import Policy
 
 DONE = "[Script executed successfully]\n"

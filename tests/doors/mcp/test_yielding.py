@@ -19,7 +19,7 @@ from tests.doors.mcp.test_stdio import server
 from toolfold.doors.mcp.render import TRUNCATED
 from toolfold.doors.mcp.yielding import Holds, Yielding, checked_id, left_of, new_id, yielding_of
 from toolfold.errors import UsageError
-from toolfold.ledger.sqlite import SqliteLedger
+from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.models import Limits
 from toolfold.tools.policy import Policy
 

@@ -4,8 +4,8 @@ import pytest
 
 import toolfold
 from toolfold import Paused, Runtime
+from toolfold.ledger.base import Made
 from toolfold.ledger.memory import MemoryLedger
-from toolfold.ledger.record import Made
 
 
 @toolfold.tool(read_only=True)

@@ -15,8 +15,8 @@ from toolfold.engines.ray.replay import Diverged, Past
 from toolfold.engines.ray.run import OwnCalls
 from toolfold.errors import ToolFailed
 from toolfold.events import ProgramPrinted, RuntimeEvent, ToolCalled, ToolReplied
+from toolfold.ledger.base import Entry, Given, Made
 from toolfold.ledger.memory import MemoryLedger
-from toolfold.ledger.record import Entry, Given, Made
 from toolfold.models import Call, Limits, Reply
 from toolfold.protocol.codec import Violation
 

@@ -16,7 +16,7 @@ from tests.sources.openapi.serving import Answer, Serving, called
 from toolfold.config import load_config
 from toolfold.config.build import declared_tools
 from toolfold.errors import ToolRefused
-from toolfold.ledger.sqlite import SqliteLedger
+from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.sources.openapi.source import openapi_tools
 from toolfold.sources.web.credentials import Auth
 from toolfold.tools.steps import wrappers

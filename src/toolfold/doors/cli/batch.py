@@ -19,7 +19,7 @@ from toolfold.doors.cli.load import load_tools
 from toolfold.doors.cli.loops import until_stopped
 from toolfold.doors.cli.run import stdout_to_stderr
 from toolfold.errors import UsageError
-from toolfold.ledger.record import Ledger
+from toolfold.ledger.base import Ledger
 from toolfold.runtime import Runtime
 
 

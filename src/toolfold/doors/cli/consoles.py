@@ -9,9 +9,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
 
+from toolfold.ledger.base import Ledger
 from toolfold.ledger.open import usual_path
-from toolfold.ledger.record import Ledger
-from toolfold.ledger.sqlite import SqliteLedger
+from toolfold.ledger.sqlite.store import SqliteLedger
 
 
 @contextmanager

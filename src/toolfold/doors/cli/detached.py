@@ -32,15 +32,15 @@ from toolfold.doors.cli.options import RunOptions
 from toolfold.errors import Fenced, LedgerFailed, ToolfoldError, UsageError
 from toolfold.events import ProgramBegan, RuntimeEvent
 from toolfold.execution.history import end_recorded
-from toolfold.ledger.decisions import Decisive, LedgerApproval
-from toolfold.ledger.following import changes_of
+from toolfold.ledger.listing import changes_of
+from toolfold.ledger.remote_approval import Decisive, LedgerApproval
 from toolfold.models import NOTHING_RAN, File, Limits, Outcome
 from toolfold.runtime import Runtime
 
 if TYPE_CHECKING:
     from toolfold.config import Config
     from toolfold.execution.background import BackgroundExecution
-    from toolfold.ledger.record import Entry, Ledger
+    from toolfold.ledger.base import Entry, Ledger
 
 THE_PROGRAM: Final = 0
 """Where a decision names a call, this is the program: it shall end."""

@@ -15,7 +15,7 @@ from rich.text import Text
 from toolfold.doors.cli.exits import Exit
 from toolfold.doors.cli.render import shortened, shown_arguments, word, write_json
 from toolfold.doors.media import value_as_json
-from toolfold.ledger.record import Decided, Given, History, Made, Summary
+from toolfold.ledger.base import Decided, Given, History, Made, Summary
 from toolfold.models import Call, CallRecord, File, Json, Reply
 from toolfold.outcome_views import call_as_json
 

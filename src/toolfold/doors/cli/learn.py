@@ -21,7 +21,7 @@ from toolfold.runtime import Runtime
 from toolfold.tools.reply_shapes import NEEDED_REPLIES
 
 if TYPE_CHECKING:
-    from toolfold.ledger.record import Ledger
+    from toolfold.ledger.base import Ledger
 
 
 def learn(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final
 
-from toolfold.ledger.record import Ledger
+from toolfold.ledger.base import Ledger
 
 if TYPE_CHECKING:
     from toolfold.config import Config

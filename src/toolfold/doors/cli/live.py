@@ -15,7 +15,7 @@ from toolfold.models import Outcome
 if TYPE_CHECKING:
     from toolfold.execution.background import BackgroundExecution
     from toolfold.execution.output import Part
-    from toolfold.ledger.record import Ledger
+    from toolfold.ledger.base import Ledger
     from toolfold.runtime import Runtime
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.live import Live
 
     from toolfold.doors.cli.waterfall import Waterfall
-    from toolfold.ledger.record import Ledger
+    from toolfold.ledger.base import Ledger
 
 _LONG_SECONDS: Final = 2.0
 _FRAME_SECONDS: Final = 0.125

@@ -15,7 +15,7 @@ from toolfold.doors.cli.loops import until_stopped
 from toolfold.doors.cli.options import RunOptions
 from toolfold.doors.cli.outputs import prepare_folder
 from toolfold.doors.cli.run import approvals, finish, show_call, stdout_to_stderr
-from toolfold.ledger.record import History, Ledger
+from toolfold.ledger.base import History, Ledger
 from toolfold.models import Outcome
 from toolfold.runtime import Runtime
 

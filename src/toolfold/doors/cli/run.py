@@ -23,7 +23,7 @@ from toolfold.models import CallRecord, File, Limits, Outcome
 if TYPE_CHECKING:
     from toolfold.config import Config
     from toolfold.engines.single import Single
-    from toolfold.ledger.record import Ledger
+    from toolfold.ledger.base import Ledger
     from toolfold.runtime import Runtime
 
 

@@ -12,7 +12,7 @@ from toolfold.doors.cli.configured import nearest_config
 from toolfold.doors.cli.ledgers import open_for_command
 from toolfold.doors.cli.option_types import ConfigOption, EngineOption
 from toolfold.errors import UsageError
-from toolfold.ledger.record import Filter, History, Ledger, State
+from toolfold.ledger.base import Filter, History, Ledger, State
 from toolfold.models import Status
 
 _T = TypeVar("_T")

@@ -9,7 +9,7 @@ from typing import Final
 from toolfold.doors.cli.history import open_calls
 from toolfold.doors.cli.render import shortened, shown_arguments, word
 from toolfold.errors import ToolfoldError
-from toolfold.ledger.record import Ledger
+from toolfold.ledger.base import Ledger
 from toolfold.models import Call
 
 _SHOWN_CALLS: Final = 3

@@ -22,15 +22,15 @@ from toolfold.doors.cli.render import shortened, shown_arguments, word
 from toolfold.doors.cli.run import finish
 from toolfold.errors import UsageError
 from toolfold.execution.history import end_recorded
-from toolfold.ledger.decisions import Decisive, arguments_digest, decision_seal, lock
-from toolfold.ledger.following import changes_of
-from toolfold.ledger.record import Decided, Made, Moment
+from toolfold.ledger.base import Decided, Made, Moment
+from toolfold.ledger.listing import changes_of
+from toolfold.ledger.remote_approval import Decisive, arguments_digest, decision_seal, lock
 from toolfold.models import Call, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from toolfold.ledger.record import History, Ledger, Story
+    from toolfold.ledger.base import History, Ledger, Story
 
 _OBEY_SECONDS: Final = 0.7
 _SHOWN_ARGUMENTS: Final = 60

@@ -12,15 +12,15 @@ from rich.text import Text
 
 from toolfold.doors.cli.consoles import page_of
 from toolfold.doors.cli.history import safe
-from toolfold.ledger.following import changes_of
-from toolfold.ledger.record import Begun, Decided, Given, Made, Moment
+from toolfold.ledger.base import Begun, Decided, Given, Made, Moment
+from toolfold.ledger.listing import changes_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from rich.console import Console, ConsoleOptions, RenderResult
 
-    from toolfold.ledger.record import Entry, Ledger, Story
+    from toolfold.ledger.base import Entry, Ledger, Story
 
 _MOST_LANES: Final = 12
 _MOST_LINES: Final = 5

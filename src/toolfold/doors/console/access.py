@@ -20,7 +20,7 @@ from toolfold.doors.http.body import admit
 from toolfold.doors.http.refusals import Refusal
 from toolfold.doors.http.settings import ALL_ROLES, Role
 from toolfold.doors.loopback import is_from_here
-from toolfold.ledger.record import History
+from toolfold.ledger.base import History
 from toolfold.runtime import Runtime
 
 if TYPE_CHECKING:

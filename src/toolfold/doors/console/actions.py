@@ -19,8 +19,8 @@ from toolfold.doors.http.refusals import Refusal
 from toolfold.doors.http.responses import json_response
 from toolfold.errors import ToolfoldError, UsageError
 from toolfold.execution.background import BackgroundExecution
-from toolfold.ledger.decisions import Decisive, decision_seal, lock
-from toolfold.ledger.record import History, Ledger
+from toolfold.ledger.base import History, Ledger
+from toolfold.ledger.remote_approval import Decisive, decision_seal, lock
 from toolfold.models import MIB, Outcome
 from toolfold.runtime import Runtime
 from toolfold.tools.tool import Decision

@@ -23,7 +23,7 @@ from toolfold.doors.http.refusals import Refusal, to_http
 from toolfold.doors.http.responses import json_response
 from toolfold.doors.http.settings import Settings
 from toolfold.errors import ToolfoldError
-from toolfold.ledger.record import Ledger
+from toolfold.ledger.base import Ledger
 from toolfold.runtime import Runtime
 
 _STATIC: Final = Path(__file__).parent / "static"

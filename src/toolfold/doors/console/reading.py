@@ -15,9 +15,8 @@ from toolfold.doors.console.access import Access, Viewer, hidden_from, seen_by
 from toolfold.doors.console.watch import Watch
 from toolfold.doors.http.refusals import Refusal
 from toolfold.doors.http.responses import json_response
-from toolfold.ledger.record import Filter, History, Ledger
-from toolfold.ledger.scanning import Statistics
-from toolfold.ledger.summing import Use
+from toolfold.ledger.base import Filter, History, Ledger
+from toolfold.ledger.listing import Statistics, Use
 from toolfold.models import MIB
 from toolfold.runtime import Runtime
 

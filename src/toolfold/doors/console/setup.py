@@ -16,9 +16,9 @@ from toolfold.doors.console.app import create_console
 from toolfold.doors.http.tokens import kept_key
 from toolfold.doors.loopback import is_loopback
 from toolfold.errors import UsageError
-from toolfold.ledger.decisions import LedgerApproval
+from toolfold.ledger.base import Ledger
 from toolfold.ledger.open import is_shared, usual_path
-from toolfold.ledger.record import Ledger
+from toolfold.ledger.remote_approval import LedgerApproval
 from toolfold.tools.tool import Tool
 
 

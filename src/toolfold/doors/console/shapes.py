@@ -13,9 +13,9 @@ from typing import Any, Final
 import msgspec
 
 from toolfold.doors.media import value_as_json
-from toolfold.ledger.decisions import arguments_digest
-from toolfold.ledger.record import Decided, Entry, Given, History, Made, Moment, Summary
-from toolfold.ledger.summing import Use
+from toolfold.ledger.base import Decided, Entry, Given, History, Made, Moment, Summary
+from toolfold.ledger.listing import Use
+from toolfold.ledger.remote_approval import arguments_digest
 from toolfold.models import NOTHING_RAN, CallRecord, Json, Outcome, Problem, ToolSpec, Value
 from toolfold.prompts.python_stubs import signature
 

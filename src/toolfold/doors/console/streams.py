@@ -14,7 +14,7 @@ from toolfold.doors.console import shapes
 from toolfold.doors.console.access import Access, Viewer, seen_by
 from toolfold.doors.console.watch import Watch
 from toolfold.doors.http.body import admit_follower
-from toolfold.ledger.record import Filter, Ledger
+from toolfold.ledger.base import Filter, Ledger
 
 _BEAT_SECONDS: Final = 10.0
 _STREAM_GATHER_SECONDS: Final = 0.02

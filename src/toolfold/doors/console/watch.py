@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from toolfold.errors import ToolfoldError
-from toolfold.ledger.record import Begun, Change, Decided, Filter, Given, Ledger, Made, Moment, Story, first_line
+from toolfold.ledger.base import Begun, Change, Decided, Filter, Given, Ledger, Made, Moment, Story, first_line
 
 _log: Final = logging.getLogger(__name__)
 _MOST_OPEN: Final = 2000

@@ -9,8 +9,8 @@ import logging
 import time
 from typing import Final
 
-from toolfold.ledger.redis import RedisLedger
-from toolfold.ledger.redis_lease import Leases
+from toolfold.ledger.redis.leases import Leases
+from toolfold.ledger.redis.store import RedisLedger
 
 _FILES: Final = "."
 """No session is called so: each has its tenant's name in front."""

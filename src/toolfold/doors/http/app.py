@@ -38,8 +38,8 @@ from toolfold.doors.http.settings import Role, Settings
 from toolfold.doors.http.waits import Waits, preferred_wait
 from toolfold.doors.loopback import OnlyFromHere
 from toolfold.errors import ToolfoldError
+from toolfold.ledger.base import Ledger
 from toolfold.ledger.open import is_shared
-from toolfold.ledger.record import Ledger
 from toolfold.models import Limits
 from toolfold.runtime import Runtime
 

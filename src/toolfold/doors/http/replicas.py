@@ -24,8 +24,8 @@ from toolfold.doors.http.gate import while_there
 from toolfold.doors.http.held import Gone
 from toolfold.doors.http.refusals import Refusal
 from toolfold.errors import LedgerFailed, UsageError
-from toolfold.ledger.redis import RedisLedger
-from toolfold.ledger.redis_lease import Leases
+from toolfold.ledger.redis.leases import Leases
+from toolfold.ledger.redis.store import RedisLedger
 from toolfold.runtime import Runtime
 
 LEASE_SECONDS: Final = 10.0

@@ -28,7 +28,7 @@ from toolfold.doors.http.steps import Steps
 from toolfold.doors.http.tokens import Token, Tokens
 from toolfold.errors import Fenced, LedgerFailed
 from toolfold.execution.history import Recorded
-from toolfold.ledger.refusals import fenced
+from toolfold.ledger.base import fenced
 from toolfold.models import Outcome, Paused
 from toolfold.runtime import Runtime
 

@@ -18,16 +18,16 @@ from toolfold.doors.http.settings import ApiKey, JwtSettings, Settings, jwt_tena
 from toolfold.doors.http.tokens import kept_key
 from toolfold.doors.loopback import is_loopback
 from toolfold.errors import UsageError
+from toolfold.ledger.base import Ledger
 from toolfold.ledger.open import is_shared, usual_path
-from toolfold.ledger.record import Ledger
-from toolfold.ledger.sqlite import SqliteLedger
+from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.sessions.stores import FolderStore
 from toolfold.tools.steps.approval import deny
 from toolfold.tools.tool import Tool
 
 if TYPE_CHECKING:
     from toolfold.doors.http.replicas import Replicas
-    from toolfold.ledger.redis import RedisLedger
+    from toolfold.ledger.redis.store import RedisLedger
 
 _log: Final = logging.getLogger(__name__)
 ENTRY_NAME: Final = "/exec/programmatic"

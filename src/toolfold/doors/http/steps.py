@@ -18,7 +18,7 @@ from toolfold.doors.http.metrics import Metrics
 from toolfold.doors.http.peers import Moved
 from toolfold.doors.http.refusals import CANCELLED, EXPIRED, HOST_FAILURES, Refusal
 from toolfold.errors import Fenced, UsageError
-from toolfold.ledger.refusals import suspended
+from toolfold.ledger.base import suspended
 from toolfold.models import File, Limits, Outcome, Paused, Reply
 from toolfold.runtime import Runtime
 from toolfold.tools.tool import Decision

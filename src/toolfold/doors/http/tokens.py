@@ -13,7 +13,7 @@ import msgspec
 
 from toolfold.doors.http.refusals import INVALID_TOKEN, Refusal
 from toolfold.errors import UsageError
-from toolfold.ledger.keys import write_once
+from toolfold.ledger.encryption import write_once
 
 _KEY_BYTES: Final = 32
 _LONGEST: Final = 2048

@@ -26,8 +26,7 @@ from toolfold.doors.http.refusals import CANCELLED, Refusal, changes_hands, put_
 from toolfold.doors.http.responses import Responses, json_response
 from toolfold.execution.history import Recorded
 from toolfold.execution.output import Part, Place, output_of
-from toolfold.ledger.record import Ledger
-from toolfold.ledger.refusals import suspended
+from toolfold.ledger.base import Ledger, suspended
 from toolfold.runtime import Runtime
 
 MOST_REMEMBERED: Final = 200

@@ -26,7 +26,7 @@ from toolfold.doors.mcp.running import ask_client
 from toolfold.doors.mcp.texts import ENTRY_NAME
 from toolfold.doors.mcp.yielding import yielding_of
 from toolfold.execution.request import HandedOver
-from toolfold.ledger.sqlite import SqliteLedger
+from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.models import File
 from toolfold.runtime import Runtime
 from toolfold.sources.mcp import Bridge

@@ -23,9 +23,9 @@ from toolfold.engines.base import Engine, EngineSettings, EngineWrapper
 from toolfold.engines.registry import chosen_engine
 from toolfold.errors import ToolfoldError, UsageError
 from toolfold.execution.described_files import DescribedFiles, described
+from toolfold.ledger.base import Ledger
 from toolfold.ledger.memory import MemoryLedger
 from toolfold.ledger.open import open_ledger
-from toolfold.ledger.record import Ledger
 from toolfold.models import NOTHING_RAN, File, Limits, Outcome, ToolSpec
 from toolfold.runtime import Runtime
 from toolfold.tools.catalog import Catalog

@@ -41,7 +41,7 @@ from toolfold.engines.base import Engine
 from toolfold.engines.registry import with_old_keywords
 from toolfold.errors import ToolfoldError
 from toolfold.execution.background import drive
-from toolfold.ledger.record import Ledger
+from toolfold.ledger.base import Ledger
 from toolfold.models import File, Limits, Outcome, Paused
 from toolfold.runtime import Runtime
 

@@ -1,0 +1,178 @@
+"""Which replica holds which execution: leases beside the records of a Redis ledger.
+
+1. A lease changes hands only together with the epoch, so who has the right epoch may renew it, also after it lapsed.
+2. A lease tells others where to send a request. It protects nothing: the epoch does.
+3. By its own clock a replica knows for how long nobody can have taken an execution; after that it must ask.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from toolfold.clocks import SteadyClock, steady_seconds
+from toolfold.errors import UsageError
+from toolfold.ledger import base
+from toolfold.ledger.redis import scripts
+from toolfold.ledger.redis.connect import set_clock
+from toolfold.ledger.redis.writes import Write
+
+# Any: what a script answers is between it and whoever asks.
+Ask: TypeAlias = Callable[..., Awaitable[Any]]
+_AT_ONCE: Final = 500
+_PROMPT_SECONDS: Final = 1.0
+
+
+@dataclass(slots=True)
+class _Held:
+    epoch: int
+    until: float
+    """By the monotonic clock of this process."""
+
+
+class Leases:
+    """The leases of one replica.
+
+    Args:
+        ask: Runs a script on the server.
+        owner: What the leases of this replica say; no other has it.
+        seconds: How long a lease lasts that is not renewed.
+        clock: Set by the server's with each beat: another server may have taken its place.
+    """
+
+    def __init__(self, ask: Ask, owner: str, seconds: float, clock: SteadyClock) -> None:
+        self._ask = ask
+        self._owner = owner
+        self._seconds = seconds
+        self._clock = clock
+        self._held: dict[str, _Held] = {}
+        self._claimed: set[str] = set()
+        self._turns: dict[str, str] = {}
+
+    @property
+    def terms(self) -> tuple[str, int]:
+        """Owner and duration in milliseconds, for the scripts that take a lease with a write.
+
+        Raises:
+            UsageError: The duration makes no sense.
+        """
+        return self._owner, milliseconds(self._seconds)
+
+    def wrote(self, write: Write) -> None:
+        """A write was done, and held the lease of its execution; the last one let go of it."""
+        act = "" if write.job is None else write.job.act
+        if act == "finish":
+            self._held.pop(write.live.id, None)
+        elif write.live.epoch is not None:
+            self._held[write.live.id] = _Held(write.live.epoch, write.made_at + self._seconds)
+
+    def took(self, execution_id: str, epoch: int, asked_at: float) -> None:
+        """It was another's, and is held here from now on, at this epoch."""
+        self._held[execution_id] = _Held(epoch, asked_at + self._seconds)
+
+    async def owner_of(self, execution_id: str) -> str | None:
+        """Whoever holds an execution."""
+        answer = await self._ask(scripts.OWNER, execution_id)
+        return None if answer is None else answer.decode()
+
+    async def claim(self, execution_id: str) -> bool:
+        """Take the lease of an execution that has not begun, and renew it until `unclaim`; false if another has it."""
+        answer = await self._ask(scripts.LEASE, execution_id, self._owner, milliseconds(self._seconds))
+        if answer.decode() != self._owner:
+            return False
+        self._claimed.add(execution_id)
+        return True
+
+    def unclaim(self, execution_id: str) -> None:
+        """It has begun, and its writes hold the lease; or it never will."""
+        self._claimed.discard(execution_id)
+
+    async def beat(self, live: Collection[str]) -> list[str]:
+        """Say that this replica is there, and renew the leases of these executions; those that another has now."""
+        asked_at = steady_seconds()
+        answer = await self._ask(scripts.TIME)
+        if steady_seconds() - asked_at < _PROMPT_SECONDS:  # else it is not known when the server looked
+            set_clock(self._clock, answer, asked_at)
+        for gone in self._held.keys() - set(live):
+            # Its lease lapses, or went with its end.
+            del self._held[gone]
+        held = list(self._held.items())
+        lost: list[str] = []
+        for place in range(0, max(1, len(held)), _AT_ONCE):
+            lost += await self._renew(held[place : place + _AT_ONCE])
+        for claimed in tuple(self._claimed):
+            await self._ask(scripts.LEASE, claimed, self._owner, milliseconds(self._seconds))
+        turns = [word for turn in self._turns.items() for word in turn]
+        for place in range(0, len(turns), 2 * _AT_ONCE):
+            await self._ask(scripts.TURNS, milliseconds(self._seconds), *turns[place : place + 2 * _AT_ONCE])
+        return lost
+
+    async def replicas(self) -> list[str]:
+        """The owners that have said lately that they are there."""
+        return [one.decode() for one in await self._ask(scripts.REPLICAS)]
+
+    async def confirm(self, execution_id: str) -> None:
+        """Return if no other replica can have this execution now.
+
+        Raises:
+            Fenced: Another one has it.
+            LedgerFailed: That cannot be found out.
+        """
+        held = self._held.get(execution_id)
+        if held is None or time.monotonic() < held.until:
+            return
+        if await self._renew([(execution_id, held)]):
+            raise base.fenced(execution_id)
+
+    async def release(self, executions: Collection[str], *, owner: str = "", is_leaving: bool = False) -> None:
+        """End leases at once: one's own, or those of an `owner` that is known to be gone."""
+        for one in executions:
+            self._held.pop(one, None)
+        await self._ask(scripts.LEAVE, owner or self._owner, int(is_leaving), *executions)
+
+    async def take_turn(self, session: str, turn: str) -> bool:
+        """Whether this turn has the session now; it keeps it until `end_turn`, wherever its execution goes on."""
+        name = f"session/{session}"
+        answer = await self._ask(scripts.LEASE, name, turn, milliseconds(self._seconds))
+        if answer.decode() != turn:
+            return False
+        self._turns[name] = turn
+        return True
+
+    def forget_turn(self, session: str) -> str:
+        """Do not renew it any more: its execution goes on elsewhere, or is over."""
+        return self._turns.pop(f"session/{session}", "")
+
+    async def end_turn(self, session: str, turn: str) -> None:
+        """The next one may have the session."""
+        await self._ask(scripts.RELEASE, f"session/{session}", turn)
+
+    async def left_behind(self, seconds: float) -> list[str]:
+        """Executions that nobody holds, and of which nobody wrote for so long."""
+        return [one.decode() for one in await self._ask(scripts.LEFT, repr(seconds), _AT_ONCE)]
+
+    async def _renew(self, held: Collection[tuple[str, _Held]]) -> list[str]:
+        asked_at = time.monotonic()
+        pairs = [word for execution_id, one in held for word in (execution_id, one.epoch)]
+        answer = await self._ask(scripts.BEAT, self._owner, milliseconds(self._seconds), *pairs)
+        lost = {one.decode() for one in answer}
+        for execution_id, one in held:
+            if execution_id in lost:
+                one.until = -math.inf  # remembered as long as its guest lives: that must hear of it, too
+            else:
+                one.until = max(one.until, asked_at + self._seconds)
+        return sorted(lost)
+
+
+def milliseconds(seconds: float) -> int:
+    """The length of a lease.
+
+    Raises:
+        UsageError: It makes no sense.
+    """
+    if not 0.001 <= seconds <= 86_400:
+        raise UsageError(f"a lease lasts between a millisecond and a day, not {seconds!r} seconds")
+    return int(seconds * 1000)

@@ -1,0 +1,363 @@
+"""Listings and statistics of a Redis ledger, read from the sets that `redis_index` writes; newest first.
+
+A script looks at a few thousand members and says where it stopped, so that no reader holds up the server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import Any, Final, get_args
+
+from toolfold.errors import ToolfoldError
+from toolfold.ledger.base import Filter
+from toolfold.ledger.encryption import NoSeal, Seal
+from toolfold.ledger.listing import Row, Saving, Use, decode_facts, is_wanted
+from toolfold.ledger.redis import index
+from toolfold.ledger.redis.index import ROWS, SEARCH_TITLES, TITLES, rows_of, searched_title
+from toolfold.ledger.sqlite.listing import decode, encode
+from toolfold.models import MIB, Status
+from toolfold.tools.learning import MOST_TOOLS, Lesson, added
+
+_PAGE: Final = 250
+_LOOKED_AT: Final = 20_000
+"""Members that one script looks at: some ten milliseconds of the server."""
+_READ_BYTES: Final = 8 * MIB
+"""Of first lines, in one script: about as long."""
+_FEW: Final = 500
+"""Executions whose first lines are looked at one by one; of more, all first lines are read."""
+_IN_VAIN: Final = 5000
+"""First lines with the text, of executions that are not wanted; after those, the wanted are looked at one by one."""
+_IN_NO_LINE: Final = frozenset("\0\n")
+_INDEXED_AT_ONCE: Final = 250
+_COMPARE_SECONDS: Final = 60.0
+_FAILED: Final = tuple(status for status in get_args(Status) if status not in ("finished", "cancelled"))
+
+# Where in a set, from the newest on, whatever comes after an execution begins. Of those that began in the same moment
+# the later id comes first.
+_PLACE: Final = """
+local function place_after(set, id, score)
+  local place = redis.call('ZCOUNT', set, '(' .. score, '+inf')
+  local same = redis.call('ZREVRANGEBYSCORE', set, score, score)
+  for at, member in ipairs(same) do
+    if member == id then return place + at end
+  end
+  for _, member in ipairs(same) do
+    if member > id then place = place + 1 end
+  end
+  return place
+end
+"""
+
+_ONE: Final = ROWS + "return packed_row(ARGV[2])\n"
+
+# The smallest set is gone through, and its members are looked for in the others. Where it has too many members to look
+# at the first line of each, there is no answer.
+_SEARCH: Final = (
+    ROWS
+    + TITLES
+    + _PLACE
+    + """
+local limit, steps, id, score, since, latest, text, most = tonumber(ARGV[2]), tonumber(ARGV[3]), unpack(ARGV, 4, 9)
+local set, others = at .. 'times', {}
+local fewest = redis.call('ZCARD', set)
+for place = 10, #ARGV do
+  local other = at .. ARGV[place]
+  local count = redis.call('ZCARD', other)
+  if count < fewest then fewest, set, other = count, other, set end
+  if other ~= at .. 'times' then table.insert(others, other) end
+end
+if text ~= '' and fewest > tonumber(most) then return {} end
+if id ~= '' and score == '' then score = redis.call('ZSCORE', at .. 'times', id) end
+if not score then return {'', 0, '', ''} end
+local place = latest == '' and 0 or redis.call('ZCOUNT', set, latest, '+inf')
+if id ~= '' then place = math.max(place, place_after(set, id, score)) end
+local last = redis.call('ZCOUNT', set, since, '+inf') - 1
+local found = {}
+local function is_wanted(id)
+  for _, other in ipairs(others) do
+    if not redis.call('ZSCORE', other, id) then return false end
+  end
+  if text == '' then return true end
+  local kept = redis.call('HGET', at .. 'indexed', id)
+  return kept and string.find(title_at(cmsgpack.unpack(kept)[1]), text, 1, true)
+end
+while place <= last and steps > 0 and #found < limit do
+  local page = redis.call('ZREVRANGE', set, place, math.min(place + math.min(steps, 500) - 1, last))
+  if #page == 0 then break end
+  steps = steps - #page
+  for _, member in ipairs(page) do
+    if #found == limit then break end
+    local row = is_wanted(member) and packed_row(member) or ''
+    if row ~= '' then table.insert(found, row) end
+    place, id = place + 1, member
+  end
+end
+local is_more = place <= last and id ~= ''
+return {table.concat(found), is_more and 1 or 0, is_more and id or '', is_more and redis.call('ZSCORE', set, id) or ''}
+"""
+)
+
+_COUNTS: Final = """
+local at = '{' .. ARGV[1] .. '}:'
+local since, tenant = ARGV[2], ARGV[3] == '1' and ARGV[4]
+local counts = {}
+for _, state in ipairs({'running', 'paused'}) do
+  local count = 0
+  for _, id in ipairs(redis.call('ZRANGE', at .. 'by:state:' .. state, 0, -1)) do
+    local row = redis.call('HMGET', at .. 'x:' .. id, 'state', 'tenant')
+    if row[1] == state and (not tenant or row[2] == tenant) then count = count + 1 end
+  end
+  table.insert(counts, count)
+end
+table.insert(counts, redis.call('ZCOUNT', at .. (tenant and 'of:' .. tenant or 'times'), since, '+inf'))
+local failed = 0
+for place = 5, #ARGV do
+  local set = at .. 'by:status:' .. ARGV[place]
+  if not tenant then
+    failed = failed + redis.call('ZCOUNT', set, since, '+inf')
+  else
+    for _, id in ipairs(redis.call('ZRANGEBYSCORE', set, since, '+inf')) do
+      if redis.call('ZSCORE', at .. 'of:' .. tenant, id) then failed = failed + 1 end
+    end
+  end
+end
+table.insert(counts, failed)
+return counts
+"""
+
+_SAVINGS: Final = (
+    _PLACE
+    + """
+local at = '{' .. ARGV[1] .. '}:'
+local steps, id, score, since, bucket = tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6])
+local set = at .. (ARGV[7] == '1' and 'of:' .. ARGV[8] or 'times')
+local place = id == '' and 0 or place_after(set, id, score)
+local last = redis.call('ZCOUNT', set, since, '+inf') - 1
+local page = place <= last and redis.call('ZREVRANGE', set, place, math.min(place + steps - 1, last)) or {}
+local sums, began_at = {}, ''
+for _, member in ipairs(page) do
+  local row = redis.call('HMGET', at .. 'x:' .. member, 'state', 'began_at', 'door', 'saved')
+  if row[1] == 'ended' then
+    local saved, key = tonumber(row[4] or 0), math.floor(row[2] / bucket) .. ' ' .. (row[3] or '')
+    local sum = sums[key] or {0, 0, 0}
+    sums[key] = {sum[1] + 1, sum[2] + math.max(saved, 0), sum[3] + math.max(-saved, 0)}
+  end
+end
+local answer = {}
+for key, sum in pairs(sums) do
+  table.insert(answer, {key, sum[1], string.format('%.0f', sum[2]), string.format('%.0f', sum[3])})
+end
+if place + #page > last then return {answer, '', ''} end
+return {answer, page[#page], redis.call('ZSCORE', set, page[#page])}
+"""
+)
+
+
+class RedisListing:
+    """What is found on a server.
+
+    Args:
+        ask: Runs a script there.
+        seal: Of the ledger.
+    """
+
+    # Any: what a script answers is between it and whoever asks.
+    def __init__(self, ask: Callable[..., Awaitable[Any]], seal: Seal | NoSeal) -> None:
+        self._ask = ask
+        self._seal = seal
+        self._compare_at = 0.0
+
+    async def rows(self, wanted: Filter, limit: int, before: str = "") -> list[Row]:
+        """Those that are wanted; `before` is the id of the last one of the page before."""
+        await self._index_others()
+        if wanted.text and (isinstance(self._seal, Seal) or set(wanted.text) & _IN_NO_LINE):
+            return []
+        if wanted.id is not None:
+            found = rows_of(b"" if before else await self._ask(_ONE, wanted.id), self._seal)
+            return [row for row in found if is_wanted(*row, wanted)]
+        rows: list[Row] = []
+        async for page in self._pages(wanted, limit, before):
+            rows += page
+        return rows[:limit]
+
+    async def counts(self, since: float, tenant: str | None) -> dict[str, int]:
+        """How many run and wait, and of those that began since then, how many there are and failed."""
+        await self._index_others()
+        found = await self._ask(_COUNTS, repr(since), int(tenant is not None), tenant or "", *_FAILED)
+        return dict(zip(("running", "paused", "recent", "failed"), found, strict=True))
+
+    async def savings(self, since: float, bucket: float, tenant: str | None) -> list[Saving]:
+        """By time and door: the start of the bucket, door, executions, bytes saved, bytes lost."""
+        await self._index_others()
+        sums: dict[tuple[float, str], list[int]] = defaultdict(lambda: [0, 0, 0])
+        place: Sequence[Any] = ("", "")
+        while True:
+            asked = (_LOOKED_AT // 4, *place, repr(since), repr(bucket), int(tenant is not None), tenant or "")
+            found, *place = await self._ask(_SAVINGS, *asked)
+            for key, *figures in found:
+                at, _, door = key.decode().partition(" ")
+                of = sums[float(at) * bucket, door]
+                of[:] = [total + int(figure) for total, figure in zip(of, figures, strict=True)]
+            if not place[0]:
+                return [(at, door, *of) for (at, door), of in sorted(sums.items())]  # type: ignore[misc]
+
+    async def uses(self, limit: int, tenant: str | None) -> list[tuple[float, Use]]:
+        """Of the newest executions: when each began, and what it did with a tool."""
+        await self._index_others()
+        found: list[tuple[float, Use]] = []
+        async for page in self._pages(Filter(tenant=tenant), limit):
+            found.extend((summary.began_at, use) for summary, uses in page for use in uses)
+        return found
+
+    async def _pages(self, wanted: Filter, limit: int, before: str = "") -> AsyncIterator[list[Row]]:
+        sets, text, left = self._sets(wanted), searched_title(wanted.text or "", self._seal), limit
+        since = "-inf" if wanted.since is None else repr(wanted.since)
+        until = "" if wanted.until is None else repr(wanted.until)
+        # The record is right where an older toolfold wrote it and not the sets.
+        certain = replace(wanted, text=None)
+        place: Sequence[Any] = (before, "")
+        is_more = True
+        while left > 0 and is_more:
+            most = min(left, _PAGE)
+            asked = (*place, since, until, text)
+            packed, is_more, *place = (
+                await self._ask(_SEARCH, most, _LOOKED_AT, *asked, _FEW, *sets)
+                or await self._ask(SEARCH_TITLES, most, _READ_BYTES, *asked, _IN_VAIN, *sets)
+                or await self._ask(_SEARCH, most, _LOOKED_AT, *asked, "inf", *sets)
+            )
+            page = [row for row in rows_of(packed, self._seal) if is_wanted(*row, certain)]
+            left -= len(page)
+            yield page
+
+    def _sets(self, wanted: Filter) -> list[str]:
+        """Those that an execution must be in; where something is empty, it is in none."""
+        tool = None if wanted.tool is None else index.tool_name(wanted.tool, self._seal)
+        by = {
+            "state": wanted.state, "status": wanted.status, "door": wanted.door, "session": wanted.session, "tool": tool
+        }  # fmt: skip
+        sets = [f"by:{name}:{value}" for name, value in by.items() if value]
+        return sets if wanted.tenant is None else [*sets, f"of:{wanted.tenant}"]
+
+    async def _index_others(self) -> None:
+        """Executions that a toolfold wrote which knew no index; looked for now and then, since one may still run."""
+        if time.monotonic() < self._compare_at:
+            return
+        self._compare_at = time.monotonic() + _COMPARE_SECONDS
+        if not await self._ask(index.COMPARE):
+            return
+        offset, page = 0, 1
+        while page:
+            page, missing = await self._ask(index.MISSING, offset, _INDEXED_AT_ONCE)
+            offset += page
+            if missing:
+                await self._ask(index.INDEX, *(word for one in missing for word in self._index_of(*one)))
+        cursor = b"0"
+        while cursor := await self._ask(index.ORPHANS, cursor, _INDEXED_AT_ONCE):
+            if cursor == b"0":
+                return
+
+    def _index_of(self, execution_id: bytes, last: bytes, title: bytes, sealed: bytes) -> tuple[Any, ...]:
+        name = execution_id.decode()
+        facts = decode_facts(self._seal.open(sealed, f"{name}/facts")) if sealed else None
+        searched = index.searched_title(title.decode(), self._seal) if isinstance(self._seal, NoSeal) else ""
+        tools = "" if facts is None else index.tool_names(facts.uses, self._seal)
+        return execution_id, last, searched, tools, 0 if facts is None else facts.saved_bytes
+
+
+# ----------------------------------------------------------------------------------------------------
+# What tools were seen to return, on a Redis server: one hash for each tenant, added to by all replicas.
+#
+# Shapes cannot be added up by the server. So a lesson is read, added to here, and written only if nobody else
+# wrote in between; whoever loses that race tries again a few times. A lesson lost in the end is learned anew.
+
+_MOST_TENANTS: Final = 100
+_KEPT_SECONDS: Final = 90 * 86_400
+_TRIES: Final = 3
+_MOST_WAITING: Final = 1_000
+_log: Final = logging.getLogger("toolfold.ledger")
+
+_LEARN: Final = """
+local at = '{' .. ARGV[1] .. '}:'
+local tenant, tool, before, after, most_tools, most_tenants, seconds = unpack(ARGV, 2, 8)
+local key, tenants = at .. 'lessons:' .. tenant, at .. 'lessons'
+local there = redis.call('HGET', key, tool) or ''
+if there ~= before then return there end
+if there == '' and redis.call('HLEN', key) >= tonumber(most_tools) then
+  redis.call('HDEL', key, redis.call('HKEYS', key)[1])
+end
+redis.call('HSET', key, tool, after)
+redis.call('EXPIRE', key, seconds)
+redis.call('ZADD', tenants, redis.call('TIME')[1], tenant)
+for _, oldest in ipairs(redis.call('ZRANGE', tenants, 0, -1 - tonumber(most_tenants))) do
+  redis.call('DEL', at .. 'lessons:' .. oldest)
+  redis.call('ZREM', tenants, oldest)
+end
+return 1
+"""
+_LEARNED: Final = "return redis.call('HGETALL', '{' .. ARGV[1] .. '}:lessons:' .. ARGV[2])"
+
+
+class RedisLessons:
+    """Lessons on their way to a server.
+
+    Args:
+        ask: Runs a script there.
+        seal: Of the ledger.
+    """
+
+    # Any: what a script answers is between it and whoever asks.
+    def __init__(self, ask: Callable[..., Awaitable[Any]], seal: Seal | NoSeal) -> None:
+        self._ask = ask
+        self._seal = seal
+        self._waiting: list[tuple[str, Lesson]] = []
+        self._writing: asyncio.Task[None] | None = None
+
+    def add(self, tenant: str, lesson: Lesson) -> None:
+        """Gather one; a task of the running loop writes it."""
+        if len(self._waiting) < _MOST_WAITING:
+            self._waiting.append((tenant, lesson))
+        if self._writing is None or self._writing.done():
+            self._writing = asyncio.get_running_loop().create_task(self._write())
+
+    async def of(self, tenant: str) -> list[Lesson]:
+        """All of a tenant, in no order."""
+        await self.drain()
+        found = await self._ask(_LEARNED, tenant)
+        return [self._open(tenant, tool, body) for tool, body in zip(found[::2], found[1::2], strict=True)]
+
+    async def drain(self) -> None:
+        """Until what was gathered is written, or given up."""
+        if self._writing is not None and self._writing.get_loop() is asyncio.get_running_loop():
+            await asyncio.wait([self._writing])
+
+    async def _write(self) -> None:
+        while self._waiting:
+            waiting, self._waiting = self._waiting, []
+            try:
+                for tenant, lesson in waiting:
+                    await self._write_one(tenant, lesson)
+            except ToolfoldError as error:
+                _log.warning("what tools were seen to return was not written: %s", error)
+
+    async def _write_one(self, tenant: str, lesson: Lesson) -> None:
+        tool = self._seal.digest(lesson.tool.encode()).hex().encode()
+        before = b""
+        for _ in range(_TRIES):
+            known = self._open(tenant, tool, before) if before else None
+            after = self._seal.seal(encode(added(known, lesson)), _place(tenant, tool))
+            answer = await self._ask(_LEARN, tenant, tool, before, after, MOST_TOOLS, _MOST_TENANTS, _KEPT_SECONDS)
+            if answer == 1:
+                return
+            before = answer
+
+    def _open(self, tenant: str, tool: bytes, body: bytes) -> Lesson:
+        return decode(self._seal.open(body, _place(tenant, tool)))
+
+
+def _place(tenant: str, tool: bytes) -> str:
+    return f"lesson/{tenant}/{tool.decode()}"

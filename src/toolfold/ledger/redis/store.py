@@ -1,0 +1,488 @@
+"""A ledger on Redis or Valkey, shared by replicas: each step is one script on the server.
+
+What is acknowledged is as safe as the server keeps it: with `appendonly yes` it survives the server's
+restart. The lease that says which replica holds an execution lives beside its record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import time
+import zlib
+from collections.abc import AsyncIterator, Awaitable, Sequence
+from contextlib import suppress
+from typing import Any, Final, Literal
+
+import msgspec
+from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError as ConnectionLost
+from redis.exceptions import RedisError
+
+from toolfold import forks
+from toolfold.clocks import SteadyClock
+from toolfold.errors import LedgerFailed, UsageError
+from toolfold.ledger import base, codec
+from toolfold.ledger.base import (
+    MAX_EXECUTION_BYTES,
+    Begun,
+    Change,
+    Entry,
+    Filter,
+    Given,
+    History,
+    Parked,
+    Retention,
+    Schedule,
+    Sealed,
+    Story,
+    Summary,
+)
+from toolfold.ledger.encryption import NoSeal, Seal, seal_for_snapshots
+from toolfold.ledger.listing import Saving, Use
+from toolfold.ledger.redis import scripts
+from toolfold.ledger.redis import scripts as redis_scripts
+from toolfold.ledger.redis.connect import SETTINGS, failed, first_look, plain_address, shared_secret, shown, sockets_of
+from toolfold.ledger.redis.index import STATES
+from toolfold.ledger.redis.leases import Leases
+from toolfold.ledger.redis.listing import RedisLessons, RedisListing
+from toolfold.ledger.redis.writer import RedisWriter, log
+from toolfold.ledger.redis.writes import SLOW_BYTES, Job, RedisRecord, know, milliseconds
+from toolfold.models import Outcome
+from toolfold.tools.learning import Lesson
+
+# ----------------------------------------------------------------------------------------------------
+# The stream of changes on a Redis server, read as it grows; a server that goes away is waited for.
+
+_AT_ONCE: Final = 1000
+_BLOCK_MILLISECONDS: Final = 2000
+_AWAY_SECONDS: Final = 0.5
+_STREAM_ID: Final = re.compile(r"[0-9]{1,18}-[0-9]{1,18}")
+_log: Final = logging.getLogger("toolfold.ledger")
+
+
+class Followed:
+    """For the ledger to inherit from: what others write, and what people decide."""
+
+    _url: str
+    _prefix: str
+    _is_closed: bool
+
+    # Any: what a script answers is between it and whoever asks.
+    async def _ask(self, script: str, *arguments: Any) -> Any:
+        raise NotImplementedError
+
+    async def follow(self, after: str | None = None) -> AsyncIterator[Change]:
+        if after is not None and not is_stream_id(after):
+            raise UsageError(f"invalid cursor {after!r}; take the one of the last change")
+        cursor = after
+        while not self._is_closed:
+            first, last = await self._ask(scripts.CHANGES)
+            if cursor is None or is_behind(cursor, first.decode()):
+                cursor = last.decode()
+                yield Change(cursor=cursor, execution_id="")
+            async for change in changes_on(self._url, f"{{{self._prefix}}}:changes", cursor):
+                yield change
+                cursor = change.cursor
+
+    async def decide(self, execution_id: str, epoch: int, call_id: int, body: bytes) -> bool:
+        return bool(await self._ask(scripts.DECIDE, execution_id, epoch, call_id, body))
+
+    async def decision(self, execution_id: str, epoch: int, call_id: int) -> bytes | None:
+        body: bytes | None = await self._ask(scripts.DECISION, execution_id, f"decided/{epoch}/{call_id}")
+        return body
+
+
+async def changes_on(url: str, key: str, cursor: str) -> AsyncIterator[Change]:
+    """From the cursor on, until the server was away: then the caller asks where the stream begins now."""
+    # Its own connection: it waits on the server, and whoever writes must not wait behind it.
+    client = Redis.from_url(url, **{**SETTINGS, "socket_timeout": None})
+    try:
+        while True:
+            # Any: the client types its answers for both of its kinds at once.
+            found: Any = await client.xread({key: cursor}, count=_AT_ONCE, block=_BLOCK_MILLISECONDS)
+            for stream_id, fields in found[0][1] if found else ():
+                cursor = stream_id.decode()
+                yield Change(cursor=cursor, execution_id=fields[b"id"].decode())
+    except RedisError as error:
+        _log.warning("changes are not followed: %s", failed(error))
+        await asyncio.sleep(_AWAY_SECONDS)
+    finally:
+        await client.aclose()
+
+
+def is_stream_id(text: str) -> bool:
+    """Whether it can be the cursor of a change."""
+    return _STREAM_ID.fullmatch(text) is not None
+
+
+def is_behind(cursor: str, first: str) -> bool:
+    """Whether changes after the cursor may be gone: the first that is there is a later one, and some were trimmed."""
+    return bool(first) and _number(cursor) < _number(first) and cursor != "0-0"
+
+
+def _number(stream_id: str) -> tuple[int, int]:
+    at, _, number = stream_id.partition("-")
+    return int(at), int(number)
+
+
+_SWEPT_AT_ONCE: Final = 200
+_QUESTIONS_AT_ONCE: Final = 32
+"""Each takes a connection; a server has ten thousand for everyone."""
+_LOOK_SECONDS: Final = 2.0
+"""For an answer to whether the server is there: whoever asks waits for it."""
+
+
+class RedisLedger(Followed):
+    """A `Ledger` on a server.
+
+    Args:
+        url: `redis://`, `rediss://` for TLS, `valkey://`, `valkeys://` or `unix://`; may name a user, a password, a
+            database.
+        keep: What may stay; looked at now and then, and expired by the server.
+        key: Seals bodies: 32 bytes, or as text their base64 or a passphrase. The same each time.
+        max_execution_bytes: What one execution may keep.
+        prefix: Of every key; ledgers with different ones do not meet.
+
+    Raises:
+        UsageError: The server cannot be reached, or holds a ledger of a newer toolfold or with another key.
+    """
+
+    is_lasting = True
+
+    def __init__(
+        self, url: str, *, keep: Retention | None = None, key: bytes | str | None = None,
+        max_execution_bytes: int = MAX_EXECUTION_BYTES, prefix: str = "toolfold",
+    ) -> None:  # fmt: skip
+        self._schedule = Schedule(keep or Retention())
+        self._url, self._prefix, self._clock = plain_address(url), prefix, SteadyClock()
+        self._seal = first_look(self._url, prefix, key, self._clock)
+        self._snapshot_seal: Seal | None = None
+        self._writer = RedisWriter(self._send, prefix, self._seal, self._schedule.keep, max_execution_bytes, self._tidy)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._client: Redis | None = None
+        self._room = asyncio.Semaphore(_QUESTIONS_AT_ONCE)
+        self._is_closed = False
+        self._looking: asyncio.Future[bool] | None = None
+        self._leases: Leases | None = None
+        self._lessons = RedisLessons(self._ask, self._seal)
+        self._listing = RedisListing(self._ask, self._seal)
+        forks.watch(self)
+
+    @property
+    def is_sealed(self) -> bool:
+        return isinstance(self._seal, Seal)
+
+    @property
+    def where(self) -> str:
+        """Which ledger it is, without the words that let one in."""
+        return f"{shown(self._url)}#{self._prefix}"
+
+    def disown(self) -> None:
+        """In a forked child: two processes on one connection would read each other's answers."""
+        if self._client is not None:
+            forks.blank(sockets_of(self._client))
+        forks.inherit(self)
+
+    def now(self) -> float:
+        return self._clock.now()
+
+    def begin(self, begun: Begun) -> None:
+        self._look_alive()
+        self._writer.begin(begun)
+
+    def note(self, execution_id: str, *entries: Entry, epoch: int = 0) -> None:
+        self._look_alive()
+        records = [entry.record for entry in entries if isinstance(entry, Given)]
+        self._writer.note(execution_id, epoch, [codec.encode_entry(entry) for entry in entries], records)
+
+    def learn(self, tenant: str, lesson: Lesson) -> None:
+        self._look_alive()
+        self._lessons.add(tenant, lesson)
+
+    # waited for
+
+    async def flush(self, execution_id: str) -> None:
+        await self._wait(execution_id, Job("flush", 0))
+
+    def secure(self, execution_id: str, *entries: Entry, epoch: int = 0) -> Awaitable[None]:
+        self.note(execution_id, *entries, epoch=epoch)
+        return self.flush(execution_id)
+
+    async def park(self, execution_id: str, *, epoch: int = 0, snapshot: Sealed | None = None) -> None:
+        if snapshot is None or len(snapshot.body) > self._writer.max_bytes:
+            await self._wait(execution_id, Job("park", epoch))
+            return
+        parked = codec.encode_entry(Parked(snapshot.round))
+        await self._wait(execution_id, Job("park", epoch, bodies=[parked], body=snapshot.body))
+
+    async def accept(self, execution_id: str, entries: Sequence[Given], *, epoch: int = 0) -> None:
+        said = codec.encode_replies([entry.reply for entry in entries])
+        bodies = [codec.encode_entry(entry) for entry in entries]
+        await self._wait(execution_id, Job("accept", epoch, bodies=bodies, said=said))
+
+    async def takeover(self, execution_id: str) -> int:
+        self._look_alive()
+        # What this process wrote under the old epoch goes first; its errors are of no interest any more.
+        with suppress(LedgerFailed):
+            await self._writer.drain(execution_id)
+        age = milliseconds(self._schedule.keep.open_seconds)
+        lease = ("", 0) if self._leases is None else self._leases.terms
+        asked_at = time.monotonic()
+        answer = await self._ask(redis_scripts.TAKEOVER, execution_id, self._writer.name(), age, *lease)
+        if answer[0] == b"unknown":
+            raise base.unknown(execution_id)
+        if answer[0] == b"ended":
+            raise base.ended(execution_id)
+        if answer[0] == b"leased":
+            raise base.leased(execution_id)
+        live = RedisRecord(execution_id)
+        know(live, answer)
+        self._writer.hold(live)
+        if self._leases is not None:
+            self._leases.took(execution_id, int(answer[1]), asked_at)
+        return int(answer[1])
+
+    async def finish(self, execution_id: str, outcome: Outcome, *, epoch: int = 0, wait: bool = False) -> None:
+        self._look_alive()
+        live = self._writer.live(execution_id)
+        body = codec.encode_outcome(outcome, live.noted)
+        job = Job("finish", epoch, outcome=outcome, body=body)
+        if wait:
+            await self._writer.wait(execution_id, job)
+            return
+        if live.is_own and live.error is None and live.epoch == epoch:
+            self._writer.submit(live, job)
+            return
+        # It is kept and sent when the server is back; that it is away must not cost the caller the outcome.
+        with suppress(LedgerFailed):
+            await self._writer.wait(execution_id, job)
+
+    async def sweep(self, keep: Retention | None = None) -> int:
+        """Forget now what `keep`, or the ledger's own retention, does not allow; how many executions went."""
+        await self._writer.drain()
+        gone = 0
+        while swept := await self._sweep_some(keep or self._schedule.keep):
+            gone += swept
+        return gone
+
+    async def delete(self, execution_id: str) -> bool:
+        await self._writer.drain()
+        return bool(await self._ask(redis_scripts.DELETE, execution_id))
+
+    # read
+
+    async def load(self, execution_id: str) -> History | None:
+        self._look_alive()
+        await self._writer.drain(execution_id)
+        answer = await self._ask(redis_scripts.LOAD, execution_id)
+        if not answer:
+            return None
+        try:
+            if sum(map(len, answer[-1])) < SLOW_BYTES:
+                return self._history(execution_id, answer)
+            return await asyncio.to_thread(self._history, execution_id, answer)
+        except (msgspec.MsgspecError, zlib.error, LookupError, TypeError) as error:
+            raise LedgerFailed(f"the ledger cannot be read: {error}; a record in it is damaged") from error
+
+    async def snapshot(self, execution_id: str) -> bytes | None:
+        self._look_alive()
+        await self._writer.drain(execution_id)
+        body: bytes | None = await self._ask(redis_scripts.SNAPSHOT, execution_id)
+        return body
+
+    def snapshot_seal(self) -> Seal | None:
+        if self._snapshot_seal is None:
+            self._snapshot_seal = seal_for_snapshots(self._seal)
+        return self._snapshot_seal
+
+    async def find(self, prefix: str, *, limit: int = 2) -> list[str]:
+        self._look_alive()
+        await self._writer.drain()
+        first, last = (f"[{prefix}", f"({prefix}{chr(0x10FFFF)}") if prefix else ("-", "+")
+        return [one.decode() for one in await self._ask(redis_scripts.FIND, first, last, limit)]
+
+    async def list(self, *, limit: int = 50, before: float | None = None, tenant: str | None = None) -> list[Summary]:
+        return [*await self.search(Filter(tenant=tenant, until=before), limit=limit)]
+
+    async def search(self, wanted: Filter, *, limit: int = 50, before: str = "") -> Sequence[Summary]:
+        return [summary for summary, _ in await (await self._listed()).rows(wanted, limit, before)]
+
+    async def counts(self, since: float, tenant: str | None = None) -> dict[str, int]:
+        return await (await self._listed()).counts(since, tenant)
+
+    async def savings(self, since: float, bucket: float, tenant: str | None = None) -> Sequence[Saving]:
+        return await (await self._listed()).savings(since, bucket, tenant)
+
+    async def uses(self, limit: int, tenant: str | None = None) -> Sequence[tuple[float, Use]]:
+        return await (await self._listed()).uses(limit, tenant)
+
+    async def story(self, execution_id: str, *, after: int = 0) -> Story | None:
+        answer = await self._ask(redis_scripts.STORY, execution_id, max(0, after))
+        return await asyncio.to_thread(self._story, execution_id, max(0, after), answer) if answer else None
+
+    async def _listed(self) -> RedisListing:
+        """What is listed, with all that this process has gathered."""
+        self._look_alive()
+        await self._writer.drain()
+        return self._listing
+
+    async def learned(self, tenant: str) -> Sequence[Lesson]:
+        return await self._lessons.of(tenant)
+
+    async def is_there(self) -> bool:
+        self._look_alive()
+        # One look for all who ask at the same time: anybody may, and each would take a connection.
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.ensure_future(self._answers())
+        return await asyncio.shield(self._looking)
+
+    async def close(self) -> None:
+        if self._is_closed:
+            return
+        self._look_alive()
+        with suppress(LedgerFailed):
+            await self._writer.drain()
+            await self._lessons.drain()
+        self._is_closed = True
+        if lost := await self._writer.stop():
+            log.error("the ledger was closed while its server was away: %d executions are not whole", lost)
+        if self._client is not None:
+            await self._client.aclose()
+
+    # leases
+
+    def hold_as(self, owner: str, seconds: float) -> Leases:
+        """Every execution that is written to from now on is held by `owner`, and none that another holds is taken over.
+
+        Before the first write; `seconds` is how long a lease lasts unless it is renewed with `Leases.beat`.
+        """
+        self._leases = Leases(self._ask, owner, seconds, self._clock)
+        self._writer.hold_leases(*self._leases.terms, self._leases.wrote)
+        return self._leases
+
+    def shared_secret(self, name: str) -> bytes:
+        """32 bytes that all who use this ledger share; made by the first who asks. Blocks.
+
+        Raises:
+            UsageError: The server cannot be reached.
+        """
+        return shared_secret(self._url, self._prefix, self._seal, name)
+
+    async def agree(self, name: str, secret: bytes) -> Literal["same", "put back", "another", "gone"]:
+        """Whether a shared secret is still the one that this process knows; put back where the server lost it.
+
+        Not where the ledger is sealed: what else it knew of its key is gone, too.
+        """
+        place = f"secret/{name}"
+        made = self._seal.seal(secret, place)
+        is_new, kept = await self._ask(redis_scripts.AGREE, place, made, int(isinstance(self._seal, NoSeal)))
+        if not kept:
+            return "gone"
+        if is_new:
+            return "put back"
+        return "same" if self._seal.open(kept, place) == secret else "another"
+
+    # to the server
+
+    def _look_alive(self) -> None:
+        """Refuse after `close`; follow to another event loop, to which connections do not move."""
+        if self._is_closed:
+            raise base.closed()
+        with suppress(RuntimeError):
+            loop = asyncio.get_running_loop()
+            if loop is not self._loop:
+                self._loop = loop
+                # One try each: the writer knows which of its scripts may be sent again, the client does not.
+                self._client = Redis.from_url(self._url, retry=Retry(NoBackoff(), 0), **SETTINGS)
+                self._room = asyncio.Semaphore(_QUESTIONS_AT_ONCE)
+                self._looking = None
+                self._writer.rebind()
+
+    async def _wait(self, execution_id: str, job: Job) -> None:
+        self._look_alive()
+        await self._writer.wait(execution_id, job)
+
+    # Any: what a script answers is between it and whoever asks.
+    async def _send(self, scripts: Sequence[tuple[str, Sequence[Any]]]) -> Sequence[Any]:
+        assert self._client is not None
+        async with self._client.pipeline(transaction=False) as pipeline:
+            for script, arguments in scripts:
+                pipeline.eval(script, 1, f"{{{self._prefix}}}", *arguments)
+            return await pipeline.execute(raise_on_error=False)
+
+    async def _ask(self, script: str, *arguments: Any) -> Any:
+        """One script that may be run twice: an idle connection may have been closed since its last use."""
+        self._look_alive()
+        asked = [(script, [self._prefix, *arguments])]
+        try:
+            async with self._room:
+                try:
+                    (answer,) = await self._send(asked)
+                except ConnectionLost:
+                    (answer,) = await self._send(asked)
+        except RedisError as error:
+            raise failed(error) from error
+        except UnicodeEncodeError as error:
+            raise base.invalid_text(error) from error
+        if isinstance(answer, RedisError):
+            raise failed(answer) from answer
+        return answer
+
+    async def _answers(self) -> bool:
+        try:
+            async with asyncio.timeout(_LOOK_SECONDS):
+                return bool(await self._ask("return 1"))
+        except (LedgerFailed, TimeoutError):
+            return False
+
+    async def _tidy(self, size_bytes: int, executions: int) -> None:
+        """Forget what is too old, after everyone was answered."""
+        self._schedule.wrote(size_bytes, executions)
+        if not self._schedule.is_due():
+            return
+        try:
+            if await self._sweep_some(self._schedule.keep):
+                self._schedule.hasten()
+        except LedgerFailed as error:
+            log.warning("old executions were not forgotten: %s", error)
+
+    async def _sweep_some(self, keep: Retention) -> int:
+        limits = (keep.age_seconds, keep.open_seconds, keep.executions, keep.total_bytes, _SWEPT_AT_ONCE)
+        return int(await self._ask(redis_scripts.SWEEP, *limits))
+
+    # from bytes
+
+    def _history(self, execution_id: str, answer: Sequence[Any]) -> History:
+        state, epoch, start, ending, granted, grant, is_full, pieces = answer
+        digest = granted.decode()
+        tools = codec.decode_tools(self._unpack(grant, f"grant/{digest}"))
+        entries: list[Entry] = []
+        for number, piece in enumerate(pieces, 1):
+            entries.extend(codec.decode_entries(self._unpack(piece, f"{execution_id}/{number}")))
+        outcome = None
+        if ending is not None:
+            outcome = codec.decode_outcome(self._unpack(ending, f"{execution_id}/-1"), entries)
+        return History(
+            begun=codec.decode_begun(self._unpack(start, f"{execution_id}/0"), tools),
+            entries=tuple(entries),
+            state=STATES[state],
+            epoch=int(epoch),
+            outcome=outcome,
+            is_full=is_full == b"1",
+        )
+
+    def _unpack(self, sealed: bytes, place: str) -> bytes:
+        return codec.inflate(self._seal.open(sealed, place))
+
+    def _story(self, execution_id: str, after: int, answer: Sequence[Any]) -> Story:
+        state, epoch, ending, pieces = answer
+        entries: list[Entry] = []
+        for number, piece in enumerate(pieces, after + 1):
+            entries.extend(codec.decode_entries(self._unpack(piece, f"{execution_id}/{number}")))
+        outcome = None if ending is None else codec.decode_outcome(self._unpack(ending, f"{execution_id}/-1"), ())
+        place = after + len(pieces)
+        return Story(state=STATES[state], epoch=int(epoch), place=place, entries=tuple(entries), outcome=outcome)

@@ -1,0 +1,209 @@
+"""Decisions of a person in another process: how one is kept in a ledger, and how the process that waits is told.
+
+The first decision on a call is the one that counts. It is sealed with a key that only those have who may decide,
+and bound to the execution, its epoch, the call and the arguments that were shown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager, suppress
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+
+import msgspec
+
+from toolfold.errors import SealBroken, ToolfoldError, UsageError, install_extra
+from toolfold.ledger.base import Change, Ledger
+from toolfold.ledger.encryption import Seal
+from toolfold.models import Call, Covers, ToolSpec, Value
+from toolfold.protocol.codec import decoder, encode
+from toolfold.tools.tool import Approve, Decision
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+_PERSON: Final = b"toolfold-decide"
+_log: Final = logging.getLogger(__name__)
+
+AskClient: TypeAlias = Callable[[Call, ToolSpec], Awaitable[Decision | None]]
+"""Asks the client that sent the program; `None` decides nothing, and the question stays open."""
+
+
+class Decisive(Protocol):
+    """The part of a ledger that carries decisions."""
+
+    async def decide(self, execution_id: str, epoch: int, call_id: int, body: bytes) -> bool:
+        """Keep the decision on a call, and have followers told; false if there is one already."""
+
+    async def decision(self, execution_id: str, epoch: int, call_id: int) -> bytes | None:
+        """What `decide` was given."""
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    approved: bool
+    reason: str
+    digest: bytes
+    by: str
+    covers: Covers
+    arguments: dict[str, Any] | None
+    calls: int | None = None
+
+
+_decode: Final = decoder(_Kept)
+
+
+def arguments_digest(arguments: Mapping[str, Value]) -> str:
+    """Names the arguments that a person was shown."""
+    return hashlib.sha256(encode(_sorted(arguments))).hexdigest()[:32]
+
+
+def decision_seal(ledger: Ledger) -> Seal:
+    """What decisions are sealed with: made from the ledger's key, from its shared secret, or from this user's own.
+
+    Raises:
+        UsageError: There is no such key, or `cryptography` is not installed.
+    """
+    shared = getattr(ledger, "shared_secret", None)
+    own = ledger.snapshot_seal()
+    if shared is not None and not ledger.is_sealed:
+        return Seal(hashlib.blake2b(shared("decisions"), person=_PERSON, digest_size=32).digest())
+    if own is None:
+        raise UsageError(f"decisions need a key; let the state folder be written, and {install_extra('sealed')}")
+    return Seal(own.subkey(_PERSON))
+
+
+def lock(decision: Decision, seal: Seal, *, execution_id: str, epoch: int, call_id: int, digest: str) -> bytes:
+    """A decision as the ledger keeps it."""
+    arguments = None if decision.arguments is None else dict(decision.arguments)
+    kept = _Kept(
+        decision.approved, decision.reason, digest.encode(), decision.by, decision.covers, arguments, decision.calls
+    )
+    return seal.seal(encode(kept), _place(execution_id, epoch, call_id))
+
+
+class LedgerApproval:
+    """An `Approve` that leaves the answer to whoever reads the ledger: a console.
+
+    Args:
+        ledger: Must carry decisions.
+        wait_seconds: For an answer; after that it is a no.
+        client: Asked at the same time; the first answer on record counts, whoever gave it.
+    """
+
+    def __init__(self, ledger: Ledger, *, wait_seconds: float, client: AskClient | None = None) -> None:
+        self._ledger = ledger
+        self._wait_seconds = wait_seconds
+        self._client = client
+        self._seal: Seal | None = None
+        self._waiting: dict[tuple[str, int, int], asyncio.Future[bytes]] = {}
+        self._following: asyncio.Task[None] | None = None
+
+    async def __call__(self, call: Call, spec: ToolSpec) -> Decision:
+        """Outside of an execution nobody can find the question."""
+        return Decision(approved=False, reason="it needs approval, and a direct call cannot wait for it")
+
+    def of(self, execution_id: str, epoch: int, standing: Callable[[], AbstractContextManager[None]]) -> Approve:
+        """The same for the calls of one execution, whose clock stands still meanwhile."""
+
+        async def approve(call: Call, spec: ToolSpec) -> Decision:
+            with standing():
+                return await self._asked((execution_id, epoch, call.id), call, spec)
+
+        return approve
+
+    async def _asked(self, place: tuple[str, int, int], call: Call, spec: ToolSpec) -> Decision:
+        seal = self._seal = self._seal or decision_seal(self._ledger)
+        answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._waiting[place] = answer
+        if self._following is None or self._following.done():
+            self._following = asyncio.create_task(self._follow())
+        asking = None if self._client is None else asyncio.create_task(self._ask(self._client, place, call, spec))
+        try:
+            async with asyncio.timeout(self._wait_seconds):
+                return self._opened(await answer, seal, place, call)
+        except TimeoutError:
+            return Decision(approved=False, reason=f"nobody answered within {self._wait_seconds:g} s")
+        finally:
+            del self._waiting[place]
+            if asking is not None:
+                asking.cancel()
+            if not self._waiting and self._following is not None:
+                self._following.cancel()
+
+    async def _ask(self, client: AskClient, place: tuple[str, int, int], call: Call, spec: ToolSpec) -> None:
+        """Put the client's answer on record as a console's is: of two that come at once, one counts."""
+        try:
+            decision = await client(call, spec)
+        # It may raise anything; people at a console can still answer.
+        except Exception:  # noqa: BLE001 - as above
+            _log.exception("asking the client for approval of %r failed", call.tool)
+            return
+        answer = self._waiting.get(place)
+        if decision is None or answer is None:
+            return
+        execution_id, epoch, call_id = place
+        assert self._seal is not None
+        body = lock(
+            decision, self._seal, execution_id=execution_id, epoch=epoch, call_id=call_id,
+            digest=arguments_digest(call.arguments),
+        )  # fmt: skip
+        # Every ledger of ours carries decisions.
+        ledger: Decisive = self._ledger  # type: ignore[assignment]
+        with suppress(ToolfoldError):  # a ledger that is away counts nobody else's answer either
+            if not await ledger.decide(*place, body):
+                body = await ledger.decision(*place) or body
+        if not answer.done():
+            answer.set_result(body)
+
+    def _opened(self, body: bytes, seal: Seal, place: tuple[str, int, int], call: Call) -> Decision:
+        try:
+            kept = _decode.decode(seal.open(body, _place(*place)))
+        except (SealBroken, msgspec.MsgspecError, ValueError):
+            return Decision(approved=False, reason="the decision was made with another key")
+        if kept.approved and kept.digest.decode() != arguments_digest(call.arguments):
+            return Decision(approved=False, reason="the decision was on other arguments")
+        return Decision(
+            approved=kept.approved, reason=kept.reason, arguments=kept.arguments, covers=kept.covers, by=kept.by,
+            calls=kept.calls,
+        )  # fmt: skip
+
+    async def _follow(self) -> None:
+        ledger: Any = self._ledger
+        changes: AsyncGenerator[Change, None] = ledger.follow()
+        looking = asyncio.ensure_future(anext(changes))
+        try:
+            while True:
+                done, _ = await asyncio.wait([looking], timeout=1.0)
+                # Now and then without a change: what an older toolfold decides may be told to nobody.
+                await self._look(looking.result().execution_id if done else "")
+                if done:
+                    looking = asyncio.ensure_future(anext(changes))
+        finally:
+            looking.cancel()
+            with suppress(BaseException):
+                await looking
+            await changes.aclose()
+
+    async def _look(self, execution_id: str) -> None:
+        ledger: Any = self._ledger
+        for place, answer in tuple(self._waiting.items()):
+            if execution_id in ("", place[0]) and not answer.done():
+                try:
+                    body = await ledger.decision(*place)
+                except ToolfoldError:
+                    continue  # asked again with the next change
+                if body is not None and not answer.done():
+                    answer.set_result(body)
+
+
+def _place(execution_id: str, epoch: int, call_id: int) -> str:
+    return f"{execution_id}/{epoch}/{call_id}/decision"
+
+
+def _sorted(value: Value) -> Value:
+    if isinstance(value, Mapping):
+        return {key: _sorted(value[key]) for key in sorted(value, key=str)}
+    return [_sorted(one) for one in value] if isinstance(value, list | tuple) else value

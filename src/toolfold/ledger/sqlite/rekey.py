@@ -1,0 +1,177 @@
+"""Another key for a sealed SQLite ledger: a copy of the file first, then every body in one transaction.
+
+Killed at any moment, the file is whole with the old key or whole with the new one; a second try ends the work.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from toolfold.clocks import SteadyClock
+from toolfold.errors import UsageError
+from toolfold.ledger import codec
+from toolfold.ledger.base import MAX_EXECUTION_BYTES
+from toolfold.ledger.encryption import SALT_BYTES, Seal, relock, seal_for_snapshots, seal_with
+from toolfold.ledger.sqlite.listing import LessonTable, Listing
+from toolfold.ledger.sqlite.schema import check_key, open_alone, unusable, write_copy
+from toolfold.ledger.sqlite.store import only_server
+from toolfold.ledger.sqlite.tables import SNAPSHOT, Tables
+from toolfold.ledger.sqlite.write_ahead import bring_in
+
+_NEXT_STEP: Final = "stop that one first, then run this again"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rekeyed:
+    """What was done."""
+
+    executions: int
+    copy: str
+    """The name of the file with the old key, beside the new one; empty where there was nothing to do."""
+
+
+def rekey(path: Path, key: bytes | str | None, new_key: bytes | str) -> Rekeyed:
+    """Seal everything in the ledger with `new_key`; nobody else may have it open.
+
+    Raises:
+        UsageError: It cannot be done, with the reason; the ledger is as it was.
+    """
+    if not path.is_file():
+        raise UsageError(f"no ledger {str(path)!r}; check the path")
+    try:
+        with _sole_server(path), closing(_alone(path)) as connection:
+            return _rekey(connection, path, key, new_key)
+    except sqlite3.Error as error:
+        raise unusable(path, error) from error
+    except OSError as error:
+        reason = (error.strerror or "unknown reason").lower()
+        raise UsageError(f"ledger {str(path)!r} cannot be rekeyed: {reason}; check the folder and its disk") from error
+
+
+@contextmanager
+def _sole_server(path: Path) -> Iterator[None]:
+    handle = only_server(path, _NEXT_STEP)
+    try:
+        yield
+    finally:
+        os.close(handle)
+
+
+def _alone(path: Path) -> sqlite3.Connection:
+    try:
+        return open_alone(path)
+    except sqlite3.OperationalError as error:
+        if "locked" not in str(error):
+            raise
+        # It would go on to write with the old key, and nobody could read that.
+        raise UsageError(f"ledger {str(path)!r} is in use by another process; {_NEXT_STEP}") from error
+
+
+def _rekey(connection: sqlite3.Connection, path: Path, key: bytes | str | None, new_key: bytes | str) -> Rekeyed:
+    facts = dict(connection.execute("SELECT name, value FROM facts"))
+    if "key_id" not in facts:
+        raise UsageError(
+            f"ledger {str(path)!r} is not sealed, so it has no key to change; name a new file to use a key"
+        )
+    if not key:
+        raise UsageError(f"ledger {str(path)!r} is sealed; give its key")
+    salt = bytes.fromhex(facts["salt"])
+    old, same_salt = seal_with(key, salt), seal_with(new_key, salt)
+    if old.key_id == same_salt.key_id:
+        raise UsageError(f"the new key of ledger {str(path)!r} is its old one; give another in --new-key-env")
+    if facts["key_id"] == same_salt.key_id:
+        return Rekeyed(executions=0, copy="")
+    check_key(path, facts, old)
+    bring_in(path, connection, Tables(connection, old, MAX_EXECUTION_BYTES, SteadyClock()), old)
+    copy = path.with_name(f"{path.name}.key-{old.key_id}")
+    _keep_copy(connection, copy)
+    new_salt = secrets.token_bytes(SALT_BYTES)
+    new = seal_with(new_key, new_salt)
+    with _transaction(connection):
+        executions = _Bodies(connection, old, new).reseal()
+        values = [(new.key_id, "key_id"), (new_salt.hex(), "salt")]
+        connection.executemany("UPDATE facts SET value = ? WHERE name = ?", values)
+    return Rekeyed(executions=executions, copy=copy.name)
+
+
+def _keep_copy(connection: sqlite3.Connection, copy: Path) -> None:
+    # One name for each try, so that a killed one leaves nothing for good: nobody else is here.
+    draft = copy.with_name(f"{copy.name}.part")
+    draft.unlink(missing_ok=True)
+    try:
+        write_copy(connection, draft)
+        # Over an older copy with the same key: this one has everything that it had at the time.
+        os.replace(draft, copy)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    # What the old key sealed must not stay in free pages: it may be known to others.
+    connection.execute("PRAGMA secure_delete = ON").fetchone()
+    # With less, a power cut could undo it after the old key was thrown away.
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:  # a full disk has ended it already
+            connection.execute("ROLLBACK")
+        raise
+
+
+class _Bodies:
+    """All that is sealed in the tables; each body stays as long as it was, so the counts of bytes stay true."""
+
+    def __init__(self, connection: sqlite3.Connection, old: Seal, new: Seal) -> None:
+        self._db = connection
+        self._old, self._new = old, new
+        self._old_snapshots, self._new_snapshots = seal_for_snapshots(old), seal_for_snapshots(new)
+
+    def reseal(self) -> int:
+        """With the new key; how many executions there are."""
+        for (digest,) in self._db.execute("SELECT digest FROM grants").fetchall():
+            self._grant(digest)
+        LessonTable(self._db, self._old).reseal(self._new)
+        Listing(self._db, self._old).reseal(self._new)
+        executions = self._db.execute("SELECT number, id FROM executions").fetchall()
+        for number, execution_id in executions:
+            self._execution(number, execution_id)
+        return len(executions)
+
+    def _grant(self, digest: bytes) -> None:
+        (sealed,) = self._db.execute("SELECT body FROM grants WHERE digest = ?", (digest,)).fetchone()
+        packed = self._old.open(sealed, f"grant/{digest.hex()}")
+        # The name of a grant is made with the key, too.
+        name = self._new.digest(codec.inflate(packed))
+        self._db.execute("DELETE FROM grants WHERE digest = ?", (digest,))
+        self._db.execute("INSERT INTO grants VALUES (?, ?)", (name, self._new.seal(packed, f"grant/{name.hex()}")))
+        self._db.execute("UPDATE executions SET granted = ? WHERE granted = ?", (name, digest))
+
+    def _execution(self, number: int, execution_id: str) -> None:
+        (title,) = self._db.execute("SELECT title FROM executions WHERE number = ?", (number,)).fetchone()
+        values = (self._moved(title, f"{execution_id}/title"), number)
+        self._db.execute("UPDATE executions SET title = ? WHERE number = ?", values)
+        pieces = self._db.execute("SELECT piece FROM pieces WHERE execution = ?", (number,)).fetchall()
+        for (piece,) in pieces:
+            place = (number, piece)
+            (body,) = self._db.execute("SELECT body FROM pieces WHERE execution = ? AND piece = ?", place).fetchone()
+            moved = self._snapshot(body) if piece == SNAPSHOT else self._moved(body, f"{execution_id}/{piece}")
+            self._db.execute("UPDATE pieces SET body = ? WHERE execution = ? AND piece = ?", (moved, *place))
+
+    def _moved(self, sealed: bytes, place: str) -> bytes:
+        return self._new.seal(self._old.open(sealed, place), place)
+
+    def _snapshot(self, kept: bytes) -> bytes:
+        assert self._old_snapshots is not None
+        assert self._new_snapshots is not None
+        return relock(kept, self._old_snapshots, self._new_snapshots)

@@ -1,0 +1,321 @@
+"""Opens a ledger's file: makes it, knows it again, and says in one line why it cannot be used."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import secrets
+import sqlite3
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack, closing, suppress
+from pathlib import Path
+from typing import Final
+
+from toolfold.clocks import SteadyClock, boot_id
+from toolfold.errors import UsageError
+from toolfold.ledger.encryption import SALT_BYTES, NoSeal, Seal, seal_with
+from toolfold.ledger.sqlite.changes import DECISIONS
+from toolfold.ledger.sqlite.listing import DEADLINES_BY_TIME, LESSONS, LISTING, STEADY
+from toolfold.ledger.sqlite.tables import DEADLINES, OWNERS, SCHEMA
+
+_APPLICATION: Final = 0x746F666C  # "tofl"
+BUSY_SECONDS: Final = 30.0
+_KEEP_LEAD: Final = (
+    "INSERT INTO facts VALUES ('clock', ?1 || ' ' || ?2) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+    " WHERE value NOT LIKE ?1 || ' %'"
+)
+"""Whoever is first after a start of the machine."""
+
+
+def connect(path: Path, key: bytes | str | None) -> tuple[sqlite3.Connection, sqlite3.Connection, Seal | NoSeal]:
+    """The connection that writes, one that reads, and the seal that fits the file.
+
+    Two connections, so that a long read does not hold up the writes.
+
+    Raises:
+        UsageError: The file cannot be used, with the reason.
+    """
+    _make(path)
+    with ExitStack() as opened:
+        try:
+            writer = _open(path, opened)
+            _prepare(writer, path)
+            seal = _seal(writer, path, key)
+            reader = _open(path, opened)
+            reader.execute("PRAGMA query_only = 1")
+        except sqlite3.Error as error:
+            raise unusable(path, error) from error
+        opened.pop_all()
+    return writer, reader, seal
+
+
+def shared_lead(connection: sqlite3.Connection) -> float:
+    """The lead of the clock that all who use the file share until the machine starts again; see `SteadyClock`."""
+    boot, lead = boot_id(), SteadyClock().lead
+    kept = _kept_lead(connection, boot) if boot else lead
+    if kept is None:
+        with suppress(sqlite3.Error):  # a full disk, perhaps: the next process sets it
+            connection.execute(_KEEP_LEAD, (boot, repr(lead)))
+            kept = _kept_lead(connection, boot)
+    return lead if kept is None else kept
+
+
+def _kept_lead(connection: sqlite3.Connection, boot: str) -> float | None:
+    row = connection.execute("SELECT value FROM facts WHERE name = 'clock'").fetchone()
+    kept_boot, _, lead = row[0].partition(" ") if row is not None else ("", "", "")
+    return float(lead) if kept_boot == boot else None
+
+
+def open_alone(path: Path) -> sqlite3.Connection:
+    """The only connection to a file that is there; everyone else waits until it is closed.
+
+    Raises:
+        sqlite3.OperationalError: "database is locked", where another process has the file open.
+    """
+    with ExitStack() as opened:
+        made = sqlite3.connect(path, timeout=0.0, isolation_level=None)
+        connection = opened.enter_context(closing(made))
+        # First of all: in WAL mode it counts from the first look at the tables.
+        connection.execute("PRAGMA locking_mode = EXCLUSIVE").fetchone()
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        _prepare(connection, path)
+        opened.pop_all()
+    return connection
+
+
+def unusable(path: Path, error: sqlite3.Error) -> UsageError:
+    """Why SQLite cannot work with the file."""
+    return UsageError(f"ledger {str(path)!r} cannot be used: {_reason(error)}")
+
+
+def check_key(path: Path, facts: Mapping[str, str], seal: Seal) -> None:
+    """Refuse a key that is not the file's.
+
+    Raises:
+        UsageError: It was sealed with another one.
+    """
+    if facts["key_id"] != seal.key_id:
+        raise UsageError(
+            f"wrong key for ledger {str(path)!r}: it was sealed with key {facts['key_id']}, this is {seal.key_id}"
+        )
+
+
+def _make(path: Path) -> None:
+    if "\0" in str(path):
+        raise UsageError(f"ledger {str(path)!r} cannot be opened: its path has a null character; name another")
+    try:
+        if path.is_file() and os.access(path, os.R_OK | os.W_OK):
+            # Not opened here: closing it would end the locks of this process's other connections to it.
+            return
+        # Before SQLite does it, for the permissions: the files beside it take them over.
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    except FileNotFoundError as error:
+        raise UsageError(f"no folder {str(path.parent)!r} for the ledger; make it, or name another") from error
+    except (OSError, ValueError) as error:
+        reason = (error.strerror or "unknown reason").lower() if isinstance(error, OSError) else str(error)
+        raise UsageError(f"ledger {str(path)!r} cannot be opened: {reason}") from error
+
+
+def _open(path: Path, opened: ExitStack) -> sqlite3.Connection:
+    # Its users take care of threads: the writer is one thread, readers hold a lock.
+    made = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    connection = opened.enter_context(closing(made))
+    connection.execute("PRAGMA synchronous = NORMAL")
+    return connection
+
+
+def _prepare(connection: sqlite3.Connection, path: Path) -> None:
+    # In one read: another process may be laying it out right now.
+    application, version, tables = connection.execute(
+        "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_master)"
+        " FROM pragma_application_id, pragma_user_version"
+    ).fetchone()
+    if (tables or version) and not (application == _APPLICATION and version):
+        raise UsageError(f"{str(path)!r} is a database, but no ledger of toolfold's; name another file")
+    if version > FORMAT:
+        raise UsageError(
+            f"ledger {str(path)!r} was made by a newer toolfold (format {version}, this one reads {FORMAT}); "
+            "update toolfold, or name another file"
+        )
+    if not version:
+        # Only a file without tables takes this; the space of forgotten executions then goes back to the disk.
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+    _use_wal(connection)
+    if version:
+        migrate(connection, path, version)
+    else:
+        _lay_out(connection)
+    check_shape(connection, path)
+    connection.execute(DEADLINES_BY_TIME)
+
+
+def _use_wal(connection: sqlite3.Connection) -> None:
+    """Switch to WAL mode; two processes that do this at once are not made to wait by SQLite itself."""
+    deadline = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL").fetchone()
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+        else:
+            return
+
+
+def _lay_out(connection: sqlite3.Connection) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        # Asked again: another process may have been first.
+        if not connection.execute("PRAGMA user_version").fetchone()[0]:
+            for statement in (*SCHEMA.split(";"), DEADLINES, LESSONS, DECISIONS, *LISTING, *STEADY, *OWNERS):
+                connection.execute(statement)
+            connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+            connection.execute(f"PRAGMA user_version = {FORMAT}")
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+
+
+def _seal(connection: sqlite3.Connection, path: Path, key: bytes | str | None) -> Seal | NoSeal:
+    facts = dict(connection.execute("SELECT name, value FROM facts"))
+    if key is None:
+        if "key_id" in facts:
+            raise UsageError(f"ledger {str(path)!r} is sealed; give its key")
+        return NoSeal()
+    salt = bytes.fromhex(facts["salt"]) if "salt" in facts else secrets.token_bytes(SALT_BYTES)
+    seal = seal_with(key, salt)
+    if "key_id" not in facts:
+        if _remember(connection, seal, salt):
+            return seal
+        # Another process sealed it, or began to write without a seal, in the meantime.
+        facts = dict(connection.execute("SELECT name, value FROM facts"))
+        if "key_id" not in facts:
+            raise UsageError(f"ledger {str(path)!r} has records that are not sealed; name a new file to use a key")
+        seal = seal_with(key, bytes.fromhex(facts["salt"]))
+    check_key(path, facts, seal)
+    return seal
+
+
+def _remember(connection: sqlite3.Connection, seal: Seal, salt: bytes) -> bool:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        is_new = not connection.execute(
+            "SELECT (SELECT count(*) FROM facts WHERE name != 'clock') + (SELECT count(*) FROM executions)"
+        ).fetchone()[0]
+        if is_new:
+            facts = [("key_id", seal.key_id), ("salt", salt.hex())]
+            connection.executemany("INSERT INTO facts VALUES (?, ?)", facts)
+    finally:
+        connection.execute("COMMIT")
+    return is_new
+
+
+def _reason(error: sqlite3.Error) -> str:
+    text = str(error)
+    if "not a database" in text or "malformed" in text:
+        return f"it is damaged or no ledger ({text}); move it away to begin a new one"
+    if "readonly" in text:
+        return "it cannot be written to; check the permissions of the file and its folder"
+    if "unable to open" in text:
+        return "no file can be made in its folder; check the folder's permissions"
+    return text
+
+
+# ----------------------------------------------------------------------------------------------------
+# From the format of an older toolfold to today's: a copy of the file first, then all steps in one transaction.
+
+FORMAT: Final = 6
+_CHANGES: Final = "CREATE TABLE changes (number INTEGER PRIMARY KEY, execution INTEGER NOT NULL)"
+STEPS: Final[dict[int, tuple[str, ...]]] = {
+    # Executions got deadlines. Some files of format 1 have the table already: it came before the format was raised.
+    1: (DEADLINES,),
+    # What tools were seen to return.
+    2: (LESSONS,),
+    # What can be followed, and what listings filter by.
+    3: (_CHANGES, DECISIONS, *LISTING),
+    # Followers read the times of executions instead. The table stays, without rows: a process of the older toolfold
+    # that has the file open goes on writing to it.
+    # Other indexes are left alone by a pause.
+    4: ("DELETE FROM changes", *STEADY),
+    # Whose process runs it.
+    5: OWNERS,
+}
+"""What leads from each format to the next."""
+
+_log = logging.getLogger("toolfold.ledger")
+
+
+def migrate(connection: sqlite3.Connection, path: Path, version: int) -> None:
+    """Bring the file to today's format; the old one stays beside it, named by its format."""
+    if version == FORMAT:
+        return
+    copy = path.with_name(f"{path.name}.format{version}")
+    _copy(connection, copy)
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        # Asked again: another process may have been first.
+        (found,) = connection.execute("PRAGMA user_version").fetchone()
+        for step in range(found, FORMAT):
+            for statement in STEPS[step]:
+                connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {FORMAT}")
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    _log.warning("the ledger was brought from format %d to %d; the old file is kept as %r", version, FORMAT, copy.name)
+
+
+def check_shape(connection: sqlite3.Connection, path: Path) -> None:
+    """Refuse a file that lacks what every statement counts on, in one line instead of at the first use.
+
+    Raises:
+        UsageError: A table or a column is missing.
+    """
+    found = _columns(connection)
+    for table, columns in _expected().items():
+        missing = sorted(columns - found.get(table, frozenset()))
+        if missing:
+            what = f"no table {table!r}" if table not in found else f"no column {missing[0]!r} in {table!r}"
+            raise UsageError(
+                f"ledger {str(path)!r} is not whole: there is {what}; put back a copy, or move it away to begin anew"
+            )
+
+
+def write_copy(connection: sqlite3.Connection, draft: Path) -> None:
+    """The whole database as a new file, for this user only."""
+    os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    with closing(sqlite3.connect(draft)) as target:
+        # A draft needs no journal, and one that was killed leaves none behind.
+        target.execute("PRAGMA journal_mode = OFF").fetchone()
+        connection.backup(target)
+
+
+def _copy(connection: sqlite3.Connection, copy: Path) -> None:
+    draft = copy.with_name(f"{copy.name}.{os.getpid()}")
+    try:
+        write_copy(connection, draft)
+        with suppress(FileExistsError):
+            os.link(draft, copy)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _columns(connection: sqlite3.Connection) -> dict[str, frozenset[str]]:
+    found: dict[str, set[str]] = {}
+    for table, column in connection.execute(
+        "SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c WHERE m.type = 'table'"
+    ):
+        found.setdefault(table, set()).add(column)
+    return {table: frozenset(columns) for table, columns in found.items() if not table.startswith("sqlite_")}
+
+
+@functools.cache
+def _expected() -> dict[str, frozenset[str]]:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript(";".join((SCHEMA, DEADLINES, LESSONS, DECISIONS, *LISTING, *STEADY, *OWNERS)))
+        return _columns(connection)

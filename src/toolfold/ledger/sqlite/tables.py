@@ -1,0 +1,376 @@
+"""The SQLite tables, and every statement on them. Synchronous; knows nothing of threads or loops.
+
+An execution is one row that listings and fences read, and a few pieces that hold its story:
+piece 0 is how it began, 1 and up are batches of entries, -1 is its outcome, -2 the snapshot of its last pause.
+Grants are shared.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Final
+
+from msgspec.structs import replace
+
+from toolfold.clocks import SteadyClock
+from toolfold.errors import ToolfoldError, UsageError
+from toolfold.ledger import base, codec
+from toolfold.ledger.base import Begun, Entry, History, Parked, Retention, Sealed, Story, Tape, first_line
+from toolfold.ledger.encryption import NoSeal, Seal
+from toolfold.ledger.sqlite.changes import Changes
+from toolfold.ledger.sqlite.listing import Forgetting, LessonTable, Listing, Row, Rows
+from toolfold.models import Outcome, ToolSpec
+
+SCHEMA: Final = """
+CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE executions (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    id TEXT NOT NULL UNIQUE,
+    state TEXT NOT NULL,
+    status TEXT NOT NULL,
+    epoch INTEGER NOT NULL,
+    began_at REAL NOT NULL,
+    touched_at REAL NOT NULL,
+    seconds REAL NOT NULL,
+    calls INTEGER NOT NULL,
+    session TEXT NOT NULL,
+    tenant TEXT NOT NULL,
+    bytes INTEGER NOT NULL,
+    pieces INTEGER NOT NULL,
+    is_full INTEGER NOT NULL,
+    granted BLOB NOT NULL,
+    title BLOB NOT NULL
+);
+CREATE INDEX executions_by_time ON executions (began_at);
+CREATE INDEX executions_by_tenant ON executions (tenant, began_at);
+CREATE INDEX executions_by_grant ON executions (granted);
+CREATE INDEX executions_by_state ON executions (state, touched_at, number, bytes);
+CREATE TABLE pieces (execution INTEGER, piece INTEGER, body BLOB NOT NULL, PRIMARY KEY (execution, piece));
+CREATE TABLE grants (digest BLOB PRIMARY KEY, body BLOB NOT NULL);
+"""
+DEADLINES: Final = """
+CREATE TABLE IF NOT EXISTS deadlines (execution INTEGER PRIMARY KEY, expires_at REAL NOT NULL)
+"""
+"""Of executions that have one; older files do not have the table, and older versions leave it alone."""
+OWNERS: Final = ("ALTER TABLE executions ADD COLUMN owner TEXT NOT NULL DEFAULT ''",)
+"""The `ahead` file of the process that runs it, which has a lock on that; empty where nobody can tell."""
+
+SNAPSHOT: Final = -2
+"""The piece that is sealed by `snapshots`, and not here."""
+_OUTCOME: Final = -1
+_CACHED_GRANTS: Final = 8
+_SPOILT: Final = codec.encode_entry(Tape(is_spoilt=True))
+
+
+class Tables:
+    """Reads and writes on one connection. The caller begins and ends transactions."""
+
+    def __init__(
+        self, connection: sqlite3.Connection, seal: Seal | NoSeal, max_execution_bytes: int, clock: SteadyClock
+    ) -> None:
+        self._db = connection
+        self._seal = seal
+        self._max_bytes = max_execution_bytes
+        self.lessons = LessonTable(connection, seal)
+        self.changes = Changes(connection)
+        self.listing = Listing(connection, seal)
+        self._rows = Rows(connection, self.changes)
+        self._forgetting = Forgetting(connection, clock)
+        # By identity, with the tuple held so that its id stays its own: a runtime grants the same one each time.
+        self._grants: OrderedDict[int, tuple[tuple[ToolSpec, ...], bytes, bytes]] = OrderedDict()
+        self.written_bytes = 0
+
+    # writing
+
+    def write(self) -> None:
+        """Before a commit: what was only remembered so far."""
+        self._rows.write()
+        self._rows.drop()
+
+    def drop(self) -> None:
+        """The transaction was rolled back."""
+        self._rows.drop()
+
+    def begin(self, begun: Begun, owner: str = "") -> None:
+        """A new execution. Files that pass its limit are left out, and it cannot be replayed."""
+        body, is_full = codec.encode_begun(begun), 0
+        if len(body) > self._max_bytes:
+            body, is_full = codec.encode_begun(replace(begun, files=())), 1
+        granted = self._grant(begun.tools)
+        title = self._seal.seal(first_line(begun.program.sent_text).encode(), f"{begun.execution_id}/title")
+        values = (
+            begun.execution_id, begun.began_at, self.changes.now(), begun.session, begun.tenant, len(body), is_full,
+            granted, title, begun.door, owner,
+        )  # fmt: skip
+        try:
+            cursor = self._db.execute(
+                "INSERT INTO executions (id, state, status, epoch, began_at, touched_at, seconds, calls, session,"
+                " tenant, bytes, pieces, is_full, granted, title, door, owner)"
+                " VALUES (?, 'running', '', 0, ?, ?, 0, 0, ?, ?, ?, 1, ?, ?, ?, ?, ?)",
+                values,
+            )
+        except sqlite3.IntegrityError as error:
+            raise base.twice(begun.execution_id) from error
+        number = cursor.lastrowid
+        assert number is not None
+        if begun.expires_at:
+            self._db.execute("INSERT INTO deadlines VALUES (?, ?)", (number, begun.expires_at))
+        self._put(begun.execution_id, number, 0, body)
+        row = Row(number, bytes=len(body), is_full=is_full)
+        self._rows.begun(begun.execution_id, row)
+        if is_full:
+            self._append(begun.execution_id, row, [_SPOILT])
+
+    def add(self, execution_id: str, epoch: int, bodies: Sequence[bytes]) -> None:
+        """Entries of a running execution. Past its limit they are left out, and it is marked as full."""
+        row = self._row(execution_id, epoch)
+        if row.is_full:
+            return
+        room = self._max_bytes - row.bytes
+        if sum(map(len, bodies)) <= room:
+            self._append(execution_id, row, bodies)
+            return
+        fitting = []
+        for body in bodies:
+            room -= len(body)
+            if room < 0:
+                break
+            fitting.append(body)
+        self._append(execution_id, row, [*fitting, _SPOILT])
+        row.is_full = 1
+
+    def lose(self, execution_id: str) -> None:
+        """Entries were not kept; from here on the record says so."""
+        with suppress(ToolfoldError):  # it is gone, or has ended with what it has
+            row = self._row(execution_id, None)
+            row.is_full, row.is_changed = 1, True
+
+    def check(self, execution_id: str, epoch: int | None = None) -> None:
+        """Raises where what was added is not all there, or another epoch has begun."""
+        row = self._rows.find(execution_id)
+        if epoch is not None and row.epoch != epoch:
+            raise base.fenced(execution_id)
+        if row.is_full:
+            raise base.full(execution_id, self._max_bytes)
+
+    def park(self, execution_id: str, epoch: int, snapshot: Sealed | None = None) -> None:
+        """Running to paused."""
+        row = self._row(execution_id, epoch)
+        if row.is_full:
+            raise base.full(execution_id, self._max_bytes)
+        if snapshot is not None and row.bytes + len(snapshot.body) <= self._max_bytes:
+            self._append(execution_id, row, [codec.encode_entry(Parked(snapshot.round))])
+            self._drop_snapshot(row)
+            # As it is: it was packed and sealed before it came here.
+            self._db.execute("INSERT INTO pieces VALUES (?, ?, ?)", (row.number, SNAPSHOT, snapshot.body))
+            row.bytes += len(snapshot.body)
+            self.written_bytes += len(snapshot.body)
+        row.state, row.is_changed = "paused", True
+
+    def accept(self, execution_id: str, epoch: int, bodies: Sequence[bytes]) -> None:
+        """Replies of the outside, all or none; the execution runs again."""
+        row = self._row(execution_id, epoch)
+        if row.is_full or row.bytes + sum(map(len, bodies)) > self._max_bytes:
+            raise base.full(execution_id, self._max_bytes)
+        row.state = "running"
+        self._append(execution_id, row, bodies)
+
+    def decide(self, execution_id: str, epoch: int, call_id: int, body: bytes) -> bool:
+        """The first decision on a call, while its execution has not ended."""
+        self._rows.write()
+        return self.changes.decide(execution_id, epoch, call_id, body)
+
+    def takeover(self, execution_id: str, owner: str = "") -> int:
+        """The next epoch."""
+        row = self._row(execution_id, None)
+        row.epoch += 1
+        row.is_changed = True
+        self._db.execute("UPDATE executions SET owner = ? WHERE number = ?", (owner, row.number))
+        return row.epoch
+
+    def owner(self, execution_id: str) -> str:
+        """Of one that runs, if it is known."""
+        found = self._db.execute(
+            "SELECT owner FROM executions WHERE id = ? AND state = 'running'", (execution_id,)
+        ).fetchone()
+        return "" if found is None else found[0]
+
+    def finish(self, execution_id: str, epoch: int, outcome: Outcome, body: bytes) -> None:
+        """The end; `body` is the outcome encoded, and is cut down where it passes the limit."""
+        row = self._row(execution_id, epoch)
+        if row.is_full:
+            # Some of the entries are not there, so that its calls must be.
+            body = codec.encode_outcome(outcome, {})
+        if len(body) > self._max_bytes:
+            body = codec.encode_cut_down(outcome, self._max_bytes)
+        row.state, row.is_changed = "ended", True
+        row.bytes += len(body)
+        self._put(execution_id, row.number, _OUTCOME, body)
+        self._drop_snapshot(row)
+        row.ending = self.listing.ended(row.number, execution_id, outcome)
+
+    def _drop_snapshot(self, row: Row) -> None:
+        place = (row.number, SNAPSHOT)
+        found = self._db.execute("SELECT length(body) FROM pieces WHERE execution = ? AND piece = ?", place).fetchone()
+        if found is not None:
+            self._db.execute("DELETE FROM pieces WHERE execution = ? AND piece = ?", place)
+            row.bytes -= found[0]
+
+    def _row(self, execution_id: str, epoch: int | None) -> Row:
+        """The execution, if this epoch may still write to it."""
+        row = self._rows.find(execution_id)
+        if epoch is not None and row.epoch != epoch:
+            raise base.fenced(execution_id)
+        if row.state == "ended":
+            raise base.ended(execution_id)
+        return row
+
+    def _append(self, execution_id: str, row: Row, bodies: Sequence[bytes]) -> None:
+        self._put(execution_id, row.number, row.pieces, codec.join_entries(bodies))
+        row.pieces += 1
+        row.calls += sum(map(codec.is_call, bodies))
+        row.bytes += sum(map(len, bodies))
+        row.is_changed = True
+
+    def _put(self, execution_id: str, number: int, piece: int, body: bytes) -> None:
+        sealed = self._seal.seal(codec.deflate(body), f"{execution_id}/{piece}")
+        self.written_bytes += len(sealed)
+        self._db.execute("INSERT INTO pieces VALUES (?, ?, ?)", (number, piece, sealed))
+
+    def _grant(self, tools: tuple[ToolSpec, ...]) -> bytes:
+        known = self._grants.pop(id(tools), None)
+        if known is None:
+            body = codec.encode_tools(tools)
+            known = (tools, self._seal.digest(body), body)
+        self._grants[id(tools)] = known
+        if len(self._grants) > _CACHED_GRANTS:
+            self._grants.popitem(last=False)
+        _, digest, body = known
+        # Asked for each time: another process may have swept it away with the last execution that had it.
+        if not self._db.execute("SELECT 1 FROM grants WHERE digest = ?", (digest,)).fetchone():
+            sealed = self._seal.seal(codec.deflate(body), f"grant/{digest.hex()}")
+            self._db.execute("INSERT INTO grants VALUES (?, ?)", (digest, sealed))
+        return digest
+
+    # reading
+
+    def count(self, execution_id: str) -> int | None:
+        """How many entries it has; `None` if it is not there."""
+        try:
+            number = self._rows.find(execution_id).number
+        except UsageError:
+            return None
+        found = self._db.execute("SELECT piece, body FROM pieces WHERE execution = ? AND piece > 0", (number,))
+        return sum(codec.count_entries(self._opened(execution_id, *one)) for one in found)
+
+    def load(self, execution_id: str, missing: Callable[[int], Sequence[bytes]] = lambda _: ()) -> History | None:
+        """One execution, whole; `missing` has the entries behind those that are here, while it runs elsewhere."""
+        found = self._db.execute(
+            "SELECT number, state, epoch, granted, is_full FROM executions WHERE id = ?", (execution_id,)
+        ).fetchone()
+        if found is None:
+            return None
+        number, state, epoch, granted, is_full = found
+        pieces: dict[int, bytes] = {}
+        for piece, sealed in self._db.execute(
+            "SELECT piece, body FROM pieces WHERE execution = ? AND piece >= ? ORDER BY piece", (number, _OUTCOME)
+        ):
+            pieces[piece] = self._opened(execution_id, piece, sealed)
+        (sealed,) = self._db.execute("SELECT body FROM grants WHERE digest = ?", (granted,)).fetchone()
+        tools = codec.decode_tools(codec.inflate(self._seal.open(sealed, f"grant/{granted.hex()}")))
+        entries: list[Entry] = []
+        for piece, body in pieces.items():
+            if piece > 0:
+                entries.extend(codec.decode_entries(body))
+        if state == "running" and not is_full:
+            entries.extend(codec.decode_entries(codec.join_entries(missing(len(entries)))))
+        ended = pieces.get(_OUTCOME)
+        return History(
+            begun=codec.decode_begun(pieces[0], tools),
+            entries=tuple(entries),
+            state=state,
+            epoch=epoch,
+            outcome=None if ended is None else codec.decode_outcome(ended, entries),
+            is_full=bool(is_full),
+        )
+
+    def snapshot(self, execution_id: str) -> bytes | None:
+        """The latest, as it was given to `park`."""
+        found = self._db.execute(
+            "SELECT body FROM pieces WHERE piece = ? AND execution = (SELECT number FROM executions WHERE id = ?)",
+            (SNAPSHOT, execution_id),
+        ).fetchone()
+        return None if found is None else found[0]
+
+    def story(self, execution_id: str, after: int) -> Story | None:
+        """The batches of entries after this one, and the outcome if there is one."""
+        found = self._db.execute("SELECT number, state, epoch FROM executions WHERE id = ?", (execution_id,)).fetchone()
+        if found is None:
+            return None
+        number, state, epoch = found
+        entries: list[Entry] = []
+        place = after
+        for piece, sealed in self._db.execute(
+            "SELECT piece, body FROM pieces WHERE execution = ? AND piece > ? ORDER BY piece", (number, max(0, after))
+        ):
+            entries.extend(codec.decode_entries(self._opened(execution_id, piece, sealed)))
+            place = piece
+        ended = self._db.execute(
+            "SELECT body FROM pieces WHERE execution = ? AND piece = ?", (number, _OUTCOME)
+        ).fetchone()
+        outcome = None if ended is None else codec.decode_outcome(self._opened(execution_id, _OUTCOME, ended[0]), ())
+        return Story(state=state, epoch=epoch, place=place, entries=tuple(entries), outcome=outcome)
+
+    def _opened(self, execution_id: str, piece: int, sealed: bytes) -> bytes:
+        return codec.inflate(self._seal.open(sealed, f"{execution_id}/{piece}"))
+
+    def find(self, prefix: str, limit: int) -> list[str]:
+        """Ids that start with this."""
+        # A range, so that the index is used; `LIKE` would ignore case and read every row.
+        found = self._db.execute(
+            "SELECT id FROM executions WHERE id >= ? AND id < ? ORDER BY id LIMIT ?",
+            (prefix, prefix + chr(0x10FFFF), limit),
+        )
+        return [one for (one,) in found]
+
+    # forgetting
+
+    def is_over(self, keep: Retention) -> bool:
+        """Whether there is something that `keep` does not allow. Needs no transaction."""
+        return self._forgetting.is_due(keep)
+
+    def sweep(self, keep: Retention, is_enough: Callable[[], bool] = lambda: False) -> int:
+        """Forget what `keep` does not allow, a few at a time, until it `is_enough`; how many went."""
+        self._rows.write()
+        return self._forget(self._forgetting.doomed(keep), is_enough)
+
+    def delete(self, execution_id: str) -> bool:
+        """Forget one; false if it is not there."""
+        found = self._db.execute("SELECT number FROM executions WHERE id = ?", (execution_id,)).fetchone()
+        self._forget(found or ())
+        return found is not None
+
+    def _forget(self, numbers: Sequence[int], is_enough: Callable[[], bool] = lambda: False) -> int:
+        self._rows.write()
+        self._rows.drop()
+        grants: set[tuple[bytes]] = set()
+        count = 0
+        for number in numbers:
+            if is_enough():
+                break
+            count += 1
+            grants.update(self._db.execute("SELECT granted FROM executions WHERE number = ?", (number,)))
+            self.changes.forget(number)
+            self._db.execute("DELETE FROM pieces WHERE execution = ?", (number,))
+            self._db.execute("DELETE FROM executions WHERE number = ?", (number,))
+            self._db.execute("DELETE FROM deadlines WHERE execution = ?", (number,))
+            self.listing.forget(number)
+        for (digest,) in grants:
+            self._db.execute(
+                "DELETE FROM grants WHERE digest = ?1 AND NOT EXISTS (SELECT 1 FROM executions WHERE granted = ?1)",
+                (digest,),
+            )
+        return count

@@ -1,0 +1,423 @@
+"""The one thread that writes to a SQLite ledger, and the list through which it is given its work.
+
+1. What is handed over is written in the order in which it was handed over.
+2. Entries wait a moment for company; whoever waits for a commit ends that moment for all.
+3. One transaction holds everything that has gathered: a hundred waiters cost one commit.
+4. A refusal concerns one execution; a failing disk concerns every execution in the transaction. Whoever waits
+   hears of it; what nobody waits for is kept, up to a limit, and written in its order when the disk takes it again.
+5. A job that fails for any other reason loses only itself: the others of its transaction are written without it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import logging
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+from toolfold.errors import LedgerFailed, ToolfoldError
+from toolfold.ledger import base
+from toolfold.ledger.base import Retention, Schedule
+from toolfold.ledger.sqlite.schema import BUSY_SECONDS
+from toolfold.ledger.sqlite.tables import Tables
+from toolfold.ledger.sqlite.write_ahead import Ahead, Gathered
+from toolfold.models import MIB, CallRecord
+
+_LINGER_SECONDS: Final = 0.05
+_HURRY_BYTES: Final = 1 * MIB
+_KEPT_BYTES: Final = 64 * MIB
+"""Of entries, while the disk takes none; beyond that they are lost, and their executions say so."""
+_RETRY_SECONDS: Final = 0.5
+_DROWSY_ROUNDS: Final = 40
+"""Without work, until the thread sleeps for good. Waking it costs the event loop more than a note does."""
+
+_log = logging.getLogger("toolfold.ledger")
+
+
+@dataclass(slots=True, eq=False)
+class OpenRecord:
+    """What this process holds of an execution that it writes to."""
+
+    id: str
+    noted: dict[int, CallRecord] = field(default_factory=dict)
+    """The records that went into entries, so that the outcome need not repeat them."""
+    is_own: bool = False
+    """It began here and was never parked, so that no other process has a reason to take it over."""
+    error: ToolfoldError | None = None
+    """Why something that nobody waited for was not written."""
+    is_lossy: bool = False
+    """Entries were given up while the disk failed."""
+    gathered: Gathered | None = None
+    """Of one that is its own: what can be made safe without a commit."""
+
+
+Note: TypeAlias = tuple[OpenRecord, int, bytes]
+"""One encoded entry and its epoch. A plain tuple: there are two of them in every tool call."""
+
+
+@dataclass(slots=True)
+class Act:
+    """Anything else, done in its place in the order; `waiter` gets what it returns or raises."""
+
+    live: OpenRecord | None
+    do: Callable[[Tables], Any]
+    waiter: Waiter | None = None
+    is_kept: bool = False
+    """Tried again where the disk failed, whether or not somebody waited: the start and the end of an execution."""
+
+
+# Any: what an act returns is between it and its waiter.
+@dataclass(slots=True)
+class Waiter:
+    """A future of an event loop, and how it will be answered from the thread."""
+
+    loop: asyncio.AbstractEventLoop
+    future: asyncio.Future[Any]
+    value: Any = None
+    error: Exception | None = None
+
+
+Job: TypeAlias = Note | Act
+
+
+class Writer:
+    """Owns the connection that writes. Its thread starts with the first job."""
+
+    def __init__(self, connection: sqlite3.Connection, tables: Tables, keep: Retention, ahead: Ahead) -> None:
+        self._db = connection
+        self._tables = tables
+        self._ahead = ahead
+        self._tidying = Tidying(connection, tables, keep, lambda: self._is_closing)
+        self._lock = threading.Lock()
+        self._jobs: list[Job] = []
+        self._jobs_bytes = 0
+        self._hurry = threading.Event()
+        self._is_at_work = False
+        """The thread is there and will look by itself; else it must be started or woken."""
+        self._woken = threading.Event()
+        self._is_closing = False
+        self._thread: threading.Thread | None = None
+        self._is_failing = False
+
+    def note(self, live: OpenRecord, epoch: int, body: bytes) -> None:
+        """Hand over an entry and go on."""
+        with self._lock:
+            self._jobs.append((live, epoch, body))
+            self._jobs_bytes += len(body)
+            if self._jobs_bytes > _HURRY_BYTES:
+                self._hurry.set()
+            if not self._is_at_work:
+                self._rouse()
+
+    def submit(self, act: Act) -> None:
+        """Hand over an act and go on."""
+        with self._lock:
+            self._jobs.append(act)
+            if act.waiter is not None:
+                self._hurry.set()
+            if not self._is_at_work:
+                self._rouse()
+
+    async def wait(self, live: OpenRecord | None, do: Callable[[Tables], Any], *, is_kept: bool = False) -> Any:
+        """Hand over a job and wait until it is committed.
+
+        Raises:
+            ToolfoldError: What the job raised, or why what went before it was not written.
+        """
+        loop = asyncio.get_running_loop()
+        waiter = Waiter(loop, loop.create_future())
+        self.submit(Act(live, do, waiter, is_kept))
+        return await waiter.future
+
+    def close(self) -> None:
+        """Write what has gathered, end the thread and close the connection. Blocks."""
+        atexit.unregister(self.close)
+        with self._lock:
+            self._is_closing = True
+            self._is_at_work = False
+            self._hurry.set()
+            self._woken.set()
+        if self._thread is not None:
+            self._thread.join()
+        self._ahead.close(is_committed=not self._jobs)
+        self._db.close()
+
+    def disown(self) -> None:
+        """In a forked child: write nothing when it ends."""
+        atexit.unregister(self.close)
+        self._ahead.disown()
+        self._jobs = []
+
+    def _rouse(self) -> None:
+        if self._is_closing:
+            self._jobs.pop()
+            raise base.closed()
+        self._is_at_work = True
+        if self._thread is not None:
+            self._woken.set()
+            return
+        # A daemon, so that a program without `close` can end; the hook writes what is left even then.
+        self._thread = threading.Thread(target=self._work, name="toolfold-ledger", daemon=True)
+        self._thread.start()
+        atexit.register(self.close)
+
+    def _work(self) -> None:
+        idle_rounds = 0
+        while True:
+            self._hurry.wait(_RETRY_SECONDS if self._is_failing else _LINGER_SECONDS)
+            with self._lock:
+                jobs, self._jobs = self._jobs, []
+                self._jobs_bytes = 0
+                self._ahead.turn()
+                is_last = self._is_closing
+                self._hurry.clear()
+                idle_rounds = 0 if jobs else idle_rounds + 1
+                is_sleepy = idle_rounds >= _DROWSY_ROUNDS and not is_last and not self._tidying.is_over
+                if is_sleepy:
+                    self._is_at_work = False
+                    self._woken.clear()
+            if jobs:
+                self._commit(jobs)
+            self._tidying.step(sum(isinstance(job, Act) for job in jobs))
+            if is_last:
+                if self._jobs:
+                    _log.error(
+                        "the ledger was closed while it could not be written; %d writes are lost", len(self._jobs)
+                    )
+                return
+            if is_sleepy:
+                self._woken.wait()
+                idle_rounds = 0
+
+    def _commit(self, jobs: list[Job]) -> None:
+        waiters = [job.waiter for job in jobs if isinstance(job, Act) and job.waiter is not None]
+        try:
+            self._transact(jobs, self._apply)
+        # Whatever it is, the thread must live on and every waiter must hear of it.
+        except Exception as error:  # noqa: BLE001
+            self._roll_back()
+            if _may_pass(error):
+                self._put_off(jobs, waiters, error)
+            else:
+                self._commit_separately(jobs, waiters)
+        _answer(waiters)
+
+    def _commit_separately(self, jobs: list[Job], waiters: list[Waiter]) -> None:
+        for waiter in waiters:
+            waiter.value = waiter.error = None
+        try:
+            self._transact(jobs, self._apply_separately)
+        # As above.
+        except Exception as error:  # noqa: BLE001
+            self._roll_back()
+            if _may_pass(error):
+                self._put_off(jobs, waiters, error)
+                return
+            for job in jobs:
+                self._lose(job, error)
+
+    def _transact(self, jobs: list[Job], apply: Callable[[list[Job]], None]) -> None:
+        self._db.execute("BEGIN IMMEDIATE")
+        self._tables.changes.begin()
+        apply(jobs)
+        self._tables.write()
+        self._db.execute("COMMIT")
+        self._ahead.clear()
+        if self._is_failing:
+            self._is_failing = False
+            _log.warning("the ledger is written again")
+
+    def _roll_back(self) -> None:
+        self._tables.drop()
+        with suppress(sqlite3.Error):
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+
+    def _put_off(self, jobs: list[Job], waiters: list[Waiter], error: Exception) -> None:
+        """The disk may take them later. Whoever waited knows that nothing was done, and asks again."""
+        failure = _failure(error)
+        for waiter in waiters:
+            waiter.error = failure
+        kept: list[Job] = []
+        size = 0
+        for job in jobs:
+            if isinstance(job, tuple):
+                size += len(job[2])
+                if size <= _KEPT_BYTES:
+                    kept.append(job)
+                elif not job[0].is_lossy:
+                    job[0].is_lossy = True
+                    kept.append(_loss(job[0]))
+            elif job.waiter is None or job.is_kept:
+                kept.append(Act(job.live, job.do, is_kept=job.is_kept))
+        if not self._is_failing:
+            _log.error("%s; %d writes wait", failure, len(kept))
+        self._is_failing = True
+        with self._lock:
+            self._jobs[:0] = kept
+
+    def _lose(self, job: Job, error: Exception) -> None:
+        live = job[0] if isinstance(job, tuple) else job.live
+        failure = base.unrecordable(None if live is None else live.id, error)
+        _log.error("%s", failure, exc_info=error)
+        if live is not None and live.error is None:
+            live.error = failure
+        if isinstance(job, Act) and job.waiter is not None:
+            job.waiter.error = failure
+
+    def _apply(self, jobs: list[Job]) -> None:
+        gathered: dict[tuple[OpenRecord, int], list[bytes]] = {}
+        for job in jobs:
+            if isinstance(job, tuple):
+                live, epoch, body = job
+                gathered.setdefault((live, epoch), []).append(body)
+                continue
+            for key in [key for key in gathered if key[0] is job.live or job.live is None]:
+                self._add(*key, gathered.pop(key))
+            self._act(job)
+        for key, bodies in gathered.items():
+            self._add(*key, bodies)
+
+    def _apply_separately(self, jobs: list[Job]) -> None:
+        for job in jobs:
+            self._db.execute("SAVEPOINT job")
+            try:
+                self._apply([job])
+                self._tables.write()
+            # Whatever is wrong with it, the others go on.
+            except Exception as error:
+                if _may_pass(error):
+                    raise
+                self._tables.drop()
+                self._db.execute("ROLLBACK TO job")
+                self._lose(job, error)
+            self._db.execute("RELEASE job")
+
+    def _add(self, live: OpenRecord, epoch: int, bodies: list[bytes]) -> None:
+        try:
+            self._tables.add(live.id, epoch, bodies)
+        except ToolfoldError as error:
+            live.error = live.error or error
+            _log.warning("%d entries were not written: %s", len(bodies), error)
+
+    def _act(self, job: Act) -> None:
+        try:
+            if job.live is not None and job.live.error is not None:
+                raise job.live.error
+            value = job.do(self._tables)
+            if job.waiter is not None:
+                job.waiter.value = value
+        except ToolfoldError as error:
+            if job.waiter is not None:
+                job.waiter.error = error
+            elif job.live is not None and job.live.error is None:
+                job.live.error = error
+                _log.warning("not written: %s", error)
+
+
+def _may_pass(error: Exception) -> bool:
+    """Whether it is the disk's, and not of what was to be written."""
+    return isinstance(error, sqlite3.DatabaseError) and not isinstance(
+        error, sqlite3.IntegrityError | sqlite3.ProgrammingError | sqlite3.DataError | sqlite3.NotSupportedError
+    )
+
+
+def _loss(live: OpenRecord) -> Act:
+    return Act(live, lambda tables: tables.lose(live.id))
+
+
+def _failure(error: Exception) -> LedgerFailed:
+    failure = LedgerFailed(f"the ledger cannot be written: {error}; check its disk and its folder")
+    failure.__cause__ = error
+    return failure
+
+
+def _answer(waiters: list[Waiter]) -> None:
+    loops = {waiter.loop for waiter in waiters}
+    for loop in loops:
+        own = [waiter for waiter in waiters if waiter.loop is loop]
+        try:
+            loop.call_soon_threadsafe(_settle, own)
+        except RuntimeError:
+            _log.debug("an event loop was closed before its writes were done")
+
+
+def _settle(waiters: list[Waiter]) -> None:
+    for waiter in waiters:
+        if waiter.future.done():
+            continue
+        if waiter.error is not None:
+            waiter.future.set_exception(waiter.error)
+        else:
+            waiter.future.set_result(waiter.value)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Retention of a SQLite ledger, kept by its writing thread in small steps between two commits.
+
+_CLOSING_SECONDS: Final = 0.05
+"""After so long a step stops where the ledger is being closed; what it did is still committed, which takes as long as
+the disk does. Not less: commands that take a moment must get something done, too."""
+_INSTRUCTIONS: Final = 10_000
+"""Of SQLite's machine, between two looks at the clock: about a millisecond."""
+
+
+class Tidying:
+    """On the connection that writes, which is in no transaction between two steps."""
+
+    def __init__(
+        self, connection: sqlite3.Connection, tables: Tables, keep: Retention, is_closing: Callable[[], bool]
+    ) -> None:
+        self._db = connection
+        self._tables = tables
+        self._keep = keep
+        self._is_closing = is_closing
+        self._schedule = Schedule(keep)
+        self._closing_until = 0.0
+        self.is_over = False
+        """There was more than may stay after the last step; the next round has another."""
+
+    def step(self, acts: int) -> None:
+        """Forget some of what is too old, if it is time, in a transaction of its own.
+
+        One step in each round of the thread: in between, this and other processes can write.
+        """
+        size, self._tables.written_bytes = self._tables.written_bytes, 0
+        self._schedule.wrote(size, acts)
+        if not self._schedule.is_due():
+            return
+        self._closing_until = time.monotonic() + _CLOSING_SECONDS
+        self._db.set_progress_handler(self._must_end, _INSTRUCTIONS)
+        self._db.execute("PRAGMA busy_timeout = 0")  # another process that writes must not hold up who closes
+        try:
+            self.is_over = (self.is_over or self._tables.is_over(self._keep)) and self._sweep() > 0
+            if not self._must_end():
+                # As a script: `execute` stops at the first page that is given back.
+                self._db.executescript("PRAGMA incremental_vacuum(1000)")
+        except sqlite3.Error as error:
+            self.is_over = getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_BUSY
+            if not (self.is_over or self._is_closing()):
+                _log.warning("old executions were not forgotten: %s", error)
+        finally:
+            self._db.set_progress_handler(None, 0)
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            self._db.execute(f"PRAGMA busy_timeout = {BUSY_SECONDS * 1000:.0f}")
+        if self.is_over:
+            self._schedule.hasten()
+
+    def _sweep(self) -> int:
+        self._db.execute("BEGIN IMMEDIATE")
+        swept = self._tables.sweep(self._keep, self._must_end)
+        self._db.set_progress_handler(None, 0)  # what went is committed
+        self._db.execute("COMMIT")
+        return swept
+
+    def _must_end(self) -> bool:
+        return self._is_closing() and time.monotonic() > self._closing_until

@@ -1,0 +1,204 @@
+"""OpenTelemetry: a span per program, a child span per call, and counts, times and sizes as metrics.
+
+The only file that imports `opentelemetry`, and only its API: what becomes of the spans is for the
+application's SDK to say. Without one nothing is recorded, and a call costs a look into a dict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from toolfold.errors import UsageError
+from toolfold.events import Listener, RuntimeEvent
+from toolfold.ledger.base import Begun
+from toolfold.models import Call, CallRecord, Outcome
+from toolfold.telemetry.log import LogObserver, tell_observer, wants_arguments
+
+if TYPE_CHECKING:
+    from opentelemetry.context import Context
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.trace import Span, TracerProvider
+
+_NAME: Final = "toolfold"
+
+
+class OtelObserver:
+    """Turns what happens into spans and metrics.
+
+    Args:
+        tracers: Where spans go; the application's global one unless given. `meters` likewise.
+        with_arguments: Also put error texts into spans; they may hold arguments.
+
+    Raises:
+        UsageError: `opentelemetry-api` is not installed.
+    """
+
+    def __init__(
+        self, *, tracers: TracerProvider | None = None, meters: MeterProvider | None = None,
+        with_arguments: bool | None = None,
+    ) -> None:  # fmt: skip
+        try:
+            # An optional extra; imported when someone asks for it.
+            from opentelemetry import metrics, trace  # noqa: PLC0415
+        except ImportError as error:
+            raise UsageError("OpenTelemetry needs the package 'opentelemetry-api'; install it") from error
+        self._trace = trace
+        self._tracers = _Provider(trace.get_tracer_provider, "_TRACER_PROVIDER", tracers)
+        self._meters = _Provider(metrics.get_meter_provider, "_METER_PROVIDER", meters)
+        self._is_heard = False
+        self._tracer = trace.get_tracer(_NAME, tracer_provider=tracers)
+        meter = metrics.get_meter(_NAME, meter_provider=meters)
+        self._programs = meter.create_counter("toolfold.programs", unit="{program}", description="Programs ended")
+        self._program_seconds = meter.create_histogram(
+            "toolfold.program.duration", unit="s", description="From start to end, pauses included"
+        )
+        self._output_bytes = meter.create_histogram(
+            "toolfold.program.output", unit="By", description="Stdout and stderr of a program"
+        )
+        self._calls = meter.create_counter("toolfold.calls", unit="{call}", description="Tool calls answered")
+        self._call_seconds = meter.create_histogram("toolfold.call.duration", unit="s", description="Of a tool call")
+        self._reply_bytes = meter.create_histogram("toolfold.call.reply", unit="By", description="Of a reply, as JSON")
+        self._with_arguments = wants_arguments() if with_arguments is None else with_arguments
+        self._open: dict[str, _OpenProgram] = {}
+
+    @property
+    def is_listening(self) -> bool:
+        """Whether the application has an SDK that takes spans or metrics."""
+        return self._tracers.records or self._meters.records
+
+    def __call__(self, event: RuntimeEvent) -> None:
+        tell_observer(self, event)
+
+    def began(self, begun: Begun) -> None:
+        self._is_heard = self.is_listening
+        if not self._is_heard:
+            return
+        span = self._tracer.start_span("toolfold.program")
+        if not span.is_recording():
+            return
+        span.set_attributes(
+            {
+                "toolfold.execution_id": begun.execution_id,
+                "toolfold.engine": begun.engine,
+                "toolfold.isolation": begun.isolation,
+                "toolfold.session": begun.session,
+                "toolfold.tenant": begun.tenant,
+                "toolfold.program_bytes": len(begun.program.sent_text.encode(errors="replace")),
+                "toolfold.tools": len(begun.tools),
+            }
+        )
+        if begun.rerun_of:
+            span.set_attribute("toolfold.rerun_of", begun.rerun_of)
+        self._open[begun.execution_id] = _OpenProgram(span, self._trace.set_span_in_context(span))
+
+    def called(self, execution_id: str, call: Call) -> None:
+        program = self._open.get(execution_id)
+        if program is None:
+            return
+        attributes: dict[str, str | int] = {"toolfold.tool": call.tool, "toolfold.call_id": call.id}
+        program.calls[call.id] = self._tracer.start_span(
+            f"toolfold.call {call.tool}", context=program.context, attributes=attributes
+        )
+
+    def replied(self, execution_id: str, record: CallRecord) -> None:
+        if not self._is_heard and not self._meters.records:
+            return
+        labels: dict[str, str | bool] = {"toolfold.tool": record.name, "toolfold.failed": record.error is not None}
+        self._calls.add(1, labels)
+        self._call_seconds.record(record.seconds, labels)
+        self._reply_bytes.record(record.bytes_out, labels)
+        program = self._open.get(execution_id)
+        span = program.calls.pop(record.id, None) if program is not None else None
+        if span is None:
+            return
+        span.set_attributes(
+            {
+                "toolfold.bytes_in": record.bytes_in,
+                "toolfold.bytes_out": record.bytes_out,
+                "toolfold.attempts": record.attempts,
+                "toolfold.cached": record.cached,
+                "toolfold.from_record": record.from_record,
+            }
+        )
+        if record.error is not None:
+            self._mark(span, record.error)
+        span.end()
+
+    def ended(self, execution_id: str, outcome: Outcome) -> None:
+        if not self._is_heard and not self._meters.records:
+            return
+        labels = {"toolfold.status": outcome.status, "toolfold.engine": outcome.engine}
+        output_bytes = len(outcome.stdout.encode(errors="replace")) + len(outcome.stderr.encode(errors="replace"))
+        self._programs.add(1, labels)
+        self._program_seconds.record(outcome.seconds, labels)
+        self._output_bytes.record(output_bytes, labels)
+        program = self._open.pop(execution_id, None)
+        if program is None:
+            return
+        for span in program.calls.values():
+            self._mark(span, "the program ended before the reply")
+            span.end()
+        program.span.set_attributes(
+            {
+                "toolfold.status": outcome.status,
+                "toolfold.calls": len(outcome.calls),
+                "toolfold.output_bytes": output_bytes,
+                "toolfold.context_saved_tokens": outcome.context_saved.tokens,
+            }
+        )
+        if outcome.status != "finished":
+            self._mark(program.span, outcome.problem.message if outcome.problem else outcome.status)
+            if outcome.problem is not None:
+                program.span.set_attribute("toolfold.problem", outcome.problem.kind)
+        program.span.end()
+
+    def _mark(self, span: Span, text: str) -> None:
+        description = text if self._with_arguments else None
+        span.set_status(self._trace.Status(self._trace.StatusCode.ERROR, description))
+
+
+class _Provider:
+    """Where spans or metrics go: asked again each time, because an application may set its SDK up while programs run.
+
+    Until a provider is set the API reads the environment each time, which takes longer than all else that is done for
+    a listener. Whether one is set is in a private name of the API; where there is none, it is asked as usual.
+    """
+
+    __slots__ = ("_get", "_given", "_name", "_names")
+
+    def __init__(self, get: Callable[[], object], name: str, given: object | None) -> None:
+        get()  # a provider that the environment names is set from here on
+        self._get = get
+        self._given = given
+        self._name = name
+        self._names: dict[str, object] = getattr(get, "__globals__", {})
+
+    @property
+    def records(self) -> bool:
+        """Whether it is more than what the API has until one is set."""
+        provider = self._given
+        if provider is None:
+            if self._names.get(self._name, self) is None:
+                return False
+            provider = self._get()
+        return not type(provider).__module__.startswith(("opentelemetry.trace", "opentelemetry.metrics"))
+
+
+class _OpenProgram:
+    __slots__ = ("calls", "context", "span")
+
+    def __init__(self, span: Span, context: Context) -> None:
+        self.span = span
+        self.context = context
+        self.calls: dict[int, Span] = {}
+
+
+def usual_listeners(*, with_telemetry: bool = True) -> list[Listener]:
+    """The log, and OpenTelemetry where its API is installed."""
+    listeners: list[Listener] = [LogObserver()]
+    if with_telemetry:
+        with suppress(UsageError):
+            listeners.append(OtelObserver())
+    return listeners
