@@ -23,7 +23,7 @@ from toolfold.doors.http import app, file_routes, gate, jwks, pace, results, ser
 from toolfold.doors.http.body import Intake
 from toolfold.execution.pause import PausedMemory
 from toolfold.protocol import machine
-from toolfold.sessions.quota import Quota
+from toolfold.sessions.sessions import Quota
 from toolfold.sources import function_schema
 from toolfold.sources.mcp import bridge as bridged
 from toolfold.sources.openapi import operations

@@ -25,7 +25,7 @@ from toolfold.config import load_config
 from toolfold.config.libraries import library_sets
 from toolfold.engines.process.launch import NAMESPACE
 from toolfold.libraries import Installed
-from toolfold.libraries.pip import UNREACHABLE
+from toolfold.libraries.install import UNREACHABLE
 from toolfold.models import InstalledSet
 
 PACKAGES: Final = ("openpyxl", "networkx", "pyarrow", "lxml", "pillow", "sympy")

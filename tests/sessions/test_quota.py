@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from toolfold.models import File
-from toolfold.sessions.quota import Quota, QuotaExceeded
+from toolfold.sessions.sessions import Quota, QuotaExceeded
 from toolfold.sessions.stores import Change, MemoryStore, TooLarge
 
 WRITERS = 20

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from toolfold.config.model import Config
 from toolfold.libraries import Installed, WantedSet, read_lock
+from toolfold.libraries.install import MAIN
 from toolfold.libraries.lock import LockedSet, lock_path
-from toolfold.libraries.sync import MAIN
 from toolfold.models import InstalledSet
 
 _log = logging.getLogger(__name__)

@@ -3,9 +3,9 @@
 Never the host's own environment: a set is a folder named by its content, which only jails see.
 """
 
+from toolfold.libraries.install import Synced, WantedSet, sync
 from toolfold.libraries.installed import Installed
 from toolfold.libraries.lock import LockedSet, Wheel, read_lock, write_lock
-from toolfold.libraries.sync import Synced, WantedSet, sync
 
 __all__ = [
     "Installed",

@@ -1,0 +1,254 @@
+"""From what a config asks for to installed sets and a lock file. What fails leaves both as they were."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from toolfold.engines.process.layout import library_modules, library_versions
+from toolfold.errors import UsageError
+from toolfold.libraries.installed import Installed
+from toolfold.libraries.lock import LockedSet, Wheel, named_by, other_machines, read_lock, target, write_lock
+from toolfold.models import InstalledSet
+
+MAIN: Final = "main"
+"""The set of `libraries.packages`; others have names of their own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedSet:
+    """One set, as the config asks for it."""
+
+    name: str
+    packages: tuple[str, ...]
+    preload: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Synced:
+    """One set after a sync."""
+
+    name: str
+    locked: LockedSet
+    installed: InstalledSet
+    notes: tuple[str, ...] = ()
+
+
+def sync(
+    wanted: Sequence[WantedSet],
+    lock: Path,
+    *,
+    upgrade: bool = False,
+    try_out: Callable[[InstalledSet], None] = lambda _: None,
+) -> list[Synced]:
+    """Resolve, download, unpack and lock every set; the lock is written when all of them are there.
+
+    Args:
+        wanted: In the order in which a program chooses among them.
+        lock: The file beside the config.
+        upgrade: Take the newest versions, whatever is locked.
+        try_out: Has the last word on a set; what it raises ends the sync.
+
+    Raises:
+        UsageError: one line, with the name of the set; lock and folders are as before.
+    """
+    store = Installed()
+    before = read_lock(lock)
+    done = []
+    for one in wanted:
+        try:
+            done.append(_sync(one, before.get(one.name), lock, store, upgrade=upgrade))
+            try_out(done[-1].installed)
+        except UsageError as error:
+            stays = "; the installed set stays in use" if one.name in before else ""
+            raise UsageError(f"libraries, set {one.name!r}: {error}{stays}") from error
+    if wanted or before:
+        write_lock(lock, {one.name: one.locked for one in done})
+    return done
+
+
+def _sync(one: WantedSet, before: LockedSet | None, lock: Path, store: Installed, *, upgrade: bool) -> Synced:
+    with store.staging() as folder:
+        wheels = folder / "wheels"
+        if before is not None and before.packages == one.packages and not upgrade:
+            locked = before
+            if not store.has(locked):
+                download_locked(locked, wheels)
+                _compare(locked, wheels)
+        else:
+            _resolve(one, wheels, [] if upgrade else _locked_pins(before, other_machines(lock, one.name)))
+            locked = LockedSet(packages=one.packages, wheels=wheels_in(wheels))
+        store.add(locked, wheels)
+    made = store.set_of(one.name, locked, one.preload)
+    _refuse_strange_preload(one, store, locked)
+    return Synced(name=one.name, locked=locked, installed=made, notes=tuple(_notes(locked)))
+
+
+def _resolve(one: WantedSet, wheels: Path, locked: list[str]) -> None:
+    """First with the versions that are locked and those of the libraries that programs have anyway."""
+    there = [f"{name}=={version}" for name, version in library_versions().items()]
+    attempts = [[*locked, *_others(there, locked)], there, []] if locked else [there, []]
+    for pins in attempts:
+        try:
+            return download(one.packages, wheels, pins=pins)
+        except UsageError as error:
+            if not pins or str(error) == UNREACHABLE:
+                raise
+    raise AssertionError
+
+
+def _locked_pins(before: LockedSet | None, elsewhere: Mapping[str, LockedSet]) -> list[str]:
+    known = before or next(iter(elsewhere.values()), None)
+    return [] if known is None else [f"{wheel.name}=={wheel.version}" for wheel in known.wheels]
+
+
+def _others(pins: Sequence[str], taken: Sequence[str]) -> list[str]:
+    names = {pin.partition("==")[0] for pin in taken}
+    return [pin for pin in pins if pin.partition("==")[0] not in names]
+
+
+def _compare(locked: LockedSet, wheels: Path) -> None:
+    """Once more than pip: what is unpacked is what was locked, file by file."""
+    found = {wheel.file: wheel.sha256 for wheel in wheels_in(wheels)}
+    for wheel in locked.wheels:
+        if found.get(wheel.file) != wheel.sha256:
+            raise UsageError(f"the hash of {wheel.name!r} is not the one in the lock")
+
+
+def _refuse_strange_preload(one: WantedSet, store: Installed, locked: LockedSet) -> None:
+    known = {module for modules in store.modules(locked).values() for module in modules}
+    for name in one.preload:
+        first = name.partition(".")[0]
+        if first not in known and first not in library_modules():
+            raise UsageError(f"preload names {name!r}, which no package of the set has")
+
+
+def _notes(locked: LockedSet) -> Iterator[str]:
+    """Where a program would get one version from here and its other half from beside toolfold."""
+    there = library_versions()
+    for wheel in locked.wheels:
+        if wheel.name in there and there[wheel.name] != wheel.version:
+            yield (
+                f"{wheel.name} {wheel.version} differs from {there[wheel.name]} beside toolfold; list what is used "
+                "together with it in libraries.packages too"
+            )
+
+
+# ----------------------------------------------------------------------------------------------------
+# Wheels from the package index, by pip: resolved, downloaded, and never built or installed.
+#
+# Wheels only: a source distribution would run its own code to be built. Where from is a matter of pip's own settings.
+
+UNREACHABLE: Final = "the package index cannot be reached; look at pip's settings with 'pip config list'"
+_PIP: Final = (sys.executable, "-I", "-m", "pip", "--disable-pip-version-check", "--no-input", "--no-color")
+_NO_ANSWER: Final = re.compile(
+    r"Retrying \(|connection (?:broken|refused|timed out)|Could not fetch URL|Failed to establish|Name or service not"
+    r"|Temporary failure in name|Max retries|packages due to an OSError|NewConnectionError|ReadTimeout|ProxyError"
+    r"|SSLError|Location '.*' is ignored",
+    re.IGNORECASE,
+)
+_NOT_FOUND: Final = re.compile(r"No matching distribution found for (\S+)")
+_CONFLICT: Final = re.compile(r"The conflict is caused by:\n((?: +\S.*\n)+)")
+_HASHES: Final = re.compile(r"DO NOT MATCH THE HASHES.*?\n +(\S+?)==", re.DOTALL)
+
+
+def download(packages: Sequence[str], folder: Path, *, pins: Sequence[str] = ()) -> None:
+    """Resolve packages and all they need, and put the wheels into a folder. `pins` are versions to keep to.
+
+    Raises:
+        UsageError: one line that says what is wrong.
+    """
+    requirements = _written(folder.parent / "requirements.txt", packages)
+    constraints = _written(folder.parent / "constraints.txt", pins)
+    _run(folder, "--requirement", requirements, "--constraint", constraints)
+
+
+def download_locked(locked: LockedSet, folder: Path) -> None:
+    """Exactly the wheels of a lock.
+
+    Raises:
+        UsageError: one of them is not available, or is another file.
+    """
+    lines = [f"{wheel.name}=={wheel.version} --hash=sha256:{wheel.sha256}" for wheel in locked.wheels]
+    _run(folder, "--no-deps", "--require-hashes", "--requirement", _written(folder.parent / "locked.txt", lines))
+
+
+def _run(folder: Path, *arguments: str) -> None:
+    folder.mkdir(exist_ok=True)
+    for old in folder.iterdir():
+        old.unlink()
+    # `:all:` last, so that no setting of pip's can take it back.
+    command = [*_PIP, "download", "--retries", "1", "--dest", str(folder), *arguments, "--only-binary", ":all:"]
+    done = _pip(command, folder.parent)
+    if done.returncode:
+        raise UsageError(_reason(done.stdout + done.stderr, folder.parent))
+
+
+def _pip(command: Sequence[str], cwd: Path) -> subprocess.CompletedProcess[str]:
+    environment = {
+        key: value for key, value in os.environ.items() if key not in ("PIP_REQUIRE_VIRTUALENV", "PIP_TARGET")
+    }
+    try:
+        done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise UsageError(f"pip cannot be started: {error.strerror}") from error
+    if "No module named pip" in done.stderr:
+        raise UsageError("there is no pip beside toolfold; install it with 'python -m ensurepip'")
+    return done
+
+
+def _written(path: Path, lines: Sequence[str]) -> str:
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return str(path)
+
+
+def _reason(said: str, folder: Path) -> str:
+    """One line without addresses: those may hold the password of a registry."""
+    if found := _HASHES.search(said):
+        return f"the hash of {found[1]!r} is not the one in the lock: the index has another file under the same version"
+    if found := _CONFLICT.search(said):
+        return f"the packages contradict each other: {_joined(found[1])}"
+    missing = _NOT_FOUND.search(said)
+    if _NO_ANSWER.search(said):
+        return UNREACHABLE
+    if missing is None:
+        errors = re.findall(r"^ERROR: (.*)$", said, re.MULTILINE)
+        return f"pip failed: {re.sub(r'[a-z]+://[^ ]+', 'an address', errors[-1] if errors else 'it gave no reason')}"
+    return _why_missing(missing[1], said, folder)
+
+
+def _joined(lines: str) -> str:
+    return "; ".join(line.strip() for line in lines.splitlines())
+
+
+def _why_missing(requirement: str, said: str, folder: Path) -> str:
+    """Not there at all, not in that version, or only as source."""
+    name = re.split(r"[^A-Za-z0-9._-]", requirement)[0]
+    wheels = re.search(r"from versions: ([^)]*)\)", said)
+    if wheels and wheels[1] != "none":
+        latest = wheels[1].split(", ")[-5:]
+        return f"there is no wheel of {requirement!r} for this machine ({target()}); the newest are {', '.join(latest)}"
+    # Without building anything: this only reads the list of files.
+    known = _pip([*_PIP, "index", "versions", name, "--no-binary", ":all:", "--pre"], folder)
+    if known.returncode == 0:
+        return f"{name!r} has no wheel for this machine ({target()}); toolfold builds nothing from source"
+    return f"no package {name!r} on the index; is it spelt right?"
+
+
+def wheels_in(folder: Path) -> tuple[Wheel, ...]:
+    """What was downloaded, with the hashes of the files that are there."""
+    # Imported here: the hashes of a lock are compared by pip already.
+    import hashlib  # noqa: PLC0415
+
+    found = []
+    for path in sorted(folder.glob("*.whl")):
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        found.append(Wheel(*named_by(path.name), path.name, digest))
+    return tuple(sorted(found))
