@@ -32,10 +32,9 @@ from toolfold.config import (
     load_config,
     parse_config,
 )
-from toolfold.config.apis import ApiConfig, AuthConfig, FetchConfig
 from toolfold.config.build import command_tools, ledger_of, module_sources, runtime_options, with_policies
-from toolfold.config.model import KeepConfig, PausedConfig
-from toolfold.config.schema import FILE_NAME, config_schema, schema_text
+from toolfold.config.model import FILE_NAME, KeepConfig, PausedConfig, config_schema, schema_text
+from toolfold.config.sections import ApiConfig, AuthConfig, FetchConfig
 from toolfold.errors import UsageError
 from toolfold.execution.pause import PausedLimits
 from toolfold.models import Limits, Paused, Reply, ToolSpec
@@ -542,7 +541,7 @@ def test_a_found_file_of_another_user_is_not_read(tmp_path: Path, monkeypatch: p
 def test_the_shipped_schema_is_the_generated_one() -> None:
     shipped = files("toolfold").joinpath(FILE_NAME).read_text(encoding="utf-8")
 
-    assert shipped == schema_text(), "run: python -m toolfold.config.schema"
+    assert shipped == schema_text(), "run: python -m toolfold.config.model"
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from toolfold.config import ServerConfig, load_config
-from toolfold.config.importing import client_files, import_servers, plain_json
+from toolfold.config.import_clients import client_files, import_servers, plain_json
 from toolfold.doors.cli.init import init_command
 from toolfold.errors import UsageError
 

@@ -47,4 +47,4 @@ async def test_a_door_warns_of_each_pattern_that_matches_no_tool(
 
     await door(load_config(Path("toolfold.yaml")))
 
-    assert [record.message for record in caplog.records if record.name == "toolfold.config.strays"] == LINES
+    assert [record.message for record in caplog.records if record.name == "toolfold.config.build"] == LINES

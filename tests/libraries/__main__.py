@@ -22,7 +22,7 @@ from tests.escapes_support.attack import load_attacks
 from tests.escapes_support.corpus import Corpus
 from toolfold import Runtime
 from toolfold.config import load_config
-from toolfold.config.libraries import library_sets
+from toolfold.config.library_sets import library_sets
 from toolfold.engines.process.launch import NAMESPACE
 from toolfold.libraries import Installed
 from toolfold.libraries.install import UNREACHABLE

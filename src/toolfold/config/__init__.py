@@ -18,7 +18,7 @@ if TYPE_CHECKING:
         SessionsConfig,
         ToolsConfig,
     )
-    from toolfold.config.policies import PolicyConfig
+    from toolfold.config.sections import PolicyConfig
 
 __all__ = [
     "CommandConfig",

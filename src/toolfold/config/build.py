@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import importlib
+import importlib.util
+import logging
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 from glob import escape
+from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
-from toolfold.config.embedder import embedder_of
 from toolfold.config.model import Config, ServerConfig
 from toolfold.engines.registry import process_options
-from toolfold.errors import UsageError
+from toolfold.errors import UsageError, install_extra
 from toolfold.execution.pause import PausedLimits
 from toolfold.ledger.base import Ledger, Retention
 from toolfold.ledger.open import open_ledger
 from toolfold.ledger.remote_approval import AskClient, LedgerApproval
+from toolfold.models import ToolSpec
 from toolfold.sessions import SessionLimits
 from toolfold.sources.files import file_tools
 from toolfold.sources.shell import shell_tool
 from toolfold.tools.error_text import hide, is_secret
-from toolfold.tools.names import Globs
+from toolfold.tools.names import Globs, near_names
 from toolfold.tools.policy import Policy
 from toolfold.tools.steps import wrappers
 from toolfold.tools.steps.concurrency import Concurrency
@@ -27,6 +33,8 @@ from toolfold.tools.tool import Tool
 
 if TYPE_CHECKING:
     from toolfold.sources.mcp.server import Server
+    from toolfold.tools.embedding import Embedder
+
 
 _SESSIONS: Final = {"idle": "idle_seconds", "max_age": "max_age_seconds"}
 _KEEP: Final = {"max_age": "age_seconds", "max_bytes": "total_bytes", "max_executions": "executions"}
@@ -68,7 +76,7 @@ def library_options(config: Config) -> dict[str, Any]:
     options: dict[str, Any] = {"host_libraries": config.libraries.host}
     if config.libraries.packages or config.libraries.sets:
         # Imported here: hardly any config needs it, and every start would wait for it.
-        from toolfold.config.libraries import library_sets  # noqa: PLC0415
+        from toolfold.config.library_sets import library_sets  # noqa: PLC0415
 
         options["library_sets"] = library_sets(config)
     return options
@@ -98,7 +106,7 @@ def declared_tools(config: Config) -> list[Tool]:
     if not config.tools.apis and config.tools.fetch is None:
         return tools
     # Imported here: the client takes a while, and hardly any config needs it.
-    from toolfold.config.web import web_tools  # noqa: PLC0415
+    from toolfold.config.api_tools import web_tools  # noqa: PLC0415
 
     return [*tools, *web_tools(config)]
 
@@ -203,3 +211,109 @@ def ledger_of(config: Config) -> Ledger:
     keep = config.ledger.keep.model_dump(exclude_none=True)
     retention = Retention(**{_KEEP[name]: value for name, value in keep.items()}) if keep else None
     return open_ledger(where, keep=retention, key=key)
+
+
+# ----------------------------------------------------------------------------------------------------
+# `tools.embedder` as a function from texts to vectors.
+
+_FASTEMBED: Final = "fastembed"
+
+
+def embedder_of(config: Config) -> Embedder | None:
+    """What the file names, or `None`.
+
+    Raises:
+        UsageError: there is no such package, module or function; with its line.
+    """
+    named = config.tools.embedder
+    if named is None:
+        return None
+    source, _, rest = named.rpartition(":") if ":" in named else (named, "", "")
+    try:
+        if named.partition(":")[0] == _FASTEMBED:
+            return _fastembed(named.partition(":")[2])
+        return _function(source, rest, config.folder)
+    except UsageError as error:
+        raise UsageError(f"{config.place('tools', 'embedder')}: {error}") from error
+
+
+def _fastembed(model: str) -> Embedder:
+    """With the package's usual model unless one is named; loaded by the first search."""
+    if importlib.util.find_spec(_FASTEMBED) is None:
+        raise UsageError(f"'fastembed' is not installed; {install_extra('fastembed')}")
+
+    # Any: the package is an extra, and not installed where this is checked.
+    @cache
+    def loaded() -> Any:
+        return importlib.import_module(_FASTEMBED).TextEmbedding(**({"model_name": model} if model else {}))
+
+    def embed(texts: Sequence[str], /) -> Sequence[Sequence[float]]:
+        return [vector.tolist() for vector in loaded().embed(texts)]
+
+    return embed
+
+
+def _function(source: str, name: str, folder: Path) -> Embedder:
+    if not source or not name.isidentifier():
+        raise UsageError(
+            f"{f'{source}:{name}'.strip(':')!r} is not 'fastembed', 'fastembed:MODEL' or 'MODULE:FUNCTION'"
+        )
+    try:
+        module = _from_file(folder / source) if source.endswith(".py") else importlib.import_module(source)
+    except (ImportError, OSError) as error:
+        raise UsageError(f"{source!r} cannot be imported: {error.__class__.__name__}") from error
+    embed = getattr(module, name, None)
+    if not callable(embed):
+        raise UsageError(f"{source!r} has no function {name!r}")
+    # A function of the user's; what it returns is checked when it is called.
+    return embed  # type: ignore[no-any-return]
+
+
+def _from_file(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"toolfold_embedder_{path.stem}", path)
+    assert spec is not None, "a file that ends with .py has a loader"
+    assert spec.loader is not None, "a file that ends with .py has a loader"
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+# ----------------------------------------------------------------------------------------------------
+# Patterns of a config that mean no tool: most likely a typo, and without a word it would go unnoticed.
+
+_log = logging.getLogger(__name__)
+
+
+class Strays:
+    """Warns of each such pattern once, however often the tools change."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._said: set[str] = set()
+
+    def warn(self, specs: Iterable[ToolSpec]) -> None:
+        """To be called when all tools are known."""
+        for line in stray_patterns(self._config, tuple(specs)):
+            if line not in self._said:
+                self._said.add(line)
+                _log.warning("%s", line)
+
+
+def stray_patterns(config: Config, specs: tuple[ToolSpec, ...]) -> Iterator[str]:
+    """One line for each; a blocked name only if it is nearly a tool's, for one may block what is not there."""
+    names = sorted({name for spec in specs for name in (spec.name, spec.python_name)})
+    for place, pattern in _patterns(config):
+        if any(Globs([pattern]).match(spec) for spec in specs):
+            continue
+        near = near_names(pattern, names)
+        if near or place[1] != "block":
+            hint = f"did you mean {near!r}?" if near else "it has no effect"
+            yield f"{config.place(*place)}: no tool matches {pattern!r}; {hint}"
+
+
+def _patterns(config: Config) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    for key in ("allow", "block", "ask"):
+        for at, pattern in enumerate(getattr(config.tools, key) or ()):
+            yield ("tools", key, at), pattern
+    for pattern in config.policies:
+        yield ("policies", pattern), pattern

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Final
 
@@ -33,3 +34,44 @@ def find_config() -> Path | None:
 def shown_path(path: Path) -> str:
     """As given; below the current folder, without it."""
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
+
+
+# ----------------------------------------------------------------------------------------------------
+# A file of `NAME=value` lines, as VS Code and Cursor have for their servers.
+
+_LINE: Final = re.compile(r"(?:export\s+)?(?P<name>[A-Za-z_][\w.-]*)\s*=\s*(?P<value>.*)")
+_QUOTED: Final = re.compile(r"\"(?P<double>(?:\\.|[^\"\\])*)\"|'(?P<single>[^']*)'")
+_ESCAPES: Final = {"n": "\n", "r": "\r", "t": "\t"}
+
+
+def read_env_file(path: Path) -> dict[str, str]:
+    """The variables in a file; of two lines with one name the later counts.
+
+    Raises:
+        UsageError: the file cannot be read, or has a line that is something else; its text is not in the message.
+    """
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise UsageError(f"cannot be read: {(error.strerror or 'unknown reason').lower()}") from None
+    except UnicodeDecodeError:
+        raise UsageError("is not UTF-8; save it as UTF-8") from None
+    found: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        stripped = line.strip()
+        if not stripped or stripped.startswith("#"):
+            continue
+        match = _LINE.fullmatch(stripped)
+        if match is None:
+            raise UsageError(f"line {number} is not NAME=value")
+        found[match["name"]] = _value(match["value"])
+    return found
+
+
+def _value(text: str) -> str:
+    quoted = _QUOTED.match(text)
+    if quoted is None:
+        return re.split(r"\s#", text, maxsplit=1)[0].strip()
+    if quoted["double"] is None:
+        return quoted["single"]
+    return re.sub(r"\\(.)", lambda one: _ESCAPES.get(one[1], one[1]), quoted["double"])

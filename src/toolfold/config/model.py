@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -16,14 +17,31 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from pydantic.json_schema import GenerateJsonSchema
 
-from toolfold.config.apis import ApiConfig, FetchConfig
-from toolfold.config.doors import ConsoleConfig, HttpConfig, McpConfig
-from toolfold.config.engine import EngineName, RayConfig
-from toolfold.config.packages import LibrarySetConfig, SetName
-from toolfold.config.policies import PolicyConfig
-from toolfold.config.section import Globs, Section, Text, Url, check_texts, wrong_key
-from toolfold.config.units import Count, Duration, Seconds, Size, must_be
+from toolfold.config.sections import (
+    ApiConfig,
+    ConsoleConfig,
+    Count,
+    Duration,
+    EngineName,
+    FetchConfig,
+    Globs,
+    HttpConfig,
+    LibrarySetConfig,
+    McpConfig,
+    PolicyConfig,
+    RayConfig,
+    Seconds,
+    Section,
+    SetName,
+    Size,
+    Text,
+    Url,
+    check_texts,
+    must_be,
+    wrong_key,
+)
 from toolfold.models import Json, Limits
 
 
@@ -392,3 +410,32 @@ def _unique(names: Sequence[str], key: str) -> None:
         first = plain.index(name)
         if first < at:
             raise wrong_key(f"{key}.{at}.name", f"is taken by {key}[{first}] {names[first]!r}; take another name")
+
+
+# ----------------------------------------------------------------------------------------------------
+# The JSON Schema of `toolfold.yaml`, for editors; `python -m toolfold.config.model` writes it anew.
+
+FILE_NAME: Final = "config.schema.json"
+
+
+class _Schema(GenerateJsonSchema):
+    """Without titles made from names."""
+
+    # Any: what pydantic hands over here is a large union that nothing looks into.
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+
+def config_schema() -> dict[str, Any]:
+    """Generated from the types that the loader checks with."""
+    schema = Config.model_json_schema(schema_generator=_Schema)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "toolfold.yaml"}
+
+
+def schema_text() -> str:
+    """As it is shipped."""
+    return json.dumps(config_schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+if __name__ == "__main__":
+    Path(__file__).parents[1].joinpath(FILE_NAME).write_text(schema_text(), encoding="utf-8")

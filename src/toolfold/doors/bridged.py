@@ -12,9 +12,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from toolfold.config.build import bridge_servers, with_policies
+from toolfold.config.build import Strays, bridge_servers, with_policies
 from toolfold.config.model import Config
-from toolfold.config.strays import Strays
 from toolfold.errors import UsageError, install_extra
 from toolfold.models import Json, Outcome, Paused, ToolSpec, Value
 from toolfold.runtime import Runtime

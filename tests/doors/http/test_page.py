@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from toolfold.config.doors import HttpConfig, JwtConfig
+from toolfold.config.sections import HttpConfig, JwtConfig
 from toolfold.doors.http.metrics import _HELP, Metrics
 from toolfold.engines.base import NodeLoad
 

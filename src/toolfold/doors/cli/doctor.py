@@ -33,7 +33,7 @@ def _library_sets(config: Config) -> dict[str, str]:
     if not config.libraries.packages and not config.libraries.sets:
         return {}
     # Imported here: most configs have none.
-    from toolfold.config.libraries import set_states  # noqa: PLC0415
+    from toolfold.config.library_sets import set_states  # noqa: PLC0415
 
     return {name: f"{one.text}; {', '.join(one.wanted.packages)}" for name, one in set_states(config).items()}
 

@@ -14,10 +14,10 @@ import yaml  # type: ignore[import-untyped]
 
 import toolfold
 from toolfold.config.find import FILE_NAME, shown_path
-from toolfold.config.importing import Found, client_files, client_places, one_line, read_servers
+from toolfold.config.import_clients import Found, client_files, client_places, one_line, read_servers
 from toolfold.config.load import MAX_BYTES
 from toolfold.config.model import plain_name
-from toolfold.config.writing import Writer, Written
+from toolfold.config.write_config import Writer, Written
 from toolfold.errors import UsageError
 
 _HEAD: Final = """\

@@ -69,7 +69,7 @@ def moment_of(text: str) -> float:
     except ValueError:
         pass
     # Imported here: hardly any command needs it, and it brings the config's models.
-    from toolfold.config.units import seconds_of  # noqa: PLC0415
+    from toolfold.config.sections import seconds_of  # noqa: PLC0415
 
     age = seconds_of(text)
     if age is None:

@@ -36,7 +36,7 @@ def _sync(
     pip's settings decide where packages come from. If anything fails, the installed packages stay in use.
     """
     # Imported here: the other commands start without it.
-    from toolfold.config.libraries import lock_of, wanted_sets  # noqa: PLC0415
+    from toolfold.config.library_sets import lock_of, wanted_sets  # noqa: PLC0415
     from toolfold.libraries import sync  # noqa: PLC0415
 
     found = _config(config)
@@ -59,7 +59,7 @@ def _list(
 ) -> int:
     """Show each set: the packages requested, the versions locked, and whether it is installed here."""
     # Imported here for the same reason.
-    from toolfold.config.libraries import set_states  # noqa: PLC0415
+    from toolfold.config.library_sets import set_states  # noqa: PLC0415
     from toolfold.libraries import Installed  # noqa: PLC0415
 
     store = Installed()
@@ -95,7 +95,7 @@ def _list(
 def _check(config: ConfigOption = None) -> int:
     """Verify every installed file and import every package in the sandbox; exit 1 if one fails."""
     # Imported here for the same reason.
-    from toolfold.config.libraries import library_sets, set_states  # noqa: PLC0415
+    from toolfold.config.library_sets import library_sets, set_states  # noqa: PLC0415
     from toolfold.libraries import Installed  # noqa: PLC0415
 
     found, store, faults = _config(config), Installed(), 0

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolfold.config import Config, find_config, load_config
-from toolfold.config.importing import import_servers
+from toolfold.config.import_clients import import_servers
 from toolfold.config.load import with_left_out
 from toolfold.doors.cli.inputs import read_files
 from toolfold.doors.cli.loops import run_to_end

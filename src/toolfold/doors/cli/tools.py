@@ -145,7 +145,7 @@ def _specs(sources: list[str] | None, apis: list[str] | None, config: Path | Non
 
 def _embedder(sources: list[str] | None, apis: list[str] | None, config: Path | None) -> "Embedder | None":
     # Imported here for the same reason.
-    from toolfold.config.embedder import embedder_of  # noqa: PLC0415
+    from toolfold.config.build import embedder_of  # noqa: PLC0415
 
     found = _found_config(sources, apis, config)
     return None if found is None else embedder_of(found)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 from fastapi import FastAPI
 
 from toolfold.config.build import approvals_of, declared_tools, ledger_of, runtime_options
-from toolfold.config.doors import HttpConfig
 from toolfold.config.model import Config
+from toolfold.config.sections import HttpConfig
 from toolfold.doors.bridged import is_granted, open_runtime
 from toolfold.doors.http.app import create_app
 from toolfold.doors.http.settings import ApiKey, JwtSettings, Settings, jwt_tenant

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from toolfold.config.build import (
+    Strays,
     approvals_of,
     bridge_servers,
     declared_tools,
@@ -17,7 +18,6 @@ from toolfold.config.build import (
 )
 from toolfold.config.load import left_out_servers
 from toolfold.config.model import Config
-from toolfold.config.strays import Strays
 from toolfold.doors.mcp.client import Clients
 from toolfold.doors.mcp.describing import Describing
 from toolfold.doors.mcp.door import Door

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from toolfold.config.apis import ApiConfig, AuthConfig
 from toolfold.config.model import Config
+from toolfold.config.sections import ApiConfig, AuthConfig
 from toolfold.errors import UsageError
 from toolfold.sources.openapi.source import Api, api_tools
 from toolfold.sources.web.client import fetch_tool
