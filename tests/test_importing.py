@@ -7,8 +7,8 @@ import pytest
 
 from toolfold.config import ServerConfig, load_config
 from toolfold.config.import_clients import client_files, import_servers, plain_json
-from toolfold.doors.cli.init import init_command
 from toolfold.errors import UsageError
+from toolfold.interfaces.cli.commands.init import init_command
 
 
 def write(path: Path, value: object) -> Path:

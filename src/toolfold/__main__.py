@@ -1,6 +1,6 @@
 """`python -m toolfold` is the command `toolfold`."""
 
-from toolfold.doors.cli import main
+from toolfold.interfaces.cli import main
 
 if __name__ == "__main__":
     main()

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import toolfold
-from toolfold.doors.cli.options import RunOptions
-from toolfold.doors.cli.run import run_program
+from toolfold.interfaces.cli.commands.run import run_program
+from toolfold.interfaces.cli.inputs import RunOptions
 
 SOURCE = Path(toolfold.__file__).parent
 PAGE = Path(__file__).parents[2] / "design" / "walk.md"

@@ -14,12 +14,12 @@ import mcp_types
 import pytest
 
 from toolfold.doors.callback import render as callback
-from toolfold.doors.cli import exits
 from toolfold.doors.console import shapes
 from toolfold.doors.frameworks.render import shown_outcome
 from toolfold.doors.http import answers, run_code, wire
 from toolfold.doors.mcp import render as mcp
 from toolfold.doors.pydantic_ai import render as pydantic_ai
+from toolfold.interfaces.cli import process
 from toolfold.models import NOTHING_RAN, Outcome, Problem, Status
 
 PROBLEMS: dict[Status, Problem | None] = {
@@ -45,7 +45,7 @@ def at_callback(outcome: Outcome) -> Any:
 
 
 def at_command_line(outcome: Outcome) -> Any:
-    return exits.exit_of_status(outcome.status)
+    return process.exit_of_status(outcome.status)
 
 
 def at_console(outcome: Outcome) -> Any:

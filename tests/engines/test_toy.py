@@ -10,8 +10,8 @@ from tests.installed import toy_engine
 from toolfold import Runtime
 from toolfold.config import parse_config
 from toolfold.config.build import runtime_options
-from toolfold.doors.cli.app import run_command
 from toolfold.errors import UsageError
+from toolfold.interfaces.cli.app import run_command
 
 
 @pytest.fixture(autouse=True)

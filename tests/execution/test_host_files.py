@@ -3,7 +3,7 @@
 import pytest
 
 from toolfold import File, Runtime
-from toolfold.doors.cli.app import run_command
+from toolfold.interfaces.cli.app import run_command
 
 SEEN = "is not in the data folder, which is empty; programs do not see files of the host"
 

@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 
 from toolfold import Outcome, Runtime
-from toolfold.doors.cli.load import load_tools
 from toolfold.errors import Fenced
+from toolfold.interfaces.cli.load_tools import load_tools
 from toolfold.ledger.sqlite.store import SqliteLedger
 
 

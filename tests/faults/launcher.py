@@ -58,7 +58,7 @@ def main() -> None:
     if path := os.environ.get(_CLOCK):
         shift_clock(path)
     # Imported here: behind the clock.
-    from toolfold.doors.cli import main as toolfold
+    from toolfold.interfaces.cli import main as toolfold
 
     if bug := os.environ.get(_BUG):
         from tests.faults.planted import plant

@@ -17,11 +17,11 @@ import msgspec
 
 from toolfold import checking
 from toolfold.doors import listening
-from toolfold.doors.cli import main
 from toolfold.doors.connections import Patience
 from toolfold.doors.http import app, file_routes, gate, jwks, pace, results, serve
 from toolfold.doors.http.body import Intake
 from toolfold.execution.pause import PausedMemory
+from toolfold.interfaces.cli import main
 from toolfold.protocol import machine
 from toolfold.sessions.sessions import Quota
 from toolfold.sources import function_schema

@@ -64,6 +64,6 @@ def config_tools(config: Config) -> list[Tool]:
         UsageError: one cannot be loaded.
     """
     # Imported here: it belongs to the command line, which brings more than a library wants at its start.
-    from toolfold.doors.cli.load import load_tools  # noqa: PLC0415
+    from toolfold.interfaces.cli.load_tools import load_tools  # noqa: PLC0415
 
     return [*load_tools(module_sources(config)), *declared_tools(config)]

@@ -7,10 +7,11 @@ import pytest
 
 from tests.doors.cli.conftest import Cli
 from toolfold import Limits
-from toolfold.doors.cli import ahead, app, run
-from toolfold.doors.cli.ahead import begin, launched, plain_options
-from toolfold.doors.cli.options import RunOptions
 from toolfold.engines.single import modules_of
+from toolfold.interfaces.cli import app, fast_start
+from toolfold.interfaces.cli.commands import run
+from toolfold.interfaces.cli.fast_start import begin, launched, plain_options
+from toolfold.interfaces.cli.inputs import RunOptions
 from toolfold.models import InstalledSet
 
 LINES = [
@@ -71,12 +72,12 @@ def test_a_sandbox_that_was_begun_is_used_only_if_it_is_the_one_that_is_needed(f
     begin(RunOptions(code="print(1)"))
     begin(RunOptions(code="import pandas"))
     begin(RunOptions(program="missing.py"))
-    first, second = ahead._begun
+    first, second = fast_start._begun
 
     used = launched("print(1)", limits, isolation="namespace")
 
     assert used is first
-    assert ahead._begun == []
+    assert fast_start._begun == []
     assert second.launched.process.returncode is not None
     used.give_up()
     assert used.launched.process.returncode is not None

@@ -1,7 +1,7 @@
 import json
 
 from tests.sources.openapi.serving import Answer, Serving
-from toolfold.doors.cli.app import run_command
+from toolfold.interfaces.cli.app import run_command
 
 OK = {"200": {"description": "ok", "content": {"application/json": {}}}}
 DOCUMENT = {"openapi": "3.1.0", "paths": {"/a": {"get": {"operationId": "op", "summary": "Get it", "responses": OK}}}}

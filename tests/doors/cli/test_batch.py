@@ -13,7 +13,7 @@ from inline_snapshot import snapshot
 
 from tests.doors.cli import killed_batch
 from tests.doors.cli.conftest import COMMAND, ENVIRONMENT, Cli
-from toolfold.doors.cli.app import run_command
+from toolfold.interfaces.cli.app import run_command
 
 
 def write_programs(folder: Path, *lines: dict[str, Any]) -> None:

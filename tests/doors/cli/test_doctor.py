@@ -6,8 +6,8 @@ from inline_snapshot import snapshot
 from rich.console import Console
 
 from tests.doors.cli.conftest import Cli
-from toolfold.doors.cli.doctor import print_diagnosis
 from toolfold.engines.process.doctor import Diagnosis, Finding
+from toolfold.interfaces.cli.commands.doctor import print_diagnosis
 
 
 @pytest.mark.long

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from toolfold.doors.cli.load import load_tools
+from toolfold.interfaces.cli.load_tools import load_tools
 
 
 def names(*sources: str) -> list[str]:

@@ -13,9 +13,9 @@ from inline_snapshot import snapshot
 
 from tests.doors.cli.conftest import COMMAND, ENVIRONMENT, Cli
 from toolfold import File, Problem
-from toolfold.doors.cli.app import run_command
-from toolfold.doors.cli.options import RunOptions
-from toolfold.doors.cli.run import run_program
+from toolfold.interfaces.cli.app import run_command
+from toolfold.interfaces.cli.commands.run import run_program
+from toolfold.interfaces.cli.inputs import RunOptions
 from toolfold.runtime import Runtime
 from toolfold.testing import Ended, Event, Printed, ScriptedEngine
 

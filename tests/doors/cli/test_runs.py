@@ -10,8 +10,8 @@ from inline_snapshot import snapshot
 
 from tests.ledger.made_up import begun, given, made, outcome
 from toolfold import Problem, UsageError
-from toolfold.doors.cli.history import safe
-from toolfold.doors.cli.runs import runs_app
+from toolfold.interfaces.cli.commands.runs import runs_app
+from toolfold.interfaces.cli.history import safe
 from toolfold.ledger.base import Decided, Given, Made
 from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.models import Call, CallRecord, File, Media, Program, Reply
@@ -384,7 +384,7 @@ def test_a_corrected_program_repeats_no_call_that_was_made_before(
     wrong = "done = [await charge(customer=i) for i in range(36)]\nprint(done[0].upper)\n1 / 0\n"
 
     async def first() -> str:
-        from toolfold.doors.cli.load import load_tools
+        from toolfold.interfaces.cli.load_tools import load_tools
 
         opened = SqliteLedger(ledger)
         async with Runtime(load_tools(["tools.py"]), ledger=opened) as runtime:
@@ -454,7 +454,7 @@ def test_show_lists_the_files_that_the_program_left(ledger: Path, runs: Runs) ->
 
 
 def test_names_of_arguments_are_cleaned_like_values() -> None:
-    from toolfold.doors.cli.history import _signature
+    from toolfold.interfaces.cli.history import _signature
 
     call = Call(id=1, tool="ask", arguments={"a\x1b[2J\r\u202e": 1})
 

@@ -6,8 +6,8 @@ import pytest
 import typer
 from inline_snapshot import snapshot
 
-from toolfold.doors.cli.tools import tools_app
 from toolfold.errors import UsageError
+from toolfold.interfaces.cli.commands.tools import tools_app
 
 TOOLS = '''
 import toolfold

@@ -12,9 +12,9 @@ import pytest
 from rich.console import Console
 
 from tests.ledger.made_up import begun, outcome
-from toolfold.doors.cli.app import run_command
-from toolfold.doors.cli.consoles import page_of
-from toolfold.doors.cli.waterfall import Waterfall
+from toolfold.interfaces.cli.app import run_command
+from toolfold.interfaces.cli.console_links import page_of
+from toolfold.interfaces.cli.history import Waterfall
 from toolfold.ledger.base import Decided, Entry, Given, Made, Moment, Story
 from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.models import Call, CallRecord, Outcome, Reply

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 from inline_snapshot import snapshot
 
-from toolfold.doors.cli.app import run_command
+from toolfold.interfaces.cli.app import run_command
 
 FILES = {
     "ok.py": b"print(1)",

@@ -12,7 +12,7 @@ from toolfold.errors import UsageError, install_extra
 
 BUILD = """
 import asyncio, sys
-import toolfold.doors.cli.app
+import toolfold.interfaces.cli.app
 from toolfold.config import parse_config
 from toolfold.doors.http.serve import Server
 from toolfold.doors.http.setup import open_app

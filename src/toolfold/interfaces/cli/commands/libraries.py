@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from toolfold.doors.cli.configured import nearest_config
-from toolfold.doors.cli.exits import Exit
-from toolfold.doors.cli.option_types import ConfigOption
 from toolfold.errors import EngineUnavailable, UsageError
+from toolfold.interfaces.cli.options import ConfigOption
+from toolfold.interfaces.cli.process import Exit
+from toolfold.interfaces.cli.setup import KEY_VARIABLE, nearest_config
 
 if TYPE_CHECKING:
     from toolfold.config import Config
     from toolfold.models import InstalledSet
+
 
 _NONE: Final = "the config lists no packages"
 
@@ -152,3 +154,53 @@ async def _run(config: Config, made: InstalledSet, texts: Sequence[str]) -> list
             outcome = await runtime.run(text)
             problems.append("" if outcome.problem is None else outcome.problem.message.splitlines()[-1])
     return problems
+
+
+# ----------------------------------------------------------------------------------------------------
+# `toolfold ledger`: what is done to a ledger as a whole. What it holds is in `runs`.
+
+ledger_app = typer.Typer(help="Maintain the ledger: change its encryption key.", rich_markup_mode=None)
+
+
+@ledger_app.callback()
+def _group() -> None:
+    """Keeps `rekey` a command of its own while it is the only one."""
+
+
+@ledger_app.command("rekey")
+def _rekey(
+    new_key_env: Annotated[
+        str, typer.Option("--new-key-env", metavar="NAME", help="The environment variable that holds the new key.")
+    ],
+    ledger: Annotated[
+        str | None,
+        typer.Option(
+            "--ledger", metavar="PATH", help="The ledger. Default: the config's, or the one in your state folder."
+        ),
+    ] = None,
+    config: ConfigOption = None,
+) -> int:
+    """Encrypt a ledger with another key; the old file is kept beside it.
+
+    The old key is the config's `ledger.key`, or TOOLFOLD_LEDGER_KEY. First stop every process that uses the ledger.
+    """
+    new_key = os.environ.get(new_key_env)
+    if not new_key:
+        raise UsageError(f"no environment variable {new_key_env!r}; put the new key there")
+    # Imported here: `--help` starts without SQLite.
+    from toolfold.ledger.open import rekey_ledger  # noqa: PLC0415
+
+    done = rekey_ledger(*_place(ledger, config), new_key)
+    noun = "execution" if done.executions == 1 else "executions"
+    what = f"the old file is kept as {done.copy!r}" if done.copy else "the ledger has the new key already"
+    typer.echo(f"rekeyed {done.executions} {noun}; {what}")
+    return 0
+
+
+def _place(where: str | None, path: Path | None) -> tuple[str | None, str | None]:
+    config = nearest_config(path) if where is None else None
+    if config is not None and config.ledger.model_fields_set:
+        from toolfold.config.build import ledger_place  # noqa: PLC0415 - the same
+
+        return ledger_place(config)
+    return where, os.environ.get(KEY_VARIABLE)

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from toolfold.doors.cli.configured import DEFAULT_ENGINE
 from toolfold.errors import UsageError
+from toolfold.interfaces.cli.setup import DEFAULT_ENGINE
 
 
 def engine_name(text: str) -> str:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from toolfold.errors import UsageError
+from toolfold.ledger.base import Ledger
 
 if TYPE_CHECKING:
     from toolfold.config import Config
     from toolfold.runtime import Runtime
     from toolfold.tools.tool import Tool
+
 
 DEFAULT_ENGINE: Final = "process" if sys.platform == "linux" else "auto"
 """Where namespaces exist, their absence must be an exit code and not another engine."""
@@ -91,6 +94,24 @@ def local_tools(config: Config) -> list[Tool]:
     """The config's own tools: modules, and what it describes itself."""
     # Imported here for the same reason.
     from toolfold.config.build import declared_tools, module_sources  # noqa: PLC0415
-    from toolfold.doors.cli.load import load_tools  # noqa: PLC0415
+    from toolfold.interfaces.cli.load_tools import load_tools  # noqa: PLC0415
 
     return [*load_tools(module_sources(config)), *declared_tools(config)]
+
+
+# ----------------------------------------------------------------------------------------------------
+# Which ledger a command uses: the one on its command line, the config's, or the usual one.
+
+KEY_VARIABLE: Final = "TOOLFOLD_LEDGER_KEY"
+
+
+def open_for_command(where: str | None, config: Config | None = None) -> Ledger:
+    """The ledger that the command line names, else the config's; the key of a sealed one is in the environment."""
+    # Imported here: `--help` starts without SQLite.
+    from toolfold.ledger.open import open_ledger  # noqa: PLC0415
+
+    if where is None and config is not None and config.ledger.model_fields_set:
+        from toolfold.config.build import ledger_of  # noqa: PLC0415 - the same
+
+        return ledger_of(config)
+    return open_ledger(where, key=os.environ.get(KEY_VARIABLE))

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from toolfold.config.find import find_config
-from toolfold.doors.cli.inputs import limits_for, read_program
-from toolfold.doors.cli.options import RunOptions
 from toolfold.engines.single import Single
 from toolfold.errors import ToolfoldError
+from toolfold.interfaces.cli.inputs import RunOptions, limits_for, read_program
 
 if TYPE_CHECKING:
     from toolfold.models import InstalledSet, Limits

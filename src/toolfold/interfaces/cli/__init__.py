@@ -10,15 +10,15 @@ def main() -> NoReturn:
     """The command `toolfold`; leaves the process."""
     # Imported where they are needed: a small program is over before the options of all commands are loaded.
     if sys.argv[1:2] == ["run"]:
-        from toolfold.doors.cli.ahead import begin, plain_options  # noqa: PLC0415
+        from toolfold.interfaces.cli.fast_start import begin, plain_options  # noqa: PLC0415
 
         options = plain_options(sys.argv[2:])
         if options is not None:
             begin(options)
-            from toolfold.doors.cli.leaving import guarded, leave  # noqa: PLC0415
-            from toolfold.doors.cli.run import run_program  # noqa: PLC0415
+            from toolfold.interfaces.cli.commands.run import run_program  # noqa: PLC0415
+            from toolfold.interfaces.cli.process import guarded, leave  # noqa: PLC0415
 
             leave(guarded(lambda: run_program(options)))
-    from toolfold.doors.cli.app import main as read_and_run  # noqa: PLC0415
+    from toolfold.interfaces.cli.app import main as read_and_run  # noqa: PLC0415
 
     read_and_run()

@@ -9,12 +9,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from toolfold.doors.cli.configured import chosen_engine, configured, nearest_config
-from toolfold.doors.cli.ledgers import open_for_command
-from toolfold.doors.cli.load import load_tools
-from toolfold.doors.cli.loops import until_stopped
-from toolfold.doors.cli.run import stdout_to_stderr
 from toolfold.errors import UsageError
+from toolfold.interfaces.cli.commands.run import stdout_to_stderr
+from toolfold.interfaces.cli.load_tools import load_tools
+from toolfold.interfaces.cli.process import until_stopped
+from toolfold.interfaces.cli.setup import chosen_engine, configured, nearest_config, open_for_command
 from toolfold.models import Json, Outcome, ToolSpec
 from toolfold.prompts.python_stubs import prompt_text
 from toolfold.runtime import Runtime

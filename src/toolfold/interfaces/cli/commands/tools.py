@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from toolfold.doors.cli.option_types import ApiOption
 from toolfold.errors import UsageError
+from toolfold.interfaces.cli.options import ApiOption
 from toolfold.models import Json, ToolSpec
 
 if TYPE_CHECKING:
@@ -124,14 +124,14 @@ def _learn(
 ) -> int:
     """Call read-only tools twice and remember what they return: keys and types, never values."""
     # Imported here for the same reason.
-    from toolfold.doors.cli.learn import learn  # noqa: PLC0415
+    from toolfold.interfaces.cli.commands.tools_learn import learn  # noqa: PLC0415
 
     return learn(names, _specs(tools, None, config), sources=tools or (), config=config, ledger=ledger)
 
 
 def _specs(sources: list[str] | None, apis: list[str] | None, config: Path | None) -> tuple[ToolSpec, ...]:
     # Imported here for the same reason.
-    from toolfold.doors.cli.load import load_apis, load_tools  # noqa: PLC0415
+    from toolfold.interfaces.cli.load_tools import load_apis, load_tools  # noqa: PLC0415
     from toolfold.tools.catalog import Catalog  # noqa: PLC0415
 
     found = _found_config(sources, apis, config)
@@ -153,7 +153,7 @@ def _embedder(sources: list[str] | None, apis: list[str] | None, config: Path | 
 
 def _found_config(sources: list[str] | None, apis: list[str] | None, config: Path | None) -> "Config | None":
     # Imported here for the same reason.
-    from toolfold.doors.cli.configured import nearest_config  # noqa: PLC0415
+    from toolfold.interfaces.cli.setup import nearest_config  # noqa: PLC0415
 
     return nearest_config(config) if config is not None or not (sources or apis) else None
 
@@ -163,7 +163,7 @@ def _of_config(config: "Config", loaded: "list[Tool]") -> tuple[ToolSpec, ...]:
     # Imported here for the same reason.
     from toolfold.config.build import runtime_options  # noqa: PLC0415
     from toolfold.doors.bridged import permitted_tools  # noqa: PLC0415
-    from toolfold.doors.cli.configured import local_tools  # noqa: PLC0415
+    from toolfold.interfaces.cli.setup import local_tools  # noqa: PLC0415
 
     local = [*loaded, *local_tools(config)]
     return asyncio.run(permitted_tools(config, local, runtime_options(config)["policy"]))

@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.text import Text
 
 from toolfold.config import Config, find_config, load_config
-from toolfold.doors.cli.exits import Exit
 from toolfold.engines.process.doctor import Diagnosis, Finding, examine
+from toolfold.interfaces.cli.process import Exit
 from toolfold.models import Isolation
 
 

@@ -8,10 +8,9 @@ from typing import Annotated, Final, Literal, TypeVar, cast
 
 import typer
 
-from toolfold.doors.cli.configured import nearest_config
-from toolfold.doors.cli.ledgers import open_for_command
-from toolfold.doors.cli.option_types import ConfigOption, EngineOption
 from toolfold.errors import UsageError
+from toolfold.interfaces.cli.options import ConfigOption, EngineOption
+from toolfold.interfaces.cli.setup import nearest_config, open_for_command
 from toolfold.ledger.base import Filter, History, Ledger, State
 from toolfold.models import Status
 
@@ -56,7 +55,7 @@ def _runs(
     if context.invoked_subcommand is not None:
         return 0
     # Imported here: `--help` starts without the tables and bars.
-    from toolfold.doors.cli import history  # noqa: PLC0415
+    from toolfold.interfaces.cli import history  # noqa: PLC0415
 
     summaries = with_ledger(ledger, lambda opened: opened.list(limit=limit))
     return history.print_list(summaries, as_json=json)
@@ -81,8 +80,8 @@ def _list(
 ) -> int:
     """List executions, newest first. `--tool` finds only executions that have ended."""
     # Imported here for the same reason.
-    from toolfold.doors.cli import history  # noqa: PLC0415
-    from toolfold.doors.cli.inputs import moment_of  # noqa: PLC0415
+    from toolfold.interfaces.cli import history  # noqa: PLC0415
+    from toolfold.interfaces.cli.inputs import moment_of  # noqa: PLC0415
 
     is_state = status in ("running", "paused")
     wanted = Filter(
@@ -135,7 +134,7 @@ def _show(
 ) -> int:
     """Show one execution: its program, its output and its calls over time."""
     # Imported here for the same reason.
-    from toolfold.doors.cli import history  # noqa: PLC0415
+    from toolfold.interfaces.cli import history  # noqa: PLC0415
 
     async def ended(opened: Ledger) -> History:
         found = await load(opened, id)
@@ -143,7 +142,7 @@ def _show(
             # Imported here for the same reason.
             from rich.console import Console  # noqa: PLC0415
 
-            from toolfold.doors.cli.waterfall import followed  # noqa: PLC0415
+            from toolfold.interfaces.cli.history import followed  # noqa: PLC0415
 
             await followed(opened, found.begun, Console(stderr=True, highlight=False))
             return await load(opened, found.begun.execution_id)
@@ -187,8 +186,8 @@ def _rerun(
     It starts with the files and limits of the earlier one. The exit codes are those of `toolfold run`.
     """
     # Imported here: listing and showing start without the runtime.
-    from toolfold.doors.cli.options import RunOptions  # noqa: PLC0415
-    from toolfold.doors.cli.rerun import rerun  # noqa: PLC0415
+    from toolfold.interfaces.cli.commands.wait import rerun  # noqa: PLC0415
+    from toolfold.interfaces.cli.inputs import RunOptions  # noqa: PLC0415
 
     options = RunOptions(
         program=program or "", tools=tuple(tools or ()), engine=engine, isolation=isolation, out=out, as_json=json
@@ -220,9 +219,9 @@ def _wait(
     The exit codes are those of `toolfold run`; 75 if the time is up, or if nobody is here to answer a question.
     """
     # Imported here for the same reason.
-    from toolfold.doors.cli.options import RunOptions  # noqa: PLC0415
-    from toolfold.doors.cli.outputs import prepare_folder  # noqa: PLC0415
-    from toolfold.doors.cli.wait import WaitOptions, wait_for  # noqa: PLC0415
+    from toolfold.interfaces.cli.commands.wait import WaitOptions, wait_for  # noqa: PLC0415
+    from toolfold.interfaces.cli.inputs import RunOptions  # noqa: PLC0415
+    from toolfold.interfaces.cli.output import prepare_folder  # noqa: PLC0415
 
     where = ledger or context.obj
     found = with_ledger(where, lambda opened: load(opened, id))

@@ -12,12 +12,11 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from toolfold.doors.cli.configured import chosen_engine, configured, nearest_config
-from toolfold.doors.cli.exits import Exit, exit_of_status
-from toolfold.doors.cli.inputs import limits_for, read_files, read_program, with_limits
-from toolfold.doors.cli.options import RunOptions
-from toolfold.doors.cli.outputs import prepare_folder, save_files
 from toolfold.errors import UsageError
+from toolfold.interfaces.cli.inputs import RunOptions, limits_for, read_files, read_program, with_limits
+from toolfold.interfaces.cli.output import prepare_folder, save_files
+from toolfold.interfaces.cli.process import Exit, exit_of_status
+from toolfold.interfaces.cli.setup import chosen_engine, configured, nearest_config
 from toolfold.models import CallRecord, File, Limits, Outcome
 
 if TYPE_CHECKING:
@@ -33,17 +32,17 @@ def run_program(options: RunOptions, open_runtime: Callable[..., Runtime] | None
     text, files, limits = order.text, order.files, order.limits
     if options.detach:
         # Imported here: hardly any run is left behind.
-        from toolfold.doors.cli.detached import leave_behind  # noqa: PLC0415
+        from toolfold.interfaces.cli.commands.detached import leave_behind  # noqa: PLC0415
 
         return leave_behind(options, text, files, limits)
     if options.out is not None:
         prepare_folder(options.out)
     with _sandbox_ahead(order, is_wanted=open_runtime is None):
         # Imported here: the sandbox is being built meanwhile.
-        from toolfold.doors.cli.ledgers import open_for_command  # noqa: PLC0415
-        from toolfold.doors.cli.live import is_live  # noqa: PLC0415
-        from toolfold.doors.cli.load import load_apis, load_tools  # noqa: PLC0415
-        from toolfold.doors.cli.loops import until_stopped  # noqa: PLC0415
+        from toolfold.interfaces.cli.load_tools import load_apis, load_tools  # noqa: PLC0415
+        from toolfold.interfaces.cli.process import until_stopped  # noqa: PLC0415
+        from toolfold.interfaces.cli.setup import open_for_command  # noqa: PLC0415
+        from toolfold.interfaces.cli.terminal import is_live  # noqa: PLC0415
         from toolfold.runtime import Runtime  # noqa: PLC0415
 
         with stdout_to_stderr() as stdout:
@@ -122,7 +121,7 @@ def _launched_ahead(chosen: dict[str, Any], text: str, limits: Limits) -> Single
     if options.get("host_libraries"):
         return None
     # Imported here: other engines do without.
-    from toolfold.doors.cli.ahead import launched  # noqa: PLC0415
+    from toolfold.interfaces.cli.fast_start import launched  # noqa: PLC0415
 
     return launched(text, limits, isolation=options["isolation"], sets=options.get("library_sets", ()))
 
@@ -151,12 +150,12 @@ async def _run_once(
             given["execution_id"] = execution_id
             given["on_call"] = show_call(always=options.is_verbose)
             if live is not None:
-                from toolfold.doors.cli.live import run_shown  # noqa: PLC0415 - as above
+                from toolfold.interfaces.cli.terminal import run_shown  # noqa: PLC0415 - as above
 
                 return await run_shown(runtime, ledger, text, live, **given)
             return await runtime.run(text, **given)
     except asyncio.CancelledError:
-        from toolfold.doors.cli.stopping import tell_stopped  # noqa: PLC0415 - hardly any program is stopped
+        from toolfold.interfaces.cli.history import tell_stopped  # noqa: PLC0415 - hardly any program is stopped
 
         await tell_stopped(ledger, execution_id, where=options.ledger)
         raise
@@ -172,7 +171,7 @@ def approvals(config: Config | None, options: RunOptions, ledger: Ledger) -> dic
         return {}
     # Imported here: few programs ask.
     from toolfold.config.build import approvals_of  # noqa: PLC0415
-    from toolfold.doors.cli.asking import approve_at_terminal, terminal_handle  # noqa: PLC0415
+    from toolfold.interfaces.cli.approval import approve_at_terminal, terminal_handle  # noqa: PLC0415
 
     if config.approvals == "both" and not options.yes and terminal_handle() is None:
         return {}  # the console is asked
@@ -184,8 +183,8 @@ def show_call(*, always: bool = False) -> Callable[[CallRecord], None] | None:
     if not always and not sys.stderr.isatty():
         return None
     # Imported here for the same reason.
-    from toolfold.doors.cli.render import call_line  # noqa: PLC0415
-    from toolfold.doors.cli.stage import stage  # noqa: PLC0415
+    from toolfold.interfaces.cli.output import call_line  # noqa: PLC0415
+    from toolfold.interfaces.cli.terminal import stage  # noqa: PLC0415
 
     def show(record: CallRecord) -> None:
         stage.clear()
@@ -196,7 +195,7 @@ def show_call(*, always: bool = False) -> Callable[[CallRecord], None] | None:
 
 def finish(outcome: Outcome, options: RunOptions) -> int:
     # Imported here for the same reason.
-    from toolfold.doors.cli.render import print_json, print_text, unsaved_line  # noqa: PLC0415
+    from toolfold.interfaces.cli.output import print_json, print_text, unsaved_line  # noqa: PLC0415
 
     if options.as_json:
         print_json(outcome)

@@ -1,23 +1,36 @@
 """Executions out of the ledger as text for people, or as JSON for programs."""
 
+from __future__ import annotations
+
 import json
+import shlex
 import sys
 import time
 import unicodedata
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
-from typing import Final
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Final
 
 import msgspec
-from rich.console import Console
+from rich.console import Console, Group
+from rich.live import Live
 from rich.text import Text
 
-from toolfold.doors.cli.exits import Exit
-from toolfold.doors.cli.render import shortened, shown_arguments, word, write_json
 from toolfold.doors.media import value_as_json
-from toolfold.ledger.base import Decided, Given, History, Made, Summary
+from toolfold.errors import ToolfoldError
+from toolfold.interfaces.cli.console_links import page_of
+from toolfold.interfaces.cli.output import shortened, shown_arguments, word, write_json
+from toolfold.interfaces.cli.process import Exit
+from toolfold.ledger.base import Begun, Decided, Given, History, Ledger, Made, Moment, Summary
+from toolfold.ledger.listing import changes_of
 from toolfold.models import Call, CallRecord, File, Json, Reply
 from toolfold.outcome_views import call_as_json
+
+if TYPE_CHECKING:
+    from rich.console import ConsoleOptions, RenderResult
+
+    from toolfold.ledger.base import Entry, Story
+
 
 _PIPE_WIDTH: Final = 120
 _CALL_CELLS: Final = 46
@@ -263,3 +276,167 @@ def _style(status: str) -> str:
 def _console() -> Console:
     width = None if sys.stdout.isatty() else _PIPE_WIDTH
     return Console(width=width, soft_wrap=True, highlight=False, markup=False, emoji=False)
+
+
+# ----------------------------------------------------------------------------------------------------
+# The calls of a program as lanes over time, drawn while it runs: `toolfold run`, `toolfold runs show --follow`.
+
+_MOST_LANES: Final = 12
+_MOST_LINES: Final = 5
+_MOST_NAMED: Final = 4
+_PER_SECOND: Final = 8
+_STYLES: Final = {"done": "blue", "open": "cyan", "failed": "red", "waits": "yellow", "recorded": "bright_black"}
+
+
+@dataclass(slots=True)
+class Bar:
+    """One call."""
+
+    tool: str
+    at: float
+    until: float | None = None
+    kind: str = "open"
+
+
+class Waterfall:
+    """What is known of one execution; drawn anew for each width and moment."""
+
+    def __init__(self, begun: Begun, page: str = "", *, shows_output: bool = True) -> None:
+        self._begun = begun
+        self._page = page
+        self._shows_output = shows_output
+        self._bars: dict[int, Bar] = {}
+        self._state = "running"
+        self._printed = ""
+        self._end = 0.0
+
+    def take(self, story: Story) -> None:
+        """What was written since the last one."""
+        for entry in story.entries:
+            self._note(entry)
+        self._state = story.state
+        if story.outcome is not None:
+            self._state, self._end = story.outcome.status, max(self._end, story.outcome.seconds)
+
+    def _note(self, entry: Entry) -> None:
+        match entry:
+            case Made():
+                bar = self._bars.setdefault(entry.call.id, Bar(entry.call.tool, entry.at))
+                bar.kind = "open"
+            case Moment(kind="asked"):
+                self._bars[entry.call_id] = Bar(str(entry.facts.get("tool", "")), entry.at, kind="waits")
+            case Decided() if entry.call_id in self._bars:
+                self._bars[entry.call_id].kind = "open"
+            case Given():
+                record = entry.record
+                kind = "failed" if record.error is not None else "recorded" if record.from_record else "done"
+                until = record.started_seconds + record.seconds
+                self._bars[record.id] = Bar(record.name, record.started_seconds, until, kind)
+                self._end = max(self._end, until)
+            case Moment(kind="printed") if self._shows_output:
+                self._printed = (self._printed + entry.text)[-4000:]
+            case _:
+                pass
+
+    @property
+    def is_over(self) -> bool:
+        """Nothing moves any more."""
+        return self._state not in ("running", "paused")
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """The head, the lanes, what is open, and the last lines that were printed."""
+        now = self._end if self.is_over else max(self._end, time.time() - self._begun.began_at)
+        lanes = _lanes(self._bars.values(), now)
+        width = max(20, options.max_width - 1)
+        parts = [self._head(now)]
+        if self._page:
+            parts.append(Text(self._page, style="dim"))
+        parts += [_line(lane, now, width) for lane in lanes[:_MOST_LANES]]
+        if len(lanes) > _MOST_LANES:
+            parts.append(Text(f"… and {len(lanes) - _MOST_LANES} more lanes", style="dim"))
+        for kind, words in (("waits", "waits for an answer"), ("open", "in flight")):
+            names = [f"{safe(bar.tool)} #{call_id}" for call_id, bar in self._bars.items() if bar.kind == kind]
+            if names and not self.is_over:
+                more = f", … {len(names)} in all" if len(names) > _MOST_NAMED else ""
+                parts.append(Text(f"{words}: {', '.join(names[:_MOST_NAMED])}{more}", style=_STYLES[kind]))
+        parts += [Text(safe(line)) for line in self._printed.splitlines()[-_MOST_LINES:]]
+        for part in parts:
+            part.truncate(width, overflow="ellipsis")
+        yield Group(*parts)
+
+    def _head(self, now: float) -> Text:
+        bars = self._bars.values()
+        done, failed = sum(bar.until is not None for bar in bars), sum(bar.kind == "failed" for bar in bars)
+        words = [self._state, f"{done} calls done"]
+        if done < len(bars) and not self.is_over:
+            words.append(f"{len(bars) - done} in flight")
+        if failed:
+            words.append(f"{failed} failed")
+        return Text(f"{safe(self._begun.execution_id)}  {', '.join(words)}, {now:.1f} s", style="bold")
+
+
+async def followed(ledger: Ledger, begun: Begun, console: Console) -> None:
+    """Draw it until it has ended; where nobody sees a drawing, only wait."""
+    fall = Waterfall(begun, page_of(ledger, begun.execution_id))
+    with Live(fall, console=console, refresh_per_second=_PER_SECOND, transient=True, auto_refresh=console.is_terminal):
+        async for story in changes_of(ledger, begun.execution_id):
+            fall.take(story)
+
+
+def _lanes(bars: Iterable[Bar], now: float) -> list[list[Bar]]:
+    """A call takes the first lane that is free: their number is the real concurrency."""
+    lanes: list[list[Bar]] = []
+    free: list[float] = []
+    for bar in sorted(bars, key=lambda one: one.at):
+        at = next((at for at, until in enumerate(free) if until <= bar.at), len(free))
+        if at == len(free):
+            free.append(0.0)
+            lanes.append([])
+        free[at] = now if bar.until is None else bar.until
+        lanes[at].append(bar)
+    return lanes
+
+
+def _line(lane: list[Bar], now: float, width: int) -> Text:
+    """One lane as cells; of calls that share a cell the last one is seen, and a failed one in any case."""
+    cells: list[str] = [""] * width
+    whole = max(now, 1e-9)
+    for bar in lane:
+        first = min(width - 1, int(bar.at / whole * width))
+        last = max(first + 1, min(width, int((now if bar.until is None else bar.until) / whole * width)))
+        for cell in range(first, last):
+            cells[cell] = cells[cell] if cells[cell] == "failed" else bar.kind
+    line = Text()
+    for kind in cells:
+        line.append("━" if kind else " ", style=_STYLES.get(kind, ""))
+    return line
+
+
+# ----------------------------------------------------------------------------------------------------
+# What a command says once a signal has stopped its program: which calls may have run, and where the rest is.
+
+_SHOWN_CALLS: Final = 3
+_SHOWN_CHARACTERS: Final = 60
+
+
+async def tell_stopped(ledger: Ledger, execution_id: str, *, where: str | None = None) -> None:
+    """One line on stderr; `where` is the ledger as the command line names it."""
+    try:
+        history = await ledger.load(execution_id)
+    except ToolfoldError:  # a ledger that broke is the lesser news
+        history = None
+    if history is None:
+        print("toolfold: stopped; the program had not begun", file=sys.stderr, flush=True)
+        return
+    calls = open_calls(history)
+    shown = ", ".join(map(_stopping_shown, calls[:_SHOWN_CALLS]))
+    more = f" and {len(calls) - _SHOWN_CALLS} more" if len(calls) > _SHOWN_CALLS else ""
+    said = ["stopped", f"{shown}{more} may have run" if calls else "no call was open"]
+    if ledger.is_lasting:
+        option = "" if where is None else f" --ledger {shlex.quote(where)}"
+        said.append(f"toolfold runs show {execution_id}{option}")
+    print(f"toolfold: {'; '.join(said)}", file=sys.stderr, flush=True)
+
+
+def _stopping_shown(call: Call) -> str:
+    return f"{word(call.tool)}({shortened(shown_arguments(call.arguments), _SHOWN_CHARACTERS)})"

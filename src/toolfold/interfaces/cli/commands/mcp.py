@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 from toolfold.config import Config, find_config, load_config
 from toolfold.config.import_clients import import_servers
 from toolfold.config.load import with_left_out
-from toolfold.doors.cli.inputs import read_files
-from toolfold.doors.cli.loops import run_to_end
 from toolfold.doors.mcp.address import TOKEN_VARIABLE, guarded, parse_address
 from toolfold.doors.mcp.early import EarlyAnswers
 from toolfold.doors.mcp.texts import INSTRUCTIONS
 from toolfold.errors import UsageError, install_extra
+from toolfold.interfaces.cli.inputs import read_files
+from toolfold.interfaces.cli.process import run_to_end
 
 if TYPE_CHECKING:
     from toolfold.tools.tool import Tool
@@ -84,7 +84,7 @@ def _modules(config: Config) -> list[Tool]:
         return []
     # Imported here: hardly any config has modules.
     from toolfold.config.build import module_sources  # noqa: PLC0415
-    from toolfold.doors.cli.load import load_tools  # noqa: PLC0415
+    from toolfold.interfaces.cli.load_tools import load_tools  # noqa: PLC0415
 
     # What a module prints while it is imported is not for the client.
     with redirect_stdout(sys.stderr):

@@ -7,7 +7,7 @@ import stat
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -121,3 +121,35 @@ def _read(path: Path, size: int, what: str) -> bytes:
 
 def _mime(name: str) -> str:
     return mimetypes.guess_type(name)[0] or "application/octet-stream"
+
+
+# ----------------------------------------------------------------------------------------------------
+# What `toolfold run` and its kin were told to do.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """One command line, as it was written."""
+
+    program: str = ""
+    """A file, or `-`; empty if `code` is the program."""
+    code: str | None = None
+    tools: tuple[str, ...] = ()
+    apis: tuple[str, ...] = ()
+    timeout_seconds: float | None = None
+    limits: tuple[str, ...] = ()
+    """`NAME=VALUE` each."""
+    engine: str | None = None
+    """`None`: the config's, or the usual one; the same for the isolation."""
+    isolation: str | None = None
+    address: str | None = None
+    files: tuple[Path, ...] = ()
+    out: Path | None = None
+    as_json: bool = False
+    is_verbose: bool = False
+    accept_no_isolation: bool = False
+    ledger: str | None = None
+    config: Path | None = None
+    yes: bool = False
+    """Every call that needs approval has it."""
+    detach: bool = False

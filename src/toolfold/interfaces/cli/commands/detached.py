@@ -23,15 +23,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from toolfold.doors.cli.configured import chosen_engine, configured, nearest_config
-from toolfold.doors.cli.exits import Exit, exit_of_error, exit_of_status
-from toolfold.doors.cli.ledgers import open_for_command
-from toolfold.doors.cli.load import load_apis, load_tools
-from toolfold.doors.cli.loops import run_to_end
-from toolfold.doors.cli.options import RunOptions
 from toolfold.errors import Fenced, LedgerFailed, ToolfoldError, UsageError
 from toolfold.events import ProgramBegan, RuntimeEvent
 from toolfold.execution.history import end_recorded
+from toolfold.interfaces.cli.inputs import RunOptions
+from toolfold.interfaces.cli.load_tools import load_apis, load_tools
+from toolfold.interfaces.cli.process import Exit, exit_of_error, exit_of_status, run_to_end
+from toolfold.interfaces.cli.setup import chosen_engine, configured, nearest_config, open_for_command
 from toolfold.ledger.listing import changes_of
 from toolfold.ledger.remote_approval import Decisive, LedgerApproval
 from toolfold.models import NOTHING_RAN, File, Limits, Outcome
@@ -213,7 +211,7 @@ def _runtime_for(order: Order, config: Config | None) -> tuple[Callable[..., Run
     approve: Any = LedgerApproval(ledger, wait_seconds=config.approvals_wait if config else _APPROVALS_WAIT)
     if options.yes:
         # Imported here: few programs ask.
-        from toolfold.doors.cli.asking import approve_at_terminal  # noqa: PLC0415
+        from toolfold.interfaces.cli.approval import approve_at_terminal  # noqa: PLC0415
 
         approve = approve_at_terminal(is_yes=True)
     made = partial(

@@ -9,28 +9,33 @@ import asyncio
 import os
 import sys
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
 
-from toolfold.doors.cli import detached
-from toolfold.doors.cli.asking import Terminal, say, terminal_handle
-from toolfold.doors.cli.exits import Exit
-from toolfold.doors.cli.live import Shown
-from toolfold.doors.cli.loops import until_stopped
-from toolfold.doors.cli.options import RunOptions
-from toolfold.doors.cli.render import shortened, shown_arguments, word
-from toolfold.doors.cli.run import finish
 from toolfold.errors import UsageError
 from toolfold.execution.history import end_recorded
-from toolfold.ledger.base import Decided, Made, Moment
+from toolfold.interfaces.cli.approval import Terminal, say, terminal_handle
+from toolfold.interfaces.cli.commands import detached
+from toolfold.interfaces.cli.commands.run import approvals, finish, show_call, stdout_to_stderr
+from toolfold.interfaces.cli.inputs import RunOptions, limits_for, read_program
+from toolfold.interfaces.cli.load_tools import load_tools
+from toolfold.interfaces.cli.output import prepare_folder, shortened, shown_arguments, word
+from toolfold.interfaces.cli.process import Exit, until_stopped
+from toolfold.interfaces.cli.setup import chosen_engine, configured
+from toolfold.interfaces.cli.terminal import Shown, is_live, run_shown
+from toolfold.ledger.base import Decided, History, Ledger, Made, Moment
 from toolfold.ledger.listing import changes_of
 from toolfold.ledger.remote_approval import Decisive, arguments_digest, decision_seal, lock
 from toolfold.models import Call, Outcome
+from toolfold.runtime import Runtime
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from toolfold.ledger.base import History, Ledger, Story
+    from toolfold.config import Config
+    from toolfold.ledger.base import Story
+
 
 _OBEY_SECONDS: Final = 0.7
 _SHOWN_ARGUMENTS: Final = 60
@@ -201,3 +206,47 @@ class _Waiting:
 
 def _signature(call: Call) -> str:
     return f"call {call.id}, {word(call.tool)}({shortened(shown_arguments(call.arguments), _SHOWN_ARGUMENTS)}),"
+
+
+# ----------------------------------------------------------------------------------------------------
+# `toolfold runs rerun`: a corrected program beside the record of the earlier one.
+
+
+def rerun(
+    options: RunOptions, ledger: Ledger, earlier: History, *, repeat: Sequence[str] | None = None,
+    config: Config | None = None,
+) -> int:  # fmt: skip
+    """Run it, print it, say how much came from the record, and return the exit code."""
+    begun = earlier.begun
+    output_bytes = limits_for(None, as_json=options.as_json).output_bytes
+    limits = replace(begun.limits, output_bytes=output_bytes)
+    text = read_program(options.program, limits) if options.program else begun.program.sent_text
+    if options.out is not None:
+        prepare_folder(options.out)
+
+    async def once(runtime: Runtime) -> Outcome:
+        async with runtime:
+            given: Any = {"files": begun.files, "limits": limits, "rerun_of": begun.execution_id, "repeat": repeat}
+            given |= {"stdin": begun.program.stdin, "clock": begun.program.clock}
+            if is_live(stdout, as_json=options.as_json):
+                return await run_shown(runtime, ledger, text, stdout, on_call=show_call(), **given)
+            return await runtime.run(text, on_call=show_call(), **given)
+
+    with stdout_to_stderr() as stdout:
+        runtime = configured(config, text, Runtime)(
+            tools=load_tools(options.tools),
+            **chosen_engine(config, engine=options.engine, isolation=options.isolation, warm=1),
+            **approvals(config, options, ledger),
+            limits=limits,
+            ledger=ledger,
+            door="cli",
+        )
+        outcome = until_stopped(once(runtime))
+    if isinstance(outcome, int):
+        return outcome
+    code = finish(outcome, options)
+    if outcome.calls:
+        known = sum(call.from_record and call.error is None for call in outcome.calls)
+        whole = len(outcome.calls)
+        print(f"toolfold: {known} of {whole} calls came from the record of {begun.execution_id}", file=sys.stderr)
+    return code

@@ -14,8 +14,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING, Final
 
-from toolfold.doors.cli.render import shortened, shown_arguments, word
-from toolfold.doors.cli.stage import stage
+from toolfold.interfaces.cli.output import shortened, shown_arguments, word
+from toolfold.interfaces.cli.terminal import stage
 from toolfold.tools.steps.approval import NOBODY_CAN_APPROVE
 from toolfold.tools.tool import Approve, Decision
 

@@ -8,14 +8,12 @@ from typing import Annotated, Literal, NoReturn
 import typer
 
 import toolfold
-from toolfold.doors.cli.exits import Exit
-from toolfold.doors.cli.leaving import complain, guarded, leave
-from toolfold.doors.cli.ledger import ledger_app
-from toolfold.doors.cli.libraries import libraries_app
-from toolfold.doors.cli.option_types import AddressOption, ApiOption, ConfigOption, EngineOption
-from toolfold.doors.cli.runs import runs_app
-from toolfold.doors.cli.serve import serve_command
-from toolfold.doors.cli.tools import tools_app
+from toolfold.interfaces.cli.commands.libraries import ledger_app, libraries_app
+from toolfold.interfaces.cli.commands.runs import runs_app
+from toolfold.interfaces.cli.commands.serve import serve_command
+from toolfold.interfaces.cli.commands.tools import tools_app
+from toolfold.interfaces.cli.options import AddressOption, ApiOption, ConfigOption, EngineOption
+from toolfold.interfaces.cli.process import Exit, complain, guarded, leave
 
 app = typer.Typer(
     name="toolfold",
@@ -138,8 +136,8 @@ def _run(
     3 isolation not available, 4 timeout or limit, 130 interrupted.
     """
     # Imported here: `--help`, `--version` and `doctor` start without the runtime.
-    from toolfold.doors.cli.options import RunOptions  # noqa: PLC0415
-    from toolfold.doors.cli.run import run_program  # noqa: PLC0415
+    from toolfold.interfaces.cli.commands.run import run_program  # noqa: PLC0415
+    from toolfold.interfaces.cli.inputs import RunOptions  # noqa: PLC0415
 
     options = RunOptions(
         program=program or "",
@@ -196,7 +194,7 @@ def _batch(
     70 the sandbox failed, 130 interrupted.
     """
     # Imported here for the same reason.
-    from toolfold.doors.cli.batch import BatchOptions, run_batch  # noqa: PLC0415
+    from toolfold.interfaces.cli.commands.batch import BatchOptions, run_batch  # noqa: PLC0415
 
     options = BatchOptions(
         programs=programs, out=out, tools=tuple(tools or ()), config=config, timeout_seconds=timeout, engine=engine,
@@ -218,7 +216,7 @@ def _doctor(
 ) -> int:
     """Test the isolation on this machine with real attacks. Exit 3 if the required tier is not available."""
     # Imported here for the same reason: a diagnosis needs the engine, a run's help does not.
-    from toolfold.doors.cli.doctor import diagnose, diagnose_cluster  # noqa: PLC0415
+    from toolfold.interfaces.cli.commands.doctor import diagnose, diagnose_cluster  # noqa: PLC0415
 
     if engine == "ray":
         return diagnose_cluster(address, as_json=json, required=require)
@@ -250,7 +248,7 @@ def _mcp(
 ) -> int:
     """Serve `execute_program` to an MCP client. Programs can call the tools of the servers in your config."""
     # Imported here for the same reason: the config's models take a third of a second.
-    from toolfold.doors.cli.mcp import mcp_command  # noqa: PLC0415
+    from toolfold.interfaces.cli.commands.mcp import mcp_command  # noqa: PLC0415
 
     return mcp_command(config, http, import_ or [], files=file or [], callback=callback)
 
@@ -279,7 +277,7 @@ def _console(
 ) -> int:
     """Open a web page that shows every program live. It also asks for approvals and reruns programs."""
     # Imported here for the same reason.
-    from toolfold.doors.cli.console import console_command  # noqa: PLC0415
+    from toolfold.interfaces.cli.commands.serve import console_command  # noqa: PLC0415
 
     return console_command(config, port=port, ledger=ledger, tools=tools or [], read_only=read_only)
 
@@ -294,6 +292,6 @@ def _init(
 ) -> int:
     """Write a toolfold.yaml with your MCP servers, from Claude Code, Claude Desktop, Cursor and VS Code."""
     # Imported here for the same reason.
-    from toolfold.doors.cli.init import init_command  # noqa: PLC0415
+    from toolfold.interfaces.cli.commands.init import init_command  # noqa: PLC0415
 
     return init_command(folder, force=force)

@@ -1,0 +1,158 @@
+"""The one place where an error becomes a line and an exit code, and the way out of the process."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import signal
+import sys
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from enum import IntEnum
+from typing import Any, Final, NoReturn, TypeVar
+
+from toolfold import errors
+from toolfold.errors import ToolfoldError, UsageError, entry_for
+from toolfold.models import Status
+
+
+def guarded(work: Callable[[], int]) -> int:
+    """The exit code of the work; every error is one line on stderr, and so is each mistake in a config."""
+    try:
+        return work()
+    except UsageError as error:
+        return complain(*(error.mistakes or [str(error)]), code=exit_of_error(error))
+    except ToolfoldError as error:
+        return complain(str(error), code=exit_of_error(error))
+    except KeyboardInterrupt:
+        return Exit.INTERRUPTED
+    # The last line of defence: whatever else is wrong is our mistake, and still one line.
+    except Exception as error:
+        if os.environ.get("TOOLFOLD_DEBUG"):
+            raise
+        hint = "this is a bug in toolfold; set TOOLFOLD_DEBUG=1 to see where"
+        return complain(f"{type(error).__name__}: {error} ({hint})", code=Exit.INTERNAL)
+
+
+def complain(*messages: str, code: int) -> int:
+    """One line on stderr for each message, whatever it is; the code."""
+    for message in messages:
+        print(f"toolfold: {' '.join(message.split())}", file=sys.stderr)
+    return code
+
+
+def leave(code: int) -> NoReturn:
+    """End the process, with what is registered for its end done."""
+    # Python would wait for threads, but a tool that does not come back cannot be stopped, and the outcome is out.
+    # Also where there are none: to take down what the process consists of lasts as long as to run a small program.
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        # Whoever reads may have left.
+        with suppress(BrokenPipeError):
+            stream.flush()
+    os._exit(code)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Event loops of commands. Not `asyncio.run`: that waits for the threads of tools that do not come back.
+
+_T = TypeVar("_T")
+
+
+# Any: what a coroutine yields and is sent is asyncio's business.
+def run_to_end(work: Coroutine[Any, Any, None]) -> None:
+    """Run this, and then what is left in the loop."""
+    loop = asyncio.new_event_loop()
+    try:
+        loop.run_until_complete(work)
+    finally:
+        _close(loop)
+
+
+# Any: what a coroutine yields and is sent is asyncio's business.
+def until_stopped(work: Coroutine[Any, Any, _T]) -> _T | int:
+    """Run to the end, or to SIGINT or SIGTERM: then the exit code, with the program cancelled."""
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(work)
+    caught: list[int] = []
+
+    def stop(number: int) -> None:
+        if caught:
+            # The second time means now. The guests end with our side of their sockets.
+            os._exit(128 + number)
+        caught.append(number)
+        task.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop, number)
+    try:
+        outcome = loop.run_until_complete(task)
+        return 128 + caught[0] if caught else outcome
+    except asyncio.CancelledError:
+        return 128 + caught[0] if caught else Exit.INTERRUPTED
+    finally:
+        _close(loop)
+
+
+def _close(loop: asyncio.AbstractEventLoop) -> None:
+    left = asyncio.all_tasks(loop)
+    for task in left:
+        task.cancel()
+    if left:
+        loop.run_until_complete(asyncio.wait(left))
+    loop.run_until_complete(loop.shutdown_asyncgens())
+    loop.close()
+
+
+# ----------------------------------------------------------------------------------------------------
+# How an outcome or an error becomes an exit code; scripts rely on these numbers.
+
+
+class Exit(IntEnum):
+    """Exit codes of every command."""
+
+    FINISHED = 0
+    FAILED = 1
+    USAGE = 2
+    """Also a program that the check rejected: nothing ran."""
+    NO_ISOLATION = 3
+    LIMIT = 4
+    """A timeout, or another limit of the program."""
+    INTERNAL = 70
+    """The sandbox broke, or toolfold did; the program is not to blame."""
+    OPEN = 75
+    """A wait is over, and the program is not."""
+    INTERRUPTED = 130
+
+
+_OF_STATUS: Final[dict[Status, Exit]] = {
+    "finished": Exit.FINISHED,
+    "failed": Exit.FAILED,
+    "rejected": Exit.USAGE,
+    "timeout": Exit.LIMIT,
+    "limit": Exit.LIMIT,
+    "cancelled": Exit.INTERRUPTED,
+}
+
+OF_ERROR: Final[dict[type[ToolfoldError], Exit]] = {
+    **dict.fromkeys((errors.UsageError, errors.SealBroken), Exit.USAGE),
+    **dict.fromkeys((
+        errors.ToolError, errors.ToolNotFound, errors.ToolRefused, errors.ToolArgumentsInvalid, errors.ToolTimedOut,
+        errors.ToolFailed, errors.ToolUnreachable, errors.ServerHungUp, errors.AgentUnreachable, errors.ReplyUnfit,
+    ), Exit.FAILED),
+    errors.EngineUnavailable: Exit.NO_ISOLATION,
+    **dict.fromkeys((errors.EngineError, errors.EngineCrashed), Exit.INTERNAL),
+    **dict.fromkeys((errors.ToolfoldError, errors.ReplayDiverged), Exit.INTERNAL),
+    **dict.fromkeys((errors.Fenced, errors.LedgerFull, errors.LedgerFailed), Exit.INTERNAL),
+}  # fmt: skip
+
+
+def exit_of_status(status: Status) -> Exit:
+    """The exit code of an outcome."""
+    return _OF_STATUS[status]
+
+
+def exit_of_error(error: ToolfoldError) -> Exit:
+    """The exit code of an exception."""
+    return entry_for(error, OF_ERROR)

@@ -1,0 +1,205 @@
+"""A program at a terminal: what it prints is there while it runs, its calls are drawn, and Ctrl-C ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import os
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from toolfold.errors import LedgerFailed
+from toolfold.models import Outcome
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.live import Live
+
+    from toolfold.execution.background import BackgroundExecution
+    from toolfold.execution.output import Part
+    from toolfold.interfaces.cli.history import Waterfall
+    from toolfold.ledger.base import Ledger
+    from toolfold.runtime import Runtime
+
+
+class Shown:
+    """Writes parts of the output where they belong, each part once.
+
+    Args:
+        stdout: The handle that the program's output goes to.
+    """
+
+    def __init__(self, stdout: int) -> None:
+        self._handles = {"stdout": stdout, "stderr": 2}
+        self._written = {"stdout": 0, "stderr": 0}
+
+    def add(self, stream: str, text: str, place: int) -> None:
+        """Text that begins at a place of its stream, in characters; what is known of it already is left out."""
+        known = self._written[stream] - place
+        if known < 0 or known >= len(text):
+            return
+        self._written[stream] = place + len(text)
+        stage.clear()
+        stage.wrote(text)
+        data = text[known:].encode(errors="replace")
+        while data:
+            data = data[os.write(self._handles[stream], data) :]
+
+    def rest_of(self, outcome: Outcome) -> Outcome:
+        """The outcome without the output that was shown."""
+        written = self._written
+        stdout, stderr = outcome.stdout[written["stdout"] :], outcome.stderr[written["stderr"] :]
+        return replace(outcome, stdout=stdout, stderr=stderr)
+
+
+def is_live(stdout: int, *, as_json: bool) -> bool:
+    """Whether a person looks at what the program prints."""
+    return not as_json and os.isatty(stdout)
+
+
+# Any: the options of `Runtime.start`.
+async def run_shown(runtime: Runtime, ledger: Ledger, text: str, stdout: int, **options: Any) -> Outcome:
+    """Run a program, show what it prints and, if it takes long, its calls; the outcome has the rest of its output."""
+    execution = await runtime.start(text, background=True, **options)
+    shown = Shown(stdout)
+    showing = asyncio.ensure_future(_show(execution.output(), shown))
+    drawing = asyncio.ensure_future(draw(ledger, execution.id)) if can_draw() else None
+    try:
+        outcome = await _end_of(execution)
+        await showing
+    except asyncio.CancelledError:
+        await execution.cancel()
+        raise
+    finally:
+        showing.cancel()
+        if drawing is not None:
+            drawing.cancel()
+            await asyncio.wait([drawing])
+    return shown.rest_of(outcome)
+
+
+async def _end_of(execution: BackgroundExecution) -> Outcome:
+    step = await execution.wait()
+    assert isinstance(step, Outcome), "whoever approves is asked here, and no tool is the caller's"
+    return step
+
+
+async def _show(parts: AsyncIterator[Part], shown: Shown) -> None:
+    async for part in parts:
+        place = part.place.stdout if part.stream == "stdout" else part.place.stderr
+        shown.add(part.stream, part.text, place - len(part.text))
+
+
+# ----------------------------------------------------------------------------------------------------
+# A long program at a terminal: its calls as lanes below what it prints, until it has ended.
+
+_LONG_SECONDS: Final = 2.0
+_FRAME_SECONDS: Final = 0.125
+
+
+def can_draw() -> bool:
+    """Whether somebody sees a drawing."""
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+
+async def draw(ledger: Ledger, execution_id: str) -> None:
+    """Draw an execution once it has run for two seconds, until this is cancelled."""
+    try:
+        await _draw(ledger, execution_id)
+    finally:
+        stage.clear()
+
+
+async def _draw(ledger: Ledger, execution_id: str) -> None:
+    await asyncio.sleep(_LONG_SECONDS)
+    # In a thread: it takes longer than the program should wait for a reply.
+    await asyncio.to_thread(importlib.import_module, "toolfold.interfaces.cli.history")
+    from rich.console import Console  # noqa: PLC0415 - most programs are over before
+
+    from toolfold.interfaces.cli.console_links import page_of  # noqa: PLC0415 - as above
+    from toolfold.interfaces.cli.history import Waterfall  # noqa: PLC0415 - as above
+
+    # A drawing is missing then; whoever needs the ledger says why.
+    with suppress(LedgerFailed):
+        history = await ledger.load(execution_id)
+        if history is None:
+            return
+        fall = Waterfall(history.begun, page_of(ledger, execution_id), shows_output=False)
+        frames = _Frames(fall, Console(stderr=True, highlight=False))
+        place = 0
+        while story := await ledger.story(execution_id, after=place):
+            place = story.place
+            fall.take(story)
+            frames.next()
+            await asyncio.sleep(_FRAME_SECONDS)
+
+
+class _Frames:
+    """One drawing after the other; what is printed meanwhile goes above it."""
+
+    def __init__(self, fall: Waterfall, console: Console) -> None:
+        self._fall = fall
+        self._console = console
+        self._live: Live | None = None
+
+    def next(self) -> None:
+        """Draw it as it is now, unless somebody else has the terminal."""
+        if not stage.is_free:
+            return
+        if self._live is not None and self._live.is_started:
+            self._live.refresh()
+            return
+        from rich.live import Live  # noqa: PLC0415 - as above
+
+        # A new one each time: where the cursor stood for the last one is of no use any more.
+        self._live = Live(self._fall, console=self._console, auto_refresh=False, transient=True)
+        self._live.start(refresh=True)
+        stage.taken(self._live.stop)
+
+
+# ----------------------------------------------------------------------------------------------------
+# The lower end of the terminal, where a long program's calls are drawn; whoever writes has it cleared first.
+
+
+class Stage:
+    """One for the process, which has one terminal. A drawing comes again with its next frame."""
+
+    def __init__(self) -> None:
+        self._clear: Callable[[], None] | None = None
+        self._held = 0
+        self._is_at_start = True
+
+    @property
+    def is_free(self) -> bool:
+        """Nobody is being asked something there, and the cursor stands at the beginning of a line."""
+        return not self._held and self._is_at_start
+
+    def taken(self, clear: Callable[[], None] | None) -> None:
+        """There is a drawing now, which this takes away; `None`: there is none."""
+        self._clear = clear
+
+    def clear(self) -> None:
+        """Before anything is written."""
+        if self._clear is not None:
+            clear, self._clear = self._clear, None
+            clear()
+
+    def wrote(self, text: str) -> None:
+        """The program printed this."""
+        self._is_at_start = text.endswith("\n")
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Nothing is drawn while somebody reads a question and types."""
+        self.clear()
+        self._held += 1
+        try:
+            yield
+        finally:
+            self._held -= 1
+
+
+stage = Stage()
