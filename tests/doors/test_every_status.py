@@ -16,10 +16,10 @@ import pytest
 from toolfold.doors.callback import render as callback
 from toolfold.doors.console import shapes
 from toolfold.doors.frameworks.render import shown_outcome
-from toolfold.doors.http import answers, run_code, wire
 from toolfold.doors.mcp import render as mcp
 from toolfold.doors.pydantic_ai import render as pydantic_ai
 from toolfold.interfaces.cli import process
+from toolfold.interfaces.http import render, requests, rewards
 from toolfold.models import NOTHING_RAN, Outcome, Problem, Status
 
 PROBLEMS: dict[Status, Problem | None] = {
@@ -58,12 +58,12 @@ def at_frameworks(outcome: Outcome) -> Any:
 
 
 def at_http(outcome: Outcome) -> Any:
-    answer = answers.ended(outcome, session="s", files=[])
+    answer = render.ended(outcome, session="s", files=[])
     return answer.status, answer.body["status"], answer.body.get("error")
 
 
 def at_http_run_code(outcome: Outcome) -> Any:
-    answer = run_code.answer(outcome, wire.RunCodeRequest(code="", language="python"), ())
+    answer = rewards.answer(outcome, requests.RunCodeRequest(code="", language="python"), ())
     ran = answer["run_result"]
     return answer["status"], ran and (ran["status"], ran["return_code"])
 

@@ -126,7 +126,7 @@ def _acknowledge_early() -> None:
 
 def _forget_keys() -> None:
     # Imported here: commands other than `serve` start without it.
-    from toolfold.doors.http.once import Once
+    from toolfold.interfaces.http.executions import Once
 
     async def start(self: Once, start: Any, _: Any, __: Any) -> Any:
         return await self._executions.start(start)
@@ -172,7 +172,7 @@ def _wipe_files() -> None:
 
 
 def _fail_plainly() -> None:
-    from toolfold.doors.http.rounds import Rounds
+    from toolfold.interfaces.http.rounds import Rounds
 
     usual, numbers = Rounds.go_on, itertools.count()
 
@@ -185,7 +185,7 @@ def _fail_plainly() -> None:
 
 
 def _answer_anew() -> None:
-    from toolfold.doors.http import rounds
+    from toolfold.interfaces.http import rounds
 
     usual, numbers = rounds.ended_before, itertools.count()
 

@@ -18,10 +18,11 @@ import msgspec
 from toolfold import checking
 from toolfold.doors import listening
 from toolfold.doors.connections import Patience
-from toolfold.doors.http import app, file_routes, gate, jwks, pace, results, serve
-from toolfold.doors.http.body import Intake
 from toolfold.execution.pause import PausedMemory
 from toolfold.interfaces.cli import main
+from toolfold.interfaces.http import app, files, requests, setup
+from toolfold.interfaces.http.access import jwt_auth, rate_limits, throttle
+from toolfold.interfaces.http.body import Intake
 from toolfold.protocol import machine
 from toolfold.sessions.sessions import Quota
 from toolfold.sources import function_schema
@@ -53,7 +54,7 @@ def _limits_of_bodies() -> None:
     """bodies have no limit but their size, and are decoded as they come"""
     Intake._count = nothing  # type: ignore[method-assign]
     Intake._until = lambda _: math.inf  # type: ignore[method-assign]
-    gate.Gate.hold = nothing  # type: ignore[method-assign]
+    rate_limits.Gate.hold = nothing  # type: ignore[method-assign]
     _turns_of_large_bodies()
 
 
@@ -65,7 +66,7 @@ def _turns_of_large_bodies() -> None:
     async def at_once(*_: Any) -> AsyncIterator[None]:
         yield
 
-    gate.Gate.large_body = at_once  # type: ignore[method-assign]
+    rate_limits.Gate.large_body = at_once  # type: ignore[method-assign]
 
 
 @for_attacks("web_pages")
@@ -96,8 +97,8 @@ def _pace() -> None:
     async def at_once(self: Any, scope: Any, receive: Any, send: Any) -> None:
         await self._app(scope, receive, send)
 
-    pace.Paced.__call__ = at_once  # type: ignore[method-assign]
-    gate.Gate.expect_start = nothing  # type: ignore[method-assign]
+    throttle.Paced.__call__ = at_once  # type: ignore[method-assign]
+    rate_limits.Gate.expect_start = nothing  # type: ignore[method-assign]
 
 
 @for_attacks("mixed_connections")
@@ -118,7 +119,7 @@ def _patience() -> None:
     def endless(**_: Any) -> Patience:
         return Patience(connections=100_000, head_seconds=3600.0, write_seconds=3600.0)
 
-    serve.Patience = endless  # type: ignore[assignment, misc]
+    setup.Patience = endless  # type: ignore[assignment, misc]
 
 
 @for_attacks("unread_downloads")
@@ -130,7 +131,7 @@ def _streaming() -> None:
             opened.seek(0)
             yield await asyncio.to_thread(opened.read)
 
-    file_routes._pieces = whole
+    files._pieces = whole
 
 
 # --- programs ----------------------------------------------------------------------------------
@@ -170,8 +171,8 @@ def _large_checks() -> None:
 @for_attacks("console_followers")
 def _followers() -> None:
     """requests of one tenant, streams among them, have no limit"""
-    gate.Gate.enter = nothing  # type: ignore[method-assign]
-    gate.Gate.follow = nothing  # type: ignore[method-assign]
+    rate_limits.Gate.enter = nothing  # type: ignore[method-assign]
+    rate_limits.Gate.follow = nothing  # type: ignore[method-assign]
 
 
 @for_attacks("costly_checks")
@@ -189,7 +190,7 @@ def _turns_of_programs() -> None:
     async def at_once(*_: Any) -> AsyncIterator[float]:
         yield 0.0
 
-    gate.Gate.turn = at_once  # type: ignore[method-assign]
+    rate_limits.Gate.turn = at_once  # type: ignore[method-assign]
 
 
 @for_attacks("paused_guests")
@@ -220,7 +221,7 @@ def _bounded_documents() -> None:
 @for_attacks("hostile_schemas", "hostile_server")
 def _expansion() -> None:
     """schemas from outside are taken as they are"""
-    results.bounded = bridged.bounded = lambda schema, _: schema
+    requests.bounded = bridged.bounded = lambda schema, _: schema
 
 
 @for_attacks("failing_tool")
@@ -251,7 +252,7 @@ def _single_flight() -> None:
         await asyncio.to_thread(self._client.get_signing_keys)
         raise jwt.PyJWKClientError("unknown signing key")
 
-    jwks.SigningKeys.of = fetch  # type: ignore[method-assign]
+    jwt_auth.SigningKeys.of = fetch  # type: ignore[method-assign]
 
 
 @for_attacks("secrets_in_errors")

@@ -10,8 +10,8 @@ from tests.doors.console.served import KEY, NASTY, Console, Till, choice, questi
 from tests.ledger.made_up import begun, given, made, outcome
 from toolfold import Runtime, tool
 from toolfold.doors.console.access import COOKIE, Access
-from toolfold.doors.http.auth import Auth
-from toolfold.doors.http.settings import Settings
+from toolfold.interfaces.http.access.auth import Auth
+from toolfold.interfaces.http.settings import Settings
 from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.models import File, Program
 from toolfold.tools.steps import wrappers

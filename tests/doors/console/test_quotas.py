@@ -12,8 +12,8 @@ from tests.doors.console.served import listening, served
 from toolfold import Runtime, tool
 from toolfold.config.model import Config
 from toolfold.doors.console.setup import mount_console
-from toolfold.doors.http.app import create_app
-from toolfold.doors.http.settings import Settings
+from toolfold.interfaces.http.app import create_app
+from toolfold.interfaces.http.settings import Settings
 from toolfold.ledger.sqlite.store import SqliteLedger
 
 KEYS = {"one": "key-of-one", "two": "key-of-two"}

@@ -12,7 +12,7 @@ import pytest
 import uvicorn
 
 from toolfold import Runtime
-from toolfold.doors.http import Settings, create_app
+from toolfold.interfaces.http import Settings, create_app
 from toolfold.ledger.memory import MemoryLedger
 from toolfold.sessions.stores import FolderStore
 

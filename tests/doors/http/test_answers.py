@@ -8,7 +8,7 @@ import pytest
 
 from tests.doors.http.conftest import KEYS, Served, inside
 from tests.doors.http.talk import LIBRECHAT, go_on, result, start, until
-from toolfold.doors.http import Settings
+from toolfold.interfaces.http import Settings
 from toolfold.ledger.open import open_ledger
 
 LIMIT = 64 * 1024

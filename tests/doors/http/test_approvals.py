@@ -9,8 +9,8 @@ import pytest
 from tests.doors.http.conftest import serve
 from tests.doors.http.talk import WEATHER, result, start
 from toolfold import tool
-from toolfold.doors.http import Settings
-from toolfold.doors.http.settings import ApiKey
+from toolfold.interfaces.http import Settings
+from toolfold.interfaces.http.settings import ApiKey
 from toolfold.ledger.base import Decided, Ledger
 from toolfold.ledger.memory import MemoryLedger
 from toolfold.ledger.sqlite.store import SqliteLedger

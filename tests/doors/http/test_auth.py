@@ -14,11 +14,11 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from tests.doors.http.conftest import KEYS, Served
 from tests.doors.http.talk import start, until
 from toolfold.config import parse_config
-from toolfold.doors.http.auth import Auth
-from toolfold.doors.http.refusals import Refusal
-from toolfold.doors.http.settings import JwtSettings, Settings
-from toolfold.doors.http.setup import open_app
 from toolfold.errors import UsageError
+from toolfold.interfaces.http.access.auth import Auth
+from toolfold.interfaces.http.render import Refusal
+from toolfold.interfaces.http.settings import JwtSettings, Settings
+from toolfold.interfaces.http.setup import open_app
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from tests.doors.http.conftest import Served
 from tests.doors.http.talk import WEATHER, finish, start
-from toolfold.doors.http import wire
-from toolfold.doors.http.body import checked, decoded
-from toolfold.doors.http.refusals import OF_ERROR, Refusal, to_http
-from toolfold.doors.http.results import replies_of, specs_of
+from toolfold.interfaces.http import requests
+from toolfold.interfaces.http.body import checked, decoded
+from toolfold.interfaces.http.render import OF_ERROR, Refusal, to_http
+from toolfold.interfaces.http.requests import replies_of, specs_of
 from toolfold.ledger import base  # noqa: F401 - its errors are part of the tree
 
 JSON = {"Content-Type": "application/json"}
@@ -125,7 +125,7 @@ values = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
     max_leaves=12,
 )
-names = st.sampled_from([*wire.ProgrammaticRequest.model_fields, *wire.ToolDefinition.model_fields])
+names = st.sampled_from([*requests.ProgrammaticRequest.model_fields, *requests.ToolDefinition.model_fields])
 
 
 @pytest.mark.long
@@ -136,7 +136,7 @@ def test_any_json_becomes_a_request_or_a_refusal(body: dict[str, Any], tool: dic
     statuses = []
     for one in (body, {**body, "tools": [{"name": "a", **tool}]}, {**body, "tool_results": [result, item]}):
         try:
-            request = checked(decoded(json.dumps(one).encode()), wire.ProgrammaticRequest)
+            request = checked(decoded(json.dumps(one).encode()), requests.ProgrammaticRequest)
             specs_of(request.tools or [], taken=frozenset(), most=10)
             replies_of(request.tool_results or [])
         except Refusal as refusal:
@@ -151,8 +151,8 @@ async def test_a_fuzz_over_http_gives_no_500(client: httpx.AsyncClient) -> None:
 
     chance = random.Random(11)
     odd: list[Any] = [None, True, -1, 1e308, "", "x" * 1000, [], [[]], {}, {"a": {}}, "call_001", "\0", "é", "/../"]
-    fields = [*wire.ProgrammaticRequest.model_fields, "request_id", "detail", "name"]
-    fields += [*wire.BatchRequest.model_fields, *wire.RunCodeRequest.model_fields]
+    fields = [*requests.ProgrammaticRequest.model_fields, "request_id", "detail", "name"]
+    fields += [*requests.BatchRequest.model_fields, *requests.RunCodeRequest.model_fields]
     paths = ["/exec/programmatic", "/exec", "/exec/programmatic/cancel", "/upload", "/upload/batch"]
     paths += ["/exec/batch", "/run_code"]
     statuses = set()
@@ -216,4 +216,4 @@ async def test_the_openapi_document_has_every_path_and_status(client: httpx.Asyn
     body = document["components"]["schemas"]["ProgrammaticRequest"]
     statuses = ["200", "202", "400", "401", "403", "404", "408", "409", "413", "415", "422", "429", "500", "503"]
     assert sorted(operation["responses"]) == statuses
-    assert sorted(body["properties"]) == sorted(wire.ProgrammaticRequest.model_fields)
+    assert sorted(body["properties"]) == sorted(requests.ProgrammaticRequest.model_fields)

@@ -12,9 +12,9 @@ from tests.doors.http.conftest import KEYS, Served
 from tests.doors.http.talk import metric, until
 from tests.doors.http.test_gone import Host, code
 from toolfold import Runtime
-from toolfold.doors.http import Settings, create_app
 from toolfold.engines.base import Died, Ended
 from toolfold.engines.scripted import ScriptedEngine
+from toolfold.interfaces.http import Settings, create_app
 from toolfold.ledger.memory import MemoryLedger
 
 

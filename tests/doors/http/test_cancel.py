@@ -8,7 +8,7 @@ import pytest
 
 from tests.doors.http.conftest import KEYS, Served
 from tests.doors.http.talk import go_on, metric, result, start, until
-from toolfold.doors.http.requests import MAX_REQUESTS
+from toolfold.interfaces.http.execution_state import MAX_REQUESTS
 from toolfold.ledger.open import open_ledger
 
 CODE = """

@@ -17,7 +17,7 @@ from tests.doors.http.talk import go_on, result, start
 from tests.escapes_support.attack import Attack, load_attacks
 from tests.escapes_support.bait import Bait
 from tests.escapes_support.seen import BLOB, TOOLS, Seen, descendants, open_descriptors
-from toolfold.doors.http import Settings
+from toolfold.interfaces.http import Settings
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

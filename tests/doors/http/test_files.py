@@ -11,8 +11,8 @@ from PIL import Image
 
 from tests.doors.http.conftest import KEYS, Served, serve
 from tests.doors.http.talk import LIBRECHAT, go_on, result, start
-from toolfold.doors.http import Settings
-from toolfold.doors.http.files import safe_name, unused
+from toolfold.interfaces.http import Settings
+from toolfold.interfaces.http.files import safe_name, unused
 from toolfold.sessions import SessionLimits
 
 OTHER = {"X-API-Key": KEYS["two"]}

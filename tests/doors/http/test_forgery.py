@@ -14,8 +14,8 @@ import pytest
 
 from tests.doors.http.conftest import KEYS, Served, inside
 from tests.doors.http.talk import go_on, result, start
-from toolfold.doors.http import Settings
-from toolfold.doors.http.tokens import Token, Tokens
+from toolfold.interfaces.http import Settings
+from toolfold.interfaces.http.access.tokens import Token, Tokens
 
 KEY = b"k" * 32
 CODE = 'print(await get_weather(city="a"))\nprint(await get_weather(city="b"))'

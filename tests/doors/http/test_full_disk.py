@@ -11,7 +11,7 @@ from tests.doors.http.conftest import KEYS, serve
 from tests.doors.http.talk import go_on, result, start
 from tests.ledger.test_sqlite import full_disk
 from toolfold import tool
-from toolfold.doors.http import Settings
+from toolfold.interfaces.http import Settings
 from toolfold.ledger.sqlite.store import SqliteLedger
 
 AGAIN = "the server failed (OSError); nothing is lost, send the same request again"

@@ -10,9 +10,9 @@ import pytest
 
 from tests.doors.http.conftest import KEYS, Served
 from tests.doors.http.talk import start
-from toolfold.doors.http.gate import Gate
-from toolfold.doors.http.refusals import Refusal
-from toolfold.doors.http.settings import Settings
+from toolfold.interfaces.http.access.rate_limits import Gate
+from toolfold.interfaces.http.render import Refusal
+from toolfold.interfaces.http.settings import Settings
 
 
 class Host:

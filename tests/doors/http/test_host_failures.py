@@ -20,7 +20,7 @@ from tests.doors.http.test_restart import CONFIG, ready, server
 from tests.escapes_support.seen import descendants
 from tests.test_killed_guests import guests, kill
 from toolfold import Runtime, tool
-from toolfold.doors.http import Settings, create_app
+from toolfold.interfaces.http import Settings, create_app
 from toolfold.ledger.sqlite.store import SqliteLedger
 
 WITH_TOOLS = CONFIG + "tools: {modules: [tools.py]}\n"

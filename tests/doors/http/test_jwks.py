@@ -12,10 +12,10 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
-from toolfold.doors.http.auth import Auth
-from toolfold.doors.http.jwks import SigningKeys
-from toolfold.doors.http.refusals import Refusal
-from toolfold.doors.http.settings import JwtSettings, Settings
+from toolfold.interfaces.http.access.auth import Auth
+from toolfold.interfaces.http.access.jwt_auth import SigningKeys
+from toolfold.interfaces.http.render import Refusal
+from toolfold.interfaces.http.settings import JwtSettings, Settings
 
 KEY = ed25519.Ed25519PrivateKey.generate()
 Answer = Callable[[asyncio.StreamWriter], Awaitable[None]]

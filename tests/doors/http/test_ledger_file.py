@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.doors.http.conftest import KEYS, serve
 from tests.doors.http.test_restart import ready, server
-from toolfold.doors.http import Settings
+from toolfold.interfaces.http import Settings
 from toolfold.ledger.sqlite.store import SqliteLedger
 
 

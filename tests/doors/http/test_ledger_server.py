@@ -7,7 +7,7 @@ import pytest
 
 from tests.doors.http.conftest import KEYS, serve
 from tests.ledger.redis_server import RedisServer, given_redis_server, given_shared_server  # noqa: F401
-from toolfold.doors.http import Settings
+from toolfold.interfaces.http import Settings
 from toolfold.ledger.redis.store import RedisLedger
 
 pytestmark = pytest.mark.long

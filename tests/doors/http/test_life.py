@@ -4,7 +4,7 @@ from typing import get_args
 
 import pytest
 
-from toolfold.doors.http.life import TRANSITIONS, Event, State, after
+from toolfold.interfaces.http.execution_state import TRANSITIONS, Event, State, after
 
 
 def walk(state: State, *events: Event) -> State:

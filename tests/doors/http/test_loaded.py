@@ -6,16 +6,16 @@ import sys
 import pytest
 
 from tests.doors.http.conftest import KEYS
-from toolfold.doors.http.auth import Auth
-from toolfold.doors.http.settings import JwtSettings, Settings
 from toolfold.errors import UsageError, install_extra
+from toolfold.interfaces.http.access.auth import Auth
+from toolfold.interfaces.http.settings import JwtSettings, Settings
 
 BUILD = """
 import asyncio, sys
 import toolfold.interfaces.cli.app
 from toolfold.config import parse_config
-from toolfold.doors.http.serve import Server
-from toolfold.doors.http.setup import open_app
+from toolfold.interfaces.http.setup import Server
+from toolfold.interfaces.http.setup import open_app
 
 async def build(text):
     app, ledger = await open_app(parse_config(text))
@@ -27,7 +27,7 @@ unused = sys.argv[2].split()
 print(sorted({one for one in unused for name in sys.modules if name == one or name.startswith(f"{one}.")}))
 """
 UNUSED = (
-    "cryptography httpx2 jwt mcp numpy pydantic.v1 ray redis rich toolfold.doors.console toolfold.doors.http.document "
+    "cryptography httpx2 jwt mcp numpy pydantic.v1 ray redis rich toolfold.doors.console toolfold.interfaces.http.openapi "
     "toolfold.doors.mcp websockets"
 )
 
@@ -51,7 +51,7 @@ def test_what_checks_signatures_is_loaded_before_the_first_request_shows_one(tmp
 
 def test_without_its_package_only_a_config_with_tokens_is_refused(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "jwt", None)
-    monkeypatch.delitem(sys.modules, "toolfold.doors.http.signed", raising=False)
+    monkeypatch.delitem(sys.modules, "toolfold.interfaces.http.access.jwt_auth", raising=False)
 
     Auth(Settings(keys=KEYS))
 

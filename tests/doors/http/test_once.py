@@ -11,7 +11,7 @@ import pytest
 from tests.doors.http.conftest import KEYS, Served, serve
 from tests.doors.http.talk import LIBRECHAT, WEATHER, finish, go_on, result, start
 from toolfold import tool
-from toolfold.doors.http import Settings
+from toolfold.interfaces.http import Settings
 from toolfold.ledger.base import History
 from toolfold.ledger.open import open_ledger
 from toolfold.ledger.sqlite.store import SqliteLedger

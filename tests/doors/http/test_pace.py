@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from tests.doors.http.conftest import KEYS, Served
-from toolfold.doors.http.pace import FREE, LONGEST_SECONDS, Pace
+from toolfold.interfaces.http.access.throttle import FREE, LONGEST_SECONDS, Pace
 
 PROGRAM = {"code": "print(1)"}
 NOT_JSON: dict[str, Any] = {"content": b"no", "headers": {"Content-Type": "application/json"}}
@@ -84,7 +84,7 @@ def test_the_wait_grows_with_the_refusals_and_has_an_end() -> None:
 
 def test_a_server_without_keys_keeps_no_pace(tmp_path: Any) -> None:
     from toolfold import Runtime
-    from toolfold.doors.http import Settings, create_app
+    from toolfold.interfaces.http import Settings, create_app
     from toolfold.ledger.memory import MemoryLedger
 
     ledger = MemoryLedger()

@@ -7,8 +7,8 @@ import pytest
 from pydantic import BaseModel
 
 from toolfold.config.sections import HttpConfig, JwtConfig
-from toolfold.doors.http.metrics import _HELP, Metrics
 from toolfold.engines.base import NodeLoad
+from toolfold.interfaces.http.metrics import _HELP, Metrics
 
 DOCS = Path(__file__).parents[3] / "docs"
 

@@ -17,9 +17,9 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule, 
 
 from tests.doors.http.conftest import KEYS, inside
 from tests.doors.http.talk import go_on, metric, result, start
-from toolfold.doors.http import Settings
 from toolfold.engines.base import EngineWrapper
 from toolfold.engines.process import ProcessEngine
+from toolfold.interfaces.http import Settings
 from toolfold.ledger.open import open_ledger
 
 CODE = """

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from tests.doors.http.conftest import KEYS, inside
 from tests.doors.http.talk import LIBRECHAT, go_on, result, start
-from toolfold.doors.http import Settings
-from toolfold.doors.http.tokens import Tokens
+from toolfold.interfaces.http import Settings
+from toolfold.interfaces.http.access.tokens import Tokens
 from toolfold.ledger.open import open_ledger
 
 KEY = b"k" * 32

@@ -15,9 +15,9 @@ import pytest
 
 from tests.doors.http.conftest import KEYS, Served
 from tests.doors.http.talk import go_on, result, start
-from toolfold.doors.http.refusals import Refusal
-from toolfold.doors.http.tokens import Token, Tokens, kept_key
 from toolfold.errors import UsageError
+from toolfold.interfaces.http.access.tokens import Token, Tokens, kept_key
+from toolfold.interfaces.http.render import Refusal
 
 KEY = b"k" * 32
 TOKEN = Token("e1", 3, 7, "session", "one", 2e9)

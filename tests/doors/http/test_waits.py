@@ -12,7 +12,7 @@ import pytest
 from tests.doors.http.conftest import KEYS, serve
 from tests.doors.http.talk import go_on, result, start
 from tests.gate import Gate
-from toolfold.doors.http import Settings
+from toolfold.interfaces.http import Settings
 from toolfold.ledger.sqlite.store import SqliteLedger
 
 ASYNC = {"Prefer": "respond-async"}

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from toolfold.doors.bridged import BridgedRuntime
-from toolfold.doors.http.auth import Auth, Caller
-from toolfold.doors.http.body import admit
-from toolfold.doors.http.refusals import Refusal
-from toolfold.doors.http.settings import ALL_ROLES, Role
 from toolfold.doors.loopback import is_from_here
+from toolfold.interfaces.http.access.auth import Auth, Caller
+from toolfold.interfaces.http.body import admit
+from toolfold.interfaces.http.render import Refusal
+from toolfold.interfaces.http.settings import ALL_ROLES, Role
 from toolfold.ledger.base import History
 from toolfold.runtime import Runtime
 

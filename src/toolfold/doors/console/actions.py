@@ -13,12 +13,12 @@ from fastapi import Request, Response
 from toolfold.doors.console import shapes
 from toolfold.doors.console.access import Access, Viewer, hidden_from, seen_by
 from toolfold.doors.console.watch import Watch
-from toolfold.doors.http.body import client_left
-from toolfold.doors.http.gate import Gate
-from toolfold.doors.http.refusals import Refusal
-from toolfold.doors.http.responses import json_response
 from toolfold.errors import ToolfoldError, UsageError
 from toolfold.execution.background import BackgroundExecution
+from toolfold.interfaces.http.access.rate_limits import Gate
+from toolfold.interfaces.http.body import client_left
+from toolfold.interfaces.http.render import Refusal
+from toolfold.interfaces.http.responses import json_response
 from toolfold.ledger.base import History, Ledger
 from toolfold.ledger.remote_approval import Decisive, decision_seal, lock
 from toolfold.models import MIB, Outcome

@@ -17,12 +17,12 @@ from toolfold.doors.console.actions import MOST_BODY_BYTES, Actions
 from toolfold.doors.console.reading import Reading
 from toolfold.doors.console.streams import Streams
 from toolfold.doors.console.watch import Watch
-from toolfold.doors.http.body import Intakes
-from toolfold.doors.http.gate import Gate
-from toolfold.doors.http.refusals import Refusal, to_http
-from toolfold.doors.http.responses import json_response
-from toolfold.doors.http.settings import Settings
 from toolfold.errors import ToolfoldError
+from toolfold.interfaces.http.access.rate_limits import Gate
+from toolfold.interfaces.http.body import Intakes
+from toolfold.interfaces.http.render import Refusal, to_http
+from toolfold.interfaces.http.responses import json_response
+from toolfold.interfaces.http.settings import Settings
 from toolfold.ledger.base import Ledger
 from toolfold.runtime import Runtime
 

@@ -13,8 +13,8 @@ from toolfold.doors.bridged import BridgedRuntime
 from toolfold.doors.console import shapes
 from toolfold.doors.console.access import Access, Viewer, hidden_from, seen_by
 from toolfold.doors.console.watch import Watch
-from toolfold.doors.http.refusals import Refusal
-from toolfold.doors.http.responses import json_response
+from toolfold.interfaces.http.render import Refusal
+from toolfold.interfaces.http.responses import json_response
 from toolfold.ledger.base import Filter, History, Ledger
 from toolfold.ledger.listing import Statistics, Use
 from toolfold.models import MIB

@@ -13,9 +13,9 @@ from toolfold.config.model import Config
 from toolfold.doors.bridged import open_runtime
 from toolfold.doors.console.access import Access
 from toolfold.doors.console.app import create_console
-from toolfold.doors.http.tokens import kept_key
 from toolfold.doors.loopback import is_loopback
 from toolfold.errors import UsageError
+from toolfold.interfaces.http.access.tokens import kept_key
 from toolfold.ledger.base import Ledger
 from toolfold.ledger.open import is_shared, usual_path
 from toolfold.ledger.remote_approval import LedgerApproval

@@ -13,7 +13,7 @@ from fastapi.responses import StreamingResponse
 from toolfold.doors.console import shapes
 from toolfold.doors.console.access import Access, Viewer, seen_by
 from toolfold.doors.console.watch import Watch
-from toolfold.doors.http.body import admit_follower
+from toolfold.interfaces.http.body import admit_follower
 from toolfold.ledger.base import Filter, Ledger
 
 _BEAT_SECONDS: Final = 10.0

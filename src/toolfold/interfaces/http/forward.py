@@ -15,8 +15,8 @@ from typing import Final
 import httpx2
 import msgspec
 
-from toolfold.doors.http.forwarded import HEADER, ForwardedRequest, Passed
-from toolfold.doors.http.refusals import Refusal
+from toolfold.interfaces.http.render import Refusal
+from toolfold.interfaces.http.requests import HEADER, ForwardedRequest, Passed
 
 _ANSWERED_HEADERS: Final = ("content-type", "retry-after", "location")
 _PURPOSE: Final = b"toolfold: a request from replica to replica"

@@ -11,8 +11,8 @@ from typing import Final
 
 import msgspec
 
-from toolfold.doors.http.refusals import INVALID_TOKEN, Refusal
 from toolfold.errors import UsageError
+from toolfold.interfaces.http.render import INVALID_TOKEN, Refusal
 from toolfold.ledger.encryption import write_once
 
 _KEY_BYTES: Final = 32

@@ -1,6 +1,6 @@
 """The HTTP door: programs in requests, tools with the client, continuation tokens in between."""
 
-from toolfold.doors.http.app import create_app
-from toolfold.doors.http.settings import Settings
+from toolfold.interfaces.http.app import create_app
+from toolfold.interfaces.http.settings import Settings
 
 __all__ = ["Settings", "create_app"]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -15,36 +16,33 @@ from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 
 import toolfold
-from toolfold.doors.http import answers, wire
-from toolfold.doors.http.answers import Answer
-from toolfold.doors.http.auth import Auth, Caller, headers_of, role_for
-from toolfold.doors.http.body import Body, Intakes, admit, client_left, decoded, expect, read
-from toolfold.doors.http.executions import Executions
-from toolfold.doors.http.file_routes import FileRoutes
-from toolfold.doors.http.files import SessionFiles, new_session
-from toolfold.doors.http.forwarded import HEADER as FORWARDED
-from toolfold.doors.http.forwarded import PASSED_HEADERS, ForwardedRequest, Passed
-from toolfold.doors.http.gate import Gate
-from toolfold.doors.http.held import Gone, Start
-from toolfold.doors.http.metrics import Metrics
-from toolfold.doors.http.once import Once
-from toolfold.doors.http.oneshot import OneShots
-from toolfold.doors.http.pace import Pace, Paced
-from toolfold.doors.http.pages import add_pages
-from toolfold.doors.http.refusals import Refusal
-from toolfold.doors.http.responses import Responses, json_response, of_request
-from toolfold.doors.http.results import specs_of
-from toolfold.doors.http.settings import Role, Settings
-from toolfold.doors.http.waits import Waits, preferred_wait
 from toolfold.doors.loopback import OnlyFromHere
 from toolfold.errors import ToolfoldError
+from toolfold.interfaces.http import render, requests
+from toolfold.interfaces.http.access.auth import Auth, Caller, headers_of, role_for
+from toolfold.interfaces.http.access.rate_limits import Gate
+from toolfold.interfaces.http.access.throttle import Pace, Paced
+from toolfold.interfaces.http.async_wait import Waits, preferred_wait
+from toolfold.interfaces.http.body import Body, Intakes, admit, client_left, decoded, expect, read
+from toolfold.interfaces.http.execution_state import Gone, Start
+from toolfold.interfaces.http.executions import Executions, Once
+from toolfold.interfaces.http.files import FileRoutes, SessionFiles, new_session
+from toolfold.interfaces.http.metrics import Metrics
+from toolfold.interfaces.http.render import Answer, Refusal
+from toolfold.interfaces.http.requests import HEADER as FORWARDED
+from toolfold.interfaces.http.requests import PASSED_HEADERS, ForwardedRequest, Passed, specs_of
+from toolfold.interfaces.http.responses import Responses, json_response, of_request
+from toolfold.interfaces.http.rewards import OneShots
+from toolfold.interfaces.http.settings import Role, Settings
 from toolfold.ledger.base import Ledger
 from toolfold.ledger.open import is_shared
 from toolfold.models import Limits
+from toolfold.outcome_views import escape
 from toolfold.runtime import Runtime
 
 if TYPE_CHECKING:
-    from toolfold.doors.http.replicas import Replicas
+    from toolfold.interfaces.http.replicas import Replicas
+
 
 _log: Final = logging.getLogger(__name__)
 _DELETED: Final = (
@@ -120,9 +118,9 @@ class _App(FastAPI):
     def openapi(self) -> dict[str, Any]:
         if self.openapi_schema is None:
             # Imported here: few ask a server for it, and its models are most of a megabyte.
-            from toolfold.doors.http import document  # noqa: PLC0415
+            from toolfold.interfaces.http import openapi  # noqa: PLC0415
 
-            self.openapi_schema = document.completed(super().openapi(), self.state.described)
+            self.openapi_schema = openapi.completed(super().openapi(), self.state.described)
         return self.openapi_schema
 
 
@@ -207,7 +205,7 @@ class _Door:
     async def programmatic(self, request: Request) -> Response:
         """Start a program whose tools the client executes, or continue one."""
         received = await self.received(request, role="read")
-        asked = await self.read(request, received, wire.ProgrammaticRequest)
+        asked = await self.read(request, received, requests.ProgrammaticRequest)
         Caller(received.tenant, received.roles).require_for(asked)
         if asked.continuation_token is not None:
             execution_id = self.executions.id_of(asked.continuation_token, received.tenant)
@@ -239,7 +237,7 @@ class _Door:
     async def execute(self, request: Request) -> Response:
         """Run a program without tools of the client's."""
         received = await self.received(request, may_be_in_body=True, is_start="idempotency-key" not in request.headers)
-        asked = await self.read(request, received, wire.ExecuteRequest)
+        asked = await self.read(request, received, requests.ExecuteRequest)
         start = Start(
             tenant=received.tenant,
             session=asked.session_id or new_session(),
@@ -252,7 +250,7 @@ class _Door:
 
     async def _start(self, request: Request, start: Start, received: ForwardedRequest) -> Answer | Passed:
         # As its prompt tells the model: a timeout caps one run of the sandbox, not the time that tools take elsewhere.
-        is_librechat = answers.is_librechat(request.headers.get("user-agent", ""))
+        is_librechat = render.is_librechat(request.headers.get("user-agent", ""))
         start = replace(start, counts_pauses=not is_librechat, gone=self.gone(request))
         key, wait = request.headers.get("idempotency-key"), preferred_wait(request)
         if wait is None:
@@ -272,7 +270,7 @@ class _Door:
     async def cancel(self, request: Request) -> Response:
         """End an execution: by the id that its request had, or by its token."""
         received = await self.received(request)
-        asked = await self.read(request, received, wire.CancelRequest)
+        asked = await self.read(request, received, requests.CancelRequest)
         if not asked.request_id and not asked.continuation_token:
             raise Refusal(400, "request_id is missing; send that of the request to cancel, or its continuation_token")
         await self.executions.cancel(
@@ -393,6 +391,92 @@ async def _background(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
 
 
 def _python(lang: str, code: str) -> str:
-    if lang.lower() not in wire.LANGUAGES:
+    if lang.lower() not in requests.LANGUAGES:
         raise Refusal(400, f"lang {lang[:20]!r} cannot be run here; write Python and send 'py'")
     return code
+
+
+# ----------------------------------------------------------------------------------------------------
+# Two pages for people: what this server is, and its API, which is there for programs, too.
+#
+# Both are whole as they are sent: no script, no other host.
+
+_STYLE: Final = (
+    "body{font:15px/1.5 sans-serif;max-width:60em;margin:2em auto;padding:0 1em}"
+    "code,pre{font-family:monospace}pre{background:#f4f4f4;padding:.7em;overflow:auto}"
+    "summary{cursor:pointer}details{margin:.6em 0}b{display:inline-block;min-width:4.5em}"
+)
+_HEADERS: Final = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+def add_pages(app: FastAPI, base_path: str, version: str) -> None:
+    """`/openapi.json`; `/` and `/docs`, which say nothing that it does not."""
+    one_at_a_time = asyncio.Lock()
+
+    # Not coroutines of a class: they share nothing but the app.
+    async def index(_: Request) -> Response:
+        return _page("toolfold", "".join(_index(base_path, version)))
+
+    # In another thread: it is made when it is first asked for, and others are served meanwhile.
+    async def made() -> dict[str, Any]:
+        async with one_at_a_time:
+            return await asyncio.to_thread(app.openapi)
+
+    async def document(_: Request) -> Response:
+        return json_response(200, await made())
+
+    async def docs(_: Request) -> Response:
+        return _page("toolfold API", "".join(_docs(await made(), base_path)))
+
+    app.add_api_route(base_path or "/", index, methods=["GET"], include_in_schema=False)
+    if base_path:
+        app.add_api_route(f"{base_path}/", index, methods=["GET"], include_in_schema=False)
+    app.add_api_route(f"{base_path}/docs", docs, methods=["GET"], include_in_schema=False)
+    app.router.add_route(f"{base_path}/openapi.json", document, include_in_schema=False)
+
+
+def _page(title: str, body: str) -> Response:
+    text = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title><style>{_STYLE}</style>{body}'
+    return Response(text, media_type="text/html", headers=_HEADERS)
+
+
+def _index(base_path: str, version: str) -> Iterator[str]:
+    yield f"<h1>toolfold {escape(version)}</h1>"
+    yield "<p>This server runs programs that language models write, in a sandbox, and calls their tools.</p><ul>"
+    for path, text in (
+        ("/docs", "the API, for people"),
+        ("/openapi.json", "the API, for programs"),
+        ("/health", "whether the process answers"),
+        ("/ready", "whether it takes programs"),
+    ):
+        yield f'<li><a href="{base_path}{path}">{base_path}{path}</a>: {text}</li>'
+    yield "</ul>"
+
+
+# Any, here and below: parts of an OpenAPI document.
+def _docs(document: Mapping[str, Any], base_path: str) -> Iterator[str]:
+    yield f"<h1>API</h1><p>As one document: <a href='{base_path}/openapi.json'>{base_path}/openapi.json</a></p>"
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            yield from _operation(method, path, operation)
+    yield "<h2>Schemas</h2>"
+    for name, schema in document.get("components", {}).get("schemas", {}).items():
+        yield f"<details id='{escape(name)}'><summary><code>{escape(name)}</code></summary>{_markup(schema)}</details>"
+
+
+def _operation(method: str, path: str, operation: Mapping[str, Any]) -> Iterator[str]:
+    summary = escape(operation.get("summary", ""))
+    yield f"<details><summary><b>{method.upper()}</b><code>{escape(path)}</code> {summary}</summary>"
+    if text := operation.get("description"):
+        yield f"<p>{escape(text)}</p>"
+    for title, key in (("Parameters", "parameters"), ("Body", "requestBody"), ("Responses", "responses")):
+        if part := operation.get(key):
+            yield f"<h4>{title}</h4>{_markup(part)}"
+    yield "</details>"
+
+
+def _markup(value: Any) -> str:
+    return f"<pre>{escape(json.dumps(value, indent=1, ensure_ascii=False))}</pre>"

@@ -17,8 +17,8 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from toolfold.doors.connections import rest
-from toolfold.doors.http.auth import Auth
-from toolfold.doors.http.body import account_of
+from toolfold.interfaces.http.access.auth import Auth
+from toolfold.interfaces.http.body import account_of
 
 FREE: Final = 50
 """Refusals that cost nothing; they are forgotten at the rate."""

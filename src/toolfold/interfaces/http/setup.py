@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Sequence
+import socket
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -13,11 +15,14 @@ from toolfold.config.build import approvals_of, declared_tools, ledger_of, runti
 from toolfold.config.model import Config
 from toolfold.config.sections import HttpConfig
 from toolfold.doors.bridged import is_granted, open_runtime
-from toolfold.doors.http.app import create_app
-from toolfold.doors.http.settings import ApiKey, JwtSettings, Settings, jwt_tenant
-from toolfold.doors.http.tokens import kept_key
+from toolfold.doors.connections import Patience
+from toolfold.doors.listening import Server, listen
 from toolfold.doors.loopback import is_loopback
+from toolfold.doors.signals import on_signal
 from toolfold.errors import UsageError
+from toolfold.interfaces.http.access.tokens import kept_key
+from toolfold.interfaces.http.app import create_app
+from toolfold.interfaces.http.settings import ApiKey, JwtSettings, Settings, jwt_tenant
 from toolfold.ledger.base import Ledger
 from toolfold.ledger.open import is_shared, usual_path
 from toolfold.ledger.sqlite.store import SqliteLedger
@@ -26,8 +31,9 @@ from toolfold.tools.steps.approval import deny
 from toolfold.tools.tool import Tool
 
 if TYPE_CHECKING:
-    from toolfold.doors.http.replicas import Replicas
+    from toolfold.interfaces.http.replicas import Replicas
     from toolfold.ledger.redis.store import RedisLedger
+
 
 _log: Final = logging.getLogger(__name__)
 ENTRY_NAME: Final = "/exec/programmatic"
@@ -103,7 +109,7 @@ def _for_tenants(config: Config, tools: Sequence[Tool]) -> list[Tool]:
 
 def _replicas(config: Config, settings: Settings, ledger: RedisLedger, files: str) -> Replicas:
     # Imported here: a ledger in a file does not need the packages.
-    from toolfold.doors.http.replicas import LEASE_SECONDS, Replicas, checked_address  # noqa: PLC0415
+    from toolfold.interfaces.http.replicas import LEASE_SECONDS, Replicas, checked_address  # noqa: PLC0415
 
     http = config.http
     return Replicas(
@@ -171,3 +177,62 @@ def _folder(config: Config) -> Path:
 
 def _state() -> Path:
     return usual_path().parent
+
+
+# ----------------------------------------------------------------------------------------------------
+# Listens, and ends in good order: first no new requests, then the running ones, then the guests.
+
+DRAIN_SECONDS: Final = 30
+"""What running programs get after a SIGTERM; paused ones wait in the ledger for the next process."""
+_ANSWER_SECONDS: Final = 3
+"""Of these, for the answers to programs that are cut off: what is on record can be gone on with."""
+
+
+async def serve(
+    app: FastAPI, host: str, port: int, *, on_listening: Callable[[int], None] | None = None,
+    listening: socket.socket | None = None,
+) -> None:  # fmt: skip
+    """Serve until SIGINT or SIGTERM; a second signal does not wait for running programs.
+
+    `listening` is the address, where it was opened before.
+    """
+    listening = listening or listen(host, port)
+    patience = Patience(connections=app.state.max_connections)
+    server = Server(
+        app, patience, access_log=False, timeout_graceful_shutdown=DRAIN_SECONDS, server_header=False, lifespan="off"
+    )
+
+    draining: list[asyncio.Task[None]] = []
+
+    def stop() -> None:
+        loop = asyncio.get_running_loop()
+        if not draining:
+            # At once: what is paused need not wait for the running ones to end.
+            draining.append(asyncio.ensure_future(app.state.drain()))
+            loop.call_later(DRAIN_SECONDS - _ANSWER_SECONDS, app.state.suspend)
+        elif not server.force_exit:
+            app.state.suspend()
+            loop.call_later(_ANSWER_SECONDS, force)
+        server.should_exit = True
+
+    def force() -> None:
+        server.force_exit = True
+
+    if on_listening is not None:
+        on_listening(listening.getsockname()[1])
+    if app.state.replicas is not None:
+        app.state.replicas.listens_at(_address(host, listening.getsockname()[1]))
+    # Opened here and not by uvicorn: an engine that is not available must reach the caller, who says it in one line.
+    with listening, on_signal(stop):
+        async with app.router.lifespan_context(app):
+            await server.serve(sockets=[listening])
+    await asyncio.gather(*draining)
+    if not server.started:
+        raise UsageError("the server could not start; the lines above say why")
+
+
+def _address(host: str, port: int) -> str:
+    """Where a replica is reached unless it was told; nothing where it listens on every address it has."""
+    if host in ("0.0.0.0", "::", ""):  # noqa: S104 - compared, not listened on
+        return ""
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from starlette.requests import Request
 
-from toolfold.doors.http.refusals import Refusal
-from toolfold.doors.http.settings import ALL_ROLES, ApiKey, JwtSettings, Role, Settings
 from toolfold.errors import UsageError, install_extra
+from toolfold.interfaces.http.render import Refusal
+from toolfold.interfaces.http.settings import ALL_ROLES, ApiKey, JwtSettings, Role, Settings
 
 if TYPE_CHECKING:
-    from toolfold.doors.http.signed import Signed
-    from toolfold.doors.http.wire import ProgrammaticRequest
+    from toolfold.interfaces.http.access.jwt_auth import Signed
+    from toolfold.interfaces.http.requests import ProgrammaticRequest
 
 LOCAL: Final = "local"
 """The only tenant where no key is configured."""
@@ -118,7 +118,7 @@ class Auth:
 def _signed(settings: JwtSettings) -> Signed:
     # Imported here: a server whose clients show keys would hold 9 MB for signatures that it never checks.
     try:
-        from toolfold.doors.http.signed import Signed  # noqa: PLC0415
+        from toolfold.interfaces.http.access.jwt_auth import Signed  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise UsageError(f"{error.name!r} is not installed, and http.jwt needs it; {install_extra('http')}") from error
     return Signed(settings)

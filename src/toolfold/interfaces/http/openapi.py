@@ -11,7 +11,7 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel, ConfigDict
 from pydantic.json_schema import models_json_schema
 
-from toolfold.doors.http import wire
+from toolfold.interfaces.http import requests
 
 Described: TypeAlias = tuple[str, str, str, Callable[..., Awaitable[Response]]]
 """Method, base path, path behind it, endpoint."""
@@ -252,12 +252,12 @@ _PLAIN: Final = {
     ("GET", "/executions/{execution_id}/output"): "text/event-stream",
     ("POST", "/exec/batch"): "application/x-ndjson",
 }
-_REQUESTS: Final[dict[str, type[wire.Request]]] = {
-    "/exec/programmatic": wire.ProgrammaticRequest,
-    "/exec/programmatic/cancel": wire.CancelRequest,
-    "/exec": wire.ExecuteRequest,
-    "/exec/batch": wire.BatchRequest,
-    "/run_code": wire.RunCodeRequest,
+_REQUESTS: Final[dict[str, type[requests.Request]]] = {
+    "/exec/programmatic": requests.ProgrammaticRequest,
+    "/exec/programmatic/cancel": requests.CancelRequest,
+    "/exec": requests.ExecuteRequest,
+    "/exec/batch": requests.BatchRequest,
+    "/run_code": requests.RunCodeRequest,
 }
 _SHAPES: Final[set[type[Shape]]] = {
     StillRunning,
@@ -272,7 +272,7 @@ _FORM: Final = {
     "required": ["file"],
     "properties": {
         "file": {"type": "string", "format": "binary", "description": "May be there several times."},
-        "session_id": {**_TEXT, "pattern": wire.SESSION_PATTERN},
+        "session_id": {**_TEXT, "pattern": requests.SESSION_PATTERN},
     },
 }
 _START_HEADERS: Final = [

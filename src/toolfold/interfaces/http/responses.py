@@ -11,13 +11,12 @@ from fastapi import Request, Response
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
-from toolfold.doors.http import answers
-from toolfold.doors.http.answers import Answer
-from toolfold.doors.http.forwarded import Passed
-from toolfold.doors.http.metrics import Metrics
-from toolfold.doors.http.pace import note_refusal
-from toolfold.doors.http.refusals import Refusal, put_off, to_http
 from toolfold.errors import ToolfoldError
+from toolfold.interfaces.http import render
+from toolfold.interfaces.http.access.throttle import note_refusal
+from toolfold.interfaces.http.metrics import Metrics
+from toolfold.interfaces.http.render import Answer, Refusal, put_off, to_http
+from toolfold.interfaces.http.requests import Passed
 
 _log: Final = logging.getLogger(__name__)
 
@@ -44,9 +43,9 @@ class Responses:
         if isinstance(answer, Passed):
             return Response(answer.body, status_code=answer.status, headers=dict(answer.headers))
         is_plain = self.path(request) == "/exec" and answer.status != 202
-        answer = answers.plain(answer) if is_plain else answer
-        status, body = answers.for_client(answer, request.headers.get("user-agent", ""))
-        body = answers.plain(Answer(status=status, body=body)).body if is_plain else body
+        answer = render.plain(answer) if is_plain else answer
+        status, body = render.for_client(answer, request.headers.get("user-agent", ""))
+        body = render.plain(Answer(status=status, body=body)).body if is_plain else body
         retry = body.get("retry_after_seconds")
         more = {"Retry-After": str(retry)} if retry else {}
         if status == 202:
@@ -75,11 +74,11 @@ class Responses:
         if not self.path(request).startswith("/exec") or self.path(request) == "/exec/batch":
             # A file that is gone is 404 for everyone: LibreChat asks in order to upload it again.
             refusal.is_contract = False
-        return self.respond(request, answers.refused(refusal), _allowed(request) if refusal.status == 405 else None)
+        return self.respond(request, render.refused(refusal), _allowed(request) if refusal.status == 405 else None)
 
     async def break_down(self, request: Request, _: Exception) -> Response:
         """Answer after a bug of ours: the log has the details, the client gets none."""
-        return self.respond(request, answers.refused(Refusal(500, "internal error", is_contract=False)))
+        return self.respond(request, render.refused(Refusal(500, "internal error", is_contract=False)))
 
 
 # Any: whatever JSON a route answers with.

@@ -1,9 +1,4 @@
-"""The keys of signed tokens, fetched from an address that may be slow, or gone.
-
-1. One fetch at a time, whoever waits for it, in a thread of its own: a hanging address holds nobody else's threads.
-2. A key that was not there, or an address that did not answer, is not asked for again for a while: anybody can make up
-   the names of keys.
-"""
+"""Tenants by JSON Web Tokens of one issuer. Imported for a config with `http.jwt` alone: what checks them is large."""
 
 from __future__ import annotations
 
@@ -14,6 +9,45 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 import jwt
+
+from toolfold.interfaces.http.settings import JwtSettings, jwt_tenant
+
+_ALGORITHMS: Final = ["EdDSA", "RS256"]
+_LEEWAY_SECONDS: Final = 10
+
+
+class Signed:
+    """The tokens that one issuer signs."""
+
+    def __init__(self, settings: JwtSettings) -> None:
+        self._settings = settings
+        self._keys = SigningKeys(settings.jwks_url) if settings.jwks_url else None
+
+    async def tenant(self, token: str) -> str:
+        """Whose token it is; nothing where anything about it is wrong."""
+        settings = self._settings
+        try:
+            key: Any = settings.public_key
+            if self._keys is not None:
+                key = await self._keys.of(token)
+            claims: Mapping[str, Any] = jwt.decode(
+                token, key, algorithms=_ALGORITHMS, audience=settings.audience, issuer=settings.issuer,
+                leeway=_LEEWAY_SECONDS, options={"require": ["exp"]},
+            )  # fmt: skip
+        except (jwt.PyJWTError, ValueError, TypeError):
+            return ""
+        if not settings.tenant_claim:
+            return jwt_tenant(settings.issuer, is_claim=False)
+        claim = str(claims.get(settings.tenant_claim, ""))
+        return jwt_tenant(claim) if claim else ""
+
+
+# ----------------------------------------------------------------------------------------------------
+# The keys of signed tokens, fetched from an address that may be slow, or gone.
+#
+# 1. One fetch at a time, whoever waits for it, in a thread of its own: a hanging address holds nobody else's threads.
+# 2. A key that was not there, or an address that did not answer, is not asked for again for a while: anybody can make up
+# the names of keys.
 
 _TIMEOUT_SECONDS: Final = 5
 _FRESH_SECONDS: Final = 300.0

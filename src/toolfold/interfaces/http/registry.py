@@ -9,14 +9,11 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 
-from toolfold.doors.http.files import key_of
-from toolfold.doors.http.gate import Gate, SessionTurns
-from toolfold.doors.http.held import Gone, Held
-from toolfold.doors.http.life import Event
-from toolfold.doors.http.metrics import Metrics
-from toolfold.doors.http.peers import Peers
-from toolfold.doors.http.requests import Requests
 from toolfold.errors import Fenced
+from toolfold.interfaces.http.access.rate_limits import Gate, SessionTurns
+from toolfold.interfaces.http.execution_state import Event, Gone, Held, Peers, Requests
+from toolfold.interfaces.http.files import key_of
+from toolfold.interfaces.http.metrics import Metrics
 from toolfold.runtime import Runtime
 
 MAX_REMEMBERED = 2000

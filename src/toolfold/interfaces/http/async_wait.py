@@ -17,15 +17,13 @@ import msgspec
 from fastapi import Request, Response
 from starlette.responses import StreamingResponse
 
-from toolfold.doors.http.answers import Answer, accepted
-from toolfold.doors.http.executions import Executions
-from toolfold.doors.http.files import key_of
-from toolfold.doors.http.forwarded import ForwardedRequest, Passed
-from toolfold.doors.http.records import ended_before
-from toolfold.doors.http.refusals import CANCELLED, Refusal, changes_hands, put_off
-from toolfold.doors.http.responses import Responses, json_response
 from toolfold.execution.history import Recorded
 from toolfold.execution.output import Part, Place, output_of
+from toolfold.interfaces.http.executions import Executions
+from toolfold.interfaces.http.files import ended_before, key_of
+from toolfold.interfaces.http.render import CANCELLED, Answer, Refusal, accepted, changes_hands, put_off
+from toolfold.interfaces.http.requests import ForwardedRequest, Passed
+from toolfold.interfaces.http.responses import Responses, json_response
 from toolfold.ledger.base import Ledger, suspended
 from toolfold.runtime import Runtime
 

@@ -10,9 +10,9 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from toolfold.doors.http.held import Gone
-from toolfold.doors.http.refusals import client_gone, rate_limited
-from toolfold.doors.http.settings import Settings
+from toolfold.interfaces.http.execution_state import Gone
+from toolfold.interfaces.http.render import client_gone, rate_limited
+from toolfold.interfaces.http.settings import Settings
 
 _QUICK_REQUESTS: Final = 100
 _MOST_FOLLOWERS: Final = 50

@@ -16,13 +16,13 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from toolfold.doors.connections import has_whole_body
-from toolfold.doors.http import wire
-from toolfold.doors.http.gate import Gate
-from toolfold.doors.http.held import Gone
-from toolfold.doors.http.refusals import Refusal, client_gone
-from toolfold.doors.http.settings import Settings
+from toolfold.interfaces.http import requests
+from toolfold.interfaces.http.access.rate_limits import Gate
+from toolfold.interfaces.http.execution_state import Gone
+from toolfold.interfaces.http.render import Refusal, client_gone
+from toolfold.interfaces.http.settings import Settings
 
-Body = TypeVar("Body", bound=wire.Request)
+Body = TypeVar("Body", bound=requests.Request)
 UNKNOWN_BYTES: Final = 64 * 1024
 MAX_CONTAINERS: Final = 500_000
 """Lists and objects in one body; each takes ten times as long to make as any other value, and 64 bytes or more."""

@@ -6,9 +6,11 @@ They have no session and do not pause, so that nothing of them is held once thei
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Final, Protocol, TypeVar
@@ -16,19 +18,19 @@ from typing import Any, Final, Protocol, TypeVar
 from fastapi import Request, Response
 from starlette.responses import StreamingResponse
 
-from toolfold.doors.http import run_code, wire
-from toolfold.doors.http.body import Body
-from toolfold.doors.http.files import SessionFiles
-from toolfold.doors.http.forwarded import ForwardedRequest
-from toolfold.doors.http.gate import Gate, while_there
-from toolfold.doors.http.held import Gone
-from toolfold.doors.http.metrics import Metrics
-from toolfold.doors.http.refusals import HOST_FAILURES, Refusal, cut_off, put_off, to_http
-from toolfold.doors.http.responses import json_response
-from toolfold.doors.http.settings import Settings
 from toolfold.errors import ToolfoldError
 from toolfold.execution.batch import Item, mapped
-from toolfold.models import Limits, Outcome, ToolSpec
+from toolfold.interfaces.http import render, requests
+from toolfold.interfaces.http.access.rate_limits import Gate, while_there
+from toolfold.interfaces.http.body import Body
+from toolfold.interfaces.http.execution_state import Gone
+from toolfold.interfaces.http.files import SessionFiles
+from toolfold.interfaces.http.metrics import Metrics
+from toolfold.interfaces.http.render import CANCELLED, HOST_FAILURES, Refusal, cut_off, put_off, to_http
+from toolfold.interfaces.http.requests import ForwardedRequest
+from toolfold.interfaces.http.responses import json_response
+from toolfold.interfaces.http.settings import Settings
+from toolfold.models import MIB, File, Limits, Outcome, ToolSpec
 from toolfold.runtime import Runtime
 
 _T = TypeVar("_T")
@@ -105,8 +107,8 @@ class OneShots:
     async def run_code(self, request: Request) -> Response:
         """One program in the shapes of SandboxFusion."""
         received = await self._reads.received(request, is_start=True)
-        asked = await self._reads.read(request, received, wire.RunCodeRequest)
-        item = run_code.item_of(asked, self._limits, most_seconds=self._settings.max_timeout_seconds)
+        asked = await self._reads.read(request, received, requests.RunCodeRequest)
+        item = item_of(asked, self._limits, most_seconds=self._settings.max_timeout_seconds)
         self._gate.start(received.tenant)
         running = self.run(
             item.text, tenant=received.tenant, gone=self._reads.gone(request), files=item.files, limits=item.limits,
@@ -117,17 +119,17 @@ class OneShots:
         except asyncio.CancelledError:
             if not self._is_stopping:
                 raise
-            return json_response(200, run_code.broken(_STOPS))
+            return json_response(200, broken(_STOPS))
         except HOST_FAILURES as error:
             self._metrics.add("executions", status="broken")
             started = bool(error.started) if isinstance(error, ToolfoldError) else False
-            return json_response(200, run_code.broken(cut_off(error, started=started).text))
-        return json_response(200, run_code.answer(outcome, asked, item.files))
+            return json_response(200, broken(cut_off(error, started=started).text))
+        return json_response(200, answer(outcome, asked, item.files))
 
     async def batch(self, request: Request) -> Response:
         """Many programs; each has its line in the answer as soon as it has ended."""
         received = await self._reads.received(request, is_start=True)
-        asked = await self._reads.read(request, received, wire.BatchRequest)
+        asked = await self._reads.read(request, received, requests.BatchRequest)
         tenant = received.tenant
         if len(asked.programs) > _MOST_PROGRAMS:
             text = f"programs: {len(asked.programs)} are more than {_MOST_PROGRAMS}; send them in several requests"
@@ -142,8 +144,8 @@ class OneShots:
 
     # its parts
 
-    def _check(self, number: int, program: wire.BatchProgram) -> None:
-        if program.lang.lower() not in wire.LANGUAGES:
+    def _check(self, number: int, program: requests.BatchProgram) -> None:
+        if program.lang.lower() not in requests.LANGUAGES:
             raise Refusal(400, f"programs.{number}.lang: {program.lang[:20]!r} cannot be run here; send 'py'")
         most = self._settings.max_timeout_seconds
         if program.timeout is not None and not 1 <= program.timeout / 1000 <= most:
@@ -152,12 +154,12 @@ class OneShots:
         if any(one.session_id is None for one in program.files or ()):
             raise Refusal(400, f"programs.{number}.files: a batch has no session; name the session_id of each file")
 
-    def _find_files(self, asked: wire.BatchRequest, tenant: str) -> None:
+    def _find_files(self, asked: requests.BatchRequest, tenant: str) -> None:
         for program in asked.programs:
             for one in program.files or ():
                 self._files.find(tenant, one.session_id or "", one.id)
 
-    async def _items(self, asked: wire.BatchRequest, tenant: str) -> AsyncIterator[Item]:
+    async def _items(self, asked: requests.BatchRequest, tenant: str) -> AsyncIterator[Item]:
         for program in asked.programs:
             files = await asyncio.to_thread(self._files.given, tenant, "", program.files) if program.files else ()
             seconds = self._settings.timeout_seconds if program.timeout is None else program.timeout / 1000
@@ -239,3 +241,89 @@ def _why(error: Refusal | ToolfoldError | OSError) -> str:
 def _line(value: dict[str, Any]) -> bytes:
     # Not msgspec: a program's value may be an integer of any size.
     return json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8", "backslashreplace") + b"\n"
+
+
+# ----------------------------------------------------------------------------------------------------
+# The shapes of SandboxFusion's `POST /run_code`, which verl's sandbox rewards speak. Pure.
+
+_OUTPUT_BYTES: Final = 8 * MIB
+"""All that a guest keeps: what is compared with an expected output must not be cut for a model's sake."""
+_USUAL_SECONDS: Final = 10.0
+_EXIT: Final = re.compile(r"SystemExit: (-?\d{1,9})")
+_KILLED: Final = 137
+"""What a shell says of a process that was killed."""
+
+
+def item_of(asked: requests.RunCodeRequest, limits: Limits, *, most_seconds: float) -> Item:
+    """What to run.
+
+    Raises:
+        Refusal: 400, in one line.
+    """
+    if asked.language.lower() not in requests.LANGUAGES:
+        raise Refusal(400, f"language {asked.language[:20]!r} cannot be run here; write Python and send 'python'")
+    seconds = min(_USUAL_SECONDS, most_seconds) if asked.run_timeout is None else asked.run_timeout
+    if not 0 < seconds <= most_seconds:
+        raise Refusal(400, f"run_timeout is {seconds:g}; give more than 0 and at most {most_seconds:g} seconds")
+    memory = limits.memory_bytes
+    if asked.memory_limit_mb > 0:
+        memory = min(memory, asked.memory_limit_mb * MIB)
+    files = [_file(name, data) for name, data in asked.files.items() if data is not None]
+    own = replace(
+        limits, wall_seconds=seconds, memory_bytes=memory,
+        output_bytes=max(_OUTPUT_BYTES, limits.output_bytes),
+    )  # fmt: skip
+    return Item(text=asked.code, files=files, limits=own, stdin=asked.stdin)
+
+
+def _file(name: str, data: str) -> File:
+    try:
+        return File(name=name, data=base64.b64decode(data, validate=True))
+    except ValueError as error:
+        raise Refusal(400, f"files: the content of {name[:80]!r} is not base64; encode it") from error
+
+
+def answer(outcome: Outcome, asked: requests.RunCodeRequest, given: Sequence[File]) -> dict[str, Any]:
+    """How the program ended, as a process would have."""
+    if outcome.status == "cancelled":
+        return broken(CANCELLED)
+    said = render.ended(outcome, session="", files=[]).body
+    status, code = _end(outcome)
+    found = {file.name: file.data for file in (*given, *outcome.files) if file.name not in outcome.deleted_files}
+    return {
+        "status": "Success" if code == 0 else "Failed",
+        "message": "",
+        "compile_result": None,
+        "run_result": {
+            "status": status,
+            "execution_time": outcome.seconds,
+            "return_code": code,
+            "stdout": said["stdout"],
+            "stderr": said["stderr"],
+        },
+        "executor_pod_name": None,
+        "files": {name: base64.b64encode(found[name]).decode() for name in asked.fetch_files if name in found},
+    }
+
+
+def broken(message: str) -> dict[str, Any]:
+    """The program is not to blame, and is not to be judged by this."""
+    return {
+        "status": "SandboxError", "message": message, "compile_result": None, "run_result": None,
+        "executor_pod_name": None, "files": {},
+    }  # fmt: skip
+
+
+def _end(outcome: Outcome) -> tuple[str, int | None]:
+    """The status of the run, and what its process would have returned."""
+    kind = outcome.problem.kind if outcome.problem is not None else ""
+    match outcome.status:
+        case "finished":
+            return "Finished", 0
+        case "timeout":
+            return "TimeLimitExceeded", None
+        case "limit":
+            return ("TimeLimitExceeded", None) if kind == "cpu" else ("Finished", _KILLED)
+    left = _EXIT.fullmatch(outcome.problem.message) if outcome.problem is not None else None
+    # As a process' own: it has eight bits, of which at least one is set.
+    return "Finished", (int(left[1]) & 0xFF or 1) if left is not None else 1
