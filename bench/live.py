@@ -18,9 +18,9 @@ from mcp import Client
 
 from tests.doors.http.conftest import serve
 from toolfold import Runtime
-from toolfold.doors.mcp.door import Door
-from toolfold.doors.mcp.offer import Offer
 from toolfold.interfaces.http import Settings
+from toolfold.interfaces.mcp.offer import Offer
+from toolfold.interfaces.mcp.server import Door
 
 MEGABYTES = 12
 MOST_GROWTH_MB = 48.0

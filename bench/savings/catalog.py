@@ -23,7 +23,7 @@ from bench.savings.tokens import Count, reply_text, tokenizer
 from tests.clients.claude_code.cli import ROOT, SEARCH, TOOL, Case, Seen, run
 from tests.servers.cases import CASES
 from tests.servers.install import CannotInstall, install_npm, install_python
-from toolfold.doors.mcp.budget import kept_characters
+from toolfold.interfaces.mcp.offer import kept_characters
 
 PACKAGES = ROOT / "build" / "clients" / "claude-code"
 VERSION = "2.1.325"

@@ -12,9 +12,8 @@ from pydantic_ai.usage import RunUsage
 
 import toolfold
 from bench.savings.tokens import reply_text
-from toolfold.doors.mcp.describing import Describing
-from toolfold.doors.mcp.door import Door
-from toolfold.doors.mcp.offer import Offer
+from toolfold.interfaces.mcp.offer import Describing, Offer
+from toolfold.interfaces.mcp.server import Door
 from toolfold.models import ToolSpec
 from toolfold.pydantic_ai import CodeModeToolset
 from toolfold.testing import scripted

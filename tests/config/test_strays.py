@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from toolfold.config import Config, load_config
-from toolfold.doors.mcp.setup import open_door
 from toolfold.interfaces.http.setup import open_app
+from toolfold.interfaces.mcp.setup import open_door
 
 TEXT = """
 tools:

@@ -16,8 +16,8 @@ from mcp.server.subscriptions import PromptsListChanged, ToolsListChanged
 from mcp.shared.exceptions import MCPError
 
 from tests.conformance import long_tools
-from toolfold.doors.mcp.client import is_legacy
-from toolfold.doors.mcp.door import Door
+from toolfold.interfaces.mcp.clients import is_legacy
+from toolfold.interfaces.mcp.server import Door
 
 Context = ServerRequestContext[Any, Any]
 Params = types.CallToolRequestParams

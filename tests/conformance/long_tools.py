@@ -9,9 +9,9 @@ import mcp_types as types
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 
-from toolfold.doors.mcp.door import Door
-from toolfold.doors.mcp.running import CURRENT
-from toolfold.doors.mcp.tasks import TASKS, has_tasks
+from toolfold.interfaces.mcp.program import CURRENT
+from toolfold.interfaces.mcp.server import Door
+from toolfold.interfaces.mcp.tasks import TASKS, has_tasks
 
 Context = ServerRequestContext[Any, Any]
 Params = types.CallToolRequestParams

@@ -5,10 +5,10 @@ import sys
 
 from tests.conformance.fixtures import add_fixtures
 from tests.conformance.long_tools import ask_person, break_down
-from toolfold.doors.mcp.client import Clients
-from toolfold.doors.mcp.door import Door
-from toolfold.doors.mcp.offer import Offer
-from toolfold.doors.mcp.serve import serve_http
+from toolfold.interfaces.mcp.clients import Clients
+from toolfold.interfaces.mcp.offer import Offer
+from toolfold.interfaces.mcp.server import Door
+from toolfold.interfaces.mcp.transports import serve_http
 from toolfold.runtime import Runtime
 from toolfold.sources.functions import as_tool
 

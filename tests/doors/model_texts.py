@@ -14,8 +14,8 @@ from bench.savings.tokens import tokenizer
 from toolfold.doors.callback import server as callback
 from toolfold.doors.frameworks import texts as frameworks
 from toolfold.doors.gem.actions import callable_tools, instructions
-from toolfold.doors.mcp import texts as mcp
 from toolfold.doors.pydantic_ai import texts as pydantic_ai
+from toolfold.interfaces.mcp import texts as mcp
 from toolfold.models import ToolSpec
 from toolfold.prompts.catalog import HEADER
 

@@ -16,10 +16,10 @@ import pytest
 from toolfold.doors.callback import render as callback
 from toolfold.doors.console import shapes
 from toolfold.doors.frameworks.render import shown_outcome
-from toolfold.doors.mcp import render as mcp
 from toolfold.doors.pydantic_ai import render as pydantic_ai
 from toolfold.interfaces.cli import process
 from toolfold.interfaces.http import render, requests, rewards
+from toolfold.interfaces.mcp import render as mcp
 from toolfold.models import NOTHING_RAN, Outcome, Problem, Status
 
 PROBLEMS: dict[Status, Problem | None] = {

@@ -18,8 +18,8 @@ from tests.doors.pydantic_ai.talk import Talk, calls, program, returns
 from tests.sources.openapi.serving import Answer, Serving
 from toolfold.config import load_config
 from toolfold.doors.library import config_tools
-from toolfold.doors.mcp.setup import open_door
 from toolfold.interfaces.http.setup import open_app
+from toolfold.interfaces.mcp.setup import open_door
 from toolfold.pydantic_ai import CodeModeToolset, ConfigToolset
 
 ECHO = Path(__file__).parent / "cli" / "echo_server.py"

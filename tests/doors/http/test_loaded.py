@@ -28,7 +28,7 @@ print(sorted({one for one in unused for name in sys.modules if name == one or na
 """
 UNUSED = (
     "cryptography httpx2 jwt mcp numpy pydantic.v1 ray redis rich toolfold.doors.console toolfold.interfaces.http.openapi "
-    "toolfold.doors.mcp websockets"
+    "toolfold.interfaces.mcp websockets"
 )
 
 

@@ -13,11 +13,10 @@ import mcp_types as types
 import pytest
 from mcp import Client
 
-from toolfold.doors.mcp.client import Clients
-from toolfold.doors.mcp.describing import Describing
-from toolfold.doors.mcp.door import Door
-from toolfold.doors.mcp.offer import Offer
-from toolfold.doors.mcp.yielding import Yielding
+from toolfold.interfaces.mcp.clients import Clients
+from toolfold.interfaces.mcp.offer import Describing, Offer
+from toolfold.interfaces.mcp.server import Door
+from toolfold.interfaces.mcp.tasks import Yielding
 from toolfold.ledger.base import Ledger
 from toolfold.models import Limits, ToolSpec
 from toolfold.runtime import Runtime

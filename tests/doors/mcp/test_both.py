@@ -12,7 +12,7 @@ from mcp import Client
 from tests.doors.mcp.conftest import ERAS, run, texts
 from toolfold import tool
 from toolfold.config.model import Config
-from toolfold.doors.mcp.setup import open_door
+from toolfold.interfaces.mcp.setup import open_door
 from toolfold.ledger.base import Decided, Filter, Moment
 from toolfold.ledger.remote_approval import arguments_digest, decision_seal, lock
 from toolfold.ledger.sqlite.store import SqliteLedger

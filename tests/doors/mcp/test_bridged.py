@@ -11,8 +11,8 @@ from mcp import Client
 
 from tests.doors.mcp.conftest import ERAS, descendants, left_of, run, texts
 from toolfold.config import parse_config
-from toolfold.doors.mcp.questions import NO_MORE_QUESTIONS
-from toolfold.doors.mcp.setup import open_door
+from toolfold.interfaces.mcp.questions import NO_MORE_QUESTIONS
+from toolfold.interfaces.mcp.setup import open_door
 
 SERVERS = Path(__file__).parents[2] / "sources" / "mcp"
 

@@ -7,9 +7,8 @@ import mcp_types as types
 import pytest
 
 from tests.doors.mcp.conftest import ERAS, FakeBridge, Server, bridged
-from toolfold.doors.mcp.budget import CAPS, SAFE_CHARACTERS, kept_characters
-from toolfold.doors.mcp.describing import Describing
-from toolfold.doors.mcp.texts import CONTRACT, INSTRUCTIONS
+from toolfold.interfaces.mcp.offer import CAPS, SAFE_CHARACTERS, Describing, kept_characters
+from toolfold.interfaces.mcp.texts import CONTRACT, INSTRUCTIONS
 from toolfold.tools.tool import Tool
 
 

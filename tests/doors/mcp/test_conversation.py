@@ -278,9 +278,9 @@ async def test_a_program_may_ask_for_less_time_but_not_for_more(open_door) -> No
 async def test_a_sandbox_that_cannot_be_had_is_told_to_each_program(monkeypatch) -> None:
     from mcp import Client
 
-    from toolfold.doors.mcp.door import Door
-    from toolfold.doors.mcp.offer import Offer
     from toolfold.errors import EngineUnavailable
+    from toolfold.interfaces.mcp.offer import Offer
+    from toolfold.interfaces.mcp.server import Door
     from toolfold.runtime import Runtime
     from toolfold.testing import ScriptedEngine
 

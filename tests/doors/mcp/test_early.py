@@ -14,10 +14,10 @@ import pytest
 from mcp.shared.message import SessionMessage
 
 from tests.doors.mcp.test_stdio import COMMAND, environment
-from toolfold.doors.mcp import Door
-from toolfold.doors.mcp.early import Early, EarlyAnswers
-from toolfold.doors.mcp.offer import Offer
-from toolfold.doors.mcp.texts import INSTRUCTIONS
+from toolfold.interfaces.mcp import Door
+from toolfold.interfaces.mcp.early_answer import Early, EarlyAnswers
+from toolfold.interfaces.mcp.offer import Offer
+from toolfold.interfaces.mcp.texts import INSTRUCTIONS
 from toolfold.testing import scripted
 
 META = "io.modelcontextprotocol/"

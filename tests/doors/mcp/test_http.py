@@ -19,8 +19,8 @@ from mcp_types import Implementation
 
 from tests.doors.mcp.conftest import ERAS, run, texts
 from tests.doors.mcp.test_yielding import TOOLS
-from toolfold.doors.mcp.address import parse_address
 from toolfold.errors import UsageError
+from toolfold.interfaces.mcp.texts import parse_address
 
 ROOT = Path(__file__).parents[3]
 COMMAND = (sys.executable, "-m", "toolfold", "mcp")

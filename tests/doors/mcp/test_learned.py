@@ -6,7 +6,7 @@ from mcp import Client
 
 from tests.doors.mcp.conftest import run, texts
 from toolfold.config import parse_config
-from toolfold.doors.mcp.setup import open_door
+from toolfold.interfaces.mcp.setup import open_door
 from toolfold.sources.functions import as_tool
 
 

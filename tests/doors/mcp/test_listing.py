@@ -6,7 +6,7 @@ from mcp.client.subscriptions import ToolsListChanged
 
 from tests.doors.mcp.conftest import ERAS, FakeBridge, Server, bridged, run, texts, until
 from toolfold.doors.bridged import mentions
-from toolfold.doors.mcp.texts import DESCRIPTION
+from toolfold.interfaces.mcp.texts import DESCRIPTION
 
 
 @pytest.mark.parametrize("mode", ERAS)

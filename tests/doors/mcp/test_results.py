@@ -6,8 +6,8 @@ import mcp_types as types
 import pytest
 
 from tests.doors.mcp.conftest import ERAS, FakeBridge, Server, bridged, run, texts
-from toolfold.doors.mcp.render import NOTHING_CALLED, OF_ERROR, to_mcp
 from toolfold.errors import EngineCrashed, UsageError
+from toolfold.interfaces.mcp.render import NOTHING_CALLED, OF_ERROR, to_mcp
 from toolfold.models import Limits, Media
 from toolfold.tools.policy import Policy
 

@@ -12,8 +12,7 @@ from mcp.shared.exceptions import MCPError
 
 from tests.doors.mcp.conftest import run, texts, until
 from tests.doors.mcp.test_yielding import SOON, Gate, id_in, wait
-from toolfold.doors.mcp.tasks import TASKS
-from toolfold.doors.mcp.yielding import new_id
+from toolfold.interfaces.mcp.tasks import TASKS, new_id
 from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.tools.policy import Policy
 

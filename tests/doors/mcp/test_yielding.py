@@ -16,9 +16,9 @@ from mcp.shared.exceptions import MCPError
 
 from tests.doors.mcp.conftest import ERAS, descendants, run, texts, until
 from tests.doors.mcp.test_stdio import server
-from toolfold.doors.mcp.render import TRUNCATED
-from toolfold.doors.mcp.yielding import Holds, Yielding, checked_id, left_of, new_id, yielding_of
 from toolfold.errors import UsageError
+from toolfold.interfaces.mcp.render import TRUNCATED
+from toolfold.interfaces.mcp.tasks import Holds, Yielding, checked_id, left_of, new_id, yielding_of
 from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.models import Limits
 from toolfold.tools.policy import Policy

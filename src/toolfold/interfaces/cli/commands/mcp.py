@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING
 from toolfold.config import Config, find_config, load_config
 from toolfold.config.import_clients import import_servers
 from toolfold.config.load import with_left_out
-from toolfold.doors.mcp.address import TOKEN_VARIABLE, guarded, parse_address
-from toolfold.doors.mcp.early import EarlyAnswers
-from toolfold.doors.mcp.texts import INSTRUCTIONS
 from toolfold.errors import UsageError, install_extra
 from toolfold.interfaces.cli.inputs import read_files
 from toolfold.interfaces.cli.process import run_to_end
+from toolfold.interfaces.mcp.early_answer import EarlyAnswers
+from toolfold.interfaces.mcp.texts import INSTRUCTIONS, TOKEN_VARIABLE, guarded, parse_address
 
 if TYPE_CHECKING:
     from toolfold.tools.tool import Tool
@@ -38,8 +37,8 @@ def mcp_command(
     modules, given = _modules(found), read_files(files, found.program_limits)
     # Imported here: mistakes are told and the first answer is given without the SDK, which takes most of the start.
     try:
-        from toolfold.doors.mcp.serve import serve_http, serve_stdio  # noqa: PLC0415
-        from toolfold.doors.mcp.setup import open_door  # noqa: PLC0415
+        from toolfold.interfaces.mcp.setup import open_door  # noqa: PLC0415
+        from toolfold.interfaces.mcp.transports import serve_http, serve_stdio  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise UsageError(f"{error.name!r} is not installed; {install_extra('mcp')}") from error
 

@@ -18,14 +18,13 @@ from toolfold.config.build import (
 )
 from toolfold.config.load import left_out_servers
 from toolfold.config.model import Config
-from toolfold.doors.mcp.client import Clients
-from toolfold.doors.mcp.describing import Describing
-from toolfold.doors.mcp.door import Door
-from toolfold.doors.mcp.offer import Offer, Servers
-from toolfold.doors.mcp.running import ask_client
-from toolfold.doors.mcp.texts import ENTRY_NAME
-from toolfold.doors.mcp.yielding import yielding_of
 from toolfold.execution.request import HandedOver
+from toolfold.interfaces.mcp.clients import Clients
+from toolfold.interfaces.mcp.offer import Describing, Offer, Servers
+from toolfold.interfaces.mcp.program import ask_client
+from toolfold.interfaces.mcp.server import Door
+from toolfold.interfaces.mcp.tasks import yielding_of
+from toolfold.interfaces.mcp.texts import ENTRY_NAME
 from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.models import File
 from toolfold.runtime import Runtime

@@ -13,23 +13,22 @@ from pathlib import Path
 from typing import Any, Final, Self, TypeAlias
 
 import mcp_types as types
-from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
-from mcp.server.lowlevel import Server
-from mcp.server.models import InitializationOptions
-from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
-from mcp.server.subscriptions import ListenHandler, ToolsListChanged
-from mcp.shared.exceptions import MCPError
 
 import toolfold
-from toolfold.doors.mcp.changes import CLIENT, Changes, DeclaringServer
-from toolfold.doors.mcp.client import Clients, can_ask, client_of, is_legacy, kept_by, name_of, owner_of
-from toolfold.doors.mcp.offer import Offer, Servers
-from toolfold.doors.mcp.render import failed, to_mcp, to_result
-from toolfold.doors.mcp.resources import Files, Kept
-from toolfold.doors.mcp.running import Running
-from toolfold.doors.mcp.serving import ANSWER_WAIT_SECONDS, Serving, Share
-from toolfold.doors.mcp.tasks import Tasks, has_tasks
-from toolfold.doors.mcp.texts import (
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.lowlevel import NotificationOptions, Server
+from mcp.server.models import InitializationOptions
+from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
+from mcp.server.subscriptions import ListenHandler, ResourcesListChanged, ServerEvent, ToolsListChanged
+from mcp.shared.exceptions import MCPError
+from toolfold.errors import ToolfoldError, UsageError
+from toolfold.interfaces.mcp.clients import Clients, can_ask, client_of, is_legacy, kept_by, name_of, owner_of
+from toolfold.interfaces.mcp.offer import Offer, Servers
+from toolfold.interfaces.mcp.program import Running
+from toolfold.interfaces.mcp.render import Files, Kept, failed, to_mcp, to_result
+from toolfold.interfaces.mcp.request import ANSWER_WAIT_SECONDS, Serving, Share
+from toolfold.interfaces.mcp.tasks import Holds, Tasks, Yielding, checked_id, has_tasks, left_of, new_id, unknown
+from toolfold.interfaces.mcp.texts import (
     ENTRY_NAME,
     INSTRUCTIONS,
     SEARCH_DESCRIPTION,
@@ -39,8 +38,6 @@ from toolfold.doors.mcp.texts import (
     WAIT_NAME,
     WAIT_SCHEMA,
 )
-from toolfold.doors.mcp.yielding import Holds, Yielding, checked_id, left_of, new_id, unknown
-from toolfold.errors import ToolfoldError, UsageError
 from toolfold.models import Limits, Outcome
 from toolfold.runtime import Runtime
 
@@ -396,3 +393,50 @@ def _checked(arguments: Mapping[str, Any], max_seconds: float) -> tuple[str, str
     if seconds > max_seconds:
         raise UsageError(f"timeout_seconds is {seconds!r}; the most here is {max_seconds:g}; nothing was called")
     return text, session, float(seconds)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Who is told that something has changed, in both eras: all clients of tools, each client of its own files.
+
+CLIENT: Final[ContextVar[str]] = ContextVar("toolfold_client", default="")
+"""The client whose request is being served."""
+
+
+class Changes:
+    """The SDK's bus of the newer era, which also knows whose stream is whose."""
+
+    def __init__(self) -> None:
+        self._listeners: dict[object, tuple[str, Callable[[ServerEvent], None]]] = {}
+
+    async def publish(self, event: ServerEvent) -> None:
+        """To everyone who listens."""
+        self._deliver(event, None)
+
+    def subscribe(self, listener: Callable[[ServerEvent], None]) -> Callable[[], None]:
+        """Called by the SDK while it serves the request of the client that listens."""
+        key = object()
+        self._listeners[key] = (CLIENT.get(), listener)
+        return lambda: self._listeners.pop(key, None) and None
+
+    def tell_files(self, client: str) -> None:
+        """This client has new files: no other client learns that there are any."""
+        self._deliver(ResourcesListChanged(), client)
+
+    def _deliver(self, event: ServerEvent, client: str | None) -> None:
+        for whose, listener in tuple(self._listeners.values()):
+            if client is None or whose == client:
+                listener(event)  # only puts it into the stream's own buffer, and does not raise
+
+
+# Any: nothing here reads what the lifespan yields.
+class DeclaringServer(Server[Any]):
+    """Declares in every handshake what is sent; over HTTP the SDK makes the options itself, and leaves that out."""
+
+    def create_initialization_options(
+        self,
+        notification_options: NotificationOptions | None = None,
+        experimental_capabilities: dict[str, dict[str, Any]] | None = None,
+        extensions: dict[str, dict[str, Any]] | None = None,
+    ) -> InitializationOptions:
+        sent = notification_options or NotificationOptions(tools_changed=True, resources_changed=True)
+        return super().create_initialization_options(sent, experimental_capabilities, extensions)

@@ -2,25 +2,215 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, Final, Literal, Protocol, Self
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal, Protocol, Self, TypeAlias
 
 from toolfold.doors.bridged import as_programs_say, mentions, without
-from toolfold.doors.mcp.budget import SAFE_CHARACTERS
-from toolfold.doors.mcp.describing import Describing
-from toolfold.doors.mcp.description import Listed
-from toolfold.doors.mcp.texts import SEARCH_NAME
-from toolfold.errors import ToolError
-from toolfold.models import Json, ToolSpec
-from toolfold.prompts.catalog import HEADER, dense_text
+from toolfold.errors import ToolError, ToolfoldError
+from toolfold.execution.described_files import DescribedFiles
+from toolfold.interfaces.mcp.texts import (
+    CONTRACT,
+    DESCRIPTION,
+    SEARCH_NAME,
+    not_reachable,
+    program_schema,
+    still_connecting,
+)
+from toolfold.models import File, Json, ToolSpec
+from toolfold.prompts.catalog import HEADER, dense_text, dense_within
 from toolfold.prompts.python_stubs import first_line
+from toolfold.prompts.wording import width
 from toolfold.runtime import Runtime
 from toolfold.tools.names import python_name
 from toolfold.tools.policy import Policy
 from toolfold.tools.search import Detail, Index, search_tool
 from toolfold.tools.tool import CallContext, Tool
+
+# ----------------------------------------------------------------------------------------------------
+# How much of a description each client shows the model. Data, with its evidence; must not know the SDK.
+#
+# A client that cuts a text does so without a word to anyone. So no text of this door is longer than what the client
+# that asks keeps; what does not fit is left out by us, and the text says how to find it.
+
+Version: TypeAlias = tuple[int, ...]
+
+OVERVIEW_CHARACTERS: Final = 1_200
+"""For the tools where not every signature fits: they must be searched for anyway, and every request pays for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cap:
+    """What some versions of one client keep of a description and of the instructions."""
+
+    client: str
+    """As it calls itself in the handshake."""
+    first: Version
+    last: Version
+    characters: int
+    evidence: str
+
+
+CAPS: Final = (
+    Cap("claude-code", (2, 1, 84), (2, 1, 234), 2_048, "https://github.com/anthropics/claude-code/issues/41593"),
+    Cap("claude-code", (2, 1, 235), (999,), 4_096, "measured with 2.1.325: make test NAME=claude"),
+)
+SAFE_CHARACTERS: Final = 4_096
+"""For clients that nobody has measured."""
+
+
+def kept_characters(client: str, version: str) -> int:
+    """How many characters of a description this client shows the model."""
+    numbers = tuple(int(one) for one in re.findall(r"\d{1,9}", version)[:3])
+    caps = (cap.characters for cap in CAPS if cap.client == client and cap.first <= numbers <= cap.last)
+    return next(caps, SAFE_CHARACTERS)
+
+
+# ----------------------------------------------------------------------------------------------------
+# The description of `execute_program`, made of the door's texts and the tools that there are. Pure.
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One server, as the description tells of it."""
+
+    name: str
+    state: str
+    """`connecting`, `ready` or `failed`."""
+    tools: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What is known of the tools beside their definitions, the same for all of a client's session."""
+
+    used: Mapping[str, int] = field(default_factory=dict)
+    """By tool name, how often programs called it lately."""
+    learned: Mapping[str, Mapping[str, Json]] = field(default_factory=dict)
+    """By tool name, the schema of the replies seen so far."""
+
+
+def program_description(
+    servers: Sequence[Listed], specs: Sequence[ToolSpec], *, max_characters: int = SAFE_CHARACTERS,
+    known: Known | None = None, files: DescribedFiles | None = None,
+) -> tuple[str, bool]:  # fmt: skip
+    """Of `execute_program`: the rules, its files, then what there is to call; and whether every signature is there."""
+    known = known or Known()
+    parts = [DESCRIPTION, *_absent(servers, max_characters // 4)]
+    if files is not None and files.files:
+        parts.append(files.text(max_characters // 4))
+    if not specs:
+        return "\n\n".join(parts), True
+    parts.append(HEADER)
+    told = dense_within(
+        specs,
+        max_characters - width("\n\n".join(parts)) - 1,
+        overview=OVERVIEW_CHARACTERS,
+        used=known.used,
+        learned=known.learned,
+    )
+    return "\n\n".join(parts) + f"\n{told.text}" * bool(told.text), told.is_all
+
+
+def _absent(servers: Sequence[Listed], room: int) -> list[str]:
+    """Servers whose tools are not among those listed, and why."""
+    late = [one.name for one in servers if one.state == "connecting" and not one.tools]
+    gone = [one.name for one in servers if one.state == "failed"]
+    lines = []
+    if late:
+        lines.append(still_connecting(_fitting(late, room)))
+    if gone:
+        lines.append(not_reachable(_fitting(gone, room)))
+    return ["\n".join(lines)] if lines else []
+
+
+def _fitting(names: Sequence[str], room: int) -> str:
+    shown: list[str] = []
+    for name in names:
+        room -= width(name) + 2
+        if room < 0:
+            return ", ".join([*shown, f"and {len(names) - len(shown)} more"])
+        shown.append(name)
+    return ", ".join(shown)
+
+
+# ----------------------------------------------------------------------------------------------------
+# The description of `execute_program` for each client: in which style, within which length, from what is known.
+
+_MOST_CLIENTS: Final = 1_000
+_WAIT_SECONDS: Final = 0.5
+"""For the ledger: the first list of tools waits for it."""
+_log: Final = logging.getLogger(__name__)
+
+
+class History(Protocol):
+    """What programs have shown of tools, at one moment."""
+
+    @property
+    def uses(self) -> Mapping[str, int]:
+        """By tool name, how often it was called."""
+
+    def schemas(self, specs: Iterable[ToolSpec]) -> Mapping[str, Mapping[str, Json]]:
+        """By tool name, what was seen of the replies of those that do not declare it."""
+
+
+class Describing:
+    """Writes the description, and keeps the last one: writing many signatures takes a while.
+
+    Args:
+        is_contract: In the specification's own words, without any tool.
+        max_characters: What clients show of it; `None` takes what is known of each client.
+        history: Gives what earlier programs have shown of the tools. It is read once for each client, so that the
+            text does not change under a client whose prompt is cached.
+        files: In the data folder of every program.
+    """
+
+    def __init__(
+        self, *, is_contract: bool = False, max_characters: int | None = None,
+        history: Callable[[], Awaitable[History]] | None = None, files: Sequence[File] = (),
+    ) -> None:  # fmt: skip
+        self.is_contract = is_contract
+        self._max_characters = max_characters
+        self._history = history
+        self.files = DescribedFiles.of(files)
+        """What is in them is known once a guest has read them."""
+        self._known: dict[str, History | None] = {}
+        self._last: tuple[tuple[object, ...], tuple[str, bool]] | None = None
+
+    async def meet(self, client: str) -> None:
+        """Read what is known, if this client is new."""
+        if self._history is None or client in self._known:
+            return
+        self._known[client] = None
+        try:
+            async with asyncio.timeout(_WAIT_SECONDS):
+                self._known[client] = await self._history()
+        # A ledger that is slow or away costs the order of the tools, not the list.
+        except (TimeoutError, ToolfoldError, OSError) as error:
+            _log.warning("earlier programs could not be read: %s", str(error) or "too slow")
+        while len(self._known) > _MOST_CLIENTS:
+            del self._known[next(iter(self._known))]
+
+    def text(
+        self, servers: Sequence[Listed], specs: Sequence[ToolSpec], *, kept_characters: int, client: str = ""
+    ) -> tuple[str, bool]:
+        """The description, and whether every signature is in it."""
+        if self.is_contract:
+            return CONTRACT, False
+        room, history = self._max_characters or kept_characters, self._known.get(client)
+        key = (room, tuple(servers), tuple(specs), id(history), self.files.lines)
+        if self._last is None or self._last[0] != key:
+            known = Known() if history is None else Known(used=history.uses, learned=history.schemas(specs))
+            self._last = (key, program_description(servers, specs, max_characters=room, known=known, files=self.files))
+        return self._last[1]
+
+    def schema(self, max_seconds: float, *, yields: bool = False) -> dict[str, Json]:
+        """Of the arguments."""
+        return program_schema(max_seconds, is_contract=self.is_contract, yields=yields)
+
 
 MENTIONED_WAIT_SECONDS: Final = 30.0
 """How long a program waits for a server that it mentions and that is not connected yet: `npx` may be installing it."""

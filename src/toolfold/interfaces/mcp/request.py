@@ -9,15 +9,14 @@ from typing import Any, Final
 
 import anyio
 import mcp_types as types
-from mcp.server.context import ServerRequestContext
 
-from toolfold.doors.mcp.client import Clients, ask, is_legacy
-from toolfold.doors.mcp.questions import CLIENT_ROUNDS, Question
-from toolfold.doors.mcp.render import still_running, taken_over
-from toolfold.doors.mcp.running import Running
-from toolfold.doors.mcp.tasks import created, has_tasks
-from toolfold.doors.mcp.yielding import Holds, Yielding
+from mcp.server.context import ServerRequestContext
 from toolfold.errors import UsageError
+from toolfold.interfaces.mcp.clients import Clients, ask, is_legacy
+from toolfold.interfaces.mcp.program import Running
+from toolfold.interfaces.mcp.questions import CLIENT_ROUNDS, Question
+from toolfold.interfaces.mcp.render import still_running, taken_over
+from toolfold.interfaces.mcp.tasks import Holds, Yielding, created, has_tasks
 from toolfold.models import Outcome
 
 Context = ServerRequestContext[Any, Any]

@@ -11,16 +11,16 @@ from typing import Any, Final, Protocol
 
 import anyio
 import mcp_types as types
-from mcp.server.context import ServerRequestContext
-from mcp.server.session import ServerSession
-from mcp.shared.exceptions import MCPError
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from toolfold.doors.mcp.asking import can_elicit
-from toolfold.doors.mcp.budget import SAFE_CHARACTERS, kept_characters
-from toolfold.doors.mcp.running import CURRENT, Running
+from mcp.server.context import ServerRequestContext
+from mcp.server.session import ServerSession
+from mcp.shared.exceptions import MCPError
 from toolfold.errors import ToolRefused
+from toolfold.interfaces.mcp.offer import SAFE_CHARACTERS, kept_characters
+from toolfold.interfaces.mcp.program import CURRENT, Running
+from toolfold.interfaces.mcp.questions import can_elicit
 
 _log: Final = logging.getLogger(__name__)
 STDIO: Final = "stdio"

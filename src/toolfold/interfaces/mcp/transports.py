@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import logging
-from collections.abc import Awaitable, Callable
-from typing import Final, Self
+import os
+import stat
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Final, Self, cast
 
 import anyio
 import mcp_types as types
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp_types import PROTOCOL_VERSION_META_KEY
+from starlette.types import ASGIApp, Receive, Scope, Send
+
 from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared._stream_protocols import ReadStream, WriteStream
 from mcp.shared.message import SessionMessage
-from mcp_types import PROTOCOL_VERSION_META_KEY
-from starlette.types import ASGIApp, Receive, Scope, Send
-
 from toolfold.doors.listening import Server, listen
 from toolfold.doors.loopback import OnlyFromHere
-from toolfold.doors.mcp.address import TOKEN_VARIABLE, guarded
-from toolfold.doors.mcp.door import Door
-from toolfold.doors.mcp.early import Early, EarlyAnswers
-from toolfold.doors.mcp.stdin import stdin_lines
 from toolfold.doors.signals import on_signal
+from toolfold.interfaces.mcp.early_answer import Early, EarlyAnswers
+from toolfold.interfaces.mcp.server import Door
+from toolfold.interfaces.mcp.texts import TOKEN_VARIABLE, guarded
 
 PATH: Final = "/mcp"
 _ONLY_FROM_HERE: Final = f"without a token only this machine is served; set {TOKEN_VARIABLE}"
@@ -174,3 +178,48 @@ class _Guarded:
                 await send({"type": "http.response.body", "body": b"send the token as Authorization: Bearer"})
                 return
         await self._app(scope, receive, send)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Stdin as lines that a signal can interrupt: the SDK reads it in a thread, which only the client can end.
+
+LONGEST_LINE_BYTES: Final = 64 * 1024 * 1024
+
+
+@asynccontextmanager
+async def stdin_lines(before: bytes = b"") -> AsyncIterator[anyio.AsyncFile[str] | None]:
+    """The lines of stdin, after what was read `before`, for the SDK; `None` where it must read them its own way.
+
+    While this is open, file descriptor 0 is the null device: what tools start reads nothing.
+    """
+    if not _can_be_watched(sys.stdin.fileno()):
+        yield None
+        return
+    private, null = os.dup(0), os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    reader = asyncio.StreamReader(limit=LONGEST_LINE_BYTES)
+    reader.feed_data(before)
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(os.dup(private), "rb", buffering=0)
+    )
+    try:
+        # All that the SDK does with a file is to go through its lines.
+        yield cast("anyio.AsyncFile[str]", _decoded(reader))
+    finally:
+        transport.close()
+        # Shared with whoever started us, who may not expect what the loop made of it.
+        os.set_blocking(private, True)
+        os.dup2(private, 0)
+        os.close(private)
+
+
+async def _decoded(reader: asyncio.StreamReader) -> AsyncIterator[str]:
+    while line := await reader.readline():
+        yield line.decode("utf-8", errors="replace")
+
+
+def _can_be_watched(fd: int) -> bool:
+    """Whether an event loop can wait for it: a file of a disk is always ready, and so is the null device."""
+    mode = os.fstat(fd).st_mode
+    return sys.platform != "win32" and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(fd))

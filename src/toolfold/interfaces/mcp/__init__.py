@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from toolfold.doors.mcp.door import Door
+    from toolfold.interfaces.mcp.server import Door
 
 __all__ = ["Door"]
 
@@ -13,6 +13,6 @@ def __getattr__(name: str) -> Any:
     if name != "Door":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     # Imported here: it loads the SDK, and the first answer comes before that.
-    from toolfold.doors.mcp.door import Door  # noqa: PLC0415
+    from toolfold.interfaces.mcp.server import Door  # noqa: PLC0415
 
     return Door
