@@ -14,10 +14,10 @@ import mcp_types
 import pytest
 
 from toolfold.doors.callback import render as callback
-from toolfold.doors.console import shapes
 from toolfold.doors.frameworks.render import shown_outcome
 from toolfold.doors.pydantic_ai import render as pydantic_ai
 from toolfold.interfaces.cli import process
+from toolfold.interfaces.console import json_shapes
 from toolfold.interfaces.http import render, requests, rewards
 from toolfold.interfaces.mcp import render as mcp
 from toolfold.models import NOTHING_RAN, Outcome, Problem, Status
@@ -49,7 +49,7 @@ def at_command_line(outcome: Outcome) -> Any:
 
 
 def at_console(outcome: Outcome) -> Any:
-    return shapes.of_outcome(outcome, hidden=False)["status"]
+    return json_shapes.of_outcome(outcome, hidden=False)["status"]
 
 
 def at_frameworks(outcome: Outcome) -> Any:
@@ -158,7 +158,7 @@ def test_every_status_has_its_words(door: Callable[[Outcome], Any]) -> None:
 
 
 def static(name: str) -> str:
-    return (files("toolfold.doors.console") / "static" / name).read_text()
+    return (files("toolfold.interfaces.console") / "static" / name).read_text()
 
 
 def test_the_console_knows_after_which_statuses_nothing_ran() -> None:

@@ -10,9 +10,9 @@ import httpx2
 from fastapi import FastAPI
 
 from toolfold.doors.connections import Patience
-from toolfold.doors.console.access import COOKIE, Access
-from toolfold.doors.console.app import create_console
 from toolfold.doors.listening import Server, listen
+from toolfold.interfaces.console.access import COOKIE, Access
+from toolfold.interfaces.console.app import create_console
 from toolfold.ledger.base import Ledger
 from toolfold.runtime import Runtime
 

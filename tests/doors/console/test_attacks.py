@@ -9,7 +9,7 @@ import pytest
 from tests.doors.console.served import KEY, NASTY, Console, Till, choice, questions, served
 from tests.ledger.made_up import begun, given, made, outcome
 from toolfold import Runtime, tool
-from toolfold.doors.console.access import COOKIE, Access
+from toolfold.interfaces.console.access import COOKIE, Access
 from toolfold.interfaces.http.access.auth import Auth
 from toolfold.interfaces.http.settings import Settings
 from toolfold.ledger.sqlite.store import SqliteLedger

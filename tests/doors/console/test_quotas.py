@@ -11,7 +11,7 @@ import pytest
 from tests.doors.console.served import listening, served
 from toolfold import Runtime, tool
 from toolfold.config.model import Config
-from toolfold.doors.console.setup import mount_console
+from toolfold.interfaces.console.app import mount_console
 from toolfold.interfaces.http.app import create_app
 from toolfold.interfaces.http.settings import Settings
 from toolfold.ledger.sqlite.store import SqliteLedger

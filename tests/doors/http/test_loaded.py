@@ -27,7 +27,7 @@ unused = sys.argv[2].split()
 print(sorted({one for one in unused for name in sys.modules if name == one or name.startswith(f"{one}.")}))
 """
 UNUSED = (
-    "cryptography httpx2 jwt mcp numpy pydantic.v1 ray redis rich toolfold.doors.console toolfold.interfaces.http.openapi "
+    "cryptography httpx2 jwt mcp numpy pydantic.v1 ray redis rich toolfold.interfaces.console toolfold.interfaces.http.openapi "
     "toolfold.interfaces.mcp websockets"
 )
 

@@ -86,7 +86,7 @@ def serve_command(
 
         try:
             if console:
-                from toolfold.doors.console.setup import mount_console  # noqa: PLC0415 - only where it is wanted
+                from toolfold.interfaces.console.app import mount_console  # noqa: PLC0415 - only where it is wanted
 
                 links.append(mount_console(app, found, opened))
             with known:
@@ -140,8 +140,8 @@ def console_command(
         where = ledger if "://" in ledger else str(Path(ledger).absolute())
         found = found.model_copy(update={"ledger": found.ledger.model_copy(update={"where": where})})
     try:
-        from toolfold.doors.console.setup import open_console  # noqa: PLC0415
         from toolfold.doors.listening import listen  # noqa: PLC0415
+        from toolfold.interfaces.console.app import open_console  # noqa: PLC0415
         from toolfold.interfaces.http.setup import serve  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise UsageError(f"{error.name!r} is not installed; {install_extra('http')}") from error

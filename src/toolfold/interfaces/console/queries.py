@@ -10,9 +10,9 @@ from urllib.parse import quote
 from fastapi import Query, Request, Response
 
 from toolfold.doors.bridged import BridgedRuntime
-from toolfold.doors.console import shapes
-from toolfold.doors.console.access import Access, Viewer, hidden_from, seen_by
-from toolfold.doors.console.watch import Watch
+from toolfold.interfaces.console import json_shapes
+from toolfold.interfaces.console.access import Access, Viewer, hidden_from, seen_by
+from toolfold.interfaces.console.live import Watch
 from toolfold.interfaces.http.render import Refusal
 from toolfold.interfaces.http.responses import json_response
 from toolfold.ledger.base import Filter, History, Ledger
@@ -65,8 +65,8 @@ class Reading:
         for summary in found:
             live = self._watch.live.get(summary.execution_id)
             is_live = live is not None and summary.state != "ended"
-            row = live.row() if live is not None and is_live else shapes.of_summary(summary)
-            rows.append(shapes.without_arguments(row, hidden=self._is_hidden))
+            row = live.row() if live is not None and is_live else json_shapes.of_summary(summary)
+            rows.append(json_shapes.without_arguments(row, hidden=self._is_hidden))
         return json_response(200, {"executions": rows, "next": found[-1].execution_id if len(found) == limit else None})
 
     async def execution(self, request: Request, execution_id: str) -> Response:
@@ -74,10 +74,10 @@ class Reading:
         viewer = await self._access.viewer(request)
         history = await self.history(viewer, execution_id)
         story = await self._ledger.story(execution_id)
-        shown = shapes.of_history(history, hidden=self._is_hidden)
+        shown = json_shapes.of_history(history, hidden=self._is_hidden)
         assert story is not None
-        events = shapes.of_entries(story.entries, hidden=self._is_hidden)
-        events += shapes.of_lost(history, hidden=self._is_hidden)
+        events = json_shapes.of_entries(story.entries, hidden=self._is_hidden)
+        events += json_shapes.of_lost(history, hidden=self._is_hidden)
         known = {spec.name for spec in self._runtime.tools} - hidden_from(self._runtime, viewer)
         used = {event["tool"] for event in events if "tool" in event}
         missing = sorted(str(name) for name in used - known)
@@ -87,7 +87,7 @@ class Reading:
     async def call(self, request: Request, execution_id: str, call_id: int) -> Response:
         """One call with its arguments and its reply; of a large value the beginning and its size."""
         history = await self.history(await self._access.viewer(request), execution_id)
-        found = shapes.of_call(history, call_id, hidden=self._is_hidden)
+        found = json_shapes.of_call(history, call_id, hidden=self._is_hidden)
         if found is None:
             raise Refusal(404, f"execution {execution_id!r} has no call {call_id}")
         return json_response(200, found)
@@ -117,7 +117,7 @@ class Reading:
         """Those that a viewer may see."""
         return [
             {
-                **shapes.of_question(asked, hidden=self._is_hidden), "execution_id": live.begun.execution_id,
+                **json_shapes.of_question(asked, hidden=self._is_hidden), "execution_id": live.begun.execution_id,
                 "epoch": live.epoch, "door": live.begun.door, "began_at": live.begun.began_at,
                 "program_line": _line(live.begun.program.sent_text, asked.facts.get("line", 0)),
             }
@@ -173,7 +173,9 @@ class Reading:
         if q.strip():
             hits = self._runtime.search(q[:400], limit=50, detail="name")
             specs = {hit["name"]: specs[hit["name"]] for hit in hits if hit["name"] in specs}
-        shown = [shapes.of_tool(spec, by_tool.get(spec.name, ()), hidden=self._is_hidden) for spec in specs.values()]
+        shown = [
+            json_shapes.of_tool(spec, by_tool.get(spec.name, ()), hidden=self._is_hidden) for spec in specs.values()
+        ]
         # Only the operator's: a tenant is told neither which servers there are nor why one failed.
         servers = self._runtime.servers if viewer.tenant is None and isinstance(self._runtime, BridgedRuntime) else ()
         status = [{"name": one.name, "state": one.state, "tools": one.tools, "detail": one.detail} for one in servers]

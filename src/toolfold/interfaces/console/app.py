@@ -1,0 +1,454 @@
+"""The console as an app: its page, and the API that the page reads and nothing else does more than."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import msgspec
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import RedirectResponse
+from starlette.exceptions import HTTPException
+
+import toolfold
+from toolfold.config.build import approvals_of, declared_tools, ledger_of, runtime_options
+from toolfold.config.model import Config
+from toolfold.doors.bridged import open_runtime
+from toolfold.doors.loopback import is_loopback
+from toolfold.errors import ToolfoldError, UsageError
+from toolfold.execution.background import BackgroundExecution
+from toolfold.interfaces.console import json_shapes
+from toolfold.interfaces.console.access import COOKIE, COOKIE_SECONDS, Access, Guard, Viewer, hidden_from, seen_by
+from toolfold.interfaces.console.live import Streams, Watch
+from toolfold.interfaces.console.queries import Reading
+from toolfold.interfaces.http.access.rate_limits import Gate
+from toolfold.interfaces.http.access.tokens import kept_key
+from toolfold.interfaces.http.body import Intakes, client_left
+from toolfold.interfaces.http.render import Refusal, to_http
+from toolfold.interfaces.http.responses import json_response
+from toolfold.interfaces.http.settings import Settings
+from toolfold.ledger.base import History, Ledger
+from toolfold.ledger.open import is_shared, usual_path
+from toolfold.ledger.remote_approval import Decisive, LedgerApproval, decision_seal, lock
+from toolfold.models import MIB, Outcome
+from toolfold.runtime import Runtime
+from toolfold.tools.tool import Decision, Tool
+
+# ----------------------------------------------------------------------------------------------------
+# From a config to a console: of its own, or beside the HTTP door. Listens to nothing.
+
+
+def open_console(config: Config, *, modules: Sequence[Tool] = (), may_act: bool = True) -> tuple[FastAPI, Ledger, str]:
+    """The app, the ledger that whoever serves it must close, and the token that lets one browser in.
+
+    Raises:
+        UsageError: The ledger is one that nobody else can write to.
+    """
+    ledger = ledger_of(config)
+    if not ledger.is_lasting:
+        raise UsageError("a ledger in memory has nothing to show to another process; name a file or a server")
+    # Programs that run again here may ask: whoever looks at this page is asked.
+    approve: dict[str, Any] = approvals_of(config, ledger) or {
+        "approve": LedgerApproval(ledger, wait_seconds=config.approvals_wait)
+    }
+    runtime = open_runtime(
+        config, [*modules, *declared_tools(config)], **runtime_options(config), ledger=ledger, door="console", **approve
+    )
+    access = Access(_key(config, ledger), may_act=may_act)
+    app = create_console(runtime, ledger, access, hide_arguments=config.console.hide_arguments)
+    return app, ledger, access.new_token()
+
+
+def mount_console(app: FastAPI, config: Config, ledger: Ledger) -> str:
+    """Put the console beside the HTTP door, at `/console`; the path of the link that lets one browser in.
+
+    Where tenants have keys, each signs in with its own and sees its own.
+    """
+    has_keys = bool(config.http.keys) or config.http.jwt is not None
+    access = Access(_key(config, ledger), auth=app.state.auth if has_keys else None)
+    only_here = is_loopback(config.http.host)
+    console = create_console(
+        app.state.runtime, ledger, access, only_here=only_here, hide_arguments=config.console.hide_arguments,
+        gate=app.state.gate,
+    )  # fmt: skip
+    app.mount(f"{config.http.base_path}/console", console)
+    outer = app.router.lifespan_context
+
+    @asynccontextmanager
+    async def life(of: FastAPI) -> AsyncIterator[None]:
+        async with outer(of):
+            yield
+            # Its followers go before the ledger does.
+            await console.state.watch.close()
+
+    app.router.lifespan_context = life
+    _describe(app, console, f"{config.http.base_path}/console")
+    return f"/console/login?token={access.new_token()}"
+
+
+def _describe(app: FastAPI, console: FastAPI, prefix: str) -> None:
+    """One page for both: what the console answers is in the door's own document."""
+    of_door = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        found = of_door()
+        if f"{prefix}/api/executions" not in found["paths"]:
+            own = console.openapi()
+            found["paths"] |= {f"{prefix}{path}": item for path, item in own["paths"].items()}
+            for kind, named in own.get("components", {}).items():
+                known = found.setdefault("components", {}).setdefault(kind, {})
+                known |= {name: shape for name, shape in named.items() if name not in known}
+        return found
+
+    # As FastAPI documents it: the method is an attribute of the app.
+    app.openapi = openapi  # type: ignore[method-assign]
+
+
+def _key(config: Config, ledger: Ledger) -> bytes:
+    """Signs cookies: the same for all replicas, and after a restart."""
+    if config.http.token_key is not None:
+        return config.http.token_key.get_secret_value().encode()
+    if is_shared(ledger):
+        return ledger.shared_secret("console")
+    return kept_key(usual_path().parent / "console.key")
+
+
+# ----------------------------------------------------------------------------------------------------
+# What the console's API lets people do: decide, cancel, check, run again, try a tool.
+
+MOST_BODY_BYTES: Final = 2 * MIB
+_SETTLE_SECONDS: Final = 0.3
+_TRIED_SECONDS: Final = 60.0
+
+
+class Choice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A decision on one call, with what the person was shown."""
+
+    execution_id: str
+    epoch: int
+    call_id: int
+    digest: str
+    approved: bool
+    reason: str = ""
+    arguments: dict[str, Any] | None = None
+    covers: Literal["call", "arguments", "tool"] = "call"
+
+
+class _Choices(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    decisions: list[Choice]
+
+
+class _Text(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    text: str
+
+
+class _Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    arguments: dict[str, Any]
+
+
+class Actions:
+    """The routes that change something: each needs the right to act."""
+
+    def __init__(self, ledger: Ledger, watch: Watch, runtime: Runtime, access: Access, gate: Gate) -> None:
+        self._ledger = ledger
+        self._watch = watch
+        self._runtime = runtime
+        self._access = access
+        self._gate = gate
+        self._reruns: set[asyncio.Task[None]] = set()
+
+    async def decide(self, request: Request) -> Response:
+        """Approve or deny calls that wait.
+
+        `{"decisions": [{"execution_id", "epoch", "call_id", "digest", "approved"}]}`: all but `approved` as the
+        question has them; `reason`, changed `arguments` and `covers` may be given. The first decision on a call
+        counts: `results` says of each whether it was this one.
+        """
+        viewer = await self._access.actor(request, "approve")
+        asked = await _read(request, _Choices)
+        if not 0 < len(asked.decisions) <= 1000:
+            raise Refusal(400, "give 1 to 1,000 decisions")
+        return json_response(200, {"results": [await self._decided(viewer, one) for one in asked.decisions]})
+
+    async def _decided(self, viewer: Viewer, choice: Choice) -> dict[str, Any]:
+        place = {"execution_id": choice.execution_id, "call_id": choice.call_id}
+        live = self._watch.live.get(choice.execution_id)
+        if live is None or viewer.tenant not in (None, live.begun.tenant):
+            return {**place, "counts": False, "why": "it has ended, or never waited"}
+        question = live.asked.get(choice.call_id)
+        if question is None:
+            return {**place, "counts": False, "why": "it does not wait any more"}
+        if choice.epoch != live.epoch:
+            return {**place, "counts": False, "why": "another process has the program now; look again"}
+        if choice.digest != json_shapes.of_question(question, hidden=True)["digest"]:
+            return {**place, "counts": False, "why": "its arguments are not the ones that were shown"}
+        try:
+            decision = Decision(
+                approved=choice.approved, reason=choice.reason, arguments=choice.arguments, covers=choice.covers,
+                by=viewer.name,
+            )  # fmt: skip
+        except UsageError as error:
+            return {**place, "counts": False, "why": str(error)}
+        seal = decision_seal(self._ledger)
+        body = lock(
+            decision, seal, execution_id=choice.execution_id, epoch=choice.epoch, call_id=choice.call_id,
+            digest=choice.digest,
+        )  # fmt: skip
+        # Every ledger of ours carries decisions.
+        ledger: Decisive = self._ledger  # type: ignore[assignment]
+        is_first = await ledger.decide(choice.execution_id, choice.epoch, choice.call_id, body)
+        return {**place, "counts": is_first, **({} if is_first else {"why": "it was decided already, or has ended"})}
+
+    async def cancel(self, request: Request, execution_id: str) -> Response:
+        """End an execution: at once if it runs here, elsewhere at its next word to the ledger."""
+        viewer = await self._access.actor(request, "run")
+        history = seen_by(viewer, await self._ledger.load(execution_id), execution_id)
+        if history.state == "ended":
+            raise Refusal(409, f"execution {execution_id!r} has ended")
+        if execution_id in self._runtime.executions:
+            await self._runtime.cancel(execution_id)
+        elif not await self._runtime.end_recorded(execution_id):
+            raise Refusal(409, f"execution {execution_id!r} is held by a replica; cancel it there")
+        return json_response(202, {"status": "cancelled"})
+
+    async def check(self, request: Request) -> Response:
+        """What the static check says of a program, `{"text": ...}`; it is not run."""
+        viewer = await self._access.actor(request, "run")
+        text = (await _read(request, _Text)).text
+        hidden = hidden_from(self._runtime, viewer)
+        problem = await self._runtime.check(text, hidden=hidden, tenant=viewer.tenant or "")
+        return json_response(200, {"problem": json_shapes.of_problem(problem)})
+
+    async def rerun(self, request: Request, execution_id: str) -> Response:
+        """Run a corrected program, `{"text": ...}`: calls that the earlier one made get the replies they got there.
+
+        It counts as a program of the same tenant: 429 where that may not start another.
+        """
+        viewer = await self._access.actor(request, "run")
+        history = seen_by(viewer, await self._ledger.load(execution_id), execution_id)
+        text = (await _read(request, _Text)).text
+        known = {spec.name for spec in self._runtime.tools}
+        missing = sorted({record.name for record in _calls(history)} - known)
+        if missing:
+            names = ", ".join(map(repr, missing[:5]))
+            raise Refusal(409, f"this console does not have the tools {names}; start it with the program's own config")
+        begun = history.begun
+        self._gate.start(begun.tenant)
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self._gate.turn(begun.tenant, partial(client_left, request)))
+            started = await self._runtime.start(
+                text, background=True, files=begun.files, limits=begun.limits, rerun_of=execution_id, repeat=(),
+                tenant=begun.tenant,
+            )  # fmt: skip
+            task = asyncio.create_task(_until_over(started, stack.pop_all()))
+            self._reruns.add(task)
+            task.add_done_callback(self._reruns.discard)
+        step = await started.wait(_SETTLE_SECONDS)
+        # One that was rejected has an id of its own: nothing of it ran.
+        new_id = step.execution_id if isinstance(step, Outcome) else started.id
+        return json_response(202, {"execution_id": new_id})
+
+    async def call(self, request: Request, name: str) -> Response:
+        """Try a tool: one direct call, `{"arguments": {...}}`, through the router, on record."""
+        viewer = await self._access.actor(request, "run")
+        if viewer.tenant is not None:
+            # A direct call is nobody's: no rule on who may call what would hold it.
+            raise Refusal(403, "only the operator of this console tries tools; call it in a program")
+        asked = await _read(request, _Arguments)
+        try:
+            async with asyncio.timeout(_TRIED_SECONDS):
+                reply = await self._runtime.call(name, asked.arguments)
+        except TimeoutError as error:
+            raise Refusal(504, f"{name!r} did not answer within {_TRIED_SECONDS:g} s") from error
+        shown = {"error": reply.error, "reply": None if reply.error is not None else json_shapes.folded(reply.value)}
+        return json_response(200, shown)
+
+
+async def _until_over(started: BackgroundExecution, turn: AsyncExitStack) -> None:
+    """Hold a turn as long as a program runs, whether or not anybody waits for it."""
+    async with turn:
+        with suppress(ToolfoldError):  # told to whoever looks at its record
+            await started.wait()
+
+
+# Any: a body of any shape.
+async def _read(request: Request, shape: type[Any]) -> Any:
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise Refusal(415, "send a body of type application/json")
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > MOST_BODY_BYTES:
+            raise Refusal(413, f"the body is larger than {MOST_BODY_BYTES} bytes")
+    try:
+        return msgspec.json.decode(body, type=shape)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise Refusal(400, f"the body is not what this takes: {error}") from error
+
+
+def _calls(history: History) -> list[Any]:
+    return [] if history.outcome is None else list(history.outcome.calls)
+
+
+_STATIC: Final = Path(__file__).parent / "static"
+_TYPES: Final = {
+    ".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+}  # fmt: skip
+_ALONE: Final = Settings(max_connections=200, max_body_bytes=MOST_BODY_BYTES, running=32)
+"""One person's console: reruns that wait for this person do not hold up others of theirs."""
+_READ: Final = "looking"
+_ACT: Final = "acting"
+
+
+def create_console(
+    runtime: Runtime, ledger: Ledger, access: Access, *, only_here: bool = True, hide_arguments: bool = False,
+    gate: Gate | None = None,
+) -> FastAPI:  # fmt: skip
+    """An ASGI app over a runtime and its ledger.
+
+    Args:
+        runtime: Checks programs, runs them again, tries tools.
+        ledger: The one that everything is recorded in.
+        access: Who may look, and who may act.
+        only_here: Whether requests must name this machine as their host.
+        hide_arguments: Give neither arguments nor replies nor values, nor error texts, which may quote them.
+        gate: That of the server which this is a part of, and which enters and leaves the runtime; without one the app
+            does so itself, and has a gate of its own.
+    """
+    is_owner = gate is None
+    watch = Watch(ledger)
+    gate = gate or Gate(_ALONE)
+
+    @asynccontextmanager
+    async def life(_: FastAPI) -> AsyncIterator[None]:
+        if is_owner:
+            async with runtime:
+                yield
+                await watch.close()
+        else:
+            yield
+            await watch.close()
+
+    app = FastAPI(
+        title="toolfold console",
+        version=toolfold.__version__,
+        description="What the console shows, for programs of your own. Send the cookie of a browser or an API key.",
+        lifespan=life,
+        openapi_url="/api/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    reading = Reading(ledger, watch, runtime, access, is_hidden=hide_arguments)
+    actions = Actions(ledger, watch, runtime, access, gate)
+    streams = Streams(ledger, watch, access, is_hidden=hide_arguments)
+    _add_api(app, reading, actions, streams)
+    _Pages(access).add(app)
+    if is_owner:
+        app.add_middleware(Intakes, gate=gate, settings=_ALONE)
+    app.add_middleware(Guard, only_here=only_here)
+    app.add_exception_handler(Refusal, _refuse)
+    app.add_exception_handler(ToolfoldError, _refuse)
+    app.add_exception_handler(HTTPException, _refuse)
+    app.state.watch = watch
+    # For `doors.http.serve`, which every door that listens uses.
+    app.state.max_connections = _ALONE.max_connections
+    app.state.replicas = None
+    app.state.drain = _nothing
+    app.state.suspend = lambda: None
+    return app
+
+
+def _add_api(app: FastAPI, reading: Reading, actions: Actions, streams: Streams) -> None:
+    def add(method: str, path: str, endpoint: Callable[..., Coroutine[Any, Any, Response]], tag: str = _READ) -> None:
+        words = (endpoint.__doc__ or "").strip()
+        app.add_api_route(
+            f"/api{path}", endpoint, methods=[method], response_class=Response, tags=[tag],
+            summary=words.partition("\n")[0], description=words,
+        )  # fmt: skip
+
+    add("GET", "/executions", reading.executions)
+    add("GET", "/executions/{execution_id}", reading.execution)
+    add("GET", "/executions/{execution_id}/events", streams.of_execution)
+    add("GET", "/executions/{execution_id}/calls/{call_id}", reading.call)
+    add("GET", "/executions/{execution_id}/files/{name:path}", reading.file)
+    add("GET", "/events", streams.of_all)
+    add("GET", "/approvals", reading.approvals)
+    add("GET", "/overview", reading.overview)
+    add("GET", "/savings", reading.savings)
+    add("GET", "/tools", reading.tools)
+    add("POST", "/approvals", actions.decide, _ACT)
+    add("POST", "/executions/{execution_id}/cancel", actions.cancel, _ACT)
+    add("POST", "/executions/{execution_id}/rerun", actions.rerun, _ACT)
+    add("POST", "/check", actions.check, _ACT)
+    add("POST", "/tools/{name:path}/call", actions.call, _ACT)
+
+
+class _Pages:
+    """The page and its files; nobody needs to be known to load them, for they hold nothing."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self._files = {path.name: path.read_bytes() for path in _STATIC.iterdir() if path.suffix in _TYPES}
+
+    def add(self, app: FastAPI) -> None:
+        options: dict[str, Any] = {"include_in_schema": False, "response_class": Response}
+        app.add_api_route("/login", self.login, methods=["GET"], **options)
+        app.add_api_route("/login", self.login_with_key, methods=["POST"], **options)
+        app.add_api_route("/static/{name}", self.file, methods=["GET"], **options)
+        app.add_api_route("/", self.page, methods=["GET"], **options)
+
+    async def login(self, request: Request, token: str = "") -> Response:
+        cookie = self._access.admit(token)
+        answer = RedirectResponse(f"{request.scope.get('root_path', '')}/", status_code=303)
+        self._set(request, answer, cookie)
+        return answer
+
+    async def login_with_key(self, request: Request) -> Response:
+        key = (await request.body())[:4096].decode("utf-8", "replace").strip()
+        answer = json_response(200, {"status": "ok"})
+        self._set(request, answer, await self._access.admit_key(request, key))
+        return answer
+
+    async def page(self) -> Response:
+        return self._sent("index.html")
+
+    async def file(self, name: str) -> Response:
+        return self._sent(name)
+
+    def _sent(self, name: str) -> Response:
+        body = self._files.get(name)
+        if body is None:
+            raise Refusal(404, "there is no such file")
+        headers = {"Cache-Control": "no-cache"}
+        return Response(body, media_type=_TYPES[Path(name).suffix], headers=headers)
+
+    def _set(self, request: Request, answer: Response, cookie: str) -> None:
+        path = request.scope.get("root_path", "") or "/"
+        is_secure = request.url.scheme == "https"
+        answer.set_cookie(
+            COOKIE, cookie, max_age=COOKIE_SECONDS, path=path, httponly=True, samesite="strict", secure=is_secure
+        )
+
+
+async def _refuse(_: Request, error: Exception) -> Response:
+    match error:
+        case HTTPException():
+            return json_response(error.status_code, {"error": str(error.detail).lower()})
+        case ToolfoldError():
+            refusal = to_http(error)
+        case Refusal():
+            refusal = error
+        case _:
+            raise error
+    retry = refusal.retry_after_seconds
+    return json_response(refusal.status, {"error": refusal.text}, {"Retry-After": str(retry)} if retry else None)
+
+
+async def _nothing() -> None:
+    """There is nothing to wait for: programs that run here are on record."""
