@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from toolfold import Call, Outcome, Paused, Reply, Runtime, ToolfoldError, ToolSpec
-from toolfold.doors.media import value_as_json
 from toolfold.execution.background import Answers, drive
+from toolfold.interfaces.media import value_as_json
 from toolfold.tools.names import python_name
 from toolfold.tools.tool import Decision
 

@@ -11,11 +11,11 @@ from toolfold.errors import EngineCrashed, EngineError, EngineUnavailable, ToolE
 from toolfold.models import Call, CallRecord, File, Limits, Media, Outcome, Paused, Problem, Reply, ToolSpec
 
 if TYPE_CHECKING:
-    from toolfold.doors.blocking import run_sync
-    from toolfold.doors.frameworks.anthropic import anthropic_tool
-    from toolfold.doors.frameworks.langchain import langchain_tool
-    from toolfold.doors.frameworks.openai import openai_tool
-    from toolfold.doors.library import from_config
+    from toolfold.interfaces.frameworks.anthropic import anthropic_tool
+    from toolfold.interfaces.frameworks.langchain import langchain_tool
+    from toolfold.interfaces.frameworks.openai import openai_tool
+    from toolfold.interfaces.library import from_config
+    from toolfold.interfaces.sync import run_sync
     from toolfold.runtime import Runtime
     from toolfold.sources.functions import tool
     from toolfold.sources.openapi.source import openapi_tools
@@ -54,12 +54,12 @@ __all__ = [
 _LAZY: Final = {
     "Runtime": "toolfold.runtime",
     "Tool": "toolfold.tools.tool",
-    "anthropic_tool": "toolfold.doors.frameworks.anthropic",
-    "from_config": "toolfold.doors.library",
-    "langchain_tool": "toolfold.doors.frameworks.langchain",
-    "openai_tool": "toolfold.doors.frameworks.openai",
+    "anthropic_tool": "toolfold.interfaces.frameworks.anthropic",
+    "from_config": "toolfold.interfaces.library",
+    "langchain_tool": "toolfold.interfaces.frameworks.langchain",
+    "openai_tool": "toolfold.interfaces.frameworks.openai",
     "openapi_tools": "toolfold.sources.openapi.source",
-    "run_sync": "toolfold.doors.blocking",
+    "run_sync": "toolfold.interfaces.sync",
     "tool": "toolfold.sources.functions",
 }
 

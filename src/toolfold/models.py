@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from toolfold.outcome_views import OutcomeViews
+from toolfold.display import OutcomeViews
 
 # Any: a JSON value is recursive, and recursive aliases make every signature unreadable in mypy.
 Json: TypeAlias = Any

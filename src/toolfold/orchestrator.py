@@ -1,10 +1,8 @@
-"""The public names of the orchestrator door; see `toolfold.doors.orchestrator`."""
+"""The public names of the orchestrator door; see `toolfold.interfaces.orchestrator`."""
 
-from toolfold.doors.orchestrator.definitions import ToolCatalog, ToolDefinition, ToolParameter
-from toolfold.doors.orchestrator.executor import ProgrammaticToolExecutor, call_tool
-from toolfold.doors.orchestrator.shim import MCPClientShim
-from toolfold.doors.orchestrator.stub_files import StubGenerator
-from toolfold.doors.orchestrator.workers import call_context, function_map, tool_map
+from toolfold.interfaces.orchestrator.definitions import ToolCatalog, ToolDefinition, ToolParameter
+from toolfold.interfaces.orchestrator.executor import ProgrammaticToolExecutor, call_tool
+from toolfold.interfaces.orchestrator.workers import MCPClientShim, StubGenerator, call_context, function_map, tool_map
 
 __all__ = [
     "MCPClientShim",

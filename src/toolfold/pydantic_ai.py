@@ -1,12 +1,11 @@
-"""The public names of the Pydantic AI door; see `toolfold.doors.pydantic_ai`."""
+"""The public names of the Pydantic AI door; see `toolfold.interfaces.pydantic_ai`."""
 
-from toolfold.doors.pydantic_ai.approvals import NestedApprovals, fold, unfold
-from toolfold.doors.pydantic_ai.configured import ConfigToolset
-from toolfold.doors.pydantic_ai.functions import FunctionToolset
-from toolfold.doors.pydantic_ai.search import ToolSearchToolset
-from toolfold.doors.pydantic_ai.signatures import Signature, signature_from_function, signature_from_schema
-from toolfold.doors.pydantic_ai.split import split_by_caller
-from toolfold.doors.pydantic_ai.toolset import CodeModeToolset
+from toolfold.interfaces.pydantic_ai.callers import FunctionToolset
+from toolfold.interfaces.pydantic_ai.config_toolset import ConfigToolset
+from toolfold.interfaces.pydantic_ai.deferred import NestedApprovals, fold, unfold
+from toolfold.interfaces.pydantic_ai.search import ToolSearchToolset
+from toolfold.interfaces.pydantic_ai.signatures import Signature, signature_from_function, signature_from_schema
+from toolfold.interfaces.pydantic_ai.toolset import CodeModeToolset, split_by_caller
 from toolfold.models import AllowedCallers
 
 __all__ = [

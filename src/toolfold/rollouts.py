@@ -1,7 +1,5 @@
-"""The public names of rollouts; see `toolfold.doors.rollouts`."""
+"""The public names of rollouts; see `toolfold.interfaces.rollouts`."""
 
-from toolfold.doors.rollouts.episodes import Environment, Episode, Policy, Situation, Step, Turn
-from toolfold.doors.rollouts.rolling import CLOCK, roll_out
-from toolfold.doors.rollouts.tasks import Task
+from toolfold.interfaces.rollouts import CLOCK, Environment, Episode, Policy, Situation, Step, Task, Turn, roll_out
 
 __all__ = ["CLOCK", "Environment", "Episode", "Policy", "Situation", "Step", "Task", "Turn", "roll_out"]

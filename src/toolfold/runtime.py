@@ -13,7 +13,7 @@ from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, Unpack, overload
 
-from toolfold import forks
+from toolfold import fork_safety
 from toolfold.checking import Checks
 from toolfold.engines.base import Called, Died, Ended, Engine, EngineSettings, Guests, Printed, Served, Taped, Waiting
 from toolfold.engines.registry import chosen_engine, with_old_keywords
@@ -328,11 +328,11 @@ class Runtime(ExecutionControl):
     async def __aenter__(self) -> Self:
         await self._engine.__aenter__()
         self._learning.begin()
-        forks.watch(self)
+        fork_safety.watch(self)
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        if forks.is_inherited(self):
+        if fork_safety.is_inherited(self):
             return
         await self._close_background()
         await self._live.close_all()
@@ -346,7 +346,7 @@ class Runtime(ExecutionControl):
 
     def disown(self) -> None:
         """In a forked child: guests, ledger and connections of tools are the parent's."""
-        forks.inherit(self)
+        fork_safety.inherit(self)
 
     @property
     def tools(self) -> tuple[ToolSpec, ...]:

@@ -11,11 +11,11 @@ from typing import Any
 
 from bench.savings import bfcl
 from bench.savings.tokens import tokenizer
-from toolfold.doors.callback import server as callback
-from toolfold.doors.frameworks import texts as frameworks
-from toolfold.doors.gem.actions import callable_tools, instructions
-from toolfold.doors.pydantic_ai import texts as pydantic_ai
+from toolfold.interfaces.callback import server as callback
+from toolfold.interfaces.frameworks import program_tool as frameworks
+from toolfold.interfaces.gem.actions import callable_tools, instructions
 from toolfold.interfaces.mcp import texts as mcp
+from toolfold.interfaces.pydantic_ai import render as pydantic_ai
 from toolfold.models import ToolSpec
 from toolfold.prompts.catalog import HEADER
 

@@ -2,9 +2,9 @@ import json
 
 from toolfold.config import load_config
 from toolfold.config.build import declared_tools, runtime_options
-from toolfold.doors.bridged import open_runtime, permitted_tools
 from toolfold.interfaces.cli.setup import local_tools
 from toolfold.interfaces.http.setup import open_app
+from toolfold.interfaces.library import open_runtime, permitted_tools
 
 OK = {"200": {"description": "ok"}}
 PATHS = {"/a": {"get": {"operationId": "op", "responses": OK}, "delete": {"operationId": "drop", "responses": OK}}}

@@ -13,13 +13,13 @@ from typing import Any, get_args
 import mcp_types
 import pytest
 
-from toolfold.doors.callback import render as callback
-from toolfold.doors.frameworks.render import shown_outcome
-from toolfold.doors.pydantic_ai import render as pydantic_ai
+from toolfold.interfaces.callback import messages as callback
 from toolfold.interfaces.cli import process
 from toolfold.interfaces.console import json_shapes
+from toolfold.interfaces.frameworks.program_tool import shown_outcome
 from toolfold.interfaces.http import render, requests, rewards
 from toolfold.interfaces.mcp import render as mcp
+from toolfold.interfaces.pydantic_ai import render as pydantic_ai
 from toolfold.models import NOTHING_RAN, Outcome, Problem, Status
 
 PROBLEMS: dict[Status, Problem | None] = {

@@ -11,7 +11,7 @@ from pydantic_ai import Agent
 import toolfold
 from tests.doors.pydantic_ai.talk import Talk, program, returns
 from toolfold import File, Runtime
-from toolfold.doors.frameworks.items import Item
+from toolfold.interfaces.frameworks.anthropic import Item
 from toolfold.pydantic_ai import CodeModeToolset, FunctionToolset
 
 pytestmark = pytest.mark.long

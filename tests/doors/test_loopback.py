@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolfold.doors.loopback import is_from_here, is_loopback
+from toolfold.interfaces.server.signals import is_from_here, is_loopback
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,8 @@ from tests.doors.mcp.conftest import run, texts
 from tests.doors.pydantic_ai.talk import Talk, calls, program, returns
 from tests.sources.openapi.serving import Answer, Serving
 from toolfold.config import load_config
-from toolfold.doors.library import config_tools
 from toolfold.interfaces.http.setup import open_app
+from toolfold.interfaces.library import config_tools
 from toolfold.interfaces.mcp.setup import open_door
 from toolfold.pydantic_ai import CodeModeToolset, ConfigToolset
 

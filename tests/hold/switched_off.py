@@ -16,13 +16,13 @@ import jwt
 import msgspec
 
 from toolfold import checking
-from toolfold.doors import listening
-from toolfold.doors.connections import Patience
 from toolfold.execution.pause import PausedMemory
 from toolfold.interfaces.cli import main
 from toolfold.interfaces.http import app, files, requests, setup
 from toolfold.interfaces.http.access import jwt_auth, rate_limits, throttle
 from toolfold.interfaces.http.body import Intake
+from toolfold.interfaces.server import listen
+from toolfold.interfaces.server.listen import Patience
 from toolfold.protocol import machine
 from toolfold.sessions.sessions import Quota
 from toolfold.sources import function_schema
@@ -87,7 +87,7 @@ def _two_ends() -> None:
     async def let_in(self: Any, scope: Any, receive: Any, send: Any) -> None:
         await self._app(scope, receive, send)
 
-    listening._Strict.__call__ = let_in  # type: ignore[method-assign]
+    listen._Strict.__call__ = let_in  # type: ignore[method-assign]
 
 
 @for_attacks("refused_flood")

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from toolfold.doors.callback.executions import Executions, Wish
-from toolfold.doors.callback.wire import ToolReply
 from toolfold.errors import UsageError
+from toolfold.interfaces.callback.messages import ToolReply
+from toolfold.interfaces.callback.programs import Executions, Wish
 from toolfold.ledger.memory import MemoryLedger
 from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.runtime import Runtime

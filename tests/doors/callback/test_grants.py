@@ -1,6 +1,6 @@
 """Which of the parent's tools a program is granted."""
 
-from toolfold.doors.callback.grants import ListedTool, granted, meant
+from toolfold.interfaces.callback.grants import ListedTool, granted, meant
 from toolfold_guest.shared.names import ANY_TOOL
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from mcp import Client
 
-from toolfold.doors.callback.client import ParentTools
-from toolfold.doors.callback.server import make_server
-from toolfold.doors.callback.wire import OpenCall, ToolReply
+from toolfold.interfaces.callback.messages import OpenCall, ToolReply
+from toolfold.interfaces.callback.parent import ParentTools
+from toolfold.interfaces.callback.server import make_server
 
 NAME = "programmatic_tool_calling"
 
@@ -68,7 +68,7 @@ async def test_a_cancelled_call_ends_the_program_and_spares_the_others(tmp_path:
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "127.evil.example"])
 def test_a_server_without_a_token_listens_for_this_machine_only(host: str) -> None:
     source = Path(__file__).parents[3] / "src"
-    command = [sys.executable, "-m", "toolfold.doors.callback", "--transport", "streamable-http", "--host", host]
+    command = [sys.executable, "-m", "toolfold.interfaces.callback", "--transport", "streamable-http", "--host", host]
     environment = {**os.environ, "PYTHONPATH": str(source)}
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 

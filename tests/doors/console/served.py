@@ -9,10 +9,9 @@ from typing import Any
 import httpx2
 from fastapi import FastAPI
 
-from toolfold.doors.connections import Patience
-from toolfold.doors.listening import Server, listen
 from toolfold.interfaces.console.access import COOKIE, Access
 from toolfold.interfaces.console.app import create_console
+from toolfold.interfaces.server.listen import Patience, Server, listen
 from toolfold.ledger.base import Ledger
 from toolfold.runtime import Runtime
 

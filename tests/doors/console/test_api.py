@@ -13,9 +13,9 @@ from tests.doors.console.served import Console, Till, choice, questions, served
 from tests.ledger.made_up import begun, given, made, outcome
 from toolfold import Runtime, tool
 from toolfold.config.model import Config
-from toolfold.doors.bridged import open_runtime
 from toolfold.interfaces.http.access.auth import Auth
 from toolfold.interfaces.http.settings import Settings
+from toolfold.interfaces.library import open_runtime
 from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.models import File
 from toolfold.tools.steps import wrappers

@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolfold.doors.frameworks.render import Image, Shown, shown_outcome
+from toolfold.interfaces.frameworks.program_tool import Image, Shown, shown_outcome
 from toolfold.models import File, Media, Outcome, Problem
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "<program>", line 1, in __main__\n    f()\nValueError: no'

@@ -35,7 +35,7 @@ def port(tmp_path: Path) -> Iterator[int]:
     number = reserved_port()
     source = Path(__file__).parents[3] / "src"
     server = subprocess.Popen(
-        [sys.executable, "-m", "toolfold.doors.callback", "--transport", "streamable-http", "--port", str(number)],
+        [sys.executable, "-m", "toolfold.interfaces.callback", "--transport", "streamable-http", "--port", str(number)],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(source)},
     )
@@ -74,7 +74,7 @@ def test_a_child_that_died_is_started_again_for_the_next_program(tmp_path: Path)
     programs = Programs(tool, tmp_path)
     try:
         programs.run("1")
-        (child,) = children(os.getpid(), "toolfold.doors.callback")
+        (child,) = children(os.getpid(), "toolfold.interfaces.callback")
 
         def kill(name, args, call_id):
             os.kill(child, signal.SIGKILL)
@@ -216,9 +216,9 @@ def test_ctrl_c_ends_the_program_and_keeps_the_child(tmp_path: Path) -> None:
         with pytest.raises(KeyboardInterrupt):
             tool.execute_tool(NAME, {"code": "tools.x()"}, "c")
         release.set()
-        (child,) = children(os.getpid(), "toolfold.doors.callback")
+        (child,) = children(os.getpid(), "toolfold.interfaces.callback")
         after = Programs(tool, tmp_path).run("result = tools.x(a=1)", executor)
-        (same,) = children(os.getpid(), "toolfold.doors.callback")
+        (same,) = children(os.getpid(), "toolfold.interfaces.callback")
     finally:
         tool.close()
 

@@ -119,7 +119,7 @@ def test_sixteen_environments_start_with_one_child(tmp_path: Path, capsys: pytes
 
     observations, *_ = envs.step([action("programmatic_tool_calling", code=PROGRAM)] * 16)
     seconds, started = time.monotonic() - began, _processes() - before
-    children = [pid for pid in started if "toolfold.doors.callback" in _text(pid, "cmdline")]
+    children = [pid for pid in started if "toolfold.interfaces.callback" in _text(pid, "cmdline")]
     resident = sum(map(_resident_megabytes, started))
     for env in envs.envs:
         env.tools[1].close()

@@ -34,7 +34,7 @@ def test_sixteen_environments_share_one_child_and_nothing_else(tmp_path: Path) -
 
     with ThreadPoolExecutor(16) as pool:
         answers = list(pool.map(lambda tool: run(tool, code, filename="program"), tools))
-    started = children(os.getpid(), "toolfold.doors.callback")
+    started = children(os.getpid(), "toolfold.interfaces.callback")
     for tool in tools:
         tool.close()
 
@@ -65,7 +65,7 @@ def test_tools_of_two_engines_have_two_children(tmp_path: Path) -> None:
     usual, other = environment(tmp_path, "usual"), environment(tmp_path, "other", engine="monty")
 
     answers = [run(tool, "result = tools.x()")["return_value"] for tool in (usual, other)]
-    started = children(os.getpid(), "toolfold.doors.callback")
+    started = children(os.getpid(), "toolfold.interfaces.callback")
     for tool in (usual, other):
         tool.close()
 

@@ -10,10 +10,10 @@ import pytest
 from tests.doors.http.talk import metric, start
 from tests.doors.http.test_restart import ready, server
 from toolfold.config import parse_config
-from toolfold.doors.listening import listen
 from toolfold.errors import UsageError
 from toolfold.interfaces.cli.app import run_command
 from toolfold.interfaces.http.setup import open_app
+from toolfold.interfaces.server.listen import listen
 from toolfold.ledger.sqlite.store import SqliteLedger
 
 

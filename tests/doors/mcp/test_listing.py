@@ -5,7 +5,7 @@ import pytest
 from mcp.client.subscriptions import ToolsListChanged
 
 from tests.doors.mcp.conftest import ERAS, FakeBridge, Server, bridged, run, texts, until
-from toolfold.doors.bridged import mentions
+from toolfold.interfaces.library import mentions
 from toolfold.interfaces.mcp.texts import DESCRIPTION
 
 

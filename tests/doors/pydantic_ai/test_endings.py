@@ -8,9 +8,9 @@ from pydantic_ai import Agent, ModelRetry
 
 from tests.doors.pydantic_ai.talk import Run, Shared, Talk, program, returns
 from toolfold import EngineUnavailable, Limits, ToolfoldError
-from toolfold.doors.pydantic_ai.render import to_exception
 from toolfold.engines.base import Died
 from toolfold.engines.scripted import ScriptedEngine
+from toolfold.interfaces.pydantic_ai.render import to_exception
 from toolfold.pydantic_ai import CodeModeToolset, FunctionToolset
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

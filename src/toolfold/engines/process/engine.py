@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import structs
 
-from toolfold import forks
+from toolfold import fork_safety
 from toolfold.engines.base import MOST_KEPT_BYTES, MOST_KEPT_GUESTS, NOT_OPEN, Capabilities, Guests
 from toolfold.engines.process.files import collect
 from toolfold.engines.process.guest import held_bytes
@@ -102,7 +102,7 @@ class ProcessEngine:
 
     async def __aenter__(self) -> ProcessEngine:
         self._is_open = True
-        forks.watch(self)
+        fork_safety.watch(self)
         # Now, not with the first program: whether this machine can isolate at all must be known before anything runs.
         pool = await self._pool(BARE)
         self.notes = pool.zygote.notes

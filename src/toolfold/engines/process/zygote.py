@@ -22,7 +22,7 @@ import threading
 from collections import deque
 from typing import Any, Final
 
-from toolfold import forks
+from toolfold import fork_safety
 from toolfold.engines.process.guest import Guest, Usage, oom_kills
 from toolfold.engines.process.launch import Launched, Plan, Tier, prepared, start_builder
 from toolfold.errors import EngineCrashed, EngineUnavailable
@@ -59,7 +59,7 @@ class Zygote:
         self._is_closed = False
         self._oom_kills = oom_kills()
         """When it was last looked at."""
-        forks.watch(self)
+        fork_safety.watch(self)
 
     @classmethod
     async def start(
@@ -146,7 +146,7 @@ class Zygote:
         self._process.returncode = 0
         sent = itertools.chain.from_iterable(fds for _, fds in self._unsent)
         of_guests = itertools.chain.from_iterable(guest.disown() for guest in self._guests.values())
-        forks.blank([self._control.fileno(), *sent, *of_guests])
+        fork_safety.blank([self._control.fileno(), *sent, *of_guests])
 
     async def _hear_of_start(self) -> None:
         while True:

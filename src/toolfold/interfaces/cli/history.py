@@ -16,15 +16,15 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from toolfold.doors.media import value_as_json
+from toolfold.display import call_as_json
 from toolfold.errors import ToolfoldError
 from toolfold.interfaces.cli.console_links import page_of
 from toolfold.interfaces.cli.output import shortened, shown_arguments, word, write_json
 from toolfold.interfaces.cli.process import Exit
+from toolfold.interfaces.media import value_as_json
 from toolfold.ledger.base import Begun, Decided, Given, History, Ledger, Made, Moment, Summary
 from toolfold.ledger.listing import changes_of
 from toolfold.models import Call, CallRecord, File, Json, Reply
-from toolfold.outcome_views import call_as_json
 
 if TYPE_CHECKING:
     from rich.console import ConsoleOptions, RenderResult

@@ -77,7 +77,7 @@ def configured(config: Config | None, text: str, make: Callable[..., Runtime]) -
         return make
     # Imported here for the same reason.
     from toolfold.config.build import approvals_of, runtime_options  # noqa: PLC0415
-    from toolfold.doors.bridged import may_call_servers, open_runtime  # noqa: PLC0415
+    from toolfold.interfaces.library import may_call_servers, open_runtime  # noqa: PLC0415
 
     # No server is started for a program that cannot call one.
     tenants: dict[str, Sequence[str]] | None = None if may_call_servers(text) else {}

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from toolfold.doors.bridged import BridgedRuntime
-from toolfold.doors.loopback import is_from_here
 from toolfold.interfaces.http.access.auth import Auth, Caller
 from toolfold.interfaces.http.body import admit
 from toolfold.interfaces.http.render import Refusal
 from toolfold.interfaces.http.settings import ALL_ROLES, Role
+from toolfold.interfaces.library import BridgedRuntime
+from toolfold.interfaces.server.signals import is_from_here
 from toolfold.ledger.base import History
 from toolfold.runtime import Runtime
 

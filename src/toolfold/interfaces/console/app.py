@@ -17,8 +17,6 @@ from starlette.exceptions import HTTPException
 import toolfold
 from toolfold.config.build import approvals_of, declared_tools, ledger_of, runtime_options
 from toolfold.config.model import Config
-from toolfold.doors.bridged import open_runtime
-from toolfold.doors.loopback import is_loopback
 from toolfold.errors import ToolfoldError, UsageError
 from toolfold.execution.background import BackgroundExecution
 from toolfold.interfaces.console import json_shapes
@@ -31,6 +29,8 @@ from toolfold.interfaces.http.body import Intakes, client_left
 from toolfold.interfaces.http.render import Refusal, to_http
 from toolfold.interfaces.http.responses import json_response
 from toolfold.interfaces.http.settings import Settings
+from toolfold.interfaces.library import open_runtime
+from toolfold.interfaces.server.signals import is_loopback
 from toolfold.ledger.base import History, Ledger
 from toolfold.ledger.open import is_shared, usual_path
 from toolfold.ledger.remote_approval import Decisive, LedgerApproval, decision_seal, lock

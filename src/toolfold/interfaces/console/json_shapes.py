@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from toolfold.doors.media import value_as_json
+from toolfold.interfaces.media import value_as_json
 from toolfold.ledger.base import Decided, Entry, Given, History, Made, Moment, Summary
 from toolfold.ledger.listing import Use
 from toolfold.ledger.remote_approval import arguments_digest

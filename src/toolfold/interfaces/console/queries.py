@@ -9,12 +9,12 @@ from urllib.parse import quote
 
 from fastapi import Query, Request, Response
 
-from toolfold.doors.bridged import BridgedRuntime
 from toolfold.interfaces.console import json_shapes
 from toolfold.interfaces.console.access import Access, Viewer, hidden_from, seen_by
 from toolfold.interfaces.console.live import Watch
 from toolfold.interfaces.http.render import Refusal
 from toolfold.interfaces.http.responses import json_response
+from toolfold.interfaces.library import BridgedRuntime
 from toolfold.ledger.base import Filter, History, Ledger
 from toolfold.ledger.listing import Statistics, Use
 from toolfold.models import MIB

@@ -16,7 +16,7 @@ from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 
 import toolfold
-from toolfold.doors.loopback import OnlyFromHere
+from toolfold.display import escape
 from toolfold.errors import ToolfoldError
 from toolfold.interfaces.http import render, requests
 from toolfold.interfaces.http.access.auth import Auth, Caller, headers_of, role_for
@@ -34,10 +34,10 @@ from toolfold.interfaces.http.requests import PASSED_HEADERS, ForwardedRequest, 
 from toolfold.interfaces.http.responses import Responses, json_response, of_request
 from toolfold.interfaces.http.rewards import OneShots
 from toolfold.interfaces.http.settings import Role, Settings
+from toolfold.interfaces.server.signals import OnlyFromHere
 from toolfold.ledger.base import Ledger
 from toolfold.ledger.open import is_shared
 from toolfold.models import Limits
-from toolfold.outcome_views import escape
 from toolfold.runtime import Runtime
 
 if TYPE_CHECKING:

@@ -15,12 +15,12 @@ from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from toolfold.doors.connections import has_whole_body
 from toolfold.interfaces.http import requests
 from toolfold.interfaces.http.access.rate_limits import Gate
 from toolfold.interfaces.http.execution_state import Gone
 from toolfold.interfaces.http.render import Refusal, client_gone
 from toolfold.interfaces.http.settings import Settings
+from toolfold.interfaces.server.listen import has_whole_body
 
 Body = TypeVar("Body", bound=requests.Request)
 UNKNOWN_BYTES: Final = 64 * 1024

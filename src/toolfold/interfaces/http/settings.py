@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
-from toolfold.doors.connections import usual_most
+from toolfold.interfaces.server.listen import usual_most
 from toolfold.models import MIB
 
 Role: TypeAlias = Literal["read", "run", "approve"]

@@ -14,15 +14,13 @@ from fastapi import FastAPI
 from toolfold.config.build import approvals_of, declared_tools, ledger_of, runtime_options
 from toolfold.config.model import Config
 from toolfold.config.sections import HttpConfig
-from toolfold.doors.bridged import is_granted, open_runtime
-from toolfold.doors.connections import Patience
-from toolfold.doors.listening import Server, listen
-from toolfold.doors.loopback import is_loopback
-from toolfold.doors.signals import on_signal
 from toolfold.errors import UsageError
 from toolfold.interfaces.http.access.tokens import kept_key
 from toolfold.interfaces.http.app import create_app
 from toolfold.interfaces.http.settings import ApiKey, JwtSettings, Settings, jwt_tenant
+from toolfold.interfaces.library import is_granted, open_runtime
+from toolfold.interfaces.server.listen import Patience, Server, listen
+from toolfold.interfaces.server.signals import is_loopback, on_signal
 from toolfold.ledger.base import Ledger
 from toolfold.ledger.open import is_shared, usual_path
 from toolfold.ledger.sqlite.store import SqliteLedger

@@ -11,12 +11,12 @@ from typing import Any, Final, Protocol
 
 import anyio
 import mcp_types as types
-from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
-from pydantic import ValidationError
-
 from mcp.server.context import ServerRequestContext
 from mcp.server.session import ServerSession
 from mcp.shared.exceptions import MCPError
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+from pydantic import ValidationError
+
 from toolfold.errors import ToolRefused
 from toolfold.interfaces.mcp.offer import SAFE_CHARACTERS, kept_characters
 from toolfold.interfaces.mcp.program import CURRENT, Running

@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, Protocol, Self, TypeAlias
 
-from toolfold.doors.bridged import as_programs_say, mentions, without
 from toolfold.errors import ToolError, ToolfoldError
 from toolfold.execution.described_files import DescribedFiles
+from toolfold.interfaces.library import as_programs_say, mentions, without
 from toolfold.interfaces.mcp.texts import (
     CONTRACT,
     DESCRIPTION,

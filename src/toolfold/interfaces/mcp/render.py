@@ -19,10 +19,10 @@ from urllib.parse import quote
 import mcp_types as types
 
 from toolfold import errors
-from toolfold.doors.media import described, images_in
-from toolfold.doors.teaching import lessons
 from toolfold.errors import EngineCrashed, ToolfoldError, entry_for
 from toolfold.interfaces.mcp.texts import ENTRY_NAME, WAIT_NAME
+from toolfold.interfaces.media import described, images_in
+from toolfold.interfaces.prompts import lessons
 from toolfold.models import MIB, Call, File, Outcome
 
 # ----------------------------------------------------------------------------------------------------

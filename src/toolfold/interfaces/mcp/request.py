@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import anyio
 import mcp_types as types
-
 from mcp.server.context import ServerRequestContext
+
 from toolfold.errors import UsageError
 from toolfold.interfaces.mcp.clients import Clients, ask, is_legacy
 from toolfold.interfaces.mcp.program import Running

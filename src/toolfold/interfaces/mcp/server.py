@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any, Final, Self, TypeAlias
 
 import mcp_types as types
-
-import toolfold
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 from mcp.server.subscriptions import ListenHandler, ResourcesListChanged, ServerEvent, ToolsListChanged
 from mcp.shared.exceptions import MCPError
+
+import toolfold
 from toolfold.errors import ToolfoldError, UsageError
 from toolfold.interfaces.mcp.clients import Clients, can_ask, client_of, is_legacy, kept_by, name_of, owner_of
 from toolfold.interfaces.mcp.offer import Offer, Servers

@@ -91,8 +91,8 @@ def _bridge(config: Config, clients: Clients, on_change: Callable[[], None]) -> 
 
 def _add_callback(door: Door, runtime: Runtime, config: Config) -> None:
     # Imported here: hardly anyone asks for it, and every client waits for the start.
-    from toolfold.doors.callback.executions import Executions  # noqa: PLC0415
-    from toolfold.doors.callback.server import TOOL, ParentCallback, register  # noqa: PLC0415
+    from toolfold.interfaces.callback.programs import Executions  # noqa: PLC0415
+    from toolfold.interfaces.callback.server import TOOL, ParentCallback, register  # noqa: PLC0415
 
     executions = Executions(runtime, workspace=Path.cwd(), limits=config.program_limits)
     register(door.server, ParentCallback(lambda _: executions))

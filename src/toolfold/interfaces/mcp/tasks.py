@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import mcp_types as types
-from pydantic import TypeAdapter, ValidationError
-
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
+from pydantic import TypeAdapter, ValidationError
+
 from toolfold.errors import ToolfoldError, UsageError
 from toolfold.interfaces.mcp.clients import is_legacy, owner_of
 from toolfold.interfaces.mcp.program import Running

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from toolfold.doors.loopback import is_loopback
 from toolfold.errors import UsageError
+from toolfold.interfaces.server.signals import is_loopback
 from toolfold.models import Json
 
 ENTRY_NAME: Final = "execute_program"

@@ -15,19 +15,18 @@ from typing import Final, Self, cast
 import anyio
 import mcp_types as types
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
-from mcp_types import PROTOCOL_VERSION_META_KEY
-from starlette.types import ASGIApp, Receive, Scope, Send
-
 from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared._stream_protocols import ReadStream, WriteStream
 from mcp.shared.message import SessionMessage
-from toolfold.doors.listening import Server, listen
-from toolfold.doors.loopback import OnlyFromHere
-from toolfold.doors.signals import on_signal
+from mcp_types import PROTOCOL_VERSION_META_KEY
+from starlette.types import ASGIApp, Receive, Scope, Send
+
 from toolfold.interfaces.mcp.early_answer import Early, EarlyAnswers
 from toolfold.interfaces.mcp.server import Door
 from toolfold.interfaces.mcp.texts import TOKEN_VARIABLE, guarded
+from toolfold.interfaces.server.listen import Server, listen
+from toolfold.interfaces.server.signals import OnlyFromHere, on_signal
 
 PATH: Final = "/mcp"
 _ONLY_FROM_HERE: Final = f"without a token only this machine is served; set {TOKEN_VARIABLE}"

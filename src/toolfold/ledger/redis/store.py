@@ -22,7 +22,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as ConnectionLost
 from redis.exceptions import RedisError
 
-from toolfold import forks
+from toolfold import fork_safety
 from toolfold.clocks import SteadyClock
 from toolfold.errors import LedgerFailed, UsageError
 from toolfold.ledger import base, codec
@@ -170,7 +170,7 @@ class RedisLedger(Followed):
         self._leases: Leases | None = None
         self._lessons = RedisLessons(self._ask, self._seal)
         self._listing = RedisListing(self._ask, self._seal)
-        forks.watch(self)
+        fork_safety.watch(self)
 
     @property
     def is_sealed(self) -> bool:
@@ -184,8 +184,8 @@ class RedisLedger(Followed):
     def disown(self) -> None:
         """In a forked child: two processes on one connection would read each other's answers."""
         if self._client is not None:
-            forks.blank(sockets_of(self._client))
-        forks.inherit(self)
+            fork_safety.blank(sockets_of(self._client))
+        fork_safety.inherit(self)
 
     def now(self) -> float:
         return self._clock.now()

@@ -19,7 +19,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from toolfold import forks
+from toolfold import fork_safety
 from toolfold.clocks import SteadyClock
 from toolfold.errors import Fenced, LedgerFailed, ToolfoldError, UsageError
 from toolfold.ledger import base, codec
@@ -87,7 +87,7 @@ class SqliteLedger:
         self._reads = threading.Lock()
         self._is_closed = False
         self._live: dict[str, OpenRecord] = {}
-        forks.watch(self)
+        fork_safety.watch(self)
 
     @property
     def is_sealed(self) -> bool:
@@ -101,7 +101,7 @@ class SqliteLedger:
     def disown(self) -> None:
         """In a forked child: what has gathered is the parent's to write, and SQLite forbids the rest."""
         self._writer.disown()
-        forks.inherit(self)
+        fork_safety.inherit(self)
 
     def now(self) -> float:
         return self._clock.now()

@@ -52,12 +52,12 @@ def serve_command(
     from toolfold.interfaces.cli.load_tools import load_tools  # noqa: PLC0415
 
     try:
-        from toolfold.doors.listening import listen  # noqa: PLC0415
         from toolfold.interfaces.http.setup import (  # noqa: PLC0415
             open_app,
             refuse_open_door,
             serve,
         )
+        from toolfold.interfaces.server.listen import listen  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise UsageError(f"{error.name!r} is not installed; {install_extra('http')}") from error
 
@@ -140,9 +140,9 @@ def console_command(
         where = ledger if "://" in ledger else str(Path(ledger).absolute())
         found = found.model_copy(update={"ledger": found.ledger.model_copy(update={"where": where})})
     try:
-        from toolfold.doors.listening import listen  # noqa: PLC0415
         from toolfold.interfaces.console.app import open_console  # noqa: PLC0415
         from toolfold.interfaces.http.setup import serve  # noqa: PLC0415
+        from toolfold.interfaces.server.listen import listen  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise UsageError(f"{error.name!r} is not installed; {install_extra('http')}") from error
     modules = load_tools([*module_sources(found), *tools])

@@ -162,8 +162,8 @@ def _of_config(config: "Config", loaded: "list[Tool]") -> tuple[ToolSpec, ...]:
     """What programs may call under this config, its servers' tools too."""
     # Imported here for the same reason.
     from toolfold.config.build import runtime_options  # noqa: PLC0415
-    from toolfold.doors.bridged import permitted_tools  # noqa: PLC0415
     from toolfold.interfaces.cli.setup import local_tools  # noqa: PLC0415
+    from toolfold.interfaces.library import permitted_tools  # noqa: PLC0415
 
     local = [*loaded, *local_tools(config)]
     return asyncio.run(permitted_tools(config, local, runtime_options(config)["policy"]))

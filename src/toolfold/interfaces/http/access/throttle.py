@@ -16,9 +16,9 @@ from typing import Final
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from toolfold.doors.connections import rest
 from toolfold.interfaces.http.access.auth import Auth
 from toolfold.interfaces.http.body import account_of
+from toolfold.interfaces.server.listen import rest
 
 FREE: Final = 50
 """Refusals that cost nothing; they are forgotten at the rate."""

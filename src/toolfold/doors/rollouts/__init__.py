@@ -1,1 +1,0 @@
-"""Rollouts: many environments, each with turns of its own, in which a policy writes programs."""

@@ -1,0 +1,219 @@
+"""The messages between parent and child. Both sides import this; it knows neither of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from mcp_types import Request, RequestParams, Result
+from pydantic import BaseModel, Field
+
+from toolfold.errors import ToolfoldError
+from toolfold.interfaces.media import value_as_json
+from toolfold.models import Json, Outcome
+
+EXTENSION: Final = "dev.toolfold/parent-tools"
+TOOL_NAME: Final = "programmatic_tool_calling"
+RESUME: Final = "toolfold/resume"
+WORKSPACE: Final = "dev.toolfold/workspace"
+"""In the request's `_meta`: where to save this program, for a child that several workspaces share."""
+
+
+class OpenCall(BaseModel):
+    """A call that waits for the parent."""
+
+    id: str
+    name: str
+    arguments: dict[str, Any]
+
+
+class ToolReply(BaseModel):
+    """What the parent's executor made of a call: gem's five values, of which two only echo."""
+
+    id: str
+    parsed: bool
+    has_error: bool
+    observation: str
+    cause: str = ""
+    """The traceback of an executor that raised."""
+
+
+class CallsResult(Result):
+    """In place of a tool's result: the program waits for these calls."""
+
+    result_type: Literal["toolfold/calls"] = "toolfold/calls"
+    execution_id: str
+    calls: list[OpenCall]
+    seconds_left: float
+    """Until the child ends the program, whatever the parent still does."""
+
+
+class ResumeParams(RequestParams):
+    """Replies to some of the open calls; with none the request waits for the program's end."""
+
+    execution_id: str
+    replies: list[ToolReply] = Field(default_factory=list)
+    is_given_up: bool = False
+    """Nobody waits for the outcome any more: end the program."""
+
+
+class ResumeRequest(Request[ResumeParams, Literal["toolfold/resume"]]):
+    """Go on, please."""
+
+    method: Literal["toolfold/resume"] = "toolfold/resume"
+    params: ResumeParams
+
+
+class ResumeResult(Result):
+    """The next calls, or the end."""
+
+    result_type: str = "complete"
+    calls: list[OpenCall] = Field(default_factory=list)
+    """Those that the parent has not been told of before."""
+    seconds_left: float = 0.0
+    final: str | None = None
+    """The outcome as JSON, once the program has ended."""
+    has_failed: bool = False
+
+
+# ----------------------------------------------------------------------------------------------------
+# An outcome as the JSON of `programmatic_tool_calling`.
+
+TRUNCATED: Final = "\n... (truncated)"
+NOTHING_CALLED: Final = "no tool was called; correct the program and send it again"
+_TRACEBACK: Final = "Traceback (most recent call last):\n"
+_CAUSED: Final = "\nThe above exception was the direct cause of the following exception:\n\n"
+_TYPE_OF_STATUS: Final = {"timeout": "TimeoutError", "cancelled": "Cancelled", "limit": "LimitExceeded"}
+_TYPE_OF_KIND: Final = {"value": "ValueError", "memory": "MemoryError"}
+
+
+@dataclass(slots=True)
+class Answered:
+    """A call that the parent was told of, and its reply if there is one."""
+
+    call: OpenCall
+    reply: ToolReply | None = None
+    error: str | None = None
+    """What the program read as `ToolError`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """What the JSON says besides the outcome."""
+
+    seconds: float
+    timeout_seconds: float
+    file_path: str | None = None
+    is_timed: bool = True
+    """Its seconds are real ones."""
+
+
+def to_json(outcome: Outcome, answered: Sequence[Answered], frame: Frame) -> str:
+    """How a program ended."""
+    raised = _raised(outcome, answered)
+    stderr = _with_cause(outcome.stderr, raised)
+    return _dump(
+        frame,
+        success=outcome.status == "finished",
+        stdout=outcome.stdout + (TRUNCATED if outcome.stdout_cut_bytes else ""),
+        stderr=stderr + (TRUNCATED if outcome.stderr_cut_bytes else ""),
+        tool_calls=[_call(one) for one in answered],
+        tool_results=[_result(one) for one in answered],
+        return_value=value_as_json(outcome.value),
+        error=_error(outcome, stderr),
+    )
+
+
+def error_json(error: ToolfoldError, frame: Frame, answered: Sequence[Answered] = ()) -> str:
+    """Why a program could not run, or died with its sandbox after these calls."""
+    return _dump(
+        frame,
+        tool_calls=[_call(one) for one in answered],
+        tool_results=[_result(one) for one in answered],
+        error={"type": type(error).__name__, "message": str(error), "traceback": ""},
+    )
+
+
+def _dump(frame: Frame, *, success: bool = False, stdout: str = "", stderr: str = "", tool_calls: Sequence[Json] = (),
+          tool_results: Sequence[Json] = (), return_value: Json = None, error: Json = None) -> str:  # fmt: skip
+    """The fields in the order in which the tool documents them."""
+    seconds = frame.timeout_seconds
+    return json.dumps(
+        {
+            "success": success,
+            "execution_time_seconds": round(frame.seconds, 3),
+            "timeout_limit_seconds": int(seconds) if seconds == int(seconds) else seconds,
+            "stdout": stdout,
+            "stderr": stderr,
+            "tool_calls": list(tool_calls),
+            "tool_results": list(tool_results),
+            "return_value": return_value,
+            "error": error,
+            "file_path": frame.file_path,
+        },
+        indent=2,
+        ensure_ascii=False,
+    )
+
+
+def _call(one: Answered) -> Json:
+    return {
+        "tool_name": one.call.name,
+        "args": one.call.arguments,
+        "tool_call_id": one.call.id,
+        "parsed": one.reply is not None and one.reply.parsed,
+        "has_error": one.reply is None or one.error is not None,
+    }
+
+
+def _result(one: Answered) -> Json:
+    observation = one.reply.observation if one.reply is not None else "the program ended before the reply"
+    return {
+        "tool_call_id": one.call.id,
+        "observation": observation,
+        "has_error": one.reply is None or one.error is not None,
+    }
+
+
+def _error(outcome: Outcome, stderr: str) -> Json:
+    problem = outcome.problem
+    if outcome.status == "finished":
+        return None
+    if outcome.status == "rejected":
+        kind = "SyntaxError" if problem is not None and problem.kind == "syntax" else "ProgramRejected"
+        return {"type": kind, "message": f"{problem}\n{NOTHING_CALLED}", "traceback": ""}
+    message = problem.message if problem is not None else "the program was stopped"
+    if outcome.status in _TYPE_OF_STATUS:
+        return {"type": _TYPE_OF_STATUS[outcome.status], "message": message, "traceback": ""}
+    place = stderr.find(_TRACEBACK)
+    kind, rest = _parts(message)
+    if problem is None or problem.kind != "exception":
+        kind, rest = _TYPE_OF_KIND.get(problem.kind if problem is not None else "", "ProgramFailed"), message
+    return {"type": kind, "message": rest, "traceback": stderr[place:] if place >= 0 else ""}
+
+
+def _parts(message: str) -> tuple[str, str]:
+    """An exception's type and its text; without a text, notes may follow on further lines."""
+    first, _, more = message.partition("\n")
+    if ": " not in first:
+        return first, more
+    kind, _, text = message.partition(": ")
+    return kind, text
+
+
+def _raised(outcome: Outcome, answered: Sequence[Answered]) -> Answered | None:
+    """The call whose failure ended the program."""
+    if outcome.status != "failed":
+        return None
+    ending = outcome.stderr.rstrip()
+    failed = (one for one in reversed(answered) if one.error is not None)
+    return next((one for one in failed if ending.endswith(f"\nToolError: {one.error}".rstrip())), None)
+
+
+def _with_cause(stderr: str, raised: Answered | None) -> str:
+    """Before the traceback of a tool error stands that of the executor which caused it."""
+    cause = raised.reply.cause if raised is not None and raised.reply is not None else ""
+    place = stderr.rfind(_TRACEBACK)
+    return f"{stderr[:place]}{cause}{_CAUSED}{stderr[place:]}" if cause and place >= 0 else stderr

@@ -1,0 +1,429 @@
+"""Anthropic's shapes: tools with `allowed_callers`, `tool_use` with its `caller`, `tool_result`. Needs no SDK.
+
+What Anthropic's hosted programmatic tool calling does there, done here: the same tool definitions
+go in, and each call of a program comes out as a `tool_use` block that names the program's own as
+its `caller`. Such blocks are for the host only; the model sees the program's result.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import inspect
+import json
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import jsonschema_rs
+import msgspec
+
+from toolfold.errors import EngineCrashed, ToolError, UsageError
+from toolfold.execution.background import Answer as AnswerPause
+from toolfold.execution.background import Answers, drive, refuse_approvals
+from toolfold.execution.described_files import DescribedFiles
+from toolfold.interfaces.frameworks.program_tool import (
+    ENTRY_NAME,
+    Entry,
+    Shown,
+    program_text,
+    shown_crash,
+    shown_outcome,
+    shown_reply,
+)
+from toolfold.models import AllowedCallers, Call, File, Limits, Media, Outcome, Paused, Reply, ToolSpec, Value
+from toolfold.runtime import Runtime
+from toolfold.tools.arguments import bounded
+from toolfold.tools.names import unique_names
+from toolfold.tools.router import error_text
+from toolfold.tools.values import to_value
+
+# ----------------------------------------------------------------------------------------------------
+# What an SDK gives, as the plain dict that its API would have sent.
+
+# Any: a JSON object in a shape of the API's.
+Item: TypeAlias = dict[str, Any]
+
+
+# Any: a model of the SDK, or the same as a dict.
+def as_item(given: Any, what: str) -> Item:
+    """Read one block, definition or call.
+
+    Args:
+        given: The model or dict.
+        what: What it is, for the error.
+
+    Raises:
+        UsageError: it is neither.
+    """
+    if isinstance(given, Mapping):
+        return dict(given)
+    if hasattr(given, "model_dump"):
+        return dict(given.model_dump(mode="json", by_alias=True, exclude_none=True))
+    raise UsageError(f"{what} is an object of the SDK or a dict, got {type(given).__name__!r}")
+
+
+# Any: it returns a `tool_result`, or whatever a tool may return, now or when awaited.
+Answer: TypeAlias = Callable[[Item], Any]
+"""The host's own way to answer a `tool_use` block."""
+
+
+def anthropic_tool(
+    runtime: Runtime, *, tools: Sequence[Any] = (), name: str = ENTRY_NAME, session: str = "",
+    limits: Limits | None = None, with_both: bool = False, files: Sequence[File] | DescribedFiles = (),
+) -> AnthropicTool:  # fmt: skip
+    """This runtime as a tool for Anthropic's Messages API.
+
+    Args:
+        runtime: Runs the programs; must be entered when calls are answered.
+        tools: Definitions of the Messages API that the host answers itself. `allowed_callers` says who may call
+            each: `direct` (unless given) the model, `code_execution_…` programs. A hosted code execution
+            tool among them is replaced by this one.
+        name: What the model calls the tool.
+        session: Keeps names and files between the programs; empty keeps nothing.
+        limits: Of each program; the runtime's own unless given.
+        with_both: Also offer, for direct calls, the runtime's tools that may be called either way.
+        files: In the working directory of every program; a session may change them. The model is told of their names,
+            and, if they come from `await runtime.describe_files(files)`, of what is in them.
+
+    Raises:
+        UsageError: a definition is wrong, or has the name of one of the runtime's tools.
+    """
+    given = [as_item(one, "a tool definition") for one in tools]
+    specs = read_tools(given, taken=frozenset(spec.name for spec in (*runtime.tools, *runtime.direct_tools)))
+    outside = [spec for spec in specs.values() if spec.allowed_callers != "direct"]
+    entry = Entry(
+        runtime=runtime, name=name, session=session, limits=limits, with_both=with_both, outside=tuple(outside),
+        files=DescribedFiles.of(files),
+    )  # fmt: skip
+    return AnthropicTool(entry, tuple(given))
+
+
+@dataclass(frozen=True, slots=True)
+class AnthropicTool:
+    """Definitions for requests, and answers to the `tool_use` blocks that come back."""
+
+    entry: Entry
+    given: tuple[Item, ...] = ()
+
+    @property
+    def tools(self) -> list[Item]:
+        """For `tools=` of a request: the tool that runs programs, then all that the model may call itself."""
+        own = {"name": self.entry.name, "description": self.entry.description(), "input_schema": self.entry.schema()}
+        direct = [
+            {"name": name, "description": spec.description, "input_schema": dict(spec.input_schema)}
+            for name, spec in self.entry.direct_tools().items()
+        ]
+        given = [definition_of(one) for one in self.given]
+        return [own, *direct, *(one for one in given if one is not None)]
+
+    # Any: a model of the SDK, or the same as a dict.
+    async def answer(self, block: Any, call: Answer | None = None) -> Item:
+        """The `tool_result` block for one `tool_use` block, whatever became of it.
+
+        Args:
+            block: A `tool_use` of the model.
+            call: Answers a `tool_use` of one of the given tools, the model's or a program's, with a `tool_result`
+                or a value; sync or async, many at a time. What it raises is the tool's error.
+
+        Raises:
+            UsageError: it is no `tool_use`, or it takes `call` to answer it.
+        """
+        item = as_tool_use(block)
+        if item["name"] in self._given_names:
+            return await _answer_direct(item, _needed(call))
+
+        async def reply_to(paused: Paused) -> Answers:
+            uses = self._blocks(item, paused)
+            replies = await asyncio.gather(*(_reply(one, _needed(call)) for one in uses))
+            pairs = zip(replies, paused.calls, strict=True)
+            numbered = [msgspec.structs.replace(reply, call_id=one.id) for reply, one in pairs]
+            refused = await refuse_approvals(paused)
+            return Answers(replies=numbered, decisions=refused.decisions)
+
+        [result] = self._blocks(item, await self._begin(item, reply_to))
+        return result
+
+    async def start(self, block: Any) -> list[Item]:
+        """Begin to answer a `tool_use`: its `tool_result`, or the `tool_use` blocks that must be answered first.
+
+        Those of a program have a `caller` of the type that their tool allows, with the block's id as `tool_id`.
+        """
+        item = as_tool_use(block)
+        if item["name"] in self._given_names:
+            return [_of_the_model(item)]
+        return self._blocks(item, await self._begin(item))
+
+    async def resume(self, block: Any, results: Sequence[Any]) -> list[Item]:
+        """Go on with some or all of the blocks that `start` gave answered; also in another process.
+
+        Args:
+            block: The same `tool_use` of the model.
+            results: A `tool_result` for each block that is answered now.
+
+        Raises:
+            UsageError: the results are not those of one program.
+        """
+        item, given = as_tool_use(block), [as_item(one, "a block") for one in results]
+        if item["name"] != self.entry.name:
+            return given
+        execution_id, replies = replies_of(given)
+        return self._blocks(item, await self._step(self.entry.runtime.resume(execution_id, replies)))
+
+    @property
+    def _given_names(self) -> set[str]:
+        return {one["name"] for one in self.given}
+
+    async def _begin(self, item: Item, answer: AnswerPause = refuse_approvals) -> Paused | Shown:
+        entry = self.entry
+        if item["name"] != entry.name or not entry.outside:
+            return await entry.answer(item["name"], item["input"])
+        text = program_text(item["input"])
+        if isinstance(text, Shown):
+            return text
+        return await self._step(entry.runtime.start(text, tools=entry.outside, **entry.options()), answer)
+
+    async def _step(self, work: Awaitable[Paused | Outcome], answer: AnswerPause = refuse_approvals) -> Paused | Shown:
+        """The pause that `answer` leaves to the host, or the end; approvals have no shape here and are refused."""
+        try:
+            step = await drive(self.entry.runtime, await work, answer)
+        except EngineCrashed as error:
+            return shown_crash(error)
+        return step if isinstance(step, Paused) else shown_outcome(step)
+
+    def _blocks(self, item: Item, step: Paused | Shown) -> list[Item]:
+        if isinstance(step, Shown):
+            return [as_result(item["id"], step)]
+        by_name = {one["name"]: one for one in self.given}
+        return [nested_tool_use(step.execution_id, one, by_name[one.tool], item["id"]) for one in step.calls]
+
+
+def _of_the_model(item: Item) -> Item:
+    return {**item, "caller": item.get("caller") or {"type": "direct"}}
+
+
+def _needed(call: Answer | None) -> Answer:
+    if call is None:
+        raise UsageError("the given tools must be answered: give call=, or use start and resume")
+    return call
+
+
+async def _answer_direct(item: Item, call: Answer) -> Item:
+    try:
+        returned = await _called(call, _of_the_model(item))
+    # Whatever the host's own function raises is the tool's failure.
+    except Exception as error:  # noqa: BLE001
+        return as_result(item["id"], Shown(text=error_text(item["name"], error), has_failed=True))
+    if _is_result(returned):
+        return {**as_item(returned, "a block"), "tool_use_id": item["id"]}
+    return as_result(item["id"], shown_reply(_shaped(item["name"], returned)))
+
+
+async def _reply(use: Item, call: Answer) -> Reply:
+    try:
+        returned = await _called(call, use)
+    # The same.
+    except Exception as error:  # noqa: BLE001
+        return Reply(call_id=0, error=error_text(use["name"], error))
+    return (
+        reply_of(as_item(returned, "a block"), use["name"]) if _is_result(returned) else _shaped(use["name"], returned)
+    )
+
+
+# Any: see `Answer`.
+async def _called(call: Answer, use: Item) -> Any:
+    if inspect.iscoroutinefunction(call):
+        return await call(use)
+    returned = await asyncio.to_thread(call, use)
+    return await returned if inspect.isawaitable(returned) else returned
+
+
+def _is_result(returned: Any) -> bool:
+    return (returned.get("type") if isinstance(returned, dict) else getattr(returned, "type", None)) == "tool_result"
+
+
+def _shaped(name: str, returned: Any) -> Reply:
+    try:
+        return Reply(call_id=0, value=to_value(returned))
+    except ToolError as error:
+        return Reply(call_id=0, error=f"{name!r} returned {error}")
+
+
+# ----------------------------------------------------------------------------------------------------
+# Blocks and definitions of Anthropic's Messages API, read and written. Pure; plain dicts.
+
+DIRECT: Final = "direct"
+_HOSTED: Final = "code_execution_"
+_FIRST_CALLER: Final = "code_execution_20250825"
+_CALLER: Final = "code_execution_20260120"
+_NESTED: Final = re.compile(r"toolu_([0-9a-f]{16})_([0-9]{1,9})", re.ASCII)
+
+
+# --- definitions ----------------------------------------------------------------------------
+
+
+def read_tools(given: Sequence[Item], *, taken: frozenset[str]) -> dict[str, ToolSpec]:
+    """The definitions that the host answers, by name; hosted tools are left out.
+
+    Raises:
+        UsageError: a definition is wrong, or its name is taken.
+    """
+    callers = [callers_of(one) for one in given]
+    own = [(one, allowed) for one, allowed in zip(given, callers, strict=True) if not is_hosted(one)]
+    names = [one.get("name") for one, _ in own]
+    for name in names:
+        if not isinstance(name, str) or not name:
+            raise UsageError(f"a tool definition needs a name, got {name!r}")
+        if names.count(name) > 1 or name in taken:
+            raise UsageError(f"two tools are named {name!r}; rename one")
+    identifiers = unique_names(str(name) for name in names)
+    return {one["name"]: _spec(one, identifiers[one["name"]], allowed) for one, allowed in own}
+
+
+def definition_of(given: Item) -> Item | None:
+    """A definition as the model's request may have it; `None` for one that only programs may call."""
+    if _kind(given).startswith(_HOSTED) or callers_of(given) == "code":
+        return None
+    # What the request does not have, a hosted code execution, must not be named in it.
+    return {key: value for key, value in given.items() if key != "allowed_callers"}
+
+
+def is_hosted(given: Item) -> bool:
+    """A tool that Anthropic runs."""
+    return _kind(given) not in ("", "custom")
+
+
+def callers_of(given: Item) -> AllowedCallers:
+    """`allowed_callers` in one word.
+
+    Raises:
+        UsageError: it names a caller that there is not, or none.
+    """
+    callers = [DIRECT] if given.get("allowed_callers") is None else list(given["allowed_callers"])
+    for one in callers:
+        if one != DIRECT and not str(one).startswith(_HOSTED):
+            raise UsageError(
+                f"tool {given.get('name')!r}: allowed caller {one!r} is not 'direct' or 'code_execution_…'"
+            )
+    if not callers:
+        raise UsageError(f"tool {given.get('name')!r}: allowed_callers is empty; name 'direct' or 'code_execution_…'")
+    is_direct, is_code = DIRECT in callers, any(one != DIRECT for one in callers)
+    if is_hosted(given) and not is_direct and not _kind(given).startswith(_HOSTED):
+        raise UsageError(
+            f"tool {given.get('name')!r} runs at Anthropic and no program here can call it; allow 'direct'"
+        )
+    return "both" if is_direct and is_code else "direct" if is_direct else "code"
+
+
+def _kind(given: Item) -> str:
+    return str(given.get("type") or "")
+
+
+def _spec(given: Item, identifier: str, callers: AllowedCallers) -> ToolSpec:
+    schema = {"type": "object", **(given.get("input_schema") or {})}
+    if schema["type"] != "object" or not jsonschema_rs.meta.is_valid(schema):
+        raise UsageError(f"the input_schema of tool {given['name']!r} is no JSON Schema of an object")
+    return ToolSpec(
+        name=given["name"],
+        python_name=identifier,
+        description=str(given.get("description") or ""),
+        input_schema=bounded(schema, given["name"]),
+        examples=tuple(given.get("input_examples") or ()),
+        allowed_callers=callers,
+        source="caller",
+    )
+
+
+# --- blocks ---------------------------------------------------------------------------------
+
+
+# Any: a model of the SDK, or the same as a dict.
+def as_tool_use(given: Any) -> Item:
+    """A block that calls a tool.
+
+    Raises:
+        UsageError: it is another block.
+    """
+    item = as_item(given, "a block")
+    match item:
+        case {"type": "tool_use", "id": str(), "name": str(), "input": dict()}:
+            return item
+    raise UsageError(f"{item.get('type')!r} is no 'tool_use' block with id, name and input")
+
+
+def nested_tool_use(execution_id: str, call: Call, definition: Item, program: str) -> Item:
+    """A program's call; its id says which call of which execution it is, so that nothing need be remembered."""
+    hosted = [one for one in definition.get("allowed_callers") or () if one != DIRECT]
+    # The block's own types know no later one.
+    kind = _FIRST_CALLER if hosted == [_FIRST_CALLER] else _CALLER
+    return {
+        "type": "tool_use",
+        "id": f"toolu_{execution_id}_{call.id}",
+        "name": call.tool,
+        "input": dict(call.arguments),
+        "caller": {"type": kind, "tool_id": program},
+    }
+
+
+def as_result(tool_use_id: str, shown: Shown) -> Item:
+    """What the model reads, as the answer to its block."""
+    content: str | list[Item] = shown.text
+    if shown.images:
+        pictures = [
+            {"type": "image", "source": {"type": "base64", "media_type": one.mime, "data": one.base64}}
+            for one in shown.images
+        ]
+        content = [{"type": "text", "text": shown.text}, *pictures]
+    return {"type": "tool_result", "tool_use_id": tool_use_id, "content": content, "is_error": shown.has_failed}
+
+
+def replies_of(results: Sequence[Item]) -> tuple[str, list[Reply]]:
+    """The execution that these blocks belong to, and the replies in them.
+
+    Raises:
+        UsageError: they belong to none, or to several.
+    """
+    found: dict[str, list[Reply]] = {}
+    for one in results:
+        match = _NESTED.fullmatch(str(one.get("tool_use_id")))
+        if match is None or one.get("type") != "tool_result":
+            raise UsageError(f"no program waits for {one.get('tool_use_id')!r}; answer with the block's own id")
+        found.setdefault(match[1], []).append(reply_of(one, call_id=int(match[2])))
+    if len(found) != 1:
+        raise UsageError(f"give the results of one program, got those of {len(found)}")
+    return next(iter(found.items()))
+
+
+def reply_of(result: Item, name: str = "", call_id: int = 0) -> Reply:
+    """A `tool_result` as a program reads it."""
+    content = result.get("content")
+    parts = [content] if isinstance(content, str) else [_part(as_item(one, "a block")) for one in content or ()]
+    if result.get("is_error"):
+        text = "\n".join(one for one in parts if isinstance(one, str)) or "the tool failed"
+        return Reply(call_id=call_id, error=f"{name!r} failed: {text}" if name else text)
+    values = [_parsed(one) if isinstance(one, str) else one for one in parts]
+    return Reply(call_id=call_id, value=values[0] if len(values) == 1 else values or None)
+
+
+def _part(block: Item) -> Value:
+    match block:
+        case {"type": "text", "text": str(text)}:
+            return text
+        case {"type": "image", "source": {"type": "base64", "media_type": str(mime), "data": str(data)}}:
+            try:
+                return Media(kind="image", mime=mime, data=base64.b64decode(data, validate=True))
+            except binascii.Error as error:
+                raise UsageError(f"the data of an image is not base64: {error}") from error
+    return block
+
+
+def _parsed(text: str) -> Value:
+    """Text that is JSON as what it says, as for every tool without an output schema."""
+    if text[:1] not in ("{", "["):
+        return text
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text

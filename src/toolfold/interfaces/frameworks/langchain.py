@@ -1,0 +1,164 @@
+"""LangChain's `StructuredTool`, over one runtime."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.messages import ToolMessage
+from langchain_core.tools import StructuredTool, ToolException
+
+from toolfold.errors import EngineCrashed, UsageError, install_extra
+from toolfold.execution.described_files import DescribedFiles
+from toolfold.interfaces.frameworks.program_tool import (
+    ENTRY_NAME,
+    Entry,
+    Shown,
+    program_text,
+    shown_crash,
+    shown_outcome,
+)
+from toolfold.models import File, Limits, Outcome
+from toolfold.runtime import Runtime
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def langchain_tool(
+    runtime: Runtime, *, name: str = ENTRY_NAME, session: str = "", limits: Limits | None = None, images: bool = False,
+    files: Sequence[File] | DescribedFiles = (),
+) -> StructuredTool:  # fmt: skip
+    """This runtime as a tool for LangChain and LangGraph agents.
+
+    Its message has the text that the model reads, and as artifact the whole `Outcome`. A program that did
+    not finish is a message with the status `error`, and has its `Outcome`, too. Make it where the runtime
+    was entered: `invoke` works from other threads while that event loop runs, `ainvoke` within it.
+
+    Args:
+        runtime: Runs the programs; must be entered when the tool is called.
+        name: What the model calls the tool.
+        session: Keeps names and files between the programs; empty keeps nothing.
+        limits: Of each program; the runtime's own unless given.
+        images: Show pictures to the model, for those that take them in a tool's message: Anthropic's, Google's, and
+            OpenAI's with `use_responses_api=True`. OpenAI's Chat Completions refuse the whole request.
+        files: In the working directory of every program; a session may change them. The model is told of their names,
+            and, if they come from `await runtime.describe_files(files)`, of what is in them.
+
+    Raises:
+        UsageError: LangChain is not installed.
+    """
+    # Imported here: `from toolfold import *` must work without the extra.
+    try:
+        import langchain_core.tools  # noqa: F401, PLC0415
+    except ModuleNotFoundError as error:
+        raise UsageError(f"{error.name!r} is not installed; {install_extra('langchain')}") from error
+
+    given = DescribedFiles.of(files)
+    entry = Entry(runtime=runtime, name=name, session=session, limits=limits, files=given)
+    loop = _running_loop()
+
+    # Any: LangChain hands over what the model wrote, and does not hold it against a schema that is a dict.
+    async def execute(**arguments: Any) -> tuple[Any, Outcome]:
+        text = program_text(arguments)
+        if isinstance(text, Shown):
+            raise ProgramFailed(text.text)
+        try:
+            outcome = await entry.run(text)
+        except EngineCrashed as error:
+            raise ProgramFailed(shown_crash(error).text) from error
+        shown = shown_outcome(outcome)
+        if shown.has_failed:
+            raise ProgramFailed(_content(shown, images=images), outcome)
+        return _content(shown, images=images), outcome
+
+    # Any: the same.
+    def execute_elsewhere(**arguments: Any) -> tuple[Any, Outcome]:
+        if loop is None or not loop.is_running() or _running_loop() is loop:
+            raise UsageError(f"{name!r} runs in the event loop of its runtime; call ainvoke there")
+        return asyncio.run_coroutine_threadsafe(execute(**arguments), loop).result()
+
+    return ProgramTool(
+        name=name,
+        description=entry.description(),
+        args_schema=entry.schema(),
+        func=execute_elsewhere,
+        coroutine=execute,
+        response_format="content_and_artifact",
+        handle_tool_error=handle_failure,
+    )
+
+
+# Any: content of a LangChain message, text or its standard blocks.
+def _content(shown: Shown, *, images: bool) -> Any:
+    if not shown.images or not images:
+        return shown.text_alone
+    pictures = [{"type": "image", "base64": one.base64, "mime_type": one.mime} for one in shown.images]
+    return [{"type": "text", "text": shown.text}, *pictures]
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+# ----------------------------------------------------------------------------------------------------
+# A `StructuredTool` whose failed calls keep their artifact. Imports LangChain, so import it where that is there.
+
+_noted: ContextVar[list[Outcome] | None] = ContextVar("toolfold_langchain_outcome", default=None)
+
+
+class ProgramFailed(ToolException):
+    """What the model reads of a program that did not finish, and its outcome if it has one."""
+
+    # Any: content of a LangChain message, text or its standard blocks.
+    def __init__(self, content: Any, outcome: Outcome | None = None) -> None:
+        super().__init__(content)
+        self.outcome = outcome
+
+
+# Any: the same.
+def handle_failure(error: ToolException) -> Any:
+    """For `handle_tool_error`: LangChain calls it in the context of `run` or `arun`, and drops the artifact."""
+    noted, outcome = _noted.get(), getattr(error, "outcome", None)
+    if noted is not None and outcome is not None:
+        noted.append(outcome)
+    return error.args[0]
+
+
+class ProgramTool(StructuredTool):
+    """Adds to the message of a failed call what its handler noted."""
+
+    # Any: arguments and results are LangChain's.
+    def run(self, *args: Any, **options: Any) -> Any:
+        """As LangChain's."""
+        with _noting() as noted:
+            return _with_artifact(super().run(*args, **options), noted)
+
+    # Any: the same.
+    async def arun(self, *args: Any, **options: Any) -> Any:
+        """As LangChain's."""
+        with _noting() as noted:
+            return _with_artifact(await super().arun(*args, **options), noted)
+
+
+@contextmanager
+def _noting() -> Iterator[list[Outcome]]:
+    noted: list[Outcome] = []
+    token = _noted.set(noted)
+    try:
+        yield noted
+    finally:
+        _noted.reset(token)
+
+
+# Any: without a tool call's id the result is the bare content.
+def _with_artifact(result: Any, noted: list[Outcome]) -> Any:
+    if isinstance(result, ToolMessage) and noted:
+        result.artifact = noted[-1]
+    return result

@@ -1,0 +1,277 @@
+"""The one tool that runs programs, as any framework sees it: its words, its schema, its answers."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypedDict
+
+from toolfold.errors import EngineCrashed, UsageError
+from toolfold.execution.described_files import DescribedFiles
+from toolfold.interfaces.media import described, images_in
+from toolfold.interfaces.prompts import lessons, tools_text
+from toolfold.models import File, Json, Limits, Outcome, Reply, ToolSpec, Value
+from toolfold.runtime import Runtime
+from toolfold.tools.learning import Snapshot
+
+# ----------------------------------------------------------------------------------------------------
+# An outcome or a reply as what a model reads: text, and pictures beside it. Knows no framework.
+
+TRUNCATED: Final = "\n... (truncated)"
+NOTHING_CALLED: Final = "The program was not started and no tool was called. Correct it and send it again."
+_LONGEST_VALUE_CHARACTERS: Final = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Image:
+    """A picture, as all of these frameworks take it."""
+
+    mime: str
+    base64: str
+
+    @property
+    def url(self) -> str:
+        """With its data in it."""
+        return f"data:{self.mime};base64,{self.base64}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """What goes back to the model."""
+
+    text: str
+    images: tuple[Image, ...] = ()
+    has_failed: bool = False
+
+    @property
+    def text_alone(self) -> str:
+        """For messages that take text only: pictures are counted."""
+        return f"{self.text}\n(images not shown here: {len(self.images)})" if self.images else self.text
+
+
+def shown_outcome(outcome: Outcome) -> Shown:
+    """What a program printed and its value; where it did not finish, why, and what that means for a next try."""
+    parts = _success(outcome) if outcome.status == "finished" else _failure(outcome)
+    return Shown(
+        text="\n".join([*(part for part in parts if part), *lessons(outcome), *map(_file_line, outcome.files)])
+        or "(no output)",
+        images=_images(images_in(outcome.value, outcome.files)),
+        has_failed=outcome.status != "finished",
+    )
+
+
+def shown_reply(reply: Reply) -> Shown:
+    """The reply to a direct call."""
+    if reply.error is not None:
+        return Shown(text=reply.error, has_failed=True)
+    return Shown(text=_value_text(reply.value), images=_images(images_in(reply.value)))
+
+
+def shown_crash(error: EngineCrashed) -> Shown:
+    """A guest that died: the model must know what may have happened before it tries again."""
+    text = f"The program was lost: {error}"
+    if error.started:
+        text += f"\nTools that were called and may have run: {', '.join(error.started)}"
+    return Shown(text=text, has_failed=True)
+
+
+def _success(outcome: Outcome) -> Iterator[str]:
+    yield _stdout(outcome)
+    if outcome.value is not None:
+        yield f"Value: {_value_text(outcome.value)}" if outcome.stdout.strip() else _value_text(outcome.value)
+
+
+def _failure(outcome: Outcome) -> Iterator[str]:
+    message = outcome.problem.message if outcome.problem is not None else ""
+    match outcome.status:
+        case "rejected":
+            yield f"{outcome.problem}\n{NOTHING_CALLED}"
+        case "timeout":
+            yield f"The program was stopped: {message or 'it took too long'}"
+        case "cancelled":
+            yield "The program was stopped before its end."
+        case _:
+            traceback = outcome.stderr.rstrip("\n") + (TRUNCATED if outcome.stderr_cut_bytes else "")
+            yield traceback
+            # A traceback ends with its message; a limit has none, or one of something else.
+            yield message if message not in traceback else ""
+    if outcome.stdout.strip():
+        yield f"Output before that:\n{_stdout(outcome)}"
+
+
+def _stdout(outcome: Outcome) -> str:
+    text = outcome.stdout.rstrip("\n")
+    return text + TRUNCATED if outcome.stdout_cut_bytes else text
+
+
+def _file_line(file: File) -> str:
+    return f"File: {file.name} ({file.mime}, {file.size} bytes)"
+
+
+def _value_text(value: Value) -> str:
+    text = value if isinstance(value, str) else json.dumps(described(value), ensure_ascii=False)
+    return text if len(text) <= _LONGEST_VALUE_CHARACTERS else text[:_LONGEST_VALUE_CHARACTERS] + TRUNCATED
+
+
+def _images(found: Iterable[tuple[str, bytes]]) -> tuple[Image, ...]:
+    return tuple(Image(mime=mime, base64=base64.b64encode(data).decode()) for mime, data in found)
+
+
+# ----------------------------------------------------------------------------------------------------
+# All that a model reads of the one tool that runs programs, in any framework. Pure text.
+
+ENTRY_NAME: Final = "execute_program"
+
+_DESCRIPTION: Final = """\
+Run a Python program that calls tools. Use it when a task takes several tool calls, a loop, or filtering and combining \
+what tools return: only what the program prints, and the value of its last line, come back to you. Run independent \
+calls at once with `await asyncio.gather(...)`. Tools return Python values; a failing tool raises `ToolError`. There \
+is no network and no host file system."""
+_FRESH: Final = "Each program starts fresh: no names or files are kept."
+_KEPT: Final = "Names and files are kept from one program to the next."
+_ONLY_HERE: Final = "The tools below can be called only in a program."
+_DIRECT: Final = "For a single call of a tool that you also have directly, call it directly."
+_CODE: Final = "The Python program. Print what you need to know; keep large results inside the program."
+
+# For the strict modes of all providers.
+SCHEMA: Final[dict[str, Json]] = {
+    "type": "object",
+    "properties": {"code": {"type": "string", "description": _CODE}},
+    "required": ["code"],
+    "additionalProperties": False,
+}
+
+
+def rules(*, keeps_names: bool, has_both: bool) -> str:
+    """What programs are for and how they behave.
+
+    Args:
+        keeps_names: Programs share one session.
+        has_both: Some tools can be called directly as well.
+    """
+    return " ".join([_DESCRIPTION, _KEPT if keeps_names else _FRESH, _DIRECT if has_both else _ONLY_HERE])
+
+
+SIGNATURE_BUDGET_CHARACTERS: Final = 6_000
+_LONGEST_NAME: Final = 64
+"""Of a tool, for every provider."""
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
+
+
+class RunOptions(TypedDict):
+    """What each program of an entry is run with."""
+
+    files: Sequence[File]
+    limits: Limits | None
+    session: str
+    keep_names: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A way into one runtime.
+
+    Args:
+        runtime: Runs the programs; entered by whoever made it.
+        name: What the model calls the tool.
+        session: Keeps names and files between all programs of this entry; empty keeps nothing.
+        limits: Of each program; the runtime's own unless given.
+        with_both: Tools that may be called either way are offered directly, too.
+        outside: Tools that only the caller can answer.
+        files: In the data folder of every program, or in that of the session; the model is told of them.
+    """
+
+    runtime: Runtime
+    name: str = ENTRY_NAME
+    session: str = ""
+    limits: Limits | None = None
+    with_both: bool = False
+    outside: Sequence[ToolSpec] = ()
+    files: DescribedFiles = field(default_factory=DescribedFiles)
+    _known: list[Snapshot] = field(default_factory=list, repr=False, compare=False)
+    """What was learned when the first description was written: they stay the same, so that prompt caches hold."""
+
+    def __post_init__(self) -> None:
+        if _NAME.fullmatch(self.name) is None:
+            raise UsageError(f"tool name {self.name!r} must be 1 to 64 letters, digits, '_' or '-'; give another")
+        if any(self.name == spec.name for spec in self.outside) or self.name in self.direct_tools():
+            raise UsageError(f"a tool is named {self.name!r} like the one that runs programs; give name=")
+
+    def description(self) -> str:
+        """For the model, with the signatures of what programs may call."""
+        specs = [spec for spec in (*self.runtime.tools, *self.outside) if spec.source != "toolfold"]
+        has_both = any(spec.allowed_callers == "both" for spec in (*self.direct_tools().values(), *self.outside))
+        if not self._known:
+            self._known.append(self.runtime.learned_now())
+        text = tools_text(specs, budget_characters=SIGNATURE_BUDGET_CHARACTERS, known=self._known[0])
+        how = rules(keeps_names=bool(self.session), has_both=has_both)
+        return "\n\n".join(part for part in (how, text, self.files.text()) if part)
+
+    def schema(self) -> dict[str, Json]:
+        """Of the arguments; fits the strict modes of all providers."""
+        return dict(SCHEMA)
+
+    def direct_tools(self) -> dict[str, ToolSpec]:
+        """What the model may also call itself, by a name that every provider takes."""
+        kinds = ("direct", "both") if self.with_both else ("direct",)
+        specs = [spec for spec in self.runtime.direct_tools if spec.source != "toolfold"]
+        return {_wire_name(spec): spec for spec in specs if spec.allowed_callers in kinds}
+
+    async def run(self, text: str) -> Outcome:
+        """One program, to its end."""
+        return await self.runtime.run(text, **self.options())
+
+    def options(self) -> RunOptions:
+        """Of each program."""
+        files = self.files.given_to(self.session, self.runtime.sessions)
+        return {"files": files, "limits": self.limits, "session": self.session, "keep_names": bool(self.session)}
+
+    async def answer(self, name: str, arguments: Mapping[str, Any] | str) -> Shown:
+        """A model's call of this tool or of a direct one; its mistakes are answered, not raised."""
+        read = _read(name, arguments)
+        if isinstance(read, Shown):
+            return read
+        if name != self.name:
+            spec = self.direct_tools().get(name)
+            return shown_reply(await self.runtime.call(spec.name if spec is not None else name, read))
+        text = program_text(read)
+        return text if isinstance(text, Shown) else await self.answer_program(text)
+
+    async def answer_program(self, text: str) -> Shown:
+        """What a model reads of a program's end."""
+        try:
+            return shown_outcome(await self.run(text))
+        except EngineCrashed as error:
+            return shown_crash(error)
+
+
+def program_text(arguments: Mapping[str, Any]) -> str | Shown:
+    """The program in a call's arguments, or what is wrong with them."""
+    text = arguments.get("code")
+    if isinstance(text, str):
+        return text
+    return Shown(text=f"'code' must be the program as text, got {text!r}; nothing was called", has_failed=True)
+
+
+def _read(name: str, arguments: Mapping[str, Any] | str) -> Mapping[str, Any] | Shown:
+    if not isinstance(arguments, str):
+        return arguments
+    try:
+        read = json.loads(arguments or "{}")
+    except (ValueError, RecursionError) as error:
+        return Shown(text=f"the arguments of {name!r} are not JSON: {error}; nothing was called", has_failed=True)
+    if isinstance(read, dict):
+        return read
+    return Shown(text=f"the arguments of {name!r} must be a JSON object; nothing was called", has_failed=True)
+
+
+def _wire_name(spec: ToolSpec) -> str:
+    if _NAME.fullmatch(spec.name):
+        return spec.name
+    if len(spec.python_name) <= _LONGEST_NAME:
+        return spec.python_name
+    return f"{spec.python_name[: _LONGEST_NAME - 7]}_{hashlib.sha256(spec.name.encode()).hexdigest()[:6]}"

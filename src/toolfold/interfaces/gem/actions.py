@@ -1,0 +1,93 @@
+"""gem's dialect: tool calls as XML-like text in an action, and the words that teach a model to write them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from toolfold.interfaces.prompts import tools_text
+from toolfold.models import ToolSpec
+
+_BEGIN: Final = re.compile(r"<tool_call>\s*<tool_name>([^<]+)</tool_name>\s*<arguments>\s*")
+_END: Final = re.compile(r"\s*</arguments>\s*</tool_call>")
+_JSON: Final = json.JSONDecoder()
+_BUDGET_CHARACTERS: Final = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """A tool call found in what the model wrote."""
+
+    text: str
+    name: str
+    # Any: arguments are JSON.
+    arguments: Mapping[str, Any] | None
+    """`None`: they are not a JSON object."""
+
+
+def parse_action(action: str) -> Action | None:
+    """The first tool call in an action, if there is one."""
+    begin = _BEGIN.search(action)
+    if begin is None:
+        return None
+    arguments, end = _arguments(action, begin.end())
+    if end is None:
+        return None
+    return Action(action[begin.start() : end.end()], begin[1].strip(), arguments)
+
+
+# Any: arguments are JSON.
+def _arguments(action: str, at: int) -> tuple[dict[str, Any] | None, re.Match[str] | None]:
+    """The arguments, and where the call ends: the marks may also stand in a text within the JSON."""
+    empty = _END.match(action, at)
+    if empty is not None:
+        return {}, empty
+    try:
+        arguments, after = _JSON.raw_decode(action, at)
+    except (ValueError, RecursionError):
+        return None, _END.search(action, at)
+    end = _END.match(action, after)
+    if end is None:
+        return None, _END.search(action, after)
+    return arguments if isinstance(arguments, dict) else None, end
+
+
+def respond(observation: str) -> str:
+    """An observation as gem's tools give it to the model."""
+    return f"\n<tool_response>\n{observation}\n</tool_response>\n"
+
+
+# Any: JSON schemas.
+def instructions(title: str, listed: Sequence[Mapping[str, Any]], example: Mapping[str, Any]) -> str:
+    """How to call the tools of one object; `example` holds the arguments of a call of the first."""
+    return "\n".join(
+        [
+            f"# {title}",
+            "",
+            "Write a tool call in this form, one in a message, with the arguments as one JSON object:",
+            "",
+            "<tool_call>",
+            f"<tool_name>{listed[0]['name']}</tool_name>",
+            "<arguments>",
+            json.dumps(example),
+            "</arguments>",
+            "</tool_call>",
+            "",
+            "<tools>",
+            *(json.dumps({"type": "function", "function": _function(one)}) for one in listed),
+            "</tools>",
+        ]
+    )
+
+
+def callable_tools(tools: Sequence[ToolSpec]) -> str:
+    """The signatures of what programs can call."""
+    signatures = tools_text(tools, budget_characters=_BUDGET_CHARACTERS)
+    return f"Programs can also call these as `tools.<name>(...)`, without `await`. {signatures}"
+
+
+def _function(listed: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: listed[key] for key in ("name", "description", "parameters")}

@@ -1,0 +1,159 @@
+"""Programs of many environments as one batch: they run in sandboxes of this process, a bounded number at a time.
+
+Each environment has a tool object, as it would with a child process. What goes between a program and its executor is a
+call of a function here instead of a message, and with a seed all programs say the same each time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import weakref
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from mcp_types import CallToolResult, ListToolsResult
+
+from toolfold.errors import UsageError
+from toolfold.interfaces.callback.messages import TOOL_NAME, WORKSPACE
+from toolfold.interfaces.callback.programs import InlinePrograms
+from toolfold.interfaces.callback.server import TOOL, final, refused, wish_of
+from toolfold.interfaces.gem.child import Child, Link
+from toolfold.interfaces.gem.tool import Executor, OnOutput, ProgrammaticToolCallingTool, answer_current
+from toolfold.models import Limits
+from toolfold.runtime import Runtime
+
+_T = TypeVar("_T")
+CLOCK: Final = 1_767_225_600.0
+"""The first moment of 2026: what programs take for the present where there is a seed."""
+_LEAST_IN_FLIGHT: Final = 16
+
+
+class ProgramBatch:
+    """Where the programs of many environments run. Close it, or use `with`.
+
+    Args:
+        in_flight: How many programs run at a time; by default twice the cores, at least 16, since a program often
+            waits for its executor.
+        seed: Makes what programs say the same each time; `None` for fresh randomness and the real time.
+        engine: Where programs run, as in `toolfold.Runtime`.
+        limits: Of each program.
+    """
+
+    def __init__(
+        self, *, in_flight: int | None = None, seed: int | None = None, engine: str = "auto",
+        engine_options: Mapping[str, Any] | None = None, limits: Limits | None = None,
+    ) -> None:  # fmt: skip
+        if in_flight is not None and in_flight < 1:
+            raise UsageError(f"in_flight is {in_flight!r}; at least 1 program must be in flight")
+        most = in_flight or max(_LEAST_IN_FLIGHT, 2 * (os.cpu_count() or 1))
+        self._seed = seed
+        self._places: list[_Place] = []
+        self._link = Link(lambda: _opened(engine, engine_options, limits, most))
+        self._finalizer = weakref.finalize(self, self._link.close)
+
+    def __enter__(self) -> ProgramBatch:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def tool(
+        self, tool_executor: Executor | None = None, *, workspace_path: str | Path | None = None,
+        on_output: OnOutput | None = None, cache_seconds: float = 0.0,
+    ) -> ProgrammaticToolCallingTool:  # fmt: skip
+        """The tool object of one environment; its arguments are those of the other ways to make one."""
+        place = _Place(self._link, len(self._places), self._seed)
+        self._places.append(place)
+        return ProgrammaticToolCallingTool(
+            place, tool_executor=tool_executor, on_output=on_output, cache_seconds=cache_seconds,
+            workspace=Path(workspace_path or ".").absolute(),
+        )  # fmt: skip
+
+    def reseed(self, seed: int | None) -> None:
+        """Begin anew with another seed, or with the same: for whoever resets the environments."""
+        self._seed = seed
+        for place in self._places:
+            place.reseed(seed)
+
+    def close(self) -> None:
+        """End the sandboxes; the next program starts them anew."""
+        self._link.close()
+
+
+class _Place:
+    """One environment's way to the batch."""
+
+    def __init__(self, link: Link, number: int, seed: int | None) -> None:
+        self._link = link
+        self._number = number
+        self.reseed(seed)
+
+    def reseed(self, seed: int | None) -> None:
+        self._seed = seed
+        self._programs = 0
+
+    # Any: what a coroutine yields and is sent is asyncio's business.
+    def run(self, work: Callable[[Child], Coroutine[Any, Any, _T]]) -> _T:
+        return self._link.run(lambda child: work(self._seeded(child)))
+
+    def close(self) -> None:
+        """The batch outlives its environments."""
+
+    def _seeded(self, child: Child) -> Child:
+        assert isinstance(child, _Local)
+        if self._seed is None:
+            return child
+        self._programs += 1
+        return child.seeded(self._seed, f"{self._number}_{self._programs}")
+
+
+@asynccontextmanager
+async def _opened(
+    engine: str, engine_options: Mapping[str, Any] | None, limits: Limits | None, in_flight: int
+) -> AsyncIterator[Child]:
+    async with Runtime(
+        engine=engine, engine_options=engine_options, limits=limits, entry_name=TOOL_NAME, door="gem", steps=(),
+        learn=False,
+    ) as runtime:  # fmt: skip
+        yield _Local(InlinePrograms(runtime, limits=limits), asyncio.Semaphore(in_flight))
+
+
+class _Local:
+    """Stands where the connection to a child would."""
+
+    def __init__(
+        self, programs: InlinePrograms, room: asyncio.Semaphore, seed: int | None = None, name: str = ""
+    ) -> None:
+        self._programs = programs
+        self._room = room
+        self._seed = seed
+        self._name = name
+
+    def seeded(self, seed: int, name: str) -> _Local:
+        drawn = int.from_bytes(hashlib.sha256(f"{seed} {name}".encode()).digest()[:4])
+        return _Local(self._programs, self._room, drawn, name)
+
+    # Any: arguments are JSON.
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any] | None = None, *, meta: Any = None
+    ) -> CallToolResult:
+        """Run a program, once there is room for it."""
+        assert name == TOOL_NAME
+        try:
+            wish = wish_of(arguments or {}, Path(meta[WORKSPACE]))
+        except UsageError as error:
+            return refused(error)
+        if self._seed is not None:
+            wish = replace(wish, seed=self._seed, clock=CLOCK, name=self._name)
+        async with self._room:
+            text, has_failed = await self._programs.run(wish, answer_current)
+        return final(text, has_failed=has_failed)
+
+    # Any: as the SDK's client has it.
+    async def list_tools(self, **_: Any) -> ListToolsResult:
+        return ListToolsResult(tools=[TOOL])

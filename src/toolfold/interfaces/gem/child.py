@@ -1,0 +1,195 @@
+"""The connection to the child, for code that is not async: one event loop in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Coroutine, Hashable
+from contextlib import AbstractAsyncContextManager, suppress
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
+
+from mcp_types import CallToolResult, ListToolsResult
+
+_T = TypeVar("_T")
+
+
+class Child(Protocol):
+    """Who runs the programs: the SDK's client of a child process, or what stands in its place."""
+
+    # Any: arguments are JSON, and the SDK has types of its own for the rest.
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any] | None = None, *, meta: Any = None
+    ) -> CallToolResult: ...
+    async def list_tools(self, *, cache_mode: Any = ...) -> ListToolsResult: ...
+
+
+_ANSWER_SECONDS: Final = 10.0
+"""Others may share the child: one that is only busy must not be taken for a dead one."""
+
+Connect: TypeAlias = Callable[[], AbstractAsyncContextManager["Child"]]
+
+
+class Link:
+    """Connects when it is first used, and again after the child is gone. Used from any thread."""
+
+    def __init__(self, connect: Connect) -> None:
+        self._connect = connect
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._process = 0
+        self._held: _Held | None = None
+
+    # Any: what a coroutine yields and is sent is asyncio's business.
+    def run(self, work: Callable[[Child], Coroutine[Any, Any, _T]]) -> _T:
+        """Do something with the client; blocks until it is done."""
+        future = asyncio.run_coroutine_threadsafe(self._with_client(work), self._running_loop())
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()  # Ctrl-C: the program ends, too
+            raise
+
+    def close(self) -> None:
+        """End the child, and the thread; the next use starts them anew."""
+        if threading.current_thread() is self._thread:
+            # The garbage collector may come by anywhere, and a loop cannot wait for itself.
+            threading.Thread(target=self.close).start()
+            return
+        with self._lock:
+            loop, thread, self._loop = self._loop, self._thread, None
+            if loop is None or thread is None or self._process != os.getpid():
+                return
+            asyncio.run_coroutine_threadsafe(self._leave(), loop).result()
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()
+            loop.close()
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            # After a fork the loop is a copy without its thread.
+            if self._loop is None or self._process != os.getpid():
+                self._loop, self._process, self._held = asyncio.new_event_loop(), os.getpid(), None
+                self._thread = threading.Thread(target=self._loop.run_forever, name="toolfold-link", daemon=True)
+                self._thread.start()
+            return self._loop
+
+    async def _with_client(self, work: Callable[[Child], Coroutine[Any, Any, _T]]) -> _T:
+        if self._held is None or self._held.is_over:
+            self._held = _Held(self._connect)
+        held = self._held
+        try:
+            return await work(await held.client())
+        except Exception:
+            # A session does not come back to life; whether the child lives is found out by the next use.
+            if held.is_over or not await held.answers():
+                await held.leave()
+            raise
+
+    async def _leave(self) -> None:
+        if self._held is not None:
+            await self._held.leave()
+
+
+class _Held:
+    """A client that is entered and left by one task, as its cancel scopes want it."""
+
+    def __init__(self, connect: Connect) -> None:
+        self._stop = asyncio.Event()
+        self._ready: asyncio.Future[Child] = asyncio.get_running_loop().create_future()
+        self._task = asyncio.create_task(self._hold(connect))
+
+    @property
+    def is_over(self) -> bool:
+        return self._stop.is_set() or self._task.done()
+
+    async def client(self) -> Child:
+        return await asyncio.shield(self._ready)
+
+    async def answers(self) -> bool:
+        """Whether the other side still reads what we write."""
+        if not self._ready.done() or self._ready.cancelled() or self._ready.exception() is not None:
+            return False
+        with suppress(Exception):
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                await self._ready.result().list_tools(cache_mode="bypass")
+                return True
+        return False
+
+    async def leave(self) -> None:
+        self._stop.set()
+        with suppress(Exception):
+            await self._task
+
+    async def _hold(self, connect: Connect) -> None:
+        try:
+            async with connect() as client:
+                self._ready.set_result(client)
+                await self._stop.wait()
+        except BaseException as error:
+            if not self._ready.done():
+                self._ready.set_exception(error)
+                return  # whoever asked for the client is told
+            raise
+
+
+# ----------------------------------------------------------------------------------------------------
+# One child for all tool objects of a process that want the same one: starting it takes a second and 150 MB.
+#
+# Tools hold a share. The child starts with the first program of any of them, and ends with the last share.
+
+
+class Line(Protocol):
+    """A way to the child; a link of one's own, or a share of one."""
+
+    # Any: what a coroutine yields and is sent is asyncio's business.
+    def run(self, work: Callable[[Child], Coroutine[Any, Any, _T]]) -> _T: ...
+    def close(self) -> None: ...
+
+
+class _SharedChild:
+    def __init__(self, link: Link) -> None:
+        self.link = link
+        self.shares = 0
+
+
+_held: dict[Hashable, _SharedChild] = {}
+_lock = threading.Lock()
+
+
+class Share:
+    """A share of the link with this key, which `make` makes if there is none. Used from any thread."""
+
+    def __init__(self, key: Hashable, make: Callable[[], Link]) -> None:
+        self._key = key
+        self._make = make
+        self._link: Link | None = None
+
+    # Any: the same.
+    def run(self, work: Callable[[Child], Coroutine[Any, Any, _T]]) -> _T:
+        """Do something with the client; blocks until it is done."""
+        return self._taken().run(work)
+
+    def close(self) -> None:
+        """Give the share back; the last one ends the child. The next use takes a new one."""
+        with _lock:
+            link, self._link = self._link, None
+            held = _held.get(self._key)
+            if link is None or held is None or held.link is not link:
+                return
+            held.shares -= 1
+            if held.shares:
+                return
+            del _held[self._key]
+        link.close()
+
+    def _taken(self) -> Link:
+        with _lock:
+            if self._link is None:
+                held = _held.get(self._key)
+                if held is None:
+                    held = _held[self._key] = _SharedChild(self._make())
+                held.shares += 1
+                self._link = held.link
+            return self._link

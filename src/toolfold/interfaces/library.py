@@ -1,0 +1,336 @@
+"""`from_config`: the door for Python programs that have a `toolfold.yaml`, with the tools of every other door."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from toolfold.config import Config, load_config
+from toolfold.config.build import (
+    Strays,
+    bridge_servers,
+    declared_tools,
+    ledger_of,
+    module_sources,
+    runtime_options,
+    with_policies,
+)
+from toolfold.config.find import find_config
+from toolfold.errors import UsageError, install_extra
+from toolfold.models import Json, Outcome, Paused, ToolSpec, Value
+from toolfold.runtime import Runtime
+from toolfold.tools.catalog import Catalog
+from toolfold.tools.names import Globs, python_name
+from toolfold.tools.policy import Policy
+from toolfold.tools.search import SEARCH_SPEC, Index, search_tool
+from toolfold.tools.tool import CallContext, Tool
+
+if TYPE_CHECKING:
+    from toolfold.sources.mcp import Bridge
+    from toolfold.sources.mcp.server import ServerStatus
+
+
+# Any: each option of the runtime has its own type.
+@asynccontextmanager
+async def from_config(config: str | os.PathLike[str] | Config | None = None, **options: Any) -> AsyncIterator[Runtime]:
+    """A runtime with all that a `toolfold.yaml` says: tools, servers, policy, limits, engine and ledger.
+
+    Args:
+        config: The file; unless given, the nearest `toolfold.yaml` from the current folder upwards.
+        options: Arguments of `Runtime`, which count more than the config.
+
+    Raises:
+        UsageError: there is no such file, or it has mistakes.
+    """
+    config = found_config(config)
+    options = {**runtime_options(config), **options}
+    ledger = options.pop("ledger", None)
+    own = None if ledger is not None else ledger_of(config)
+    try:
+        async with open_runtime(config, config_tools(config), ledger=ledger or own, **options) as runtime:
+            yield runtime
+    finally:
+        if own is not None:
+            await own.close()
+
+
+def found_config(config: str | os.PathLike[str] | Config | None) -> Config:
+    """The config itself, read from a file where it is one.
+
+    Raises:
+        UsageError: there is no such file, or it has mistakes.
+    """
+    if isinstance(config, Config):
+        return config
+    path = Path(config) if config is not None else find_config()
+    if path is None:
+        raise UsageError(
+            "there is no toolfold.yaml here or in a folder above; name one, or write it with toolfold init"
+        )
+    return load_config(path)
+
+
+def config_tools(config: Config) -> list[Tool]:
+    """The config's own tools: modules, and what it describes itself.
+
+    Raises:
+        UsageError: one cannot be loaded.
+    """
+    # Imported here: it belongs to the command line, which brings more than a library wants at its start.
+    from toolfold.interfaces.cli.load_tools import load_tools  # noqa: PLC0415
+
+    return [*load_tools(module_sources(config)), *declared_tools(config)]
+
+
+# ----------------------------------------------------------------------------------------------------
+# A runtime whose programs also call the MCP servers of a config, for doors that have no client to ask.
+#
+# The MCP door has its own (`doors.mcp.offer`), for it tells its client of each change; the names are the same.
+
+_log: Final = logging.getLogger(__name__)
+CONNECT_SECONDS: Final = 30.0
+"""How long a program waits for a server that it mentions: `npx` may be installing it."""
+_OPEN_ENDED: Final = re.compile(r"\bsearch_tools\b|\b(?:dir|getattr|hasattr|vars)\(\s*tools\b")
+"""A program that looks for tools may mean any of them."""
+
+
+def open_runtime(
+    config: Config,
+    local: Sequence[Tool],
+    *,
+    tenants: Mapping[str, Sequence[str]] | None = None,
+    make: Callable[..., Runtime] = Runtime,
+    **options: Any,
+) -> Runtime:
+    """The runtime of a door: with the servers of the config, if it has any that someone may call.
+
+    Args:
+        config: Its `servers` and `policies`.
+        local: Tools of the host.
+        tenants: Patterns of the tools of servers and APIs that each tenant may call; `None` lets everyone call all.
+        make: Makes a runtime without servers.
+        options: Of the runtime.
+
+    Raises:
+        UsageError: the extra `mcp` is not installed.
+    """
+    if not config.servers:  # else a pattern may mean a tool of one that connects later
+        Strays(config).warn(tool.spec for tool in local)
+    is_shared = bool(config.servers) or (tenants is not None and any(map(is_granted, local)))
+    if not is_shared or tenants == {}:
+        return make(tools=with_policies(config, local), **options)
+    return BridgedRuntime(config, local, tenants=tenants, **options)
+
+
+async def permitted_tools(config: Config, local: Sequence[Tool], policy: Policy) -> tuple[ToolSpec, ...]:
+    """What programs may call under a config, once every server has connected or failed. Runs no program."""
+    bridged: list[Tool] = []
+    if config.servers:
+        async with _bridge(config, lambda: None) as bridge:
+            await bridge.settled(timeout_seconds=CONNECT_SECONDS)
+            _complain(bridge)
+            bridged = as_programs_say(without(bridge.tools(), local))
+    return tuple(spec for spec in Catalog([*local, *bridged]).specs if policy.permits(spec))
+
+
+class BridgedRuntime(Runtime):
+    """Enter it to connect, in the background; a program waits only for the servers that it mentions."""
+
+    # Any: each option of the runtime has its own type.
+    def __init__(
+        self, config: Config, local: Sequence[Tool], *, tenants: Mapping[str, Sequence[str]] | None, **options: Any
+    ) -> None:
+        self._local = tuple(local)
+        self._config = config
+        self._globs = None if tenants is None else {name: Globs(patterns) for name, patterns in tenants.items()}
+        self._hidden: dict[str, frozenset[str]] = {}
+        self._indexes: dict[frozenset[str], Index] = {}
+        self._bridge = _bridge(config, self._refresh)
+        super().__init__(self._offered(), **options)
+
+    async def __aenter__(self) -> Self:
+        await super().__aenter__()
+        await self._bridge.__aenter__()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        try:
+            await self._bridge.__aexit__(*exc)
+        finally:
+            await super().__aexit__(*exc)
+
+    # Any: as in the runtime.
+    async def run(self, text: str, *, tenant: str = "", hidden: Collection[str] = (), **options: Any) -> Outcome:
+        """As in the runtime, with the servers' tools that the tenant may call."""
+        await self._connected(text)
+        return await super().run(text, tenant=tenant, hidden=self._hidden_with(tenant, hidden), **options)
+
+    # Any: as in the runtime.
+    async def start(self, text: str, *, tenant: str = "", hidden: Collection[str] = (), **options: Any) -> Any:
+        """As in the runtime, with the servers' tools that the tenant may call."""
+        await self._connected(text)
+        return await super().start(text, tenant=tenant, hidden=self._hidden_with(tenant, hidden), **options)
+
+    # Any: as in the runtime.
+    async def resume(self, execution_id: str, *args: Any, **options: Any) -> Paused | Outcome:
+        """As in the runtime; one that began in another process may need any server."""
+        if execution_id not in self.executions:
+            await self._bridge.settled(timeout_seconds=CONNECT_SECONDS)
+        return await super().resume(execution_id, *args, **options)
+
+    async def settled(self, *, timeout_seconds: float) -> None:
+        """Wait until every server has connected or failed."""
+        await self._bridge.settled(timeout_seconds=timeout_seconds)
+
+    @property
+    def servers(self) -> Sequence[ServerStatus]:
+        """How each server is doing now."""
+        return self._bridge.status()
+
+    def _hidden_with(self, tenant: str, names: Collection[str]) -> frozenset[str]:
+        """Tools that the tenant may not call, and those that a batch hides from one of its programs."""
+        hidden = self.hidden_from(tenant)
+        return hidden.union(names) if names else hidden
+
+    def hidden_from(self, tenant: str) -> frozenset[str]:
+        """Tools of servers and APIs that this tenant's programs do not know of."""
+        if self._globs is None:
+            return frozenset()
+        key = tenant if tenant in self._globs else ""
+        if key not in self._hidden:
+            globs = self._globs.get(key, Globs(()))
+            own = {SEARCH_SPEC.name, *(tool.spec.name for tool in self._local if not is_granted(tool))}
+            specs = (spec for spec in self.tools if spec.name not in own)
+            self._hidden[key] = frozenset(spec.name for spec in specs if not globs.match(spec))
+        return self._hidden[key]
+
+    # its parts
+
+    async def _connected(self, text: str) -> None:
+        late = [one.name for one in self._bridge.status() if one.state == "connecting" and mentions(text, one.name)]
+        if late or _OPEN_ENDED.search(text):
+            await self._bridge.settled(None if _OPEN_ENDED.search(text) else late, timeout_seconds=CONNECT_SECONDS)
+        _complain(self._bridge, text)
+
+    def _refresh(self) -> None:
+        self._hidden.clear()
+        self._indexes.clear()
+        self.replace_tools(self._offered())
+
+    def _offered(self) -> list[Tool]:
+        bridged = as_programs_say(without(self._bridge.tools(), self._local))
+        return [*with_policies(self._config, [*self._local, *bridged]), self._search_tool()]
+
+    def _search_tool(self) -> Tool:
+        """Finds only what the tenant may call."""
+
+        async def call_within(arguments: Mapping[str, Value], context: CallContext) -> list[dict[str, Json]]:
+            hidden = self.hidden_from(context.tenant)
+            if hidden not in self._indexes:
+                shown = [spec for spec in self.tools if spec.name not in hidden and spec.name != SEARCH_SPEC.name]
+                self._indexes[hidden] = Index(shown)
+            found = search_tool(lambda: self._indexes[hidden]).call_within
+            assert found is not None, "the search always takes a context"
+            # Any: what a search returns is JSON.
+            hits: Any = await found(arguments, context)
+            return list(hits)
+
+        return replace(search_tool(self._search_index), call_within=call_within)
+
+
+def is_granted(tool: Tool) -> bool:
+    """Whether a tool acts with the operator's own secrets, so that a tenant must be named to call it."""
+    return tool.spec.source == "fetch" or tool.spec.source.startswith("api:")
+
+
+class _NoServers:
+    """In place of a bridge, where a config has APIs for some tenants and no server."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        pass
+
+    def tools(self) -> Sequence[Tool]:
+        return ()
+
+    def status(self) -> Sequence[Any]:
+        return ()
+
+    async def settled(self, names: Iterable[str] | None = None, *, timeout_seconds: float) -> None:
+        pass
+
+
+def _bridge(config: Config, on_change: Callable[[], None]) -> Bridge | _NoServers:
+    if not config.servers:
+        return _NoServers()
+    # Imported here: a config without servers does not need the extra.
+    try:
+        from toolfold.sources.mcp import Bridge  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"{error.name!r} is not installed, and the config has servers; {install_extra('mcp')}"
+        ) from error
+    return Bridge(bridge_servers(config), on_change=on_change, on_sign_in=_ask_to_sign_in)
+
+
+def _ask_to_sign_in(server: str, url: str) -> None:
+    """Only said: whoever runs this may sit at another machine."""
+    _log.warning("server %r asks you to sign in: %s", server, url)
+
+
+def _complain(bridge: Bridge | _NoServers, text: str | None = None) -> None:
+    """One line for each server that is still not there; of a program's text, for those that it mentions."""
+    for one in bridge.status():
+        # Why one failed is in the log already.
+        if one.state == "connecting" and (text is None or mentions(text, one.name)):
+            _log.warning("server %r has not connected within %g s", one.name, CONNECT_SECONDS)
+
+
+# --- names ----------------------------------------------------------------------------------
+
+
+def may_call_servers(text: str) -> bool:
+    """Whether a program can mean a server's tool at all: by its whole name, through `tools`, or as a resource."""
+    return re.search(r"\bmcp__|\b(?:tools|search_tools|list_resources|read_resource|get_prompt)\b", text) is not None
+
+
+def mentions(text: str, server: str) -> bool:
+    """By a tool's whole name, by the server's module, or as an argument: `read_resource("<server>", ...)`."""
+    name, module = re.escape(server), re.escape(python_name(server))
+    ways = rf"""\bmcp__(?:{name}|{module})__|\btools\.{module}\b|\btools\s+import\b.*\b{module}\b|["']{name}["']"""
+    return re.search(ways, text) is not None
+
+
+def without(bridged: Iterable[Tool], local: Collection[Tool]) -> list[Tool]:
+    """What the servers have, without what the host calls by the same name."""
+    own = {tool.spec.name for tool in local}
+    kept = []
+    for tool in bridged:
+        if tool.spec.name in own:
+            _log.warning("%r of %s is left out: the config has a tool of that name", tool.spec.name, tool.spec.source)
+        else:
+            kept.append(tool)
+    return kept
+
+
+def as_programs_say(tools: Sequence[Tool]) -> list[Tool]:
+    """Bridged tools under the identifier that programs call them by, so that errors name what was written."""
+    taken = Counter(tool.spec.python_name for tool in tools)
+    return [tool if taken[tool.spec.python_name] > 1 else _under_identifier(tool) for tool in tools]
+
+
+def _under_identifier(tool: Tool) -> Tool:
+    spec = tool.spec
+    if spec.name == spec.python_name:
+        return tool
+    # The client's own spelling stays an alias: a policy may be written with it.
+    return replace(tool, spec=replace(spec, name=spec.python_name, aliases=(*spec.aliases, spec.name)))

@@ -1,0 +1,480 @@
+"""`ProgrammaticToolExecutor` and `call_tool`: a `ToolCatalog` in front of the runtime."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import difflib
+import functools
+import itertools
+import posixpath
+import threading
+import weakref
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, TypedDict, TypeVar
+
+import msgspec
+
+from toolfold import fork_safety
+from toolfold.errors import ToolNotFound, UsageError
+from toolfold.interfaces.orchestrator.definitions import ToolCatalog, ToolDefinition
+from toolfold.interfaces.orchestrator.workers import (
+    Inside,
+    Whole,
+    Worker,
+    bare_tool,
+    current,
+    direct,
+    entered,
+    function_map,
+    noting_begin,
+    served,
+    tool_map,
+    write_stubs,
+)
+from toolfold.models import CallRecord, File, Limits, Outcome, Value
+from toolfold.runtime import Runtime
+from toolfold.tools.catalog import Catalog
+from toolfold.tools.policy import Policy
+from toolfold.tools.router import Router, Wrapper, with_check
+from toolfold.tools.search import SEARCH_SPEC, Index, search_tool
+from toolfold.tools.steps import wrappers
+from toolfold.tools.tool import Approve, CallContext, Tool
+
+
+class ToolCallDict(TypedDict):
+    """One call, in the result of `execute`."""
+
+    tool: str
+    parameters: dict[str, Value]
+    duration: float
+    error: str | None
+
+
+class ResultDict(TypedDict):
+    """What `execute` gives."""
+
+    output: str
+    result: Value
+    tool_calls: list[ToolCallDict]
+    execution_time: float
+    error: str | None
+
+
+class ProgrammaticToolExecutor:
+    """Runs programs that call the tools of a catalog.
+
+    Opens its engine with the first program; `close` it, use it in `async with`, or let the end of
+    the event loop close it. A catalog that grows is seen by the next program.
+
+    Args:
+        catalog: The tools; workers may be registered before or after.
+        enable_stubs: Write the catalog as importable files to `stub_dir`.
+        stub_dir: Where to, by default `stubs` in the current folder.
+        strict: Refuse programs that `_validate_code_safety` objects to, before they run.
+        limits: Of one program, and of all programs that it runs in turn.
+        policy: Which tools may be called, by programs and directly.
+        steps: The router's wrappers instead of the usual ones: retries, breaker, cache (`toolfold.tools.steps`).
+        options: The other arguments of `toolfold.Runtime`: `engine`, `isolation`, `ledger`, ... Its `approve` answers
+            for direct calls too.
+    """
+
+    # Any: each option has its own type, and the runtime's signature has them all.
+    def __init__(
+        self, catalog: ToolCatalog, enable_stubs: bool = False, *, stub_dir: str | Path = "stubs",
+        strict: bool = False, limits: Limits | None = None, policy: Policy | None = None,
+        steps: Sequence[Wrapper] | None = None, **options: Any,
+    ) -> None:  # fmt: skip
+        self.catalog = catalog
+        self._stub_dir = Path(stub_dir) if enable_stubs else None
+        self._strict = strict
+        self._limits = limits or Limits()
+        self._policy = policy or Policy()
+        self._approve: Approve | None = options.get("approve")
+        self._steps = steps
+        self._options = options
+        self._workers: dict[str, Worker] = {}
+        self._homes: dict[asyncio.AbstractEventLoop, Home] = {}
+        self._own_loop = OwnLoop(self._homes)
+        self._routes = self._read_catalog()
+        self._number = next(_numbers)
+        _executors.add(self)
+
+    def register_worker(self, name: str, worker: Worker) -> None:
+        """Let a worker serve a tool of this executor; it goes before one in `tool_map`."""
+        if not callable(worker):
+            raise UsageError(f"the worker for {name!r} is not callable, got {type(worker).__name__}")
+        self._workers[name] = worker
+
+    async def execute(
+        self, code: str, *, strict: bool | None = None, files: Sequence[File] = (), limits: Limits | None = None
+    ) -> ResultDict:
+        """Run a program to its end. Its mistakes are in the result's `error`; only the host's own raise."""
+        is_strict = self._strict if strict is None else strict
+        return await self._run(code, self._inside(is_strict, limits), is_strict=is_strict, files=files)
+
+    def execute_sync(self, code: str, **options: Any) -> ResultDict:
+        """The same from code that is not async; `options` are those of `execute`."""
+        if is_in_a_loop():
+            raise UsageError("an event loop is running here; use 'await executor.execute(...)'")
+        return self._own_loop.run(self.execute(code, **options))
+
+    async def call_tool(
+        self, tool_name: str, parameters: Mapping[str, Value] | None = None, *, idempotency_key: str | None = None
+    ) -> Value:
+        """One call through the same router as a program's; the same key twice runs the tool once.
+
+        Raises:
+            ToolError: the tool failed, or was not called; the text says which.
+        """
+        self._refresh()
+        parent = current()
+        inside = self._inside(self._strict, None)
+        if parent is not None:  # a worker calls on: what its program has used counts here too
+            inside = replace(inside, whole=parent.whole, depth=parent.depth, records=parent.records)
+        with entered(inside):
+            context = CallContext(idempotency_key=idempotency_key, approve=self._approve)
+            return await direct(self._routes.router, tool_name, parameters or {}, context)
+
+    async def close(self) -> None:
+        """End every guest of this event loop; the next program opens a new engine."""
+        home = self._homes.pop(asyncio.get_running_loop(), None)
+        if home is not None:
+            await home.close()
+
+    async def __aenter__(self) -> ProgrammaticToolExecutor:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    def _validate_code_safety(self, tree: ast.AST) -> None:
+        """The code checks, as advice: the engine is what holds a program."""
+        validate_code_safety(tree)
+
+    # programs
+
+    def _inside(self, is_strict: bool, limits: Limits | None) -> Inside:
+        # Weak: a context outlives its program in tasks and timers, and must not keep the executor.
+        executor = weakref.ref(self)
+
+        async def run(code: str, inside: Inside) -> ResultDict:
+            here = executor()
+            assert here is not None, "it runs the program that calls"
+            return await here._run(code, inside, is_strict=is_strict)
+
+        return Inside(Whole(limits or self._limits), run)
+
+    async def _run(self, code: str, inside: Inside, *, is_strict: bool, files: Sequence[File] = ()) -> ResultDict:
+        refusal = _refusal(code) if is_strict else None
+        if refusal is not None:
+            return ResultDict(output="", result=None, tool_calls=[], execution_time=0.0, error=refusal)
+        limits = inside.limits()
+        runtime = await self._opened()
+
+        def keep(record: CallRecord) -> None:
+            # On the outermost program's clock, so that calls of programs within programs stand in their order.
+            began = inside.began_of(record)
+            inside.records.append(msgspec.structs.replace(record, started_seconds=began))
+
+        with entered(inside):
+            outcome = await runtime.run(code, files=files, limits=limits, on_call=keep)
+        return _rendered(outcome, inside.records)
+
+    async def _opened(self) -> Runtime:
+        """This event loop's runtime, with the tools that the catalog has now."""
+        for closed in [loop for loop in self._homes if loop.is_closed()]:
+            del self._homes[closed]
+        loop = asyncio.get_running_loop()
+        if loop not in self._homes:
+            self._homes[loop] = Home(Runtime(limits=self._limits, policy=self._policy, **self._options))
+        runtime = await self._homes[loop].open()
+        self._refresh()
+        if runtime.router is not self._routes.router:
+            # With one router, direct calls share breakers and idempotency keys with programs.
+            runtime.replace_tools(self._routes.tools, router=self._routes.router)
+        return runtime
+
+    def _refresh(self) -> None:
+        if self._routes.definitions is not self.catalog.tools:
+            self._routes = self._read_catalog()
+
+    def _read_catalog(self) -> _Routes:
+        definitions = self.catalog.tools
+        tools = tuple(served(definition, self._workers) for definition in definitions.values())
+        if self._stub_dir is not None:
+            write_stubs(definitions.values(), tools, self._stub_dir)
+        if tools and SEARCH_SPEC.name not in definitions:
+            specs = [tool.spec for tool in tools]
+            tools = (*tools, search_tool(functools.cache(lambda: Index(specs))))
+        steps = wrappers(policy=self._policy) if self._steps is None else self._steps
+        return _Routes(definitions, tools, Router(Catalog(tools), wrappers=(noting_begin, *with_check(steps))))
+
+
+async def call_tool(
+    server: str, tool_name: str, parameters: Mapping[str, Value] | None = None, idempotency_key: str | None = None
+) -> Value:
+    """One call of a tool: of an executor's catalog if one has it there, else of what is registered.
+
+    Args:
+        server: The tool's domain; `default` and `function` are functions first, then any tool.
+        tool_name: As its definition spells it.
+        parameters: Its arguments.
+        idempotency_key: The same key twice runs the tool once.
+
+    Raises:
+        ToolError: the tool failed, or was not called; the text says which.
+    """
+    is_function = server in _FUNCTION_SERVERS
+    executor = _executor_for(server, tool_name)
+    if executor is not None:
+        return await executor.call_tool(tool_name, parameters, idempotency_key=idempotency_key)
+    if tool_name not in tool_map and not (is_function and tool_name in function_map):
+        close = difflib.get_close_matches(tool_name, {*tool_map, *function_map}, n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise ToolNotFound(f"no tool {tool_name!r} at {server!r}{hint}")
+    router = _bare_routers.get((is_function, tool_name))
+    if router is None:
+        router = Router(Catalog([bare_tool(tool_name, is_function=is_function)]), wrappers=wrappers())
+        _bare_routers[is_function, tool_name] = router
+    return await direct(router, tool_name, parameters or {}, CallContext(idempotency_key=idempotency_key))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Routes:
+    """One state of a catalog, ready for calls."""
+
+    definitions: Mapping[str, ToolDefinition]
+    tools: tuple[Tool, ...]
+    router: Router
+
+
+_FUNCTION_SERVERS: Final = ("default", "function")
+_executors: Final[weakref.WeakSet[ProgrammaticToolExecutor]] = weakref.WeakSet()
+_bare_routers: Final[dict[tuple[bool, str], Router]] = {}
+_numbers: Final = itertools.count()
+
+
+def _executor_for(server: str, tool_name: str) -> ProgrammaticToolExecutor | None:
+    """The newest executor whose catalog has this tool there."""
+    fitting = [one for one in tuple(_executors) if _is_at(one.catalog.get_tool(tool_name), server)]
+    return max(fitting, key=lambda one: one._number, default=None)
+
+
+def _is_at(definition: ToolDefinition | None, server: str) -> bool:
+    if definition is None:
+        return False
+    return server in (definition.server, definition.spec().domain or None, definition.type == "function" and "function")
+
+
+def _refusal(code: str) -> str | None:
+    try:
+        validate_code_safety(ast.parse(code))
+    except UsageError as error:
+        return str(error)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None  # the runtime's own check says it better
+    return None
+
+
+def _rendered(outcome: Outcome, records: Sequence[CallRecord]) -> ResultDict:
+    calls = [
+        ToolCallDict(tool=one.name, parameters=dict(one.arguments), duration=one.seconds, error=one.error)
+        for one in sorted(records, key=lambda one: one.started_seconds)
+    ]
+    return ResultDict(
+        output=outcome.stdout + ("\n... (truncated)" if outcome.stdout_cut_bytes else ""),
+        result=outcome.value,
+        tool_calls=calls,
+        execution_time=outcome.seconds,
+        error=_error(outcome),
+    )
+
+
+def _error(outcome: Outcome) -> str | None:
+    if outcome.problem is not None:
+        return str(outcome.problem)
+    return None if outcome.status == "finished" else f"the program ended as {outcome.status!r}"
+
+
+# ----------------------------------------------------------------------------------------------------
+# Code checks, as advice: they refuse what looks dangerous, and stop nobody who means harm.
+#
+# The engine is the boundary: a program that passes can do no more than one that was never looked at.
+
+_NAMES: Final = frozenset({"__import__", "__builtins__", "eval", "exec", "compile"})
+_MODULES: Final = frozenset({
+    "builtins", "ctypes", "importlib", "multiprocessing", "os", "posix", "pty", "shutil", "signal", "socket",
+    "subprocess", "sys",
+})  # fmt: skip
+_OPENERS: Final = frozenset({"open", "Path", "PurePath", "PosixPath"})
+_PATHS_MODULES: Final = frozenset({"codecs", "io", "pathlib"})
+_FOLDERS: Final = ("/tmp/", "/mnt/data/")
+"""The jail's own; a relative path is in the data folder."""
+
+
+def validate_code_safety(tree: ast.AST) -> None:
+    """Look for `__import__`, `eval`, `exec`, `os` and its like, and files outside of the temporary folders.
+
+    Raises:
+        UsageError: naming the line and what stands there.
+    """
+    for node in ast.walk(tree):
+        problem = _problem(node)
+        if problem:
+            raise UsageError(f"line {getattr(node, 'lineno', 1)}: {problem}")
+
+
+def _problem(node: ast.AST) -> str | None:
+    match node:
+        case ast.Name(id=name) if name in _NAMES:
+            return f"{name!r} is not allowed in strict mode"
+        case ast.Import(names=names):
+            return _module_problem(alias.name for alias in names)
+        case ast.ImportFrom(module=str(module)):
+            return _module_problem([module])
+        case ast.Attribute(value=ast.Name(id=name), attr=attribute) if name in _MODULES:
+            return f"'{name}.{attribute}' is not allowed in strict mode; use a tool instead"
+        case ast.Call(func=function, args=args, keywords=keywords) if _opens(function):
+            return _path_problem(args, keywords)
+    return None
+
+
+def _module_problem(names: Iterable[str]) -> str | None:
+    for name in names:
+        if name.partition(".")[0] in _MODULES:
+            return f"module {name!r} is not allowed in strict mode; use a tool instead"
+    return None
+
+
+def _opens(function: ast.expr) -> bool:
+    match function:
+        case ast.Name(id=name):
+            return name in _OPENERS
+        case ast.Attribute(value=ast.Name(id=module), attr=name):
+            return module in _PATHS_MODULES and name in _OPENERS
+    return False
+
+
+def _path_problem(args: list[ast.expr], keywords: list[ast.keyword]) -> str | None:
+    named = [keyword.value for keyword in keywords if keyword.arg in ("file", "filename")]
+    path = (args or named or [ast.Constant("")])[0]
+    match path:
+        # Of an f-string, what it begins with.
+        case ast.Constant(value=str(text)) | ast.JoinedStr(values=[ast.Constant(value=str(text)), *_]):
+            folder = posixpath.normpath(text)
+            is_inside = f"{folder}/".startswith(_FOLDERS) if folder.startswith("/") else not folder.startswith("..")
+            return None if is_inside else f"file {text!r} is outside of the temporary folders"
+    return "a file whose path is not written out cannot be checked; write the path as text"
+
+
+# ----------------------------------------------------------------------------------------------------
+# A runtime that opens when it is first needed and closes with the event loop it was opened in.
+#
+# An open async generator is what an event loop ends by itself, also at the end of `asyncio.run`: so
+# an executor that nobody closes leaves no guest behind.
+
+
+class Home:
+    """One runtime in one event loop."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._lock = asyncio.Lock()
+        self._held: AsyncGenerator[None, None] | None = None
+
+    async def open(self) -> Runtime:
+        """The runtime, open."""
+        async with self._lock:
+            if self._held is None:
+                held = _hold(self._runtime)
+                await anext(held)
+                self._held = held
+        return self._runtime
+
+    async def close(self) -> None:
+        """End every guest; programs that still run end with them."""
+        async with self._lock:
+            held, self._held = self._held, None
+            if held is not None:
+                await held.aclose()
+
+
+async def _hold(runtime: Runtime) -> AsyncGenerator[None, None]:
+    async with runtime:
+        yield
+
+
+# ----------------------------------------------------------------------------------------------------
+# An event loop of one's own, for callers that are not async; it ends with its owner or the interpreter.
+
+_T = TypeVar("_T")
+
+
+class OwnLoop:
+    """Runs one coroutine at a time and keeps its loop, with all that is open in it, for the next.
+
+    Args:
+        holds: What is open in the loop; lives until the loop has ended.
+    """
+
+    def __init__(self, holds: object) -> None:
+        self._holds = holds
+        self._runner: asyncio.Runner | None = None
+        self._lock = threading.Lock()
+        self._finalizer: weakref.finalize[Any, OwnLoop] | None = None
+        self._of_parent: asyncio.Runner | None = None
+        fork_safety.watch(self)
+
+    def disown(self) -> None:
+        """In a forked child: the loop waits for the parent's descriptors; the next coroutine here gets another."""
+        if self._finalizer is not None:
+            self._finalizer.detach()
+        self._lock = threading.Lock()
+        self._of_parent, self._runner = self._runner, None
+
+    # Any: what a coroutine yields and is sent is asyncio's business.
+    def run(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """To its end, from any thread."""
+        with self._lock:
+            if self._runner is None:
+                self._runner = asyncio.Runner()
+                self._finalizer = weakref.finalize(self, _end, self._runner, self._holds)
+            return self._runner.run(work)
+
+
+def is_in_a_loop() -> bool:
+    """Whether this code is called by an event loop."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _end(runner: asyncio.Runner, holds: object) -> None:
+    if is_in_a_loop():
+        # The garbage collector may come by anywhere, and one loop cannot run within another.
+        threading.Thread(target=_end, args=(runner, holds)).start()
+        return
+    loop = runner.get_loop()
+    # When the interpreter ends no more threads can be started, and `Runner.close` wants one.
+    loop.set_default_executor(_Inline())
+    loop.run_until_complete(loop.shutdown_asyncgens())
+    loop.close()
+
+
+class _Inline(ThreadPoolExecutor):
+    """Does at once what a thread should do: asyncio takes no executor that is not of this class."""
+
+    def submit(self, fn: Callable[..., _T], /, *args: Any, **kwargs: Any) -> Future[_T]:
+        future: Future[_T] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        # It belongs to whoever waits for the future.
+        except BaseException as error:  # noqa: BLE001
+            future.set_exception(error)
+        return future

@@ -1,0 +1,347 @@
+"""What serves a tool: the worker registered for it, an agent's endpoint, or a program of its own."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from toolfold.errors import ToolError, ToolNotFound, ToolRefused, UsageError
+from toolfold.interfaces.orchestrator.definitions import ToolDefinition
+from toolfold.models import Call, CallRecord, Limits, ToolSpec, Value
+from toolfold.prompts.python_stubs import Stub, write_tree
+from toolfold.sources.agents import ask_agent
+from toolfold.sources.functions import tool_from_function
+from toolfold.tools.catalog import Catalog
+from toolfold.tools.names import python_name
+from toolfold.tools.router import Handler, Request, Router, Wrapper
+from toolfold.tools.steps import wrappers
+from toolfold.tools.tool import CallContext, Tool
+
+# Any: a worker returns whatever can be sent, at once or when awaited.
+Worker: TypeAlias = Callable[[dict[str, Value]], Any]
+"""Takes one payload, async or not."""
+
+_context: Final[ContextVar[CallContext]] = ContextVar("toolfold_orchestrator_call", default=CallContext())  # noqa: B039  # frozen
+
+tool_map: Final[MutableMapping[str, Worker]] = {}
+"""Workers by the tool's name, for every executor of this process."""
+function_map: Final[MutableMapping[str, Callable[..., Any]]] = {}
+"""Functions that take their arguments by name, for tools of type `function`."""
+
+
+def served(definition: ToolDefinition, workers: Mapping[str, Worker]) -> Tool:
+    """The tool of a definition; who serves it is looked up with each call, so workers may come later."""
+    otherwise = _unregistered(definition.name, workers)
+    if definition.type == "agent" and definition.url:
+        otherwise = ask_agent(definition.url, headers=definition.headers)
+    elif definition.type == "code_exec":
+        otherwise = _running(definition.spec())
+
+    async def call_within(arguments: Mapping[str, Any], context: CallContext) -> Any:
+        count_call(definition.name)
+        token = _context.set(context)
+        try:
+            return await _call(definition.name, definition.type == "function", dict(arguments), workers, otherwise)
+        finally:
+            _context.reset(token)
+
+    # A program's failure is a value of its reply, so trying again would only do its calls twice.
+    retry = definition.retry or ("never" if definition.type == "code_exec" else "always")
+    call = functools.partial(call_within, context=CallContext())
+    return Tool(spec=definition.spec(), call=call, call_within=call_within, retry=retry)
+
+
+def call_context() -> CallContext:
+    """For a worker: whose call it serves, with the idempotency key that each attempt and replay of the call has."""
+    return _context.get()
+
+
+def bare_tool(name: str, *, is_function: bool, workers: Mapping[str, Worker] | None = None) -> Tool:
+    """A tool that no catalog describes: any arguments, to whatever is registered under the name."""
+
+    async def call(arguments: Mapping[str, Any]) -> Any:
+        return await _call(name, is_function, dict(arguments), workers or {}, _unregistered(name, workers or {}))
+
+    spec = ToolSpec(name=name, python_name=python_name(name), source="orchestrator")
+    return Tool(spec=spec, call=call, retry="always")
+
+
+async def _call(
+    name: str, is_function: bool, payload: dict[str, Any], workers: Mapping[str, Worker],
+    otherwise: Callable[[dict[str, Any]], Awaitable[Any]],
+) -> Any:  # fmt: skip
+    if is_function and name not in workers and (function := function_map.get(name)) is not None:
+        return await _finished(lambda _: function(**payload), function, payload)
+    worker = workers.get(name) or tool_map.get(name)
+    return await (otherwise(payload) if worker is None else _finished(worker, worker, payload))
+
+
+async def _finished(worker: Worker, written: Callable[..., Any], payload: dict[str, Any]) -> Any:
+    """Awaited if it is written async, else run in a thread."""
+    if inspect.iscoroutinefunction(written) or inspect.iscoroutinefunction(type(written).__call__):
+        return await worker(payload)
+    return await _IN_THREAD({"worker": worker, "payload": payload})
+
+
+def _apply(worker: Any, payload: Any) -> Any:
+    return worker(payload)
+
+
+_IN_THREAD: Final = tool_from_function(_apply).call
+"""The threads that function tools run in: enough for a large `gather`."""
+
+
+def _unregistered(name: str, workers: Mapping[str, Worker]) -> Callable[[dict[str, Any]], Awaitable[Any]]:
+    async def fail(_: dict[str, Any]) -> Any:
+        close = difflib.get_close_matches(name, {*workers, *tool_map, *function_map}, n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else f"; register one with tool_map[{name!r}] = worker"
+        raise ToolNotFound(f"no worker for {name!r}{hint}")
+
+    return fail
+
+
+def _running(spec: ToolSpec) -> Callable[[dict[str, Any]], Awaitable[Any]]:
+    if len(spec.parameters) != 1:
+        names = ", ".join(spec.parameters) or "none"
+        raise UsageError(f"tool {spec.name!r} of type 'code_exec' takes one parameter, the program; got {names}")
+
+    async def run(payload: dict[str, Any]) -> Any:
+        return await run_within(payload[spec.parameters[0]])
+
+    return run
+
+
+# ----------------------------------------------------------------------------------------------------
+# `MCPClientShim`: registered workers behind retries, a breaker and idempotency keys, without a catalog.
+
+
+class MCPClientShim:
+    """Calls workers by the tool's name.
+
+    Args:
+        workers: Of this client alone; by default those in `tool_map`, which all share.
+        steps: What a call goes through instead of the usual retries, breaker and memory.
+    """
+
+    def __init__(
+        self, workers: MutableMapping[str, Worker] | None = None, *, steps: Sequence[Wrapper] | None = None
+    ) -> None:
+        self.tool_map = tool_map if workers is None else workers
+        self._steps = wrappers() if steps is None else tuple(steps)
+        self._routers: dict[str, Router] = {}
+
+    def register_worker(self, name: str, worker: Worker) -> None:
+        """Let a worker serve a tool."""
+        if not callable(worker):
+            raise UsageError(f"the worker for {name!r} is not callable, got {type(worker).__name__}")
+        self.tool_map[name] = worker
+
+    async def call_tool(
+        self, tool_name: str, parameters: Mapping[str, Value] | None = None, *, idempotency_key: str | None = None
+    ) -> Value:
+        """One call; a failed one is tried again, one with a key that was used is answered from memory.
+
+        Raises:
+            ToolError: the tool failed, or was not called; the text says which.
+        """
+        if tool_name not in self.tool_map:
+            close = difflib.get_close_matches(tool_name, self.tool_map, n=1)
+            raise ToolNotFound(f"no tool {tool_name!r}" + (f"; did you mean {close[0]!r}?" if close else ""))
+        router = self._routers.get(tool_name)
+        if router is None:
+            tool = bare_tool(tool_name, is_function=False, workers=self.tool_map)
+            router = self._routers[tool_name] = Router(Catalog([tool]), wrappers=self._steps)
+        return await direct(router, tool_name, parameters or {}, CallContext(idempotency_key=idempotency_key))
+
+
+async def direct(router: Router, name: str, arguments: Mapping[str, Value], context: CallContext) -> Value:
+    """The value of one call that no program makes; its error raised."""
+    call = Call(id=0, tool=name, arguments=arguments)
+    reply = await router.serve(call, caller="direct", context=context)
+    if reply.error is not None:
+        raise ToolError(reply.error)
+    return reply.value
+
+
+# ----------------------------------------------------------------------------------------------------
+# Programs within programs: what one may still use of the time, the calls and the depth of its parents.
+
+MAX_DEPTH: Final = 4
+"""Programs within each other, the outermost counted."""
+
+
+@dataclass(slots=True)
+class Whole:
+    """An outermost program and all that it runs."""
+
+    limits: Limits
+    began: float = field(default_factory=time.perf_counter)
+    calls: int = 0
+    """Of every depth; a second attempt counts again."""
+
+    def elapsed_seconds(self) -> float:
+        """Since the outermost program was given."""
+        return time.perf_counter() - self.began
+
+
+# Any: what a program within a program gives is the door's own kind of result.
+RunWithin: TypeAlias = "Callable[[str, Inside], Awaitable[Any]]"
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """One program; whoever serves its calls finds it with `current`."""
+
+    whole: Whole
+    run: RunWithin
+    """Runs a further one."""
+    depth: int = 1
+    records: list[CallRecord] = field(default_factory=list)
+    """Its calls and those of the programs it ran; times count from the start of the outermost."""
+    begun: dict[int, float] = field(default_factory=dict)
+    """When calls of its own that have no record yet began, by their id."""
+
+    def began_of(self, record: CallRecord) -> float:
+        """When the call of a new record began, on the clock of the outermost program.
+
+        Not counted back from now: a busy machine may come to a record late, and then the calls of a
+        program within this one would seem to begin before the call that ran it.
+        """
+        began = self.begun.pop(record.id, None)
+        return self.whole.elapsed_seconds() - record.seconds if began is None else began
+
+    def limits(self) -> Limits:
+        """What is left for this program.
+
+        Raises:
+            ToolRefused: nothing, or there are too many around it.
+        """
+        limits = self.whole.limits
+        if self.depth == 1:
+            return limits
+        if self.depth > MAX_DEPTH:
+            raise ToolRefused(f"this would be program {self.depth} within another; {MAX_DEPTH} is the most")
+        seconds = limits.wall_seconds - self.whole.elapsed_seconds()
+        calls = limits.calls - self.whole.calls
+        if seconds <= 0 or calls <= 0:
+            raise ToolRefused(f"no {'time' if seconds <= 0 else 'calls'} left for a program within this program")
+        return replace(limits, wall_seconds=seconds, calls=calls)
+
+
+_current: ContextVar[Inside | None] = ContextVar("toolfold_orchestrator_inside", default=None)
+
+
+def current() -> Inside | None:
+    """The program whose call this code serves."""
+    return _current.get()
+
+
+@contextmanager
+def entered(inside: Inside) -> Iterator[None]:
+    """Tools that are called meanwhile, also in tasks that begin meanwhile, are called by this program."""
+    token = _current.set(inside)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def noting_begin(_: Tool, rest: Handler) -> Handler:
+    """The router's outermost step: once for each call, whether it is then tried again, refused or not made at all."""
+
+    def note(request: Request) -> Awaitable[Value]:
+        inside = current()
+        if inside is not None and request.call.id:  # a direct call has no record
+            inside.begun[request.call.id] = inside.whole.elapsed_seconds()
+        return rest(request)
+
+    return note
+
+
+def count_call(name: str) -> None:
+    """Count one call of the program around here.
+
+    Raises:
+        ToolRefused: a program within a program has used up the calls of them all.
+    """
+    inside = current()
+    if inside is None:
+        return
+    # The outermost program's own calls are counted by its engine, exactly.
+    if inside.depth > 1 and inside.whole.calls >= inside.whole.limits.calls:
+        raise ToolRefused(f"{name!r} was not called: {inside.whole.calls} calls is the limit of a program and its own")
+    inside.whole.calls += 1
+
+
+async def run_within(code: str) -> Any:
+    """Run a program for the program around here."""
+    parent = current()
+    if parent is None:
+        raise ToolRefused("a program is run by an executor's program or its call_tool only")
+    child = Inside(parent.whole, parent.run, parent.depth + 1)
+    try:
+        return await parent.run(code, child)
+    finally:
+        parent.records.extend(child.records)
+
+
+# ----------------------------------------------------------------------------------------------------
+# A catalog as a tree of stub files: importable, and callable outside of a program too.
+
+_IMPORTS: Final = "from toolfold.orchestrator import call_tool"
+
+
+class StubGenerator:
+    """Writes a catalog as importable files, without an executor: `StubGenerator("stubs").generate(catalog)`.
+
+    Args:
+        stub_dir: The folder that `tools/<domain>/<tool>.py` goes below; made if it is not there.
+    """
+
+    def __init__(self, stub_dir: str | Path = "stubs") -> None:
+        self.stub_dir = Path(stub_dir)
+
+    def generate(self, catalog: Iterable[ToolDefinition]) -> list[Path]:
+        """Write every tool, and remove what was written for tools that are gone; the files."""
+        definitions = list(catalog)
+        tools = [served(definition, {}) for definition in definitions]
+        return write_stubs(definitions, tools, self.stub_dir)
+
+    def source(self, definition: ToolDefinition) -> str:
+        """What `generate` writes for one tool."""
+        with tempfile.TemporaryDirectory() as folder:
+            files = write_stubs([definition], [served(definition, {})], Path(folder))
+            return next(text for file in files if "async def " in (text := file.read_text(encoding="utf-8")))
+
+
+def write_stubs(definitions: Iterable[ToolDefinition], tools: Iterable[Tool], folder: Path) -> list[Path]:
+    """Write `tools/<domain>/<tool>.py` below `folder`; each body goes to `call_tool`."""
+    servers = {definition.name: definition.server for definition in definitions}
+    try:
+        return write_tree(
+            Catalog(tools).specs, folder, body=lambda stub: _body(stub, servers[stub.spec.name]), imports=_IMPORTS
+        )
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise UsageError(f"the stubs cannot be written to {str(folder)!r}: {reason}; name another stub_dir") from error
+
+
+def _body(stub: Stub, server: str) -> str:
+    named = [f"{parameter.name!r}: {parameter.python_name}" for parameter in stub.parameters]
+    if stub.further is not None:
+        named.append(stub.arguments()[-1].partition(":")[0])
+    given = f"{{{', '.join(named)}}}"
+    if any(parameter.default == "..." for parameter in stub.parameters):
+        given = f"{{_name: _value for _name, _value in {given}.items() if _value is not NOT_GIVEN}}"
+    call = f"await call_tool(server={server!r}, tool_name={stub.spec.name!r}, parameters={given})"
+    # With a type, because the call gives any value and the stub promises what the tool's schema says.
+    return f"_reply: {stub.returns} = {call}\nreturn _reply"

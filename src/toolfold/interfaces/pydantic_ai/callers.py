@@ -1,0 +1,184 @@
+"""Who may call a tool of Pydantic AI, and what a program may know of it: `ToolDefinition` in, `ToolSpec` out.
+
+The mark is set where a tool is registered and travels in `ToolDefinition.metadata`, so it survives
+every wrapper (prefixed, renamed, filtered, combined) and never reaches the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from typing import Any, Final, TypeVar, cast, get_args, overload
+
+from pydantic_ai import FunctionToolset as PydanticFunctionToolset
+from pydantic_ai import RunContext, ToolDefinition, ToolsetTool
+from pydantic_ai.tools import AgentDepsT
+from pydantic_ai.toolsets import SetMetadataToolset
+
+from toolfold.errors import UsageError
+from toolfold.models import AllowedCallers, Json, ToolSpec
+from toolfold.tools.names import python_name
+
+MARK: Final = "allowed_callers"
+"""The key in a tool's metadata."""
+FROM_CONFIG: Final = "toolfold"
+"""The key in the metadata of a tool that `ConfigToolset` has: the module that programs may import it from."""
+
+_for_code: ContextVar[bool] = ContextVar("toolfold_for_code", default=False)
+_beside: ContextVar[bool] = ContextVar("toolfold_beside", default=False)
+
+
+def callers_of(definition: ToolDefinition, unset: AllowedCallers = "direct") -> AllowedCallers:
+    """Who may call this tool; `unset` where nobody said.
+
+    Raises:
+        UsageError: the mark is none of the three words.
+    """
+    mark = (definition.metadata or {}).get(MARK)
+    return unset if mark is None else checked(mark, definition.name)
+
+
+def checked(mark: object, tool: str) -> AllowedCallers:
+    """The mark itself, if it is one."""
+    if mark not in get_args(AllowedCallers):
+        raise UsageError(f"allowed_callers of {tool!r} is {mark!r}; it must be 'direct', 'code' or 'both'")
+    # mypy does not narrow by `in`.
+    return cast("AllowedCallers", mark)
+
+
+@contextmanager
+def listing_for_code() -> Iterator[None]:
+    """Toolsets that are asked for their tools in here also give those that only programs may call."""
+    token = _for_code.set(True)
+    try:
+        yield
+    finally:
+        _for_code.reset(token)
+
+
+@contextmanager
+def listing_beside() -> Iterator[None]:
+    """What an agent has beside its code modes: these give nothing in here."""
+    token = _beside.set(True)
+    try:
+        yield
+    finally:
+        _beside.reset(token)
+
+
+def is_listing_beside() -> bool:
+    """Whether a code mode asks for what is beside it."""
+    return _beside.get()
+
+
+def is_listing_for_code() -> bool:
+    """Whether a `CodeModeToolset` or the like is asking."""
+    return _for_code.get()
+
+
+def spec_of(definition: ToolDefinition) -> ToolSpec:
+    """What a program may know of a tool."""
+    hints = _section(definition.metadata, "annotations")
+    module = _section(definition.metadata, FROM_CONFIG)
+    return ToolSpec(
+        name=definition.name,
+        python_name=python_name(definition.name),
+        domain=module.get("domain", ""),
+        short_name=module.get("short_name", ""),
+        description=definition.description or "",
+        input_schema=definition.parameters_json_schema,
+        output_schema=_returned(definition),
+        read_only=hints.get("readOnlyHint") is True,
+        idempotent=hints.get("idempotentHint") is True,
+        destructive=hints.get("destructiveHint") is True,
+        allowed_callers="code",
+        source="pydantic-ai",
+    )
+
+
+def _returned(definition: ToolDefinition) -> Mapping[str, Json] | None:
+    """The schema of what a call gives; an MCP tool's sole `result` comes unwrapped, whatever its schema says."""
+    # `{}` is what a function without an annotation has: it says nothing.
+    schema = definition.return_schema or None
+    metadata = definition.metadata or {}
+    is_from_mcp = "annotations" in metadata and FROM_CONFIG not in metadata
+    if schema is None or not is_from_mcp or list(schema.get("properties", {})) != ["result"]:
+        return schema
+    inner = schema["properties"]["result"]
+    return {**inner, "$defs": schema["$defs"]} if "$defs" in schema else inner
+
+
+# Any: metadata is whatever its author put there.
+def _section(metadata: Mapping[str, Any] | None, key: str) -> Mapping[str, Any]:
+    """One part of it: an MCP server's own words on what its tool does, or ours."""
+    found = (metadata or {}).get(key)
+    return found if isinstance(found, Mapping) else {}
+
+
+# ----------------------------------------------------------------------------------------------------
+# `FunctionToolset` as Pydantic AI's, with a mark for who may call a tool, and one decorator for both kinds.
+
+MARK_ON_FUNCTION: Final = "__toolfold_allowed_callers__"
+"""So that a decorated function that a tool search gives is known for what it is."""
+
+# Any: a tool may be a function of any signature.
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+class FunctionToolset(PydanticFunctionToolset[AgentDepsT]):
+    """Functions as tools; those marked `code` are seen only by programs.
+
+    `tool` takes functions with and without a `RunContext`, and all options of Pydantic AI's own.
+    """
+
+    @overload
+    def tool(self, function: _F, /) -> _F: ...
+    @overload
+    def tool(self, /, *, allowed_callers: AllowedCallers | None = None, **options: Any) -> Callable[[_F], _F]: ...
+    def tool(
+        self, function: _F | None = None, /, *, allowed_callers: AllowedCallers | None = None, **options: Any
+    ) -> Any:
+        """Register a function, bare (`@toolset.tool`) or with options (`@toolset.tool(allowed_callers='both')`)."""
+
+        def register(function: _F) -> _F:
+            self.add_function(function, allowed_callers=allowed_callers, **options)
+            return function
+
+        return register if function is None else register(function)
+
+    # Any: the options are those of Pydantic AI.
+    def add_function(self, func: Any, *args: Any, allowed_callers: AllowedCallers | None = None, **options: Any) -> Any:
+        """As Pydantic AI's, with the mark.
+
+        Raises:
+            UsageError: the mark is none of the three words.
+        """
+        if allowed_callers is not None:
+            mark = checked(allowed_callers, options.get("name") or func.__name__)
+            options["metadata"] = {**(options.get("metadata") or {}), MARK: mark}
+            with suppress(AttributeError, TypeError):  # not every callable can be marked
+                setattr(func, MARK_ON_FUNCTION, mark)
+        return super().add_function(func, *args, **options)
+
+    # Any: metadata is whatever its author puts there.
+    def with_metadata(self, **metadata: Any) -> SetMetadataToolset[AgentDepsT]:
+        """As Pydantic AI's; tools that are marked `code` here are seen only by programs, too."""
+        return _MarkedFunction(self, metadata)
+
+    async def get_tools(self, ctx: RunContext[AgentDepsT]) -> dict[str, ToolsetTool[AgentDepsT]]:
+        return _seen(await super().get_tools(ctx))
+
+
+class _MarkedFunction(SetMetadataToolset[AgentDepsT]):
+    """Sets a mark, and keeps to it."""
+
+    async def get_tools(self, ctx: RunContext[AgentDepsT]) -> dict[str, ToolsetTool[AgentDepsT]]:
+        return _seen(await super().get_tools(ctx))
+
+
+def _seen(tools: dict[str, ToolsetTool[AgentDepsT]]) -> dict[str, ToolsetTool[AgentDepsT]]:
+    """Without those that only programs may call, unless they are listed for programs."""
+    if is_listing_for_code():
+        return tools
+    return {name: tool for name, tool in tools.items() if callers_of(tool.tool_def) != "code"}

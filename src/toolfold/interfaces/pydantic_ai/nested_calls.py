@@ -1,0 +1,363 @@
+"""The calls of one program on their way through Pydantic AI: validation, hooks, limits, approval, tracing.
+
+Each call goes through a `ToolManager`, as a direct call would; a program can do no more than that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from pydantic import ValidationError
+from pydantic_ai import (
+    ApprovalRequired,
+    CallDeferred,
+    DeferredToolRequests,
+    DeferredToolResults,
+    ModelRetry,
+    RunContext,
+    ToolApproved,
+    ToolDenied,
+    ToolFailed,
+    ToolReturn,
+    UsageLimitExceeded,
+    UserError,
+)
+from pydantic_ai.exceptions import ToolFailedError, ToolRetryError
+from pydantic_ai.messages import ToolCallPart, UserContent
+from pydantic_ai.tool_manager import ToolManager
+
+from toolfold import errors
+from toolfold.errors import ToolArgumentsInvalid, ToolRefused
+from toolfold.execution.background import Answers
+from toolfold.interfaces.pydantic_ai.callers import FROM_CONFIG
+from toolfold.interfaces.pydantic_ai.deferred import NOTE, NestedAnswers, Waiting, nested_id
+from toolfold.interfaces.pydantic_ai.render import to_program
+from toolfold.models import Call, Outcome, Paused, Value
+from toolfold.tools.router import Handler, Request, outside_check
+from toolfold.tools.tool import Decision, Spent, Tool
+
+_current: ContextVar[Nested] = ContextVar("toolfold_nested")
+_NO_ANSWER: Final = object()
+_DEFERRED: Final = (CallDeferred, ApprovalRequired)
+
+
+def through_pydantic_ai(tool: Tool, rest: Handler) -> Handler:
+    """The router's step that calls a tool of Pydantic AI; the rest of the path only shapes what came back."""
+    if tool.spec.source == "toolfold":
+        return rest
+
+    async def serve(request: Request) -> Value:
+        request.arguments = await _current.get().value_of(tool, request)
+        return await rest(request)
+
+    return serve
+
+
+def spent_by_program() -> Spent | None:
+    """What the program that makes this call has spent of its budgets; `None` for a direct call."""
+    nested = _current.get(None)
+    return None if nested is None else nested.spent
+
+
+class _Turns:
+    """Tools that must run alone wait for the others, and the others for them."""
+
+    def __init__(self) -> None:
+        self._changed = asyncio.Condition()
+        self._running = 0
+        self._is_alone = False
+
+    @asynccontextmanager
+    async def taken(self, *, alone: bool) -> AsyncIterator[None]:
+        async with self._changed:
+            await self._changed.wait_for(lambda: not self._is_alone and not (alone and self._running))
+            self._running += 1
+            self._is_alone = alone
+        try:
+            yield
+        finally:
+            async with self._changed:
+                self._running -= 1
+                self._is_alone = False
+                self._changed.notify_all()
+
+
+@dataclass(kw_only=True)
+class Nested:
+    """What one call of `run_code` knows while its program runs.
+
+    Tasks that serve calls copy the context they are made in, so they find it there; spans nest the same way.
+    """
+
+    # Any: the agent's dependencies, of whatever type.
+    manager: ToolManager[Any]
+    outer_id: str
+    """Of the call of `run_code`."""
+    answers: NestedAnswers = field(default_factory=NestedAnswers)
+    stop: Callable[[str], Awaitable[object]]
+    """Ends the program of an execution."""
+    revealed: list[str] = field(default_factory=list)
+    """Names of tools that tools made visible to the model (`ToolReturn.tools`)."""
+    found_key: str
+    """In the metadata of what a tool search returned."""
+    found: list[Any] = field(default_factory=list)
+    """What searches of the program found."""
+    failure: Exception | None = None
+    """Ends the agent's run, not only the call."""
+    content: dict[int, list[UserContent]] = field(default_factory=dict)
+    """What tools have for the model beside their value, by call."""
+    spent: Spent = field(default_factory=Spent)
+    """By calls that go to another router of ours."""
+    _deferrals: dict[int, CallDeferred | ApprovalRequired] = field(default_factory=dict)
+    _used: set[int] = field(default_factory=set)
+    _pending: int = 0
+    _turns: _Turns = field(default_factory=_Turns)
+    _has_sequential_tools: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._has_sequential_tools = any(tool.tool_def.sequential for tool in (self.manager.tools or {}).values())
+
+    def enter(self) -> None:
+        """From here on, calls made in this task and its children are calls of this program."""
+        _current.set(self)
+
+    @property
+    def context(self) -> RunContext[Any]:
+        """Of the call of `run_code`."""
+        assert self.manager.ctx is not None
+        return self.manager.ctx
+
+    async def value_of(self, tool: Tool, request: Request) -> Value:
+        """The reply's value; waits for the outside as often as the tool leaves the answer to it."""
+        call, context = request.call, request.context
+        assert context is not None
+        if self._is_external(call.tool):  # Pydantic AI has no validator for these
+            outside_check(tool.spec)(call.arguments)
+        part = ToolCallPart(
+            tool_name=call.tool,
+            args=dict(call.arguments),
+            tool_call_id=nested_id(self.outer_id, context.execution_id, call.id),
+        )
+        if call.id not in self.answers.results:
+            try:
+                return self._kept(part, call.id, await self._handled(part, request))
+            except _DEFERRED as deferral:
+                self._deferrals[call.id] = deferral
+        while context.approve is not None:
+            decision = await context.approve(call, tool.spec)  # the program pauses here, maybe for days
+            try:
+                return self._kept(part, call.id, await self._answered(part, request, decision))
+            except _DEFERRED as deferral:
+                self._deferrals[call.id] = deferral
+        raise ToolRefused(f"{call.tool!r} waits for an answer that nobody can give here")
+
+    def _is_external(self, name: str) -> bool:
+        found = (self.manager.tools or {}).get(name)
+        return found is not None and found.tool_def.kind == "external"
+
+    def _is_from_config(self, name: str) -> bool:
+        found = (self.manager.tools or {}).get(name)
+        return found is not None and FROM_CONFIG in (found.tool_def.metadata or {})
+
+    def limit_answers(self, asked: Iterable[Call]) -> None:
+        """Only what was asked can be answered: no call is approved before somebody saw it."""
+        known = {call.id for call in asked}
+        results = {call_id: answer for call_id, answer in self.answers.results.items() if call_id in known}
+        self.answers = replace(self.answers, results=results)
+
+    async def answer(self, paused: Paused) -> Answers:
+        """Let go on what the outside has answered; `_answered` reads what it said."""
+        answers = {call.id: self._answer_to(call.id) for call in paused.approvals}
+        ready = {call_id: answer for call_id, answer in answers.items() if answer is not _NO_ANSWER}
+        return Answers(decisions={call_id: self._decision(call_id, answer) for call_id, answer in ready.items()})
+
+    # Any: as below.
+    def _decision(self, call_id: int, answer: Any) -> Decision:
+        """For the record, and for what else the answer stands for: a yes or no may, the result of a call may not."""
+        metadata = self.answers.metadata.get(call_id)
+        note = metadata.get(NOTE) if isinstance(metadata, Mapping) else None
+        said: Mapping[str, Any] = note if isinstance(note, Mapping) else {}
+        is_standing = isinstance(answer, ToolApproved | ToolDenied) and not (
+            isinstance(self._deferrals.get(call_id), CallDeferred)
+            or (isinstance(answer, ToolApproved) and answer.override_args is not None)
+        )
+        return Decision(
+            approved=not isinstance(answer, ToolDenied),
+            reason=answer.message if isinstance(answer, ToolDenied) else "",
+            covers=said.get("covers", "call") if is_standing else "call",
+            calls=said.get("calls") if is_standing else None,
+            by=str(said.get("by", "")),
+        )
+
+    def waiting_for(self, call: Call) -> Waiting:
+        """An open call, as the outside is asked for it."""
+        deferral = self._deferrals.get(call.id)
+        return Waiting(
+            call_id=call.id,
+            tool=call.tool,
+            arguments=call.arguments,
+            is_external=isinstance(deferral, CallDeferred),
+            metadata=None if deferral is None else deferral.metadata,
+        )
+
+    # Any: an approval, or whatever the outside has for the call.
+    def _answer_to(self, call_id: int) -> Any:
+        if call_id in self._used:
+            return _NO_ANSWER  # it was for an earlier question
+        if self.answers.is_yes_to_all and isinstance(self._deferrals.get(call_id), ApprovalRequired):
+            return ToolApproved()
+        return self.answers.results.get(call_id, _NO_ANSWER)
+
+    async def _answered(self, part: ToolCallPart, request: Request, decision: Decision) -> Any:
+        """Do what the outside decided, of this call or of an earlier one for which its answer stands."""
+        call_id = request.call.id
+        answer = self._answer_to(call_id)
+        if answer is _NO_ANSWER:
+            if call_id in self._used:
+                raise ToolRefused(
+                    f"{part.tool_name!r} asked again after it was approved, and no answer stands for that"
+                )
+            answer = ToolApproved() if decision.approved else ToolDenied(message=decision.reason)
+        self._used.add(call_id)
+        match answer:
+            case ToolApproved():
+                if answer.override_args is not None:
+                    part = replace(part, args=answer.override_args)
+                    request.note(arguments=answer.override_args)
+                metadata = self.answers.metadata.get(call_id)
+                return await self._handled(part, request, approved=True, metadata=metadata)
+            case ModelRetry() | ToolFailed():
+                raise errors.ToolFailed(answer.message)
+        return answer
+
+    async def _handled(self, part: ToolCallPart, request: Request, **options: Any) -> Any:
+        try:
+            self._check_limit()
+            self._pending += 1
+            try:
+                return await self._in_turn(part, options)
+            finally:
+                self._pending -= 1
+        except ValidationError as error:
+            raise ToolArgumentsInvalid(f"bad arguments for {part.tool_name!r}: {_explained(error)}") from error
+        except (ModelRetry, ToolFailed, ToolRetryError, ToolFailedError) as error:
+            # A router of ours has said all of it; of others, the text does not say which tool failed.
+            kind = ToolRefused if self._is_from_config(part.tool_name) else errors.ToolFailed
+            raise kind(str(error)) from error
+        except (UsageLimitExceeded, UserError) as error:
+            self.failure = error
+            assert request.context is not None
+            await self.stop(request.context.execution_id)
+            raise
+
+    def _check_limit(self) -> None:
+        """Calls in flight count towards the limit too: of a `gather` none is on the account yet."""
+        limits, usage = self.context.usage_limits, self.context.usage
+        if limits is not None and limits.tool_calls_limit is not None:
+            # One for this call, one for `run_code` itself, which is counted when it is over.
+            limits.check_before_tool_call(replace(usage, tool_calls=usage.tool_calls + self._pending + 2))
+
+    async def _in_turn(self, part: ToolCallPart, options: dict[str, Any]) -> Any:
+        manager = self.manager
+        is_alone = manager.get_parallel_execution_mode() == "sequential" or manager.is_sequential(part)
+        if not is_alone and not self._has_sequential_tools:
+            return await manager.handle_call(part, wrap_validation_errors=False, **options)
+        async with self._turns.taken(alone=is_alone):
+            return await manager.handle_call(part, wrap_validation_errors=False, **options)
+
+    # Any: whatever a tool returned.
+    def _kept(self, part: ToolCallPart, call_id: int, returned: Any) -> Value:
+        if isinstance(returned, ToolDenied):
+            raise ToolRefused(f"{part.tool_name!r} was denied: {returned.message}")
+        if isinstance(returned, ToolReturn):
+            if returned.content:
+                content = returned.content
+                self.content[call_id] = [content] if isinstance(content, str) else list(content)
+            if isinstance(returned.metadata, dict) and self.found_key in returned.metadata:
+                self.found.append(returned.metadata[self.found_key])
+            self.revealed += returned.tools or []
+            returned = returned.return_value
+        return to_program(returned)
+
+
+def _explained(error: ValidationError) -> str:
+    found = error.errors(include_url=False, include_context=False)
+    return "; ".join(f"{'.'.join(map(str, one['loc'])) or 'arguments'}: {one['msg']}" for one in found)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Programs that outlast a run of their agent: each is one deferred call, and a later run gets its result.
+
+_RUNNING: Final = "is_running"
+
+
+@dataclass(frozen=True, slots=True)
+class LongProgram:
+    """A program under way, with what its calls go through."""
+
+    nested: Nested
+    work: asyncio.Task[Outcome]
+    suspend: Callable[[], None]
+    """Stops it, so that its record can be gone on with."""
+
+
+def deferred(execution_id: str, open_calls: tuple[Call, ...]) -> CallDeferred:
+    """What `run_code` raises for a program that goes on."""
+    names = list(dict.fromkeys(call.tool for call in open_calls))
+    return CallDeferred({NOTE: {"execution_id": execution_id, _RUNNING: True, "open_calls": names}})
+
+
+class LongPrograms:
+    """Those of one home, by execution id."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[str, LongProgram] = {}
+
+    def add(self, execution_id: str, program: LongProgram) -> None:
+        """It goes on without its run."""
+        self._by_id[execution_id] = program
+
+    def get(self, execution_id: str) -> LongProgram | None:
+        """One that goes on here."""
+        return self._by_id.get(execution_id)
+
+    def drop(self, execution_id: str) -> None:
+        """A run has its result."""
+        self._by_id.pop(execution_id, None)
+
+    async def wait(self, requests: DeferredToolRequests, timeout_seconds: float | None) -> DeferredToolResults:
+        """Until they have ended or need an answer, or the time is up: what the next run is to be given."""
+        ids = {call.tool_call_id: _running_in(requests.metadata.get(call.tool_call_id)) for call in requests.calls}
+        works = [self._by_id[one].work for one in ids.values() if one in self._by_id]
+        if works:
+            await asyncio.wait(works, timeout=timeout_seconds)
+        results = DeferredToolResults()
+        for call_id, execution_id in ids.items():
+            if execution_id:
+                # Not a yes to anything: the metadata has the run go on with the program.
+                results.approvals[call_id] = ToolApproved()
+                results.metadata[call_id] = {NOTE: {"execution_id": execution_id, "results": {}, "metadata": {}}}
+        return results
+
+    async def close(self) -> None:
+        """Nobody keeps the home open: their records are left."""
+        left = [program for program in self._by_id.values() if not program.work.done()]
+        self._by_id.clear()
+        for program in left:
+            program.suspend()
+        for program in left:
+            # Whatever it raises, its record says how far it came.
+            with contextlib.suppress(Exception):
+                await program.work
+
+
+# Any: the metadata of a deferred call.
+def _running_in(metadata: Any) -> str:
+    note = metadata.get(NOTE) if isinstance(metadata, dict) else None
+    return str(note["execution_id"]) if isinstance(note, dict) and note.get(_RUNNING) else ""

@@ -1,0 +1,247 @@
+"""An outcome as what Pydantic AI hands to the model: a `ToolReturn`, or a `ModelRetry` that says what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, Literal
+
+from pydantic_ai import AudioUrl, BinaryContent, DocumentUrl, ImageUrl, ModelRetry, ToolReturn, VideoUrl
+from pydantic_ai.messages import UserContent
+from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+from toolfold import errors
+from toolfold.errors import EngineCrashed, ToolfoldError, entry_for
+from toolfold.interfaces.prompts import Form, lessons, tools_text
+from toolfold.models import CallRecord, File, Media, Outcome, Problem, ToolSpec, Value
+from toolfold.tools.learning import Snapshot
+from toolfold.tools.names import python_name
+from toolfold.tools.values import is_plain
+
+_NOTHING_CALLED: Final = "The program was not run and no tool was called. Correct it and send it whole."
+_NOTHING_TO_SHOW: Final = "(the program ended; it printed nothing and has no value)"
+OF_ERROR: Final[dict[type[ToolfoldError], bool]] = {
+    **dict.fromkeys((errors.UsageError, errors.SealBroken), True),
+    **dict.fromkeys((
+        errors.ToolError, errors.ToolNotFound, errors.ToolRefused, errors.ToolArgumentsInvalid, errors.ToolTimedOut,
+        errors.ToolFailed, errors.ToolUnreachable, errors.ServerHungUp, errors.AgentUnreachable, errors.ReplyUnfit,
+    ), True),
+    **dict.fromkeys((errors.EngineCrashed, errors.ReplayDiverged), True),
+    **dict.fromkeys((errors.EngineError, errors.EngineUnavailable), False),
+    **dict.fromkeys((errors.ToolfoldError, errors.Fenced, errors.LedgerFull, errors.LedgerFailed), False),
+}  # fmt: skip
+"""Whether a model can do something about it: write another program. A mistake in the set-up is the host's."""
+_MOST_CALLS: Final = 20
+_MOST_PICTURES: Final = 10
+
+
+def to_return(
+    outcome: Outcome, content: Iterable[UserContent] = (), notes: Mapping[str, Any] | None = None,
+    revealed: Sequence[str] = (),
+) -> ToolReturn[Any]:  # fmt: skip
+    """What a program that came to its end has to say; what tools had beside their values goes with it."""
+    pictures = [picture(file) for file in outcome.files if file.mime.startswith("image/")][:_MOST_PICTURES]
+    return ToolReturn(
+        return_value=_shown(outcome),
+        content=[*content, *pictures] or None,
+        metadata={"toolfold": account(outcome), **(notes or {})},
+        tools=list(revealed) or None,
+    )
+
+
+def to_retry(outcome: Outcome, direct: Iterable[str] = ()) -> ModelRetry:
+    """Why a program did not come to its end, and what it had done by then; `direct` are tools outside of programs."""
+    if outcome.status == "rejected":
+        return ModelRetry(f"{outcome.problem}{_how_to_call(outcome.problem, direct)}\n{_NOTHING_CALLED}")
+    parts = [outcome.stderr.strip("\n")]
+    if outcome.problem is not None and outcome.problem.message not in parts[0]:
+        parts.append(outcome.problem.message)
+    if not any(parts):
+        parts.append(f"the program was stopped: {outcome.status}")
+    if outcome.stdout.strip():
+        parts.append(f"It had printed:\n{_printed(outcome)}")
+    return ModelRetry("\n".join(part for part in [*parts, *lessons(outcome), *_calls_made(outcome.calls)] if part))
+
+
+def to_exception(error: ToolfoldError, *, had_paused: bool) -> Exception:
+    """An error of the host: a retry where another program may do better, else itself, and the agent's run ends."""
+    is_for_the_model = entry_for(error, OF_ERROR)
+    if isinstance(error, EngineCrashed):
+        called = f" Tools that were called and may have run: {', '.join(error.started)}." if error.started else ""
+        return ModelRetry(f"the sandbox broke while the program ran: {error}.{called}")
+    if is_for_the_model and had_paused:
+        return ModelRetry(f"the program cannot go on from where it waited: {error}")
+    return error
+
+
+def account(outcome: Outcome) -> dict[str, Any]:
+    """What an application may want to know of a program; the model does not see it."""
+    return {
+        "execution_id": outcome.execution_id,
+        "engine": outcome.engine,
+        "isolation": outcome.isolation,
+        "seconds": outcome.seconds,
+        "calls": [{"tool": call.name, "error": call.error} for call in outcome.calls],
+        "files": [file.name for file in outcome.files],
+        "hints": list(outcome.hints),
+    }
+
+
+# Any: a program's value is whatever it is.
+def _shown(outcome: Outcome) -> Any:
+    printed = "\n".join([*([_printed(outcome)] if outcome.stdout.strip() else []), *lessons(outcome)])
+    files = _file_lines(outcome)
+    value = outcome.value
+    if has_media(value):
+        found = to_model(value)
+        texts = [text for text in (printed, files) if text]
+        return [*texts, *(found if isinstance(found, list) else [found])] if texts else found
+    if files:
+        printed = f"{printed}\n{files}" if printed else files
+    if value is None:
+        return printed or _NOTHING_TO_SHOW
+    return {"printed": printed, "result": to_model(value)} if printed else to_model(value)
+
+
+def _how_to_call(problem: Problem | None, direct: Iterable[str]) -> str:
+    """A program called a tool that is there, but not for programs."""
+    if problem is None or problem.kind != "unknown_tool":
+        return ""
+    names = [name for name in direct if problem.message.startswith(f"no tool {python_name(name)!r}")]
+    return f"\nNo program may call {names[0]!r}: call it directly, as a tool." if names else ""
+
+
+def _printed(outcome: Outcome) -> str:
+    text = outcome.stdout.rstrip("\n")
+    return f"{text}\n… ({outcome.stdout_cut_bytes} more bytes were cut)" if outcome.stdout_cut_bytes else text
+
+
+def _file_lines(outcome: Outcome) -> str:
+    names = [f"{file.name} ({file.size} bytes)" for file in outcome.files]
+    return f"Files made: {', '.join(names)}" if names else ""
+
+
+def _calls_made(calls: tuple[CallRecord, ...]) -> Iterable[str]:
+    """A corrected program should not do again what this one did."""
+    done = [call for call in calls if call.error is None]
+    if not done:
+        return ["No call of a tool had succeeded."]
+    counted: dict[str, int] = {}
+    for call in done:
+        counted[call.name] = counted.get(call.name, 0) + 1
+    shown = [name if count == 1 else f"{name} ({count} times)" for name, count in list(counted.items())[:_MOST_CALLS]]
+    return [f"These calls had succeeded and were not undone: {', '.join(shown)}."]
+
+
+# ----------------------------------------------------------------------------------------------------
+# What tools of Pydantic AI return, as values for a program, and a program's value back: pictures stay pictures.
+
+_LINKS: Final = {"image-url": ImageUrl, "audio-url": AudioUrl, "document-url": DocumentUrl, "video-url": VideoUrl}
+_ASIDE: Final = (str, int, float, bytes, type(None))
+
+
+# Any: a tool may return whatever Pydantic can write as JSON.
+def to_program(returned: Any) -> Value:
+    """Media as `Media`, everything else as its schema describes it; the router shapes what is left."""
+    if is_plain(returned) or type(returned) in _ASIDE:
+        return returned
+    match returned:
+        case BinaryContent():
+            return Media(kind=_kind(returned), mime=returned.media_type, data=returned.data, name=returned.identifier)
+        case ImageUrl() | AudioUrl() | DocumentUrl() | VideoUrl():
+            return Media(kind="link", mime=_mime_of(returned), uri=returned.url, name=returned.kind)
+        case Mapping():
+            return {key: to_program(item) for key, item in returned.items()}
+        case list() | tuple():
+            return [to_program(item) for item in returned]
+    try:
+        return to_jsonable_python(returned, by_alias=True, bytes_mode="base64", inf_nan_mode="constants")
+    except PydanticSerializationError:
+        return returned  # arrays and tables, which the router knows, or nothing that can be sent: it says so
+
+
+def to_model(value: Value) -> Any:
+    """The same with `Media` as what Pydantic AI sends natively."""
+    match value:
+        case Media(kind="link"):
+            link = _LINKS.get(value.name)
+            return value.uri if link is None else link(url=value.uri)
+        case Media():
+            content = BinaryContent(data=value.data, media_type=value.mime, identifier=value.name or None)
+            return BinaryContent.narrow_type(content)
+        case dict():
+            return {key: to_model(item) for key, item in value.items()}
+        case list():
+            return [to_model(item) for item in value]
+    return value
+
+
+def picture(file: File) -> BinaryContent:
+    """A file that a program made, as content for the model."""
+    content = BinaryContent(data=file.data, media_type=file.mime, identifier=file.name)
+    return BinaryContent.narrow_type(content)
+
+
+def has_media(value: Value) -> bool:
+    """Whether a program's value is, or holds in a list, something that is not text."""
+    return isinstance(value, Media) or (isinstance(value, list) and any(isinstance(item, Media) for item in value))
+
+
+def _kind(content: BinaryContent) -> Literal["image", "audio", "file"]:
+    if content.is_image:
+        return "image"
+    return "audio" if content.is_audio else "file"
+
+
+def _mime_of(link: ImageUrl | AudioUrl | DocumentUrl | VideoUrl) -> str:
+    try:
+        return link.media_type
+    except ValueError:  # an address that does not tell
+        return "application/octet-stream"
+
+
+# ----------------------------------------------------------------------------------------------------
+# All that a model reads of this door before it writes a program: descriptions, and the rule when to write one.
+
+RUN_CODE: Final = "run_code"
+SEARCH: Final = "search_tools"
+
+_HEAD: Final = """\
+Run a Python program that calls tools. Only what it prints and the value of its last expression come back to you; \
+replies of tools stay inside. Write one program for the whole job: several calls, loops, filters, sums. Run \
+independent calls together: `await asyncio.gather(*[...])`. If one call is all you need and its tool is offered to \
+you directly, call it directly instead. A failing call raises `ToolError`. Each program starts afresh, with `asyncio` \
+and `json` imported. It is checked before it runs; if it is refused, no tool was called."""
+
+_NO_TOOLS: Final = "No function is here from the start; one that a tool search finds can be called in the next program."
+
+SEARCH_DESCRIPTION: Final = f"""\
+Find tools by what they do. The answer has the signature of each tool that was found and says how to call it: \
+in a program of `{RUN_CODE}`, directly, or both. Search again with other words if nothing fits."""
+
+# Any: a JSON Schema.
+RUN_CODE_SCHEMA: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {"code": {"type": "string", "description": "The program, whole."}},
+    "required": ["code"],
+    "additionalProperties": False,
+}
+
+# Any: the same.
+SEARCH_SCHEMA: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {"query": {"type": "string", "description": "What is needed, in a few words, or a part of a name."}},
+    "required": ["query"],
+    "additionalProperties": False,
+}
+
+IN_CODE: Final = f"call these in a program of `{RUN_CODE}`"
+DIRECTLY: Final = "call these directly"
+
+
+def run_code_description(
+    specs: Sequence[ToolSpec], *, budget_characters: int | None = None, form: Form = "dense",
+    known: Snapshot | None = None, files: str = "",
+) -> str:  # fmt: skip
+    """The description of `run_code`: how to write a program, the signatures of what it may call, and its files."""
+    tools = tools_text(specs, budget_characters=budget_characters, form=form, known=known)
+    return "\n\n".join(part for part in (_HEAD, tools or _NO_TOOLS, files) if part)

@@ -1,0 +1,448 @@
+"""`CodeModeToolset`: any toolset of Pydantic AI as functions for one program, behind one tool `run_code`."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from os import PathLike
+from typing import Any, Final, Self
+
+from pydantic import TypeAdapter
+from pydantic_ai import (
+    AbstractToolset,
+    ApprovalRequired,
+    DeferredToolRequests,
+    DeferredToolResults,
+    FilteredToolset,
+    ModelResponse,
+    RunContext,
+    ToolDefinition,
+    ToolsetTool,
+    UserError,
+    WrapperToolset,
+)
+from pydantic_ai.tool_manager import ToolManager
+from pydantic_ai.tools import AgentDepsT
+from typing_extensions import TypedDict
+
+from toolfold.engines.base import Engine
+from toolfold.engines.registry import with_old_keywords
+from toolfold.errors import ToolfoldError
+from toolfold.execution.background import drive
+from toolfold.interfaces.prompts import Form
+from toolfold.interfaces.pydantic_ai.callers import (
+    MARK,
+    callers_of,
+    is_listing_beside,
+    listing_beside,
+    listing_for_code,
+    spec_of,
+)
+from toolfold.interfaces.pydantic_ai.deferred import NestedAnswers, answers_in, note_of
+from toolfold.interfaces.pydantic_ai.nested_calls import LongProgram, Nested, deferred, through_pydantic_ai
+from toolfold.interfaces.pydantic_ai.render import RUN_CODE, RUN_CODE_SCHEMA, to_exception, to_retry, to_return
+from toolfold.interfaces.pydantic_ai.runtime_pool import Home, settled
+from toolfold.interfaces.pydantic_ai.search import NOTE, SEVERAL, searches_of
+from toolfold.ledger.base import Ledger
+from toolfold.models import File, Limits, Outcome, Paused
+from toolfold.runtime import Runtime
+
+
+class _Arguments(TypedDict):
+    code: str
+
+
+# Any: Pydantic's own type for it is private, and Pydantic AI's protocol is narrower on paper only.
+_VALIDATOR: Final[Any] = TypeAdapter(_Arguments).validator
+
+
+@dataclass(kw_only=True)
+class _RunCode(ToolsetTool[AgentDepsT]):
+    """The tool `run_code` of one step, with what programs may call in it."""
+
+    tools: dict[str, ToolsetTool[AgentDepsT]]
+    beside: dict[str, ToolsetTool[AgentDepsT]]
+    """Those of them that other toolsets of the agent have."""
+
+
+@dataclass
+class CodeModeToolset(WrapperToolset[AgentDepsT]):
+    """Wraps a toolset: the model gets `run_code`, and the tools are functions in its programs.
+
+    A tool without a mark may be called by programs only; `allowed_callers='both'` offers it
+    directly as well, `'direct'` only directly. Programs also call what other toolsets of the agent
+    have marked `code` or `both`.
+
+    Args:
+        wrapped: Any toolset: functions, MCP, combined, filtered, prefixed, external.
+        engine: `auto`, `process`, `monty`, `ray`, the name of an engine that others register, or an `Engine`.
+        engine_options: Options of an engine that is given by name, as those of `Runtime`.
+        isolation: Deprecated: `engine_options={"isolation": ...}` says the same.
+        limits: Of each program.
+        ledger: Where programs are kept that wait for an approval: a path or server for other processes to go on;
+            `None` keeps them as long as this object lives.
+        max_retries: How often the model may correct a program that failed or was refused.
+        budget_characters: Of the signatures in the description; what does not fit is found with `search_tools`
+            inside a program.
+        signatures: How the tools are written in the description: `dense`, one line each, or `python`, as functions
+            with docstrings, which takes about three times as many tokens.
+        reuse_replies: Whether a program that corrects a failed one gets the replies that the failed one got,
+            for the same tools with the same arguments, so that nothing is done twice.
+        yield_after_seconds: How long a run of the agent waits for a program; one that takes longer is a deferred call,
+            and `wait` waits for it. Without it, a run waits for as long as a program may take.
+        on_outcome: Told of every program that ended, with its files and hints.
+        learn: Note what tools that do not declare it return (keys and types, never values); descriptions of later
+            conversations show it.
+        files: In the working directory of every program. The model is told what is in them: columns and types, sheets,
+            rows, as a guest reads it.
+    """
+
+    engine: str | Engine = "auto"
+    isolation: str | None = None
+    limits: Limits | None = None
+    ledger: str | PathLike[str] | Ledger | None = None
+    max_retries: int = 3
+    budget_characters: int | None = None
+    reuse_replies: bool = False
+    on_outcome: Callable[[Outcome], None] | None = None
+    engine_options: Mapping[str, Any] | None = None
+    signatures: Form = "dense"
+    learn: bool = True
+    files: Sequence[File] = ()
+    yield_after_seconds: float | None = None
+    # A field, so that the copies that Pydantic AI makes for each run share it.
+    _home: Home | None = field(default=None, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.yield_after_seconds is not None and not self.yield_after_seconds > 0:
+            raise UserError(f"yield_after_seconds must be above 0, got {self.yield_after_seconds!r}")
+        if self._home is None:
+            options = with_old_keywords(self.engine, self.engine_options, isolation=self.isolation)
+            self._home = Home(
+                engine=self.engine, engine_options=options, limits=self.limits, ledger=self.ledger, learn=self.learn
+            )
+
+    @property
+    def runs_programs(self) -> bool:
+        """For a tool search in the same agent."""
+        return True
+
+    @property
+    def home(self) -> Home:
+        """Where programs run, shared by all copies."""
+        assert self._home is not None
+        return self._home
+
+    @property
+    def tool_name_conflict_hint(self) -> str:
+        """For the error that Pydantic AI raises."""
+        return "Wrap one of the toolsets in a `PrefixedToolset`, or put both into one `CodeModeToolset`."
+
+    async def __aenter__(self) -> Self:
+        await self.wrapped.__aenter__()
+        self.home.enter()
+        return self
+
+    async def __aexit__(self, *args: object) -> bool | None:
+        try:
+            await self.home.leave()
+        finally:
+            await self.wrapped.__aexit__(*args)
+        return None
+
+    def apply(self, visitor: Callable[[AbstractToolset[AgentDepsT]], None]) -> None:
+        """Also visits this toolset itself: a tool search asks whether there is one."""
+        visitor(self)
+        self.wrapped.apply(visitor)
+
+    async def get_tools(self, ctx: RunContext[AgentDepsT]) -> dict[str, ToolsetTool[AgentDepsT]]:
+        if is_listing_beside():
+            return {}
+        with listing_for_code():
+            tools = await self.wrapped.get_tools(ctx)
+        in_code = {name: tool for name, tool in tools.items() if _is_for_code(ctx, tool.tool_def)}
+        beside = {
+            name: tool
+            for name, tool in (await tools_beside(ctx, self)).items()
+            if name not in tools and _is_for_code(ctx, tool.tool_def)
+        }
+        in_code |= beside
+        offered = {name: tool for name, tool in tools.items() if _is_offered(ctx, tool.tool_def)}
+        if RUN_CODE in tools:
+            raise UserError(f"a tool is named {RUN_CODE!r}, which is the name of code mode's own; rename yours")
+        specs = settled(spec_of(tool.tool_def) for tool in in_code.values())
+        known = await self.home.known(ctx.conversation_id or ctx.run_id or "")
+        offered[RUN_CODE] = _RunCode(
+            toolset=self,
+            tool_def=ToolDefinition(
+                name=RUN_CODE,
+                description=self.home.description(
+                    specs, self.budget_characters, self.signatures, known, await self.home.files_text(self.files)
+                ),
+                parameters_json_schema=RUN_CODE_SCHEMA,
+                metadata={"code_arg_name": "code", "code_arg_language": "python"},
+            ),
+            max_retries=self.max_retries,
+            args_validator=_VALIDATOR,
+            tools=in_code,
+            beside=beside,
+        )
+        return offered
+
+    async def call_tool(
+        self, name: str, tool_args: dict[str, Any], ctx: RunContext[AgentDepsT], tool: ToolsetTool[AgentDepsT]
+    ) -> Any:
+        if not isinstance(tool, _RunCode):
+            return await self.wrapped.call_tool(name, tool_args, ctx, tool)
+        toolset, tools = await self._all_tools(ctx, tool)
+        specs = settled(spec_of(one.tool_def) for one in tools.values())
+        runtime = await self.home.runtime(specs, through_pydantic_ai)
+        nested = Nested(
+            manager=_manager(ctx, toolset, tools), outer_id=ctx.tool_call_id or "", stop=runtime.cancel, found_key=NOTE
+        )
+        nested.enter()
+        nested, outcome = await self._run(runtime, nested, ctx, tool_args["code"])
+        self.home.note_end(ctx.run_id or "", outcome)
+        if self.on_outcome is not None:
+            self.on_outcome(outcome)
+        if nested.failure is not None:
+            raise nested.failure
+        if outcome.status != "finished":
+            raise to_retry(outcome, _visible(ctx))
+        content = [item for _, items in sorted(nested.content.items()) for item in items]
+        notes = {SEVERAL: nested.found} if nested.found else {}
+        return to_return(outcome, content, notes=notes, revealed=nested.revealed)
+
+    async def wait(
+        self, requests: DeferredToolRequests, *, timeout_seconds: float | None = None
+    ) -> DeferredToolResults:
+        """Wait for programs that outlasted their run to end, or to need an answer.
+
+        Give what it returns to the agent's next run, with the history of the last one: `run_code` has its result
+        there, or is deferred again. Programs go on while the agent or the toolset is entered.
+        """
+        return await self.home.long.wait(requests, timeout_seconds)
+
+    async def _run(
+        self, runtime: Runtime, nested: Nested, ctx: RunContext[AgentDepsT], code: str
+    ) -> tuple[Nested, Outcome]:
+        """Run the program to its end, or for as long as a run of the agent waits; also what its calls went through.
+
+        Raises:
+            CallDeferred: It goes on, and a later run can have its result.
+        """
+        key = f"{ctx.conversation_id}/{ctx.tool_call_id}"
+        try:
+            nested.answers = await self._answers(ctx, key)
+        except ToolfoldError as error:
+            raise to_exception(error, had_paused=False) from error
+        execution_id = nested.answers.execution_id or secrets.token_hex(8)
+        known = self.home.long.get(execution_id)
+        if known is None and self.yield_after_seconds is None:
+            return nested, await self._driven(runtime, nested, ctx, code, key, execution_id)
+        if known is None:
+            work = asyncio.create_task(self._driven(runtime, nested, ctx, code, key, execution_id))
+            known = LongProgram(nested, work, partial(runtime.suspend, execution_id))
+        has_yielded = self.home.long.get(execution_id) is not None
+        try:
+            await asyncio.wait([known.work], timeout=self.yield_after_seconds)
+        except asyncio.CancelledError:
+            if not has_yielded:  # else only the wait for it is cancelled
+                known.work.cancel()
+                await asyncio.wait([known.work])
+            raise
+        if not known.work.done():
+            self.home.long.add(execution_id, known)
+            raise deferred(execution_id, runtime.open_calls(execution_id))
+        self.home.long.drop(execution_id)
+        return known.nested, known.work.result()
+
+    async def _driven(
+        self, runtime: Runtime, nested: Nested, ctx: RunContext[AgentDepsT], code: str, key: str, execution_id: str
+    ) -> Outcome:
+        """The program to its end, or to a question that nobody here can answer.
+
+        Raises:
+            ApprovalRequired: The program waits; the note in the metadata says what for.
+        """
+        try:
+            if nested.answers.execution_id:
+                found = await runtime.recorded(execution_id)
+                if found is not None and found.outcome is not None and not nested.answers.results:
+                    return found.outcome  # it came to its end when no run waited for it
+                step = await runtime.resume(execution_id)
+                nested.limit_answers(step.approvals if isinstance(step, Paused) else ())
+            else:
+                rerun_of = self.home.failed(ctx.run_id or "") if self.reuse_replies else ""
+                step = await runtime.start(
+                    code, files=self.files, tenant=key, rerun_of=rerun_of, execution_id=execution_id,
+                    durable=self.yield_after_seconds is not None,
+                )  # fmt: skip
+            step = await drive(runtime, step, nested.answer)
+            if isinstance(step, Paused):
+                await runtime.release(step.execution_id)
+                raise ApprovalRequired(
+                    note_of(step.execution_id, [nested.waiting_for(call) for call in step.approvals])
+                )
+            return step
+        except ToolfoldError as error:
+            raise to_exception(error, had_paused=bool(nested.answers.execution_id)) from error
+
+    async def _answers(self, ctx: RunContext[AgentDepsT], key: str) -> NestedAnswers:
+        """The outside's answers to the calls of this program, if it has been waiting for them."""
+        given = answers_in(ctx.tool_call_metadata)
+        if given is not None:
+            return given
+        may_wait = ctx.tool_call_approved or _is_of_an_earlier_run(ctx)
+        waiting = await self.home.waiting(key) if may_wait else ""
+        return NestedAnswers(execution_id=waiting, is_yes_to_all=ctx.tool_call_approved)
+
+    async def _all_tools(
+        self, ctx: RunContext[AgentDepsT], tool: _RunCode[AgentDepsT]
+    ) -> tuple[AbstractToolset[AgentDepsT], dict[str, ToolsetTool[AgentDepsT]]]:
+        """The wrapped tools, those beside them, and those that a tool search of the same agent has found."""
+        searches = searches_of(ctx)
+        found = [(search, await search.found_for_code(ctx)) for search in searches]
+        if not tool.beside and not any(more for _, more in found):
+            return self.wrapped, tool.tools
+        routes: dict[str, AbstractToolset[AgentDepsT]] = dict.fromkeys(tool.tools, self.wrapped)
+        root = root_of(ctx)
+        if root is not None:
+            routes |= dict.fromkeys(tool.beside, root)
+        all_tools = dict(tool.tools)
+        for search, more in found:
+            for name, one in more.items():
+                routes.setdefault(name, search)
+                all_tools.setdefault(name, one)
+        return _Routed(self.wrapped, routes), all_tools
+
+
+@dataclass
+class _Routed(WrapperToolset[AgentDepsT]):
+    """Sends each call to the toolset that has the tool."""
+
+    routes: dict[str, AbstractToolset[AgentDepsT]]
+
+    async def call_tool(
+        self, name: str, tool_args: dict[str, Any], ctx: RunContext[AgentDepsT], tool: ToolsetTool[AgentDepsT]
+    ) -> Any:
+        return await self.routes[name].call_tool(name, tool_args, ctx, tool)
+
+
+def _manager(
+    ctx: RunContext[AgentDepsT], toolset: AbstractToolset[AgentDepsT], tools: dict[str, ToolsetTool[AgentDepsT]]
+) -> ToolManager[AgentDepsT]:
+    """The path of a direct call, for tools that the model does not see: same hooks, same context."""
+    outer = ctx.tool_manager
+    if outer is None:
+        raise UserError("`run_code` needs the tool manager of an agent's run; call it through an agent")
+    return ToolManager(
+        toolset=toolset,
+        root_capability=outer.root_capability,
+        ctx=ctx,
+        tools=tools,
+        default_max_retries=outer.default_max_retries,
+    )
+
+
+# Any: dependencies do not matter here.
+def _visible(ctx: RunContext[Any]) -> list[str]:
+    """The tools that the model can call directly."""
+    tools = ctx.tool_manager.tools if ctx.tool_manager is not None else None
+    return [name for name in tools or {} if name != RUN_CODE]
+
+
+def _is_of_an_earlier_run(ctx: RunContext[Any]) -> bool:
+    """Whether the model asked for this program in a run that ended before it had its answer."""
+    asked = next((message for message in reversed(ctx.messages) if isinstance(message, ModelResponse)), None)
+    return asked is not None and asked.run_id != ctx.run_id
+
+
+def _is_for_code(ctx: RunContext[Any], definition: ToolDefinition) -> bool:
+    return callers_of(definition, unset="code") != "direct" and ctx.is_tool_available(definition)
+
+
+def _is_offered(ctx: RunContext[Any], definition: ToolDefinition) -> bool:
+    # What Pydantic AI's own search has not revealed yet is left to it.
+    return callers_of(definition, unset="code") != "code" or not ctx.is_tool_available(definition)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Tools that stand beside a code mode in one agent, as far as their marks make them tools of its programs.
+
+
+async def tools_beside(
+    ctx: RunContext[AgentDepsT], own: AbstractToolset[AgentDepsT]
+) -> dict[str, ToolsetTool[AgentDepsT]]:
+    """Tools marked `code` or `both` in the agent's toolsets other than `own`; their calls go through `root_of`.
+
+    Raises:
+        UserError: one is marked `code`, and the model sees it all the same.
+    """
+    root = root_of(ctx)
+    if root is None or not _has_others(root, own):
+        return {}
+    with listing_beside():
+        shown = await root.get_tools(ctx)
+        with listing_for_code():
+            tools = await root.get_tools(ctx)
+    for name, tool in shown.items():
+        if callers_of(tool.tool_def) == "code":
+            raise UserError(
+                f"{name!r} is marked allowed_callers='code', but its toolset shows it to the model; "
+                "put that toolset into the CodeModeToolset, or use toolfold.pydantic_ai.FunctionToolset"
+            )
+    return {name: tool for name, tool in tools.items() if callers_of(tool.tool_def) != "direct"}
+
+
+def root_of(ctx: RunContext[AgentDepsT]) -> AbstractToolset[AgentDepsT] | None:
+    """All toolsets of the agent's run as one."""
+    return None if ctx.tool_manager is None else ctx.tool_manager.toolset
+
+
+def _has_others(root: AbstractToolset[AgentDepsT], own: AbstractToolset[AgentDepsT]) -> bool:
+    """Whether there is anything to list: each step would pay for it."""
+    all_, ours = list[AbstractToolset[AgentDepsT]](), list[AbstractToolset[AgentDepsT]]()
+    root.apply(all_.append)
+    own.apply(ours.append)
+    known = {id(one) for one in ours}
+    # An agent always has a toolset for its own functions, mostly an empty one.
+    return any(id(one) not in known and getattr(one, "tools", True) for one in all_)
+
+
+# ----------------------------------------------------------------------------------------------------
+# One toolset as two: what the model calls directly, and what its programs call. No tool is offered twice one way.
+
+
+# Any: the options are those of `CodeModeToolset`.
+def split_by_caller(
+    toolset: AbstractToolset[AgentDepsT], **options: Any
+) -> tuple[AbstractToolset[AgentDepsT], CodeModeToolset[AgentDepsT]]:
+    """The tools for direct calls and those for programs, for `Agent(toolsets=split_by_caller(toolset))`.
+
+    A tool marked `both` is in both; one without a mark is for direct calls. `options` are those of
+    `CodeModeToolset`.
+    """
+    return FilteredToolset(toolset, _is_direct), CodeModeToolset(_Marked(toolset), **options)
+
+
+class _Marked(WrapperToolset[AgentDepsT]):
+    """Tools for programs as such: `both` would offer them directly a second time."""
+
+    async def get_tools(self, ctx: RunContext[AgentDepsT]) -> dict[str, ToolsetTool[AgentDepsT]]:
+        with listing_for_code():
+            tools = await self.wrapped.get_tools(ctx)
+        return {
+            name: replace(
+                tool, tool_def=replace(tool.tool_def, metadata={**(tool.tool_def.metadata or {}), MARK: "code"})
+            )
+            for name, tool in tools.items()
+            if callers_of(tool.tool_def) != "direct"
+        }
+
+
+def _is_direct(_: RunContext[Any], definition: ToolDefinition) -> bool:
+    return callers_of(definition) != "code"

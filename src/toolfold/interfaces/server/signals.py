@@ -1,0 +1,93 @@
+"""How a door that serves is told to end."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import re
+import signal
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+
+@contextmanager
+def on_signal(stop: Callable[[], object]) -> Iterator[None]:
+    """SIGINT and SIGTERM end the work in good order: guests and bridged servers end before this process."""
+    loop = asyncio.get_running_loop()
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    for number in numbers:
+        loop.add_signal_handler(number, stop)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)
+
+
+# ----------------------------------------------------------------------------------------------------
+# What counts as this machine: one rule for every door that listens without a key.
+#
+# A page in a browser on this machine can reach loopback. It shows its origin, or, where its own name was made to point
+# here (DNS rebinding), that name as the host. So names are never looked up: an address is loopback, or `localhost` is.
+
+_AUTHORITY: Final = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+)(?::[0-9]{0,5})?")
+_ORIGIN: Final = re.compile(r"https?://(?P<authority>[^/?#]+)", re.IGNORECASE)
+
+
+def is_loopback(host: str) -> bool:
+    """An address that only this machine reaches, or `localhost`; never a name that merely looks like one."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        address = ipaddress.ip_address(host.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        return False
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return (mapped or address).is_loopback
+
+
+def is_from_here(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Whether a request was made to this machine, and not by another machine's page."""
+    given = [(name, value.decode("latin-1")) for name, value in headers if name in (b"host", b"origin")]
+    return all(_names_here(value) if name == b"host" else _is_page_of_here(value) for name, value in given)
+
+
+class OnlyFromHere:
+    """Turns away every request that was not made to this machine, whatever its path.
+
+    Args:
+        app: Where the others go.
+        text: What is said to those turned away.
+        on_refusal: Called for each of them.
+    """
+
+    def __init__(self, app: ASGIApp, *, text: str, on_refusal: Callable[[], None] | None = None) -> None:
+        self._app = app
+        self._body = msgspec.json.encode({"error": text})
+        self._on_refusal = on_refusal
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or is_from_here(scope["headers"]):
+            await self._app(scope, receive, send)
+            return
+        if self._on_refusal is not None:
+            self._on_refusal()
+        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(self._body))]
+        await send({"type": "http.response.start", "status": 403, "headers": headers})
+        await send({"type": "http.response.body", "body": self._body})
+
+
+def _names_here(authority: str) -> bool:
+    found = _AUTHORITY.fullmatch(authority)
+    return found is not None and is_loopback(found["host"])
+
+
+def _is_page_of_here(origin: str) -> bool:
+    found = _ORIGIN.fullmatch(origin)
+    return found is not None and _names_here(found["authority"])
