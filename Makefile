@@ -132,7 +132,7 @@ test.apis: $(stamp)
 	fi
 
 test.batch: $(stamp)
-	@PYTHONPATH=src:. $(python) -m tests.doors.cli.killed_batch $(ARGS)
+	@PYTHONPATH=src:. $(python) -m tests.interfaces.cli.killed_batch $(ARGS)
 
 claude_code = sh tests/clients/fetch.sh build/clients/claude-code @anthropic-ai/claude-code@2.1.325 \
   @modelcontextprotocol/server-filesystem@2026.8.31 @modelcontextprotocol/server-memory@2026.8.31
@@ -183,7 +183,7 @@ test.gem:
 	      "$$candidate" -m venv --clear $(gem_venv) && $(gem_venv)/bin/python -m pip install -qq --disable-pip-version-check \
 	        gem-llm==0.1.0 '.[mcp]' pytest pytest-asyncio pytest-timeout && touch $(gem_venv)/.stamp; } \
 	      || { echo "NOT RUN: gem-llm 0.1.0 could not be installed; the lines above say why"; exit 0; }; \
-	    PYTHONPATH=src exec $(gem_venv)/bin/python -m pytest -q tests/doors/gem/test_real_gem.py $(ARGS); \
+	    PYTHONPATH=src exec $(gem_venv)/bin/python -m pytest -q tests/interfaces/gem/test_real_gem.py $(ARGS); \
 	  fi; \
 	done; \
 	echo "NOT RUN: no Python 3.11 found, which gem-llm 0.1.0 needs; name one: make test NAME=gem GEM_PYTHON=/path/to/python3.11"

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from tests.doors.console.served import served
+from tests.interfaces.console.served import served
 from tests.ledger.redis_server import running_server
 from toolfold import Runtime
 from toolfold.ledger.base import Begun, Filter, Ledger, Retention

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 
 from mcp import Client
 
-from tests.doors.http.conftest import serve
+from tests.interfaces.http.conftest import serve
 from toolfold import Runtime
 from toolfold.interfaces.http import Settings
 from toolfold.interfaces.mcp.offer import Offer

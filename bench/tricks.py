@@ -169,7 +169,7 @@ def _tree_without(trick: Trick) -> Iterator[Path]:
 
 def look_up_aliases(text: str) -> str:
     """A module's text with `os.dup2` wherever it has the alias of it."""
-    found = re.search(r"^from toolfold_guest\.aliases import (?:\(([^)]*)\)|(.*))\n", text, re.MULTILINE)
+    found = re.search(r"^from toolfold_guest\.stdlib_names import (?:\(([^)]*)\)|(.*))\n", text, re.MULTILINE)
     if found is None:
         return text
     names = re.findall(r"\w+", found[1] or found[2])

@@ -3,9 +3,9 @@ import re, subprocess, sys, os
 from pathlib import Path
 os.chdir(sys.argv[1])
 def sh(c): subprocess.run(c, shell=True, check=True)
-if Path('src/toolfold/doors/console/static').exists():
-    sh('mkdir -p src/toolfold/interfaces/console && mv src/toolfold/doors/console/static src/toolfold/interfaces/console/static && rm -rf src/toolfold/doors')
-if Path('tests/doors').exists(): sh('mv tests/doors tests/interfaces')
+if Path('src/toolfold/interfaces/console/static').exists():
+    sh('mkdir -p src/toolfold/interfaces/console && mv src/toolfold/interfaces/console/static src/toolfold/interfaces/console/static && rm -rf src/toolfold/interfaces')
+if Path('tests/interfaces').exists(): sh('mv tests/interfaces tests/interfaces')
 MOVES = {
  'tests/ledger/test_redis.py':'tests/ledger/redis/test_store.py','tests/ledger/test_redis_index.py':'tests/ledger/redis/test_index.py',
  'tests/ledger/test_redis_lease.py':'tests/ledger/redis/test_leases.py','tests/ledger/test_redis_writer.py':'tests/ledger/redis/test_writer.py',
@@ -22,9 +22,9 @@ for rel in files:
     try: t = p.read_text()
     except UnicodeDecodeError: continue
     u = re.sub(r'\btests([./])doors\b', r'tests\1interfaces', t)
-    u = re.sub(r'src/toolfold/doors\b', 'src/toolfold/interfaces', u)
+    u = re.sub(r'src/toolfold/interfaces\b', 'src/toolfold/interfaces', u)
     u = re.sub(r'\btoolfold([./])doors\b', r'toolfold\1interfaces', u)
-    u = re.sub(r'`doors/', '`interfaces/', u)
+    u = re.sub(r'`interfaces/', '`interfaces/', u)
     if u != t: p.write_text(u)
 p = Path('pyproject.toml'); t = p.read_text()
 t = t.replace('''  "doors | (testing)",''','''  "interfaces | (testing)",''')

@@ -10,10 +10,10 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from tests.doors.http.talk import result
 from tests.faults.judge import KILLED, UNKNOWN, End, Operation, Session
 from tests.faults.programs import Kind, Script, Seen, kinds_of, script
 from tests.faults.talk import PATIENCE_SECONDS, Talk
+from tests.interfaces.http.talk import result
 
 WEATHER: Final = {
     "name": "get_weather",

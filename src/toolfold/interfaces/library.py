@@ -92,7 +92,7 @@ def config_tools(config: Config) -> list[Tool]:
 # ----------------------------------------------------------------------------------------------------
 # A runtime whose programs also call the MCP servers of a config, for doors that have no client to ask.
 #
-# The MCP door has its own (`doors.mcp.offer`), for it tells its client of each change; the names are the same.
+# The MCP door has its own (`interfaces.mcp.offer`), for it tells its client of each change; the names are the same.
 
 _log: Final = logging.getLogger(__name__)
 CONNECT_SECONDS: Final = 30.0

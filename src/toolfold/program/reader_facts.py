@@ -206,8 +206,8 @@ class Walk:
 
     def children(self, node: ast.AST, scope: Scope, guard: Guard) -> None:
         push = self.stack.append
-        for field in fields_of(node.__class__):
-            value = getattr(node, field, None)
+        for name in fields_of(node.__class__):
+            value = getattr(node, name, None)
             if value.__class__ is list:
                 for item in value:
                     if isinstance(item, ast.AST):

@@ -379,7 +379,8 @@ def depth_of(outside: bytes) -> int:
 # ----------------------------------------------------------------------------------------------------
 # Values to bytes and back, exactly: MessagePack, with marks for what it does not know; mostly one call into C.
 #
-# What is read back is checked for its types, but not for its size: whoever reads bytes that others wrote does that first.
+# What is read back is checked for its types, but not for its size: whoever reads bytes that others wrote does that
+# first.
 
 # How a map of five that begins with the key `kind` looks; a `Media` that was taken for a plain dataclass.
 _LOOKS_LIKE_MEDIA: Final = b"\x85\xa4kind"

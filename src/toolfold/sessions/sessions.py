@@ -319,7 +319,8 @@ def bound_names(text: str) -> set[str]:
 # ----------------------------------------------------------------------------------------------------
 # How much all sessions of one tenant may keep together. Counts; the store does the keeping.
 #
-# Sessions of tenants are called `tenant/session`; those without a tenant count together. What other processes keep in the
+# Sessions of tenants are called `tenant/session`; those without a tenant count together. What other processes keep in
+# the
 # same folder is counted when it is measured, which the sweep does.
 
 

@@ -207,7 +207,8 @@ def _place(path: Sequence[str | int]) -> str:
 # ----------------------------------------------------------------------------------------------------
 # Schemas from outside, bounded when they are taken in.
 #
-# A few kilobytes of `$ref`s that each name the next one twice stand for more alternatives than any host can look at, in a
+# A few kilobytes of `$ref`s that each name the next one twice stand for more alternatives than any host can look at,
+# in a
 # check of arguments or in a stub. Whoever takes in a schema of a stranger asks here first.
 
 MAX_PARTS: Final = 20_000

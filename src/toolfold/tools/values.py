@@ -1,7 +1,7 @@
 """What a tool returned, as a value that can be sent: JSON values, `bytes` and `Media`.
 
-`toolfold_guest.shared.value_rules.TABLE` says what becomes what, for replies as for what programs send, and `toolfold_guest.shared.value_rules`
-how much of it; a float NaN or infinity stays a float here.
+`toolfold_guest.shared.value_rules` says what becomes what, for replies as for what programs send, and how much of it; a
+float NaN or infinity stays a float here.
 
 Everything else is refused with its type and place, never sent as its text: the `repr` of a host's object may tell what
 no program should know. Written by hand because the libraries that do this are either slow on plain data or keep tuples

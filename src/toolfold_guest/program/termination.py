@@ -131,7 +131,7 @@ def _never_made(name: str, count: int) -> str:
 # An exception as the program's author should read it: their lines only, no carets.
 
 MOST_FRAMES = 50
-_OURS = os.path.dirname(os.path.dirname(__file__))
+_OURS = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
 
 
 def describe(error: BaseException, text: str) -> tuple[str, str]:

@@ -20,19 +20,19 @@ ADVICE = (
 # A seccomp filter as containers have it: `unshare` is refused, all else is allowed.
 REFUSE_UNSHARE = """
 import struct
-from toolfold_guest.jail import kernel, seccomp
+from toolfold_guest.jail import kernel, lockdown
 code = [(0x20, 0, 0, 0), (0x15, 0, 1, kernel.MACHINE.setup["unshare"]), (6, 0, 0, 0x50001), (6, 0, 0, 0x7FFF0000)]
 kernel.no_new_privileges()
-seccomp.load_filter(b"".join(struct.pack("=HBBI", *one) for one in code))
+lockdown.load_filter(b"".join(struct.pack("=HBBI", *one) for one in code))
 """
 # A limit as an administrator sets it, in a user namespace of the test's own.
 REFUSE_USER_NAMESPACES = """
 import os
-from toolfold_guest.jail import identity, kernel
+from toolfold_guest.jail import kernel
 user, group = os.getuid(), os.getgid()
 kernel.unshare(kernel.NEWUSER)
-identity.open_proc()
-identity.map_ids(user, group, inside=0)
+kernel.open_proc()
+kernel.map_ids(user, group, inside=0)
 open("/proc/sys/user/max_user_namespaces", "w").write("0")
 """
 RUN = """

@@ -356,7 +356,7 @@ def create_console(
     app.add_exception_handler(ToolfoldError, _refuse)
     app.add_exception_handler(HTTPException, _refuse)
     app.state.watch = watch
-    # For `doors.http.serve`, which every door that listens uses.
+    # For `interfaces.http.setup`, which every door that listens uses.
     app.state.max_connections = _ALONE.max_connections
     app.state.replicas = None
     app.state.drain = _nothing

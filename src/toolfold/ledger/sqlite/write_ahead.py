@@ -263,7 +263,8 @@ _checksum: Final = zlib.crc32
 # ----------------------------------------------------------------------------------------------------
 # The `ahead` files of other processes: what the killed left is brought into the tables, what the living have is read.
 #
-# The caller commits what `catch_up` did before it calls `remove`: a process that is killed in between leaves the file to
+# The caller commits what `catch_up` did before it calls `remove`: a process that is killed in between leaves the file
+# to
 # the next one, which finds by the numbers of the entries that nothing is missing any more.
 
 _log = logging.getLogger("toolfold.ledger")

@@ -1,4 +1,4 @@
-"""`toolfold mcp`: the options of the MCP door, and what they mean; what is served is in `doors.mcp`."""
+"""`toolfold mcp`: the options of the MCP door, and what they mean; what is served is in `interfaces.mcp`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`toolfold serve`: the options of the HTTP door, and what they mean; what is served is in `doors.http`."""
+"""`toolfold serve`: the options of the HTTP door, and what they mean; what is served is in `interfaces.http`."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def _config(path: Path | None, options: dict[str, Any], *, ledger: str | None) -
 
 
 # ----------------------------------------------------------------------------------------------------
-# `toolfold console`: the options, and the link that it prints; what is served is in `doors.console`.
+# `toolfold console`: the options, and the link that it prints; what is served is in `interfaces.console`.
 
 _HOST: Final = "127.0.0.1"
 

@@ -1,0 +1,130 @@
+"""One `toolfold.yaml` means the same tools at every command: servers, modules, commands, folders, and what is allowed."""
+
+import json
+import os
+import sqlite3
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.interfaces.cli.conftest import Cli
+from tests.ledger.made_up import long_ledger
+
+pytestmark = pytest.mark.long
+
+ECHO = str(Path(__file__).with_name("echo_server.py"))
+CONFIG = f"""
+servers:
+  - {{name: db, command: {sys.executable}, args: [-S, -E, {ECHO}, --fast]}}
+  - {{name: secret, command: {sys.executable}, args: [-S, -E, {ECHO}], env: {{TOKEN: "${{NOT_SET}}"}}}}
+tools:
+  modules: [tools.py]
+  folders: [{{name: docs, path: .}}]
+  commands: [{{name: greet, argv: [echo, "{{who}}"]}}]
+  block: [block]
+execution: {{timeout_seconds: 60}}
+"""
+LEFT_OUT = "toolfold: toolfold.yaml:4: server 'secret' is left out: variable 'NOT_SET' is not set; set it\n"
+
+
+@pytest.fixture
+def configured(cli: Cli, folder: Path) -> Cli:
+    (folder / "toolfold.yaml").write_text(CONFIG)
+    return cli
+
+
+def test_a_program_calls_the_servers_and_the_other_tools_of_the_nearest_config(configured: Cli, folder: Path) -> None:
+    program = "print((await mcp__db__started())['args'], await price('ACME'), await greet(who='ada'))"
+    (folder / "below").mkdir()
+
+    done = configured("run", "-", program=program)
+    os.chdir(folder / "below")
+    below = configured("run", "-", program=program)
+
+    assert (done.returncode, done.stdout, done.stderr.decode()) == (0, b"['--fast'] 12.5 ada\n", LEFT_OUT)
+    assert (below.returncode, below.stdout) == (0, b"['--fast'] 12.5 ada\n")
+
+
+def test_what_the_config_blocks_is_blocked_here_too(configured: Cli) -> None:
+    done = configured("run", "-", program="await block(path='x')")
+
+    assert done.returncode == 1
+    assert done.stderr.decode().splitlines()[-1] == "ToolError: 'block' is not available in a program"
+
+
+def test_a_server_that_cannot_be_started_is_named_and_the_program_told(cli: Cli, folder: Path) -> None:
+    (folder / "toolfold.yaml").write_text("servers: [{name: far-away, command: /no/such/command}]\n")
+
+    done = cli("run", "-", program="await mcp__far_away__anything()")
+    idle = cli("run", "-", program="print('needs none')")
+
+    assert (done.returncode, done.stderr.decode()) == (
+        2,
+        "toolfold: server 'far-away': no command '/no/such/command'; check the path\n"
+        "line 1: no tool 'mcp__far_away__anything'; the tools are: search_tools\n"
+        "await mcp__far_away__anything()\n"
+        "      ^\n",
+    )
+    assert (idle.returncode, idle.stdout, idle.stderr) == (0, b"needs none\n", b"")
+
+
+def test_engine_and_time_are_the_configs_unless_the_command_says_otherwise(cli: Cli, folder: Path) -> None:
+    (folder / "other.yaml").write_text("engine: monty\nexecution: {timeout_seconds: 0.2}\n")
+
+    done = cli("run", "-", "--json", "--config", "other.yaml", program="while True: pass")
+    other = cli("run", "-", "--json", "--config", "other.yaml", "--engine", "process", "--timeout", "60", program="1")
+
+    assert (done.returncode, json.loads(done.stdout)["engine"], json.loads(done.stdout)["status"]) == (
+        4,
+        "monty",
+        "timeout",
+    )
+    assert (other.returncode, json.loads(other.stdout)["engine"]) == (0, "process")
+
+
+def test_the_configs_ledger_has_the_execution_and_runs_shows_it(cli: Cli, folder: Path) -> None:
+    (folder / "toolfold.yaml").write_text("ledger: {where: own.sqlite}\n")
+
+    done = cli("run", "-", "--json", program="print('kept')")
+    listed = cli("runs", "--json")
+
+    assert [one["execution_id"] for one in json.loads(listed.stdout)] == [json.loads(done.stdout)["execution_id"]]
+
+
+def test_a_list_of_a_ledger_far_above_its_limit_forgets_nothing_and_a_program_forgets_some(
+    cli: Cli, folder: Path
+) -> None:
+    (folder / "toolfold.yaml").write_text("ledger: {where: own.sqlite, keep: {max_executions: 100}}\n")
+    long_ledger(folder / "own.sqlite", 20_000)
+
+    def count() -> int:
+        with closing(sqlite3.connect(folder / "own.sqlite")) as connection:
+            return int(connection.execute("SELECT count(*) FROM executions").fetchone()[0])
+
+    listed = cli("runs", "--json", "--limit", "2")
+    after_list = count()
+    cli("run", "-", program="print('new')")
+
+    assert [one["execution_id"] for one in json.loads(listed.stdout)] == [f"{20_000:016x}", f"{19_999:016x}"]
+    assert after_list == 20_000
+    assert 100 < count() < 20_000
+
+
+def test_tools_lists_what_programs_may_call_under_the_config(configured: Cli) -> None:
+    done = configured("tools", "list", "--json")
+
+    assert [one["name"] for one in json.loads(done.stdout)] == [
+        "price", "greet", "docs_read_file", "docs_list_files", "docs_search_files", "mcp__db__started",
+    ]  # fmt: skip
+    assert done.stderr.decode() == LEFT_OUT
+
+
+def test_without_tools_and_without_a_config_there_is_nothing_to_list(cli: Cli) -> None:
+    done = cli("tools", "list")
+
+    assert (done.returncode, done.stderr.decode()) == (
+        2,
+        "toolfold: no tools to look at; name a file with --tools, as in --tools tools.py, or a --config\n",
+    )

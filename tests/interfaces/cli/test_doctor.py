@@ -1,0 +1,74 @@
+import io
+import json
+
+import pytest
+from inline_snapshot import snapshot
+from rich.console import Console
+
+from tests.interfaces.cli.conftest import Cli
+from toolfold.engines.process.doctor import Diagnosis, Finding
+from toolfold.interfaces.cli.commands.doctor import print_diagnosis
+
+
+@pytest.mark.long
+def test_the_doctor_names_every_layer_and_tries_attacks_in_both_tiers(cli: Cli, unproven: list[str]) -> None:
+    done = cli("doctor", "--json")
+
+    shown = json.loads(done.stdout)
+
+    assert (done.returncode, done.stderr) == (0 if shown["ok"] else 3, b"")
+    assert (shown["required"], sorted(shown["canaries"])) == ("namespace", ["landlock", "namespace"])
+    for layer in shown["layers"]:
+        if not layer["ok"]:
+            unproven.append(f"layer {layer['name']}: {layer['detail']}")
+    for tier, attacks in shown["canaries"].items():
+        for attack in attacks:
+            if not attack["ok"]:
+                unproven.append(f"tier {tier}, attack {attack['name']!r}: {attack['detail']}")
+
+
+def test_a_diagnosis_is_one_line_per_finding_and_ends_in_the_verdict() -> None:
+    refused = "user namespaces are refused; ask for isolation 'landlock'"
+    diagnosis = Diagnosis(
+        kernel="6.1",
+        machine="x86_64",
+        python="3.11.7",
+        user=1000,
+        layers=(
+            Finding(name="user", ok=False, detail=refused),
+            Finding(name="pid", ok=False, detail=refused),
+            Finding(name="seccomp", ok=True, detail=""),
+        ),
+        canaries={"landlock": (Finding(name="fork", ok=True, detail="PermissionError"),)},
+        notes={"landlock": ("the program can see which files the host has",)},
+        libraries=("numpy", "pandas"),
+        library_sets={"main": "installed; networkx, lxml", "old": "not locked; run 'toolfold libraries sync'; zebra"},
+        host_libraries=True,
+        tier="landlock",
+        required="namespace",
+        ok=False,
+    )
+    printed = io.StringIO()
+
+    print_diagnosis(diagnosis, Console(file=printed, soft_wrap=True, highlight=False, markup=False))
+
+    assert printed.getvalue() == snapshot("""\
+6.1, x86_64, Python 3.11.7, user 1000
+
+layers
+  user                            MISSING   user namespaces are refused; ask for isolation 'landlock'
+  pid                             MISSING   the same
+  seccomp                         there
+
+attacks in tier landlock
+  fork                            held      PermissionError
+  note: the program can see which files the host has
+
+libraries of programs: numpy, pandas
+  set main: installed; networkx, lxml
+  set old: not locked; run 'toolfold libraries sync'; zebra
+  and every other package that is installed here: libraries.host is on in toolfold.yaml
+
+strongest tier that holds here: landlock
+required: namespace, DOES NOT HOLD: nothing runs in it
+""")
