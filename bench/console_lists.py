@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.interfaces.console.served import served
 from tests.ledger.redis_server import running_server
 from toolfold import Runtime
-from toolfold.ledger.base import Begun, Filter, Ledger, Retention
+from toolfold.ledger.base import Filter, Ledger, Retention, StartRecord
 from toolfold.ledger.redis.store import RedisLedger
 from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.models import CallRecord, ContextSaved, Limits, Outcome, Program, Status
@@ -82,7 +82,7 @@ async def filled(ledger: Ledger, count: int) -> None:
         name = f"{at:016x}"
         text = f"print(await tool{at % 40}({at}))" + ("  # needle" if at % 20_011 == 7 else "")
         ledger.begin(
-            Begun(
+            StartRecord(
                 execution_id=name, program=Program(text=text), tools=(), limits=limits, began_at=1_000_000.0 + at,
                 door=luck.choice(["cli", "mcp", "http"]), tenant=f"t{at % 50}", session=f"s{at % 200}",
             )

@@ -19,7 +19,7 @@ from bench import record
 from bench.cases import CASES
 from bench.measure import one_run
 from bench.tools import TOOLS
-from toolfold.ledger.base import Begun, Entry, Given, Ledger, Made
+from toolfold.ledger.base import Entry, Given, Ledger, Made, StartRecord
 from toolfold.ledger.memory import MemoryLedger
 from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.models import Call, CallRecord, Limits, Outcome, Program, Reply, ToolSpec
@@ -31,7 +31,7 @@ CALLS_PER_EXECUTION = 100
 class NoLedger(MemoryLedger):
     """Keeps nothing: the base line."""
 
-    def begin(self, begun: Begun) -> None:
+    def begin(self, begun: StartRecord) -> None:
         pass
 
     def note(self, execution_id: str, *entries: Entry, epoch: int = 0) -> None:
@@ -84,7 +84,9 @@ async def million(folder: Path, calls: int) -> dict[str, Any]:
     for number in range(count):
         name = f"{number:016x}"
         program = Program(text=f"total = {number}\nprint(total)")
-        ledger.begin(Begun(execution_id=name, program=program, tools=tools, limits=Limits(), began_at=1.7e9 + number))
+        ledger.begin(
+            StartRecord(execution_id=name, program=program, tools=tools, limits=Limits(), began_at=1.7e9 + number)
+        )
         ledger.note(name, *entries)
         await ledger.finish(name, Outcome(execution_id=name, status="finished", calls=records, stdout="x" * 200))
         if number % 50 == 0:

@@ -22,7 +22,7 @@ from toolfold.events import (
     ToolReplied,
     ToolRetried,
 )
-from toolfold.models import Begun, Call, CallRecord
+from toolfold.models import Call, CallRecord, StartRecord
 from toolfold.tools.policy import Policy
 from toolfold.tools.tool import Decision
 
@@ -148,7 +148,7 @@ async def test_an_observer_of_four_methods_still_works_with_a_warning() -> None:
     told: list[str] = []
 
     class Old:
-        def began(self, begun: Begun) -> None:
+        def began(self, begun: StartRecord) -> None:
             told.append("began")
 
         def called(self, execution_id: str, call: Call) -> None:

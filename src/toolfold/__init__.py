@@ -68,9 +68,9 @@ _LAZY: Final = {
 def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module 'toolfold' has no attribute {name!r}")
-    found = getattr(import_module(_LAZY[name]), name)
-    globals()[name] = found
-    return found
+    value = getattr(import_module(_LAZY[name]), name)
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

@@ -1,4 +1,4 @@
-"""What `Runtime.map` takes and yields.
+"""Batch types: the items that `Runtime.map` takes, and the results that it yields.
 
 ```python
 async for one in runtime.map(Item(text=text, tag=name) for name, text in programs):

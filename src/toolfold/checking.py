@@ -1,4 +1,4 @@
-"""The check of a program before it runs, wherever it is done: here, in a process of its own, or by a type checker.
+"""Program checks before a run: in this process, in a process of their own, or by a type checker.
 
 Large texts have a process of their own, with an end to its time and memory.
 A megabyte of hostile text takes seconds of parsing, in which the interpreter lets no other thread run; and two threads
@@ -148,7 +148,7 @@ class LargeChecks:
     """A few processes at a time, each for one text."""
 
     def __init__(self) -> None:
-        self._places = _Places()
+        self._slots = _ProcessSlots()
 
     async def check(
         self, text: str, tools: Sequence[ToolSpec], *, limits: Limits | None, known_names: Container[str],
@@ -171,7 +171,7 @@ class LargeChecks:
         """What a function of a module gives, as JSON; nothing where it took too long or too much."""
         # Our own data for our own code: what comes back, after the parser saw a stranger's text, is JSON.
         order = pickle.dumps((function, arguments))
-        async with self._places.of(tenant, _AT_ONCE_OF_TENANT if len(order) > _COSTLY_BYTES else 1):
+        async with self._slots.of(tenant, _AT_ONCE_OF_TENANT if len(order) > _COSTLY_BYTES else 1):
             return await _ask(order)
 
 
@@ -179,7 +179,7 @@ class LargeChecks:
 class _Account:
     """What one tenant has of the processes."""
 
-    taken: int = 0
+    used_weight: int = 0
     seconds: float = 0.0
     counted_at: float = field(default_factory=time.monotonic)
 
@@ -190,7 +190,7 @@ class _Account:
         self.counted_at = now
 
 
-class _Places:
+class _ProcessSlots:
     """Processes that may run now; those that wait are let in by what their tenants have had of them lately."""
 
     def __init__(self) -> None:
@@ -218,7 +218,7 @@ class _Places:
 
     def _leave(self, tenant: str, weight: int, seconds: float) -> None:
         account = self._accounts[tenant]
-        account.taken -= weight
+        account.used_weight -= weight
         account.spend(seconds)
         self._free += 1
         self._let_in()
@@ -230,18 +230,18 @@ class _Places:
             ready = [
                 (self._account(tenant).seconds, turn)
                 for turn, (tenant, weight) in self._waiting.items()
-                if not turn.cancelled() and self._account(tenant).taken + weight <= _AT_ONCE_OF_TENANT
+                if not turn.cancelled() and self._account(tenant).used_weight + weight <= _AT_ONCE_OF_TENANT
             ]
             if not ready:
                 break
             _, turn = min(ready, key=itemgetter(0))
             tenant, weight = self._waiting.pop(turn)
-            self._account(tenant).taken += weight
+            self._account(tenant).used_weight += weight
             self._free -= 1
             turn.set_result(None)
         waiting = {tenant for tenant, _ in self._waiting.values()}
         for tenant, account in tuple(self._accounts.items()):
-            if not account.taken and account.seconds < _NEGLIGIBLE_SECONDS and tenant not in waiting:
+            if not account.used_weight and account.seconds < _NEGLIGIBLE_SECONDS and tenant not in waiting:
                 del self._accounts[tenant]
 
     def _account(self, tenant: str) -> _Account:
@@ -284,9 +284,9 @@ def _verdict(
     text: str, tools: Sequence[ToolSpec], limits: Limits | None, known_names: Container[str],
     library_sets: Sequence[InstalledSet] | None, has_stdin: bool,
 ) -> _Verdict:  # fmt: skip
-    if (crowded := too_many_nodes(text)) is not None:
-        return _Verdict(problem=crowded)
-    found = Checker(tools).check(
+    if (problem := too_many_nodes(text)) is not None:
+        return _Verdict(problem=problem)
+    result = Checker(tools).check(
         text, limits=limits, known_names=known_names, library_sets=library_sets, has_stdin=has_stdin
     )
-    return _Verdict(program=found) if isinstance(found, Program) else _Verdict(problem=found)
+    return _Verdict(program=result) if isinstance(result, Program) else _Verdict(problem=result)

@@ -1,4 +1,4 @@
-"""An outcome as plain values, as JSON, and as a page for notebooks. Knows fields by their names, and no class of ours.
+"""Outcome views: plain values, JSON, and HTML for notebooks. Knows fields by their names, and no class of ours.
 
 All text in it may be a stranger's: in HTML each piece is escaped, and pictures are data, never addresses.
 """
@@ -38,12 +38,12 @@ class OutcomeViews:
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as JSON values: bytes are `{"base64": ...}`, files have no data, numbers beyond JSON are `None`."""
-        found = {name: getattr(self, name) for name in _FIELDS}
-        found["problem"] = _named(found["problem"], _PROBLEM)
-        found["context_saved"] = _named(found["context_saved"], _SAVED)
-        found["calls"] = [_named(call, CALL_FIELDS) for call in found["calls"]]
-        found["files"] = [{"name": one.name, "mime": one.mime, "size": one.size} for one in found["files"]]
-        return {name: value_as_json(value) for name, value in found.items()}
+        fields = {name: getattr(self, name) for name in _FIELDS}
+        fields["problem"] = _pick_fields(fields["problem"], _PROBLEM)
+        fields["context_saved"] = _pick_fields(fields["context_saved"], _SAVED)
+        fields["calls"] = [_pick_fields(call, CALL_FIELDS) for call in fields["calls"]]
+        fields["files"] = [{"name": file.name, "mime": file.mime, "size": file.size} for file in fields["files"]]
+        return {name: value_as_json(value) for name, value in fields.items()}
 
     def to_json(self, *, indent: int | None = None) -> str:
         """The same as text."""
@@ -56,7 +56,7 @@ class OutcomeViews:
 
 def call_as_json(record: Any) -> Any:
     """What an outcome says of one of its calls."""
-    return value_as_json(_named(record, CALL_FIELDS))
+    return value_as_json(_pick_fields(record, CALL_FIELDS))
 
 
 def value_as_json(value: Any) -> Any:
@@ -65,9 +65,9 @@ def value_as_json(value: Any) -> Any:
         case bytes():
             return {"base64": base64.b64encode(value).decode("ascii")}
         case Mapping():
-            return {str(key): value_as_json(one) for key, one in value.items()}
+            return {str(key): value_as_json(item) for key, item in value.items()}
         case list() | tuple():
-            return [value_as_json(one) for one in value]
+            return [value_as_json(item) for item in value]
         case float() if not math.isfinite(value):
             return None
     if _is_media(value):
@@ -118,8 +118,8 @@ def _waterfall(calls: Sequence[Any]) -> str:
 
 
 def _text(text: str, *, color: str = "inherit") -> str:
-    shown = text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "…"
-    return f'<pre style="{_PRE};color:{color}">{escape(shown)}</pre>'
+    excerpt = text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "…"
+    return f'<pre style="{_PRE};color:{color}">{escape(excerpt)}</pre>'
 
 
 def _pictures(value: Any, files: Sequence[Any]) -> Iterator[tuple[str, bytes]]:
@@ -127,11 +127,11 @@ def _pictures(value: Any, files: Sequence[Any]) -> Iterator[tuple[str, bytes]]:
         if value.mime in _PICTURES and value.data:
             yield value.mime, value.data
     elif isinstance(value, Mapping):
-        for one in value.values():
-            yield from _pictures(one, ())
+        for item in value.values():
+            yield from _pictures(item, ())
     elif isinstance(value, (list, tuple)):
-        for one in value:
-            yield from _pictures(one, ())
+        for item in value:
+            yield from _pictures(item, ())
     yield from ((file.mime, file.data) for file in files if file.mime in _PICTURES and file.data)
 
 
@@ -141,8 +141,8 @@ def _without_media(value: Any) -> Any:
     if _is_media(value):
         return f"<{value.kind} {value.mime or value.uri}>"
     if isinstance(value, Mapping):
-        return {str(key): _without_media(one) for key, one in value.items()}
-    return [_without_media(one) for one in value] if isinstance(value, (list, tuple)) else value_as_json(value)
+        return {str(key): _without_media(item) for key, item in value.items()}
+    return [_without_media(item) for item in value] if isinstance(value, (list, tuple)) else value_as_json(value)
 
 
 def _is_media(value: Any) -> bool:
@@ -157,5 +157,5 @@ def escape(text: str) -> str:
     return text
 
 
-def _named(record: Any, names: Sequence[str]) -> dict[str, Any] | None:
+def _pick_fields(record: Any, names: Sequence[str]) -> dict[str, Any] | None:
     return None if record is None else {name: getattr(record, name) for name in names}

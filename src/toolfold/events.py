@@ -1,4 +1,4 @@
-"""What happens while programs run, as one stream of typed events for whoever listens.
+"""Typed events of running programs, and the listeners that receive them.
 
 The log, OpenTelemetry, a console and your own code are all listeners: a listener is any callable that takes an event.
 It is called in the event loop, in the order in which things happen, and must neither wait nor change what it is given.
@@ -12,7 +12,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from toolfold.models import Begun, Call, CallRecord, Covers, Outcome, Problem, Reply
+from toolfold.models import Call, CallRecord, Covers, Outcome, Problem, Reply, StartRecord
 
 _log: Final = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ class ProgramBegan(msgspec.Struct, frozen=True):
     """A guest has the program. Comes again when another process goes on with the execution after a restart."""
 
     execution_id: str
-    begun: Begun
+    begun: StartRecord
 
 
 class ProgramPrinted(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""What happens to open things in a forked child: it lets go of the parent's, and says so when they are used.
+"""Fork safety: open objects that a forked child disowns, and whose use it refuses.
 
 A fork copies descriptors, not what is behind them: a child that reads, writes or closes politely
 does it to the parent's guests, files and connections.
@@ -48,9 +48,9 @@ class Inherited:
 
 def inherit(thing: object) -> None:
     """Make an object of the parent's into an `Inherited`; what it held is kept, for to free it might be heard."""
-    held = dict(thing.__dict__)
+    state = dict(thing.__dict__)
     thing.__dict__.clear()
-    thing.__dict__.update(kind=type(thing).__name__, held=held)
+    thing.__dict__.update(kind=type(thing).__name__, held=state)
     object.__setattr__(thing, "__class__", Inherited)
 
 

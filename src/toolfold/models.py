@@ -1,4 +1,4 @@
-"""The values that travel between stations. Plain data: nothing here acts, waits or reads.
+"""Data models: tools, calls, programs, limits, start records, outcomes. Plain data: nothing here acts or waits.
 
 What each call makes anew is a `msgspec.Struct`: a frozen dataclass takes ten times as long to make.
 """
@@ -248,7 +248,7 @@ class Limits:
     program_bytes: int = 1 * MIB
 
 
-class Begun(msgspec.Struct, frozen=True, kw_only=True):
+class StartRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The start of an execution, with all that a replay begins from."""
 
     execution_id: str

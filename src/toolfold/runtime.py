@@ -1,4 +1,4 @@
-"""The one place that knows both an engine and a router: text in, outcome out.
+"""Runtime: starts, resumes and ends executions, and runs the loop between an engine and a router.
 
 `_begin` makes an execution of a text that passes the check, `_advance` is the loop that runs it, and the public verbs
 start, resume and end it. What an execution consists of is in `toolfold.execution`.
@@ -216,8 +216,8 @@ class ExecutionControl:
         Raises:
             UsageError: It is unknown, or somebody waits for it here already.
         """
-        if (found := self._background.get(execution_id)) is not None:
-            return found
+        if (execution := self._background.get(execution_id)) is not None:
+            return execution
         if self._live.get(execution_id) is not None:
             raise UsageError(f"execution {execution_id!r} was not started in the background")
         recorded = await self.recorded(execution_id)
@@ -302,8 +302,8 @@ class Runtime(ExecutionControl):
             engine, engine_options, isolation=isolation, warm=warm, accept_no_isolation=accept_no_isolation,
             host_libraries=host_libraries,
         )  # fmt: skip
-        kept = {"max_kept_guests": session_limits.max_guests, "max_kept_bytes": session_limits.max_guest_bytes}
-        settings = EngineSettings(limits=self._limits, own_tools=self._own_tools, **kept)
+        guest_limits = {"max_kept_guests": session_limits.max_guests, "max_kept_bytes": session_limits.max_guest_bytes}
+        settings = EngineSettings(limits=self._limits, own_tools=self._own_tools, **guest_limits)
         ledger, self._has_own_ledger = opened_ledger(ledger)
         learning = made(learn, ledger, embedder)
         steps = (*(wrappers(policy=policy) if steps is None else steps), learning.wrap)
@@ -495,7 +495,7 @@ class Runtime(ExecutionControl):
                 return await self._guarded(execution)
             self._live.hand_back(execution)
             return paused
-        made = execution.calls.made
+        call_count = execution.calls.made
         try:
             await execution.accept(replies, decisions)
             self._live.take_back(execution)
@@ -504,7 +504,7 @@ class Runtime(ExecutionControl):
             await self._live.close(execution)  # only the ledger knows whether they are taken: the next try asks it
             raise
         except EngineCrashed:
-            if decisions or execution.calls.made > made or not execution.record.can_be_replayed:
+            if decisions or execution.calls.made > call_count or not execution.record.can_be_replayed:
                 raise
             return None
 

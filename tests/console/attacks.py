@@ -15,7 +15,7 @@ from playwright.sync_api import Page, expect
 
 from tests.console.browsing import NASTY, REBOUND, given_browser, given_own, given_page  # noqa: F401
 from tests.console.rig import Rig
-from toolfold.ledger.base import Begun, Given, Made, Moment
+from toolfold.ledger.base import Given, Made, Moment, StartRecord
 from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.models import Call, CallRecord, ContextSaved, File, Limits, Outcome, Problem, Program, Reply, ToolSpec
 
@@ -116,7 +116,7 @@ async def _write_nasty(own: Rig) -> None:
     spec = ToolSpec(name=NASTY, python_name="nasty", description=NASTY, source=NASTY)
     for name, rerun_of in (("n1", ""), ("n2", "n1")):
         ledger.begin(
-            Begun(
+            StartRecord(
                 execution_id=name, program=Program(text=f"# {NASTY}\nprint(1)"), tools=(spec,), limits=Limits(),
                 began_at=time.time() - 60, door=NASTY, session=NASTY, tenant=NASTY, engine=NASTY, isolation=NASTY,
                 rerun_of=rerun_of, files=(File(name=f"{NASTY}.txt", data=b"x", mime=NASTY),),
@@ -143,7 +143,7 @@ async def _write_nasty(own: Rig) -> None:
             wait=True,
         )  # fmt: skip
     ledger.begin(
-        Begun(
+        StartRecord(
             execution_id="n3", program=Program(text=f"x = '{NASTY}'"), tools=(spec,), limits=Limits(),
             began_at=time.time() - 60,
         )

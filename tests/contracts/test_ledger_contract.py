@@ -80,7 +80,9 @@ async def test_an_execution_is_read_back_as_it_was_written(ledger: AnyLedger) ->
     ledger.note("a", *noted[2:])
     await ledger.finish("a", ended)
 
-    assert await ledger.load("a") == History(begun=began, entries=tuple(noted), state="ended", epoch=0, outcome=ended)
+    assert await ledger.load("a") == History(
+        start_record=began, entries=tuple(noted), state="ended", epoch=0, outcome=ended
+    )
 
 
 async def test_what_is_not_there_is_none(ledger: AnyLedger) -> None:
@@ -167,8 +169,8 @@ async def test_a_pause_and_its_replies_are_states_of_the_record(ledger: AnyLedge
     await ledger.accept("a", [given(1, "yes")])
     going_on = await ledger.load("a")
 
-    assert paused == History(begun=begun("a"), entries=(made(1),), state="paused", epoch=0)
-    assert going_on == History(begun=begun("a"), entries=(made(1), given(1, "yes")), state="running", epoch=0)
+    assert paused == History(start_record=begun("a"), entries=(made(1),), state="paused", epoch=0)
+    assert going_on == History(start_record=begun("a"), entries=(made(1), given(1, "yes")), state="running", epoch=0)
 
 
 async def test_the_latest_snapshot_is_kept_with_its_entry_until_the_end(ledger: AnyLedger) -> None:
@@ -244,7 +246,7 @@ async def test_whoever_takes_over_fences_everyone_before(ledger: AnyLedger) -> N
             await ledger.park("a", epoch=epoch)
         with pytest.raises(Fenced):
             await note_and_flush(ledger, epoch)
-    assert await ledger.load("a") == History(begun=begun("a"), entries=(made(1),), state="paused", epoch=2)
+    assert await ledger.load("a") == History(start_record=begun("a"), entries=(made(1),), state="paused", epoch=2)
 
     await ledger.accept("a", [given(1, "late")], epoch=2)
     ledger.note("a", made(2), epoch=2)
@@ -264,7 +266,7 @@ async def test_what_was_secured_is_on_record_in_its_order(ledger: AnyLedger) -> 
 
     history = await ledger.load("a")
 
-    assert history == History(begun=begun("a"), entries=tuple(pairs(3)), state="running", epoch=0)
+    assert history == History(start_record=begun("a"), entries=tuple(pairs(3)), state="running", epoch=0)
 
 
 async def test_nobody_secures_a_call_of_an_execution_that_was_taken_over(ledger: AnyLedger) -> None:
@@ -275,7 +277,7 @@ async def test_nobody_secures_a_call_of_an_execution_that_was_taken_over(ledger:
     with pytest.raises(Fenced):
         await safe(ledger.secure("a", made(2)))
 
-    assert await ledger.load("a") == History(begun=begun("a"), entries=(made(1),), state="running", epoch=1)
+    assert await ledger.load("a") == History(start_record=begun("a"), entries=(made(1),), state="running", epoch=1)
 
 
 async def safe(waits: Awaitable[None] | None) -> None:
@@ -293,7 +295,7 @@ async def test_a_fenced_outcome_is_refused_and_changes_nothing(ledger: AnyLedger
     with pytest.raises(Fenced):
         await ledger.finish("a", outcome("a"))
 
-    assert await ledger.load("a") == History(begun=begun("a"), state="paused", epoch=1)
+    assert await ledger.load("a") == History(start_record=begun("a"), state="paused", epoch=1)
 
 
 async def test_writes_to_nothing_to_the_ended_and_to_the_same_id_are_refused(ledger: AnyLedger) -> None:
@@ -335,7 +337,7 @@ async def test_an_execution_that_is_too_large_keeps_its_start_and_cannot_be_park
     await ledger.park("b")
 
     assert await ledger.load("a") == History(
-        begun=begun("a"),
+        start_record=begun("a"),
         entries=(made(1), given(1, "x" * 5_000), made(2), Tape(is_spoilt=True)),
         state="ended",
         is_full=True,
@@ -370,7 +372,7 @@ async def test_files_and_outcomes_that_do_not_fit_are_left_out_and_said(new_ledg
 
     hint = "the ledger kept no value, output, calls and files: together they are more than 20000 bytes"
     assert history == History(
-        begun=begun("a"),
+        start_record=begun("a"),
         entries=(Tape(is_spoilt=True),),
         state="ended",
         is_full=True,

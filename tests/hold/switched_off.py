@@ -179,7 +179,7 @@ def _followers() -> None:
 def _shares_of_checks() -> None:
     """large texts are checked two at a time, first come, first served"""
     places = asyncio.Semaphore(2)
-    checking._Places.of = lambda *_: places  # type: ignore[assignment, method-assign, return-value]
+    checking._ProcessSlots.of = lambda *_: places  # type: ignore[assignment, method-assign, return-value]
 
 
 @for_attacks("endless_programs", "console_reruns")

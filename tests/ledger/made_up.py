@@ -11,7 +11,7 @@ from typing import Any, TypeVar, get_args
 
 from hypothesis import strategies as st
 
-from toolfold.ledger.base import Begun, Decided, Entry, Given, Handed, Made, Moment, MomentKind, Parked, Tape
+from toolfold.ledger.base import Decided, Entry, Given, Handed, Made, Moment, MomentKind, Parked, StartRecord, Tape
 from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.models import (
     OWN_SETS,
@@ -36,9 +36,9 @@ from toolfold.models import (
 TOOLS = (ToolSpec(name="price", python_name="price", description="The last price."),)
 
 
-def begun(execution_id: str, *, began_at: float = 1000.0, **more: Any) -> Begun:
+def begun(execution_id: str, *, began_at: float = 1000.0, **more: Any) -> StartRecord:
     given = {"program": Program(text="print(await price('ACME'))"), "tools": TOOLS, "limits": Limits(), **more}
-    return Begun(execution_id=execution_id, began_at=began_at, **given)
+    return StartRecord(execution_id=execution_id, began_at=began_at, **given)
 
 
 def made(call_id: int, **arguments: Any) -> Made:
@@ -202,7 +202,7 @@ programs = whole(
     clock=st.none() | numbers,
 )
 beginnings = whole(
-    Begun,
+    StartRecord,
     execution_id=texts,
     program=programs,
     tools=tuples(tools),

@@ -180,7 +180,7 @@ def test_it_follows_to_another_event_loop(redis_server: RedisServer) -> None:
     history = asyncio.run(rest())
     gc.collect()
 
-    assert history == History(begun=begun("a"), entries=(made(1), given(1)), state="running", epoch=0)
+    assert history == History(start_record=begun("a"), entries=(made(1), given(1)), state="running", epoch=0)
 
 
 # away and back
@@ -209,9 +209,11 @@ async def test_while_the_server_is_away_calls_fail_clearly_and_what_was_gathered
 
     assert refused == [AWAY] * 6
     assert await ledger.load("a") == History(
-        begun=begun("a"), entries=(made(1), given(1, "yes")), state="running", epoch=0
+        start_record=begun("a"), entries=(made(1), given(1, "yes")), state="running", epoch=0
     )
-    assert await ledger.load("b") == History(begun=begun("b"), entries=(made(1), made(2)), state="paused", epoch=0)
+    assert await ledger.load("b") == History(
+        start_record=begun("b"), entries=(made(1), made(2)), state="paused", epoch=0
+    )
 
 
 async def test_an_outcome_that_came_while_the_server_was_away_is_written_when_it_is_back(
@@ -258,7 +260,7 @@ async def test_replies_sent_to_a_frozen_server_are_written_once_when_they_are_se
 
     assert str(caught.value) == SILENT
     assert await ledger.load("a") == History(
-        begun=begun("a"), entries=(made(1), given(1, "yes")), state="running", epoch=0
+        start_record=begun("a"), entries=(made(1), given(1, "yes")), state="running", epoch=0
     )
 
 
@@ -374,8 +376,8 @@ async def test_closing_writes_what_was_gathered(
     other = new_ledger()
     histories = [await other.load("a"), await other.load("b")]
     assert histories == [
-        History(begun=begun("a"), entries=(made(1),), state="ended", epoch=0, outcome=outcome("a")),
-        History(begun=begun("b"), state="running", epoch=0),
+        History(start_record=begun("a"), entries=(made(1),), state="ended", epoch=0, outcome=outcome("a")),
+        History(start_record=begun("b"), state="running", epoch=0),
     ]
     assert caplog.records == []
 
@@ -390,7 +392,7 @@ async def test_what_is_gathered_goes_out_by_itself(ledger: RedisLedger, new_ledg
     while not (found := await other.load("a")) and time.monotonic() < deadline:
         await asyncio.sleep(0.01)
 
-    assert found == History(begun=begun("a"), entries=(made(1),), state="ended", epoch=0, outcome=outcome("a"))
+    assert found == History(start_record=begun("a"), entries=(made(1),), state="ended", epoch=0, outcome=outcome("a"))
 
 
 # forgetting
@@ -435,7 +437,7 @@ async def test_tools_are_stored_once_and_sent_again_when_they_were_swept_away(
 
     assert grants == [(1, [b"2"]), (1, [b"2"])]
     assert history is not None
-    assert history.begun.tools == tools
+    assert history.start_record.tools == tools
 
 
 # several ledgers

@@ -69,7 +69,7 @@ async def test_two_ledgers_on_one_file_see_each_others_writes(path: Path) -> Non
     await other.close()
 
     assert found is not None
-    assert found.begun == begun("a")
+    assert found.start_record == begun("a")
 
 
 async def test_the_files_are_for_their_user_only(path: Path) -> None:
@@ -104,7 +104,7 @@ async def test_executions_with_the_same_grant_store_it_once(path: Path) -> None:
     assert (grants, left) == (2, 0)
     assert history is not None
     assert again is not None
-    assert (history.begun.tools, again.begun.tools) == (tools, tools)
+    assert (history.start_record.tools, again.start_record.tools) == (tools, tools)
 
 
 async def test_many_waiters_share_one_commit(path: Path) -> None:
@@ -413,8 +413,8 @@ async def test_a_moment_of_full_disk_leaves_no_hole(path: Path) -> None:
 
     entries = (made(1), given(1), made(2), given(2))
     assert found == [
-        History(begun=begun("a"), entries=entries, state="ended", epoch=0, outcome=outcome("a")),
-        History(begun=begun("b"), entries=(made(1),), state="paused", epoch=0),
+        History(start_record=begun("a"), entries=entries, state="ended", epoch=0, outcome=outcome("a")),
+        History(start_record=begun("b"), entries=(made(1),), state="paused", epoch=0),
     ]
 
 

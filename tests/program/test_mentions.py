@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolfold.program.known_names import mentioned
+from toolfold.program.known_names import mentioned_names
 
 
 @pytest.mark.parametrize(
@@ -22,4 +22,4 @@ from toolfold.program.known_names import mentioned
     ],
 )
 def test_the_tools_that_a_text_names_are_found(text: str, names: set[str]) -> None:
-    assert mentioned(text) == names
+    assert mentioned_names(text) == names

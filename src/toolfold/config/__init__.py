@@ -44,5 +44,5 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'toolfold.config' has no attribute {name!r}")
     module = import_module("toolfold.config.load" if name in _OF_LOAD else "toolfold.config.model")
-    found = globals()[name] = getattr(module, name)
-    return found
+    value = globals()[name] = getattr(module, name)
+    return value

@@ -1,4 +1,4 @@
-"""`tools.apis` and `tools.fetch` as tools."""
+"""API and fetch tools of a config: `tools.apis` and `tools.fetch`."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def web_tools(config: Config) -> list[Tool]:
         UsageError: a document cannot be read; with the line of its API.
     """
     tools: list[Tool] = []
-    for at, one in enumerate(config.tools.apis):
+    for at, api in enumerate(config.tools.apis):
         try:
-            tools += api_tools(_api(config, one))
+            tools += api_tools(_api(config, api))
         except UsageError as error:
             raise UsageError(f"{config.place('tools', 'apis', at)}: {error}") from error
     fetch = config.tools.fetch
@@ -34,18 +34,20 @@ def web_tools(config: Config) -> list[Tool]:
     return tools
 
 
-def _api(config: Config, one: ApiConfig) -> Api:
-    said = one.model_dump(exclude={"auth", "spec"}, exclude_none=True)
-    is_url = one.spec.startswith(("http://", "https://"))
+def _api(config: Config, api: ApiConfig) -> Api:
+    options = api.model_dump(exclude={"auth", "spec"}, exclude_none=True)
+    is_url = api.spec.startswith(("http://", "https://"))
     return Api(
-        spec=one.spec if is_url else config.folder / one.spec,
-        auth=None if one.auth is None else _auth(one.auth),
+        spec=api.spec if is_url else config.folder / api.spec,
+        auth=None if api.auth is None else _auth(api.auth),
         # What came from a variable is a secret, whatever its header is called.
-        secrets=[value for value in config.variables.values() if any(value in sent for sent in one.headers.values())],
-        **said,
+        secrets=[
+            value for value in config.variables.values() if any(value in header for header in api.headers.values())
+        ],
+        **options,
     )
 
 
 def _auth(auth: AuthConfig) -> Auth:
-    said = auth.model_dump(exclude={"type", "secret"}, exclude_none=True)
-    return Auth(kind=auth.type, secret="" if auth.secret is None else auth.secret.get_secret_value(), **said)
+    options = auth.model_dump(exclude={"type", "secret"}, exclude_none=True)
+    return Auth(kind=auth.type, secret="" if auth.secret is None else auth.secret.get_secret_value(), **options)

@@ -1,4 +1,4 @@
-"""From a `Config` to what doors hand on: options of the runtime, tools, a ledger. One place, so all doors agree."""
+"""Builders from a `Config`: runtime options, tools, the ledger, the embedder; one place, so all doors agree."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def runtime_options(config: Config) -> dict[str, Any]:
     """Arguments of `Runtime`: all that the file says of it but tools and ledger."""
     max_calls = {glob: policy.max_calls for glob, policy in config.policies.items() if policy.max_calls}
     in_flight = {glob: policy.max_in_flight for glob, policy in config.policies.items() if policy.max_in_flight}
-    by_server = {f"mcp:{escape(one.name)}": one.concurrency for one in config.servers if one.concurrency}
+    by_server = {f"mcp:{escape(server.name)}": server.concurrency for server in config.servers if server.concurrency}
     policy = Policy(
         allow=config.tools.allow, block=config.tools.block or (), ask=config.tools.ask,
         ask_destructive=config.tools.ask_destructive, max_calls=max_calls,
@@ -149,16 +149,16 @@ def bridge_servers(config: Config) -> list[Server]:
     # Imported here: most of what reads a config bridges nothing.
     from toolfold.sources.mcp.server import OAuth, Server  # noqa: PLC0415
 
-    def made(one: ServerConfig) -> Server:
-        said = one.model_dump(include=set(Server.__dataclass_fields__) & set(ServerConfig.model_fields))
-        if one.cwd is not None:
-            said["cwd"] = str(config.folder / one.cwd)
+    def make_server(server: ServerConfig) -> Server:
+        options = server.model_dump(include=set(Server.__dataclass_fields__) & set(ServerConfig.model_fields))
+        if server.cwd is not None:
+            options["cwd"] = str(config.folder / server.cwd)
         # Who brings credentials of its own is not sent to sign in.
-        has_credentials = any(name.lower() == "authorization" for name in one.headers)
-        auth = OAuth() if one.transport != "stdio" and not has_credentials else None
-        return Server(**{"auth": auth, "withheld": config.used_elsewhere(one.name), **said})
+        has_credentials = any(name.lower() == "authorization" for name in server.headers)
+        auth = OAuth() if server.transport != "stdio" and not has_credentials else None
+        return Server(**{"auth": auth, "withheld": config.used_elsewhere(server.name), **options})
 
-    return [made(one) for one in config.servers]
+    return [make_server(server) for server in config.servers]
 
 
 def with_policies(config: Config, tools: Iterable[Tool]) -> list[Tool]:
@@ -169,13 +169,13 @@ def with_policies(config: Config, tools: Iterable[Tool]) -> list[Tool]:
         spec, retry = tool.spec, tool.retry
         for globs, policy in rules:
             if globs.match(tool.spec):
-                said = policy.model_dump(include={"timeout_seconds", "cache_seconds"}, exclude_none=True)
-                spec, retry = replace(spec, **said), policy.retry or retry
+                overrides = policy.model_dump(include={"timeout_seconds", "cache_seconds"}, exclude_none=True)
+                spec, retry = replace(spec, **overrides), policy.retry or retry
         changed.append(replace(tool, spec=spec, retry=retry))
     return changed
 
 
-def ledger_place(config: Config) -> tuple[str | None, str | None]:
+def ledger_location(config: Config) -> tuple[str | None, str | None]:
     """Where the file says that the ledger is, from any folder, and its key."""
     where, key = config.ledger.where, config.ledger.key
     if where is not None and where != "memory" and "://" not in where:
@@ -201,13 +201,13 @@ def approvals_of(config: Config, ledger: Ledger, client: AskClient | None = None
         raise UsageError(
             f"approvals: {config.approvals} needs a ledger that a console can read; name a file or a server in ledger"
         )
-    asked = client if config.approvals == "both" else None
-    return {"approve": LedgerApproval(ledger, wait_seconds=config.approvals_wait, client=asked)}
+    ask_client = client if config.approvals == "both" else None
+    return {"approve": LedgerApproval(ledger, wait_seconds=config.approvals_wait, client=ask_client)}
 
 
 def ledger_of(config: Config) -> Ledger:
     """The ledger that the file names, open."""
-    where, key = ledger_place(config)
+    where, key = ledger_location(config)
     keep = config.ledger.keep.model_dump(exclude_none=True)
     retention = Retention(**{_KEEP[name]: value for name, value in keep.items()}) if keep else None
     return open_ledger(where, keep=retention, key=key)
@@ -225,13 +225,13 @@ def embedder_of(config: Config) -> Embedder | None:
     Raises:
         UsageError: there is no such package, module or function; with its line.
     """
-    named = config.tools.embedder
-    if named is None:
+    embedder_name = config.tools.embedder
+    if embedder_name is None:
         return None
-    source, _, rest = named.rpartition(":") if ":" in named else (named, "", "")
+    source, _, rest = embedder_name.rpartition(":") if ":" in embedder_name else (embedder_name, "", "")
     try:
-        if named.partition(":")[0] == _FASTEMBED:
-            return _fastembed(named.partition(":")[2])
+        if embedder_name.partition(":")[0] == _FASTEMBED:
+            return _fastembed(embedder_name.partition(":")[2])
         return _function(source, rest, config.folder)
     except UsageError as error:
         raise UsageError(f"{config.place('tools', 'embedder')}: {error}") from error
@@ -284,18 +284,18 @@ def _from_file(path: Path) -> ModuleType:
 _log = logging.getLogger(__name__)
 
 
-class Strays:
+class StrayPatterns:
     """Warns of each such pattern once, however often the tools change."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        self._said: set[str] = set()
+        self._past_warnings: set[str] = set()
 
     def warn(self, specs: Iterable[ToolSpec]) -> None:
         """To be called when all tools are known."""
         for line in stray_patterns(self._config, tuple(specs)):
-            if line not in self._said:
-                self._said.add(line)
+            if line not in self._past_warnings:
+                self._past_warnings.add(line)
                 _log.warning("%s", line)
 
 

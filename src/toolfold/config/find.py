@@ -20,18 +20,18 @@ def find_config() -> Path | None:
     Raises:
         UsageError: the nearest belongs to another user, who could make this process run anything.
     """
-    here = Path.cwd().resolve()
-    folders = (here, *here.parents, platformdirs.user_config_path("toolfold", appauthor=False))
+    current_folder = Path.cwd().resolve()
+    folders = (current_folder, *current_folder.parents, platformdirs.user_config_path("toolfold", appauthor=False))
     for folder in folders:
         path = folder / FILE_NAME
         if path.is_file():
             if hasattr(os, "geteuid") and path.stat().st_uid not in (0, os.geteuid()):
-                raise UsageError(f"{shown_path(path)} belongs to another user; name it yourself if you trust it")
+                raise UsageError(f"{display_path(path)} belongs to another user; name it yourself if you trust it")
             return path
     return None
 
 
-def shown_path(path: Path) -> str:
+def display_path(path: Path) -> str:
     """As given; below the current folder, without it."""
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
 
@@ -56,7 +56,7 @@ def read_env_file(path: Path) -> dict[str, str]:
         raise UsageError(f"cannot be read: {(error.strerror or 'unknown reason').lower()}") from None
     except UnicodeDecodeError:
         raise UsageError("is not UTF-8; save it as UTF-8") from None
-    found: dict[str, str] = {}
+    variables: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
         stripped = line.strip()
         if not stripped or stripped.startswith("#"):
@@ -64,8 +64,8 @@ def read_env_file(path: Path) -> dict[str, str]:
         match = _LINE.fullmatch(stripped)
         if match is None:
             raise UsageError(f"line {number} is not NAME=value")
-        found[match["name"]] = _value(match["value"])
-    return found
+        variables[match["name"]] = _value(match["value"])
+    return variables
 
 
 def _value(text: str) -> str:
@@ -74,4 +74,4 @@ def _value(text: str) -> str:
         return re.split(r"\s#", text, maxsplit=1)[0].strip()
     if quoted["double"] is None:
         return quoted["single"]
-    return re.sub(r"\\(.)", lambda one: _ESCAPES.get(one[1], one[1]), quoted["double"])
+    return re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[1]), quoted["double"])

@@ -1,4 +1,4 @@
-"""MCP servers that other clients know already: Claude Code and Desktop, Cursor, VS Code. Reads; writes nothing.
+"""Import of MCP servers from other clients: Claude Code and Desktop, Cursor, VS Code. Reads; writes nothing.
 
 One entry that cannot be used never costs the others: it is left out, and said to be.
 """
@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from toolfold.config.find import shown_path
+from toolfold.config.find import display_path
 from toolfold.config.load import MAX_BYTES, unset_text, with_env_file
 from toolfold.config.model import ServerConfig
 from toolfold.errors import UsageError
@@ -50,7 +50,7 @@ _CLAUDE_LISTS: Final = ("disabledMcpServers", "disabledMcpjsonServers")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ClientServer:
     """One server as its file has it: nothing filled in, so secrets that were references still are."""
 
     name: str
@@ -64,28 +64,28 @@ class Found:
     @property
     def transport(self) -> str | None:
         """`stdio`, `http` or `sse`; `None` for one that we do not know."""
-        said = self.entry.get("type") or self.entry.get("transport")
-        if said is None:
+        transport_name = self.entry.get("type") or self.entry.get("transport")
+        if transport_name is None:
             return "http" if "url" in self.entry and "command" not in self.entry else "stdio"
-        return _TRANSPORTS.get(said) if isinstance(said, str) else None
+        return _TRANSPORTS.get(transport_name) if isinstance(transport_name, str) else None
 
-    def place_for(self, name: str) -> str | None:
+    def client_variable(self, name: str) -> str | None:
         """What a client's own variable stands for: a folder, or a part of one; `None` for all others."""
-        known = {
+        values = {
             "workspaceFolder": str(self.folder),
             "workspaceFolderBasename": self.folder.name,
             "userHome": str(Path.home()),
             "pathSeparator": os.sep,
             "/": os.sep,
         }
-        return known.get(name)
+        return values.get(name)
 
 
 @dataclass(slots=True)
-class Read:
+class ClientServers:
     """What one file gave."""
 
-    found: list[Found] = field(default_factory=list)
+    found: list[ClientServer] = field(default_factory=list)
     mistakes: list[str] = field(default_factory=list)
     """Entries that cannot be used, and why."""
     disabled: list[str] = field(default_factory=list)
@@ -113,19 +113,19 @@ def client_places(folder: Path, home: Path | None = None) -> list[Path]:
     return [*in_folder, *in_home]
 
 
-def read_servers(path: Path, *, folder: Path | None = None) -> Read:
+def read_servers(path: Path, *, folder: Path | None = None) -> ClientServers:
     """The servers in one client's file; for Claude Code's own file also those of the folder's project.
 
     Raises:
         UsageError: the file cannot be read, or has no servers where such files have them.
     """
-    name, folder = shown_path(path), (folder or Path.cwd()).resolve()
+    name, folder = display_path(path), (folder or Path.cwd()).resolve()
     document = _document(path, name)
     sections = list(_sections(document, folder))
     if not sections:
         raise UsageError(f"{name}: has no 'mcpServers' and no 'servers'; name a file that lists MCP servers")
     off = _disabled_in_claude_code(folder) if path.name in (".mcp.json", ".claude.json") else {}
-    read, found = Read(), dict[str, Found]()
+    read, servers_by_name = ClientServers(), dict[str, ClientServer]()
     for key, servers in sections:
         for server, entry in servers.items():
             place = f"{name}: {key}.{one_line(server)}"
@@ -139,8 +139,8 @@ def read_servers(path: Path, *, folder: Path | None = None) -> Read:
             elif server in off:
                 read.disabled.append(f"{place}: is disabled in {off[server]}")
             elif not _is_toolfold(entry):
-                found[server] = Found(server, place, entry, folder)
-    read.found = list(found.values())
+                servers_by_name[server] = ClientServer(server, place, entry, folder)
+    read.found = list(servers_by_name.values())
     return read
 
 
@@ -155,26 +155,26 @@ def import_servers(
     Raises:
         UsageError: one line with the file and the key.
     """
-    known = os.environ if environment is None else environment
+    variables = os.environ if environment is None else environment
     read = read_servers(path, folder=folder)
     servers = []
-    for found in read.found:
+    for server in read.found:
         try:
-            servers.append(with_env_file(_filled_in(found, known), found.folder))
+            servers.append(with_env_file(_fill_variables(server, variables), server.folder))
         except UsageError as error:
-            read.mistakes.append(f"{found.place}: {error}")
+            read.mistakes.append(f"{server.place}: {error}")
             if left_out is not None:
-                left_out[found.name] = str(error).partition(";")[0]
+                left_out[server.name] = str(error).partition(";")[0]
     for mistake in read.mistakes:
         _log.warning("left out: %s", mistake)
     return tuple(servers)
 
 
-def _filled_in(found: Found, environment: Mapping[str, str]) -> ServerConfig:
+def _fill_variables(server: ClientServer, environment: Mapping[str, str]) -> ServerConfig:
     unset: list[str] = []
 
     def fill(match: re.Match[str]) -> str:
-        place = found.place_for(match["name"]) if match["kind"] is None else None
+        place = server.client_variable(match["name"]) if match["kind"] is None else None
         if place is not None:
             return place
         name = variable_of(match)
@@ -186,29 +186,31 @@ def _filled_in(found: Found, environment: Mapping[str, str]) -> ServerConfig:
             unset.append(name)
         return match["default"] or ""
 
-    said = entry_of(found, lambda text, *_: VARIABLE.sub(fill, text))
+    entry = entry_of(server, lambda text, *_: VARIABLE.sub(fill, text))
     if unset:
         raise UsageError(unset_text(unset))
-    return checked_server(said)
+    return check_server(entry)
 
 
 # Any: the value of each key is its own.
-def entry_of(found: Found, change: Callable[[str, str, str], str]) -> dict[str, Any]:
+def entry_of(server: ClientServer, change: Callable[[str, str, str], str]) -> dict[str, Any]:
     """The entry under the names of `toolfold.yaml`; `change` gets each text, its key and its name there or number.
 
     Raises:
         UsageError: its transport is not known here.
     """
-    if found.transport is None:
-        said = found.entry.get("type") or found.entry.get("transport")
-        raise UsageError(f"type must be 'stdio', 'http' or 'sse', got {_shown(said)}")
-    keys = OF_STDIO if found.transport == "stdio" else OF_URL
-    said = {OUR_KEYS.get(key, key): _changed(found.entry[key], key, change) for key in keys if found.entry.get(key)}
-    return {"name": found.name, "transport": found.transport, **said}
+    if server.transport is None:
+        values = server.entry.get("type") or server.entry.get("transport")
+        raise UsageError(f"type must be 'stdio', 'http' or 'sse', got {_describe(values)}")
+    keys = OF_STDIO if server.transport == "stdio" else OF_URL
+    values = {
+        OUR_KEYS.get(key, key): _change_texts(server.entry[key], key, change) for key in keys if server.entry.get(key)
+    }
+    return {"name": server.name, "transport": server.transport, **values}
 
 
 # Any: a value of the file, of any JSON type.
-def _changed(value: Any, key: str, change: Callable[[str, str, str], str]) -> Any:
+def _change_texts(value: Any, key: str, change: Callable[[str, str, str], str]) -> Any:
     if key in ("env", "headers") and isinstance(value, dict):
         return {name: change(_as_text(item), key, name) for name, item in value.items() if item is not None}
     if key == "args" and isinstance(value, list):
@@ -222,14 +224,14 @@ def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def checked_server(said: Mapping[str, Any]) -> ServerConfig:
+def check_server(entry: Mapping[str, Any]) -> ServerConfig:
     """The server that an entry describes.
 
     Raises:
         UsageError: one line with the key.
     """
     try:
-        return ServerConfig.model_validate(said)
+        return ServerConfig.model_validate(entry)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         context = first.get("ctx", {})
@@ -252,7 +254,7 @@ def _document(path: Path, name: str) -> Mapping[str, Any]:
     if len(data) > _MAX_FILE_BYTES:
         raise UsageError(f"{name}: is larger than {_MAX_FILE_BYTES:,} bytes; name a file that lists only MCP servers")
     try:
-        document = _parsed(data.decode("utf-8-sig"))
+        document = _parse(data.decode("utf-8-sig"))
     except UnicodeDecodeError:
         raise UsageError(f"{name}: not UTF-8; save the file as UTF-8") from None
     except json.JSONDecodeError as error:
@@ -265,7 +267,7 @@ def _document(path: Path, name: str) -> Mapping[str, Any]:
 
 
 # Any: whatever stands in the file.
-def _parsed(text: str) -> Any:
+def _parse(text: str) -> Any:
     try:
         return json.loads(text, parse_int=_integer)
     except json.JSONDecodeError:
@@ -281,7 +283,7 @@ def _integer(digits: str) -> int | float:
 def _why_unusable(entry: Any) -> str:
     """Why no server can be made of it, whatever its keys say; empty if nothing speaks against it."""
     if not isinstance(entry, dict):
-        return f"must be keys with values, got {_shown(entry)}"
+        return f"must be keys with values, got {_describe(entry)}"
     characters, level = 0, [entry[key] for key in _OF_ENTRY if key in entry]
     for _ in range(_MAX_DEPTH):
         for value in level:
@@ -304,7 +306,7 @@ def _items(value: Any) -> list[Any]:
 
 
 # Any: the same.
-def _shown(value: Any) -> str:
+def _describe(value: Any) -> str:
     if isinstance(value, list | dict):
         return "a list" if isinstance(value, list) else "keys with values"
     return "null" if value is None else one_line(repr(value))
@@ -320,9 +322,9 @@ def plain_json(text: str) -> str:
     """JSON with comments and commas too many, as VS Code takes it, without both; lines stay where they are."""
     # What is not closed goes on to the end: looked for again from each sign in it, it would take for ever.
     token = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
-    bare = token.sub(lambda one: one[0] if one[0].startswith('"') else re.sub(r"[^\n]", " ", one[0]), text)
+    bare = token.sub(lambda match: match[0] if match[0].startswith('"') else re.sub(r"[^\n]", " ", match[0]), text)
     comma = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)|,(?=\s*[}\]])', re.DOTALL)
-    return comma.sub(lambda one: one[0] if one[0].startswith('"') else " ", bare)
+    return comma.sub(lambda match: match[0] if match[0].startswith('"') else " ", bare)
 
 
 def _sections(document: Mapping[str, Any], folder: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -348,15 +350,15 @@ def _disabled_in_claude_code(folder: Path) -> dict[str, str]:
     off: dict[str, str] = {}
     for path in files:
         try:
-            document = _document(path, shown_path(path))
+            document = _document(path, display_path(path))
         except UsageError:
             continue  # it is not there, or not ours to judge
         projects = document.get("projects")
         project = projects.get(str(folder)) if isinstance(projects, dict) else None
-        for said in (document, project if isinstance(project, dict) else {}):
+        for settings in (document, project if isinstance(project, dict) else {}):
             for key in _CLAUDE_LISTS:
-                names = said.get(key)
-                off.update({str(name): shown_path(path) for name in names} if isinstance(names, list) else {})
+                names = settings.get(key)
+                off.update({str(name): display_path(path) for name in names} if isinstance(names, list) else {})
     return off
 
 

@@ -1,4 +1,4 @@
-"""From `libraries` in a config to sets: those that it asks for, and those that are installed."""
+"""Library sets of a config: those that it asks for, and those that are installed."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ _log = logging.getLogger(__name__)
 _ADVICE = "run 'toolfold libraries sync'"
 
 
-def wanted_sets(config: Config) -> list[WantedSet]:
+def requested_sets(config: Config) -> list[WantedSet]:
     """What the file asks for, the set of `libraries.packages` first."""
-    found = {MAIN: config.libraries, **config.libraries.sets}
+    sections = {MAIN: config.libraries, **config.libraries.sets}
     return [
-        WantedSet(name=name, packages=one.packages, preload=one.preload) for name, one in found.items() if one.packages
+        WantedSet(name=name, packages=section.packages, preload=section.preload)
+        for name, section in sections.items()
+        if section.packages
     ]
 
 
@@ -33,7 +35,7 @@ def lock_of(config: Config) -> Path:
 class SetState(NamedTuple):
     """A set that the config asks for, and what became of it on this machine."""
 
-    wanted: WantedSet
+    requirement: WantedSet
     locked: LockedSet | None
     is_installed: bool
 
@@ -44,7 +46,7 @@ class SetState(NamedTuple):
             return f"not locked; {_ADVICE}"
         if not self.is_installed:
             return f"locked but not installed here; {_ADVICE}"
-        is_current = self.locked.packages == self.wanted.packages
+        is_current = self.locked.packages == self.requirement.packages
         return "installed" if is_current else f"older than its packages in the config; {_ADVICE}"
 
 
@@ -54,12 +56,15 @@ def set_states(config: Config, installed: Installed | None = None) -> dict[str, 
     Raises:
         UsageError: the lock file is none.
     """
-    wanted = wanted_sets(config)
-    if not wanted:
+    requirements = requested_sets(config)
+    if not requirements:
         return {}
     store, locked = installed or Installed(), read_lock(lock_of(config))
-    pairs = [(one, locked.get(one.name)) for one in wanted]
-    return {one.name: SetState(one, known, known is not None and store.has(known)) for one, known in pairs}
+    pairs = [(requirement, locked.get(requirement.name)) for requirement in requirements]
+    return {
+        requirement.name: SetState(requirement, lock, lock is not None and store.has(lock))
+        for requirement, lock in pairs
+    }
 
 
 def library_sets(config: Config, installed: Installed | None = None) -> tuple[InstalledSet, ...]:
@@ -68,9 +73,9 @@ def library_sets(config: Config, installed: Installed | None = None) -> tuple[In
     Raises:
         UsageError: the lock file is none.
     """
-    if not wanted_sets(config):
+    if not requested_sets(config):
         return ()
-    store, found = installed or Installed(), []
+    store, sets = installed or Installed(), []
     for name, state in set_states(config, store).items():
         if state.locked is None or not state.is_installed:
             _say_once(f"the packages of the library set {name!r} are not installed here; {_ADVICE}")
@@ -78,8 +83,8 @@ def library_sets(config: Config, installed: Installed | None = None) -> tuple[In
         # The set that is there serves on: it is what the last sync proved.
         if state.text != "installed":
             _say_once(f"the library set {name!r} is {state.text}")
-        found.append(store.set_of(name, state.locked, state.wanted.preload))
-    return tuple(found)
+        sets.append(store.set_of(name, state.locked, state.requirement.preload))
+    return tuple(sets)
 
 
 @cache

@@ -1,4 +1,4 @@
-"""The file to a `Config`, or every mistake in it: one line each, with file, line and key."""
+"""Loader of `toolfold.yaml`: finds and reads the file, and reports every mistake with its line and key."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import yaml  # type: ignore[import-untyped]
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from toolfold.config.find import FILE_NAME, read_env_file, shown_path
+from toolfold.config.find import FILE_NAME, display_path, read_env_file
 from toolfold.config.model import Config, ServerConfig
 from toolfold.errors import UsageError
 
@@ -46,7 +46,7 @@ class Mistake:
 
 
 @dataclass(slots=True)
-class Document:
+class ConfigDocument:
     """A file's values and where each stands."""
 
     value: Any = None
@@ -68,9 +68,9 @@ class Document:
         return self.lines.get(path, 1)
 
 
-def read_document(text: str, environment: Mapping[str, str] | None = None) -> Document:
+def read_document(text: str, environment: Mapping[str, str] | None = None) -> ConfigDocument:
     """What the text says; never raises for the text."""
-    document = Document()
+    document = ConfigDocument()
     loader = yaml.SafeLoader(text) if _is_printable(text, document) else None
     if loader is None:
         return document
@@ -88,7 +88,7 @@ def read_document(text: str, environment: Mapping[str, str] | None = None) -> Do
     return document
 
 
-def _is_printable(text: str, document: Document) -> bool:
+def _is_printable(text: str, document: ConfigDocument) -> bool:
     try:
         yaml.reader.Reader(text)
     except yaml.reader.ReaderError as error:
@@ -111,17 +111,17 @@ def _yaml_message(error: yaml.MarkedYAMLError) -> str:
 class _Walk:
     """One walk through the nodes of one file."""
 
-    def __init__(self, loader: Any, document: Document, environment: Mapping[str, str]) -> None:
+    def __init__(self, loader: Any, document: ConfigDocument, environment: Mapping[str, str]) -> None:
         self._loader = loader
         self._document = document
         self._environment = environment
         self._within: set[int] = set()
-        self._left = MAX_VALUES
+        self._remaining_values = MAX_VALUES
 
     def value(self, node: yaml.Node, path: KeyPath) -> Any:
         self._document.lines.setdefault(path, node.start_mark.line + 1)
-        self._left -= 1
-        if self._left < 0 or id(node) in self._within:
+        self._remaining_values -= 1
+        if self._remaining_values < 0 or id(node) in self._within:
             problem = "an alias that contains itself" if id(node) in self._within else "too many values"
             raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
         if isinstance(node, yaml.ScalarNode):
@@ -165,7 +165,7 @@ class _Walk:
             self._check_tag(node, "str")
         self._document.texts[path] = node.value
         if kind in ("str", "timestamp"):
-            return self._filled(node, path)
+            return self._fill_variables(node, path)
         try:
             return self._loader.construct_object(node)
         except (ValueError, KeyError):
@@ -174,19 +174,19 @@ class _Walk:
                 problem=f"{node.value!r} is not of type {kind}", problem_mark=node.start_mark
             ) from None
 
-    def _filled(self, node: yaml.ScalarNode, path: KeyPath) -> str:
+    def _fill_variables(self, node: yaml.ScalarNode, path: KeyPath) -> str:
         """The text with each `${NAME}` and `${NAME:-default}` replaced; `$$` is one dollar sign."""
 
         def fill(match: re.Match[str]) -> str:
             name = match["name"]
             if name is None:
                 return "$"
-            found = self._environment.get(name)
+            value = self._environment.get(name)
             # As in a shell: the default also stands in for an empty variable.
-            if found or (found is not None and match["default"] is None):
-                self._document.variables[name] = found
+            if value or (value is not None and match["default"] is None):
+                self._document.variables[name] = value
                 self._document.uses.add((name, path[1] if path[:1] == ("servers",) and len(path) > 1 else None))
-                return found
+                return value
             if match["default"] is None and len(path) > 1 and path[0] == "servers" and isinstance(path[1], int):
                 # One server can do without: the others, and all else in the file, do not need it.
                 self._document.unset.setdefault(path[1], []).append(name)
@@ -200,8 +200,8 @@ class _Walk:
 
     def _check_tag(self, node: yaml.Node, kind: str) -> None:
         if node.tag != f"tag:yaml.org,2002:{kind}":
-            shown = node.tag.replace("tag:yaml.org,2002:", "!!")
-            raise yaml.MarkedYAMLError(problem=f"the tag {shown!r} is not allowed", problem_mark=node.start_mark)
+            tag = node.tag.replace("tag:yaml.org,2002:", "!!")
+            raise yaml.MarkedYAMLError(problem=f"the tag {tag!r} is not allowed", problem_mark=node.start_mark)
 
     def _mistake(self, line: int, path: KeyPath, message: str) -> None:
         self._document.mistakes.append(Mistake(line, path, message))
@@ -235,7 +235,7 @@ def load_config(path: str | os.PathLike[str], *, environment: Mapping[str, str] 
         UsageError: with one line for each mistake, as in `toolfold.yaml:12: execution.timeout_secnds: unknown key`.
     """
     path = Path(path)
-    name = shown_path(path)
+    name = display_path(path)
     try:
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
@@ -261,7 +261,7 @@ def load_config(path: str | os.PathLike[str], *, environment: Mapping[str, str] 
 def parse_config(text: str, *, name: str = FILE_NAME, environment: Mapping[str, str] | None = None) -> Config:
     """Check a text; `name` is the file's name in errors."""
     document = read_document(text, environment)
-    config = None if document.mistakes else _checked(document)
+    config = None if document.mistakes else _check(document)
     if config is not None:
         config._variables = document.variables
         config._uses = frozenset((name, _server_at(document.value, at)) for name, at in document.uses)
@@ -270,10 +270,10 @@ def parse_config(text: str, *, name: str = FILE_NAME, environment: Mapping[str, 
         for at, variables in sorted(document.unset.items()):
             server, why = _server_name(document.value, at), unset_text(variables)
             left_out[server] = why.partition(";")[0]
-            shown = repr(server) if server else f"servers[{at}]"
-            _log.warning("%s:%s: server %s is left out: %s", name, document.line_of(("servers", at)), shown, why)
+            label = repr(server) if server else f"servers[{at}]"
+            _log.warning("%s:%s: server %s is left out: %s", name, document.line_of(("servers", at)), label, why)
         return with_left_out(config, left_out)
-    mistakes = sorted(document.mistakes, key=lambda one: one.line or 0)
+    mistakes = sorted(document.mistakes, key=lambda mistake: mistake.line or 0)
     lines = [_line(name, mistake) for mistake in mistakes[:_SHOWN_MISTAKES]]
     if len(mistakes) > _SHOWN_MISTAKES:
         lines.append(f"{name}: {len(mistakes) - _SHOWN_MISTAKES} more mistakes")
@@ -310,10 +310,10 @@ def with_env_file(server: ServerConfig, folder: Path) -> ServerConfig:
     if server.env_file is None:
         return server
     try:
-        found = read_env_file(folder / server.env_file)
+        variables = read_env_file(folder / server.env_file)
     except UsageError as error:
         raise UsageError(f"env_file {server.env_file!r} {error}") from None
-    return server.model_copy(update={"env": {**found, **server.env}})
+    return server.model_copy(update={"env": {**variables, **server.env}})
 
 
 def _with_env_files(config: Config, name: str) -> Config:
@@ -355,7 +355,7 @@ def _dotted(path: KeyPath) -> str:
     return text
 
 
-def _checked(document: Document) -> Config | None:
+def _check(document: ConfigDocument) -> Config | None:
     value = document.value
     if value is None:
         document.mistakes.append(
@@ -365,32 +365,36 @@ def _checked(document: Document) -> Config | None:
         document.mistakes.append(Mistake(document.line_of(()), (), f"must be keys with values, got {_kind(value)}"))
     else:
         # A section whose lines are all comments is as good as none.
-        said = {key: item for key, item in value.items() if item is not None or key not in Config.model_fields}
-        kept = [at for at in range(len(value["servers"])) if at not in document.unset] if document.unset else None
-        if kept is not None:
-            said["servers"] = [value["servers"][at] for at in kept]
+        sections = {key: item for key, item in value.items() if item is not None or key not in Config.model_fields}
+        server_indexes = (
+            [at for at in range(len(value["servers"])) if at not in document.unset] if document.unset else None
+        )
+        if server_indexes is not None:
+            sections["servers"] = [value["servers"][at] for at in server_indexes]
         try:
-            return Config.model_validate(said)
+            return Config.model_validate(sections)
         except ValidationError as error:
-            found = error.errors(include_url=False, include_input=True)
-            document.mistakes.extend(_mistake(document, _where_it_stands(one, kept)) for one in found)
+            errors = error.errors(include_url=False, include_input=True)
+            document.mistakes.extend(
+                _mistake(document, _with_file_index(details, server_indexes)) for details in errors
+            )
     return None
 
 
-def _where_it_stands(error: ErrorDetails, kept: list[int] | None) -> ErrorDetails:
+def _with_file_index(error: ErrorDetails, server_indexes: list[int] | None) -> ErrorDetails:
     """With the place in the file of a server that is checked without those before it."""
     match error["loc"]:
-        case ("servers", int(at), *rest) if kept is not None:
-            return {**error, "loc": ("servers", kept[at], *rest)}
+        case ("servers", int(at), *rest) if server_indexes is not None:
+            return {**error, "loc": ("servers", server_indexes[at], *rest)}
     return error
 
 
-def _mistake(document: Document, error: ErrorDetails) -> Mistake:
+def _mistake(document: ConfigDocument, error: ErrorDetails) -> Mistake:
     path: KeyPath = tuple(step for step in error["loc"] if step != "[key]")
     context = error.get("ctx", {})
     match error["type"]:
         case "extra_forbidden":
-            message = f"unknown key{_meant(str(path[-1]), _keys_at(path[:-1]))}"
+            message = f"unknown key{_suggestion(str(path[-1]), _keys_at(path[:-1]))}"
         case "missing":
             message = "is missing"
         case "key":
@@ -398,19 +402,19 @@ def _mistake(document: Document, error: ErrorDetails) -> Mistake:
             message = context["message"]
         case "literal_error":
             choices = str(context["expected"])
-            message = f"must be {choices}, got {_got(document, path, error)}"
-            message += _meant(str(error["input"]), choices.replace(" or ", ", ").replace("'", "").split(", "))
+            message = f"must be {choices}, got {_actual_text(document, path, error)}"
+            message += _suggestion(str(error["input"]), choices.replace(" or ", ", ").replace("'", "").split(", "))
         case "must_be":
-            message = f"must be {context['what']}, got {_got(document, path, error)}"
+            message = f"must be {context['what']}, got {_actual_text(document, path, error)}"
         case kind:
             must = _TYPES.get(kind)
-            message = f"must be {must}, got {_got(document, path, error)}" if must else error["msg"]
+            message = f"must be {must}, got {_actual_text(document, path, error)}" if must else error["msg"]
             if kind == "string_type" and isinstance(error["input"], (int, float)):
                 message += "; put it in quotes"
     return Mistake(document.line_of(path), path, message)
 
 
-def _got(document: Document, path: KeyPath, error: ErrorDetails) -> str:
+def _actual_text(document: ConfigDocument, path: KeyPath, error: ErrorDetails) -> str:
     """What the file says there, before variables are filled in."""
     if _SECRET & {*path}:
         return "something else"
@@ -432,10 +436,10 @@ def _short(text: str) -> str:
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
 
 
-def _meant(word: str, known: list[str]) -> str:
-    if _OTHER_WORDS.get(word) in known:
+def _suggestion(word: str, names: list[str]) -> str:
+    if _OTHER_WORDS.get(word) in names:
         return f"; did you mean {_OTHER_WORDS[word]!r}?"
-    close = difflib.get_close_matches(word, known, n=1)
+    close = difflib.get_close_matches(word, names, n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
@@ -449,7 +453,7 @@ def _keys_at(path: KeyPath) -> list[str]:
             kind = kind.model_fields[str(step)].annotation
         else:
             # A list's items or a mapping's values.
-            kind = [one for one in typing.get_args(kind) if one is not Ellipsis][-1]
+            kind = [argument for argument in typing.get_args(kind) if argument is not Ellipsis][-1]
     kind = _plain_kind(kind)
     return list(kind.model_fields) if isinstance(kind, type) and issubclass(kind, BaseModel) else []
 
@@ -457,5 +461,5 @@ def _keys_at(path: KeyPath) -> list[str]:
 def _plain_kind(kind: Any) -> Any:
     """Without `None`."""
     if typing.get_origin(kind) in (typing.Union, types.UnionType):
-        return next(one for one in typing.get_args(kind) if one is not type(None))
+        return next(argument for argument in typing.get_args(kind) if argument is not type(None))
     return kind

@@ -1,4 +1,4 @@
-"""What `toolfold.yaml` may say, as types. Checks one value at a time; `load` finds the line it stands on."""
+"""Config model: `toolfold.yaml` as types. Checks one value at a time; `load` finds the line it stands on."""
 
 from __future__ import annotations
 
@@ -105,9 +105,9 @@ class ServerConfig(Section):
         return data
 
     @model_validator(mode="after")
-    def _fits_its_transport(self) -> ServerConfig:
-        needed, others = ("command", _OF_URL) if self.transport == "stdio" else ("url", _OF_STDIO)
-        for key in others:
+    def _check_transport(self) -> ServerConfig:
+        needed, other_keys = ("command", _OF_URL) if self.transport == "stdio" else ("url", _OF_STDIO)
+        for key in other_keys:
             if key in self.model_fields_set:
                 raise wrong_key(key, f"is not for a server with transport {self.transport!r}; remove it")
         if getattr(self, needed) is None:
@@ -386,12 +386,12 @@ class Config(Section):
     @property
     def program_limits(self) -> Limits:
         """The limits of a program, with the defaults for what the file does not say."""
-        said = self.limits.model_dump(exclude_none=True)
-        said.update({_TWINS[key]: value for key, value in self.execution.model_dump(exclude_none=True).items()})
-        return Limits(**said)
+        values = self.limits.model_dump(exclude_none=True)
+        values.update({_TWINS[key]: value for key, value in self.execution.model_dump(exclude_none=True).items()})
+        return Limits(**values)
 
     @model_validator(mode="after")
-    def _says_it_once(self) -> Config:
+    def _check_duplicates(self) -> Config:
         for key, twin in _TWINS.items():
             if getattr(self.execution, key) is not None and getattr(self.limits, twin) is not None:
                 raise wrong_key(f"limits.{twin}", f"is set as execution.{key} already; keep one of the two")

@@ -39,16 +39,16 @@ _LARGEST: Final = 2**53
 _VARIABLE: Final = {"type": "string", "pattern": r"\$\{"}
 
 
-def must_be(what: str) -> PydanticCustomError:
+def must_be(expected: str) -> PydanticCustomError:
     """The error of a value that is something else; `load` adds what it is."""
-    return PydanticCustomError("must_be", "must be {what}", {"what": what})
+    return PydanticCustomError("must_be", "must be {what}", {"what": expected})
 
 
 # Any: what the YAML file holds may be anything.
-def _measured(value: Any, units: Mapping[str, float], what: str) -> float:
+def _parse_measure(value: Any, units: Mapping[str, float], expected: str) -> float:
     number = _number_of(value, units)
     if number is None or not math.isfinite(number) or not 0 < number <= _LARGEST:
-        raise must_be(what)
+        raise must_be(expected)
     return number
 
 
@@ -63,15 +63,15 @@ def _number_of(value: Any, units: Mapping[str, float]) -> float | None:
 
 
 def _size(value: Any) -> int:
-    what = "a size such as 65536, 64KiB or 10MB"
-    size = _measured(value, _SIZES, what)
+    expected = "a size such as 65536, 64KiB or 10MB"
+    size = _parse_measure(value, _SIZES, expected)
     if size != int(size):
-        raise must_be(f"{what}, in whole bytes")
+        raise must_be(f"{expected}, in whole bytes")
     return int(size)
 
 
 def _duration(value: Any) -> float:
-    return _measured(value, _DURATIONS, "a duration above 0 such as 30s, 15m, 2h or 7d; a number is seconds")
+    return _parse_measure(value, _DURATIONS, "a duration above 0 such as 30s, 15m, 2h or 7d; a number is seconds")
 
 
 def seconds_of(text: str) -> float | None:
@@ -83,14 +83,14 @@ def seconds_of(text: str) -> float | None:
 
 
 def _seconds(value: Any) -> float:
-    return _measured(value, {"": 1.0}, "a number of seconds above 0")
+    return _parse_measure(value, {"": 1.0}, "a number of seconds above 0")
 
 
 def _count(value: Any) -> int:
-    what = "a whole number above 0"
-    number = _measured(value, {"": 1.0}, what)
+    expected = "a whole number above 0"
+    number = _parse_measure(value, {"": 1.0}, expected)
     if number != int(number):
-        raise must_be(what)
+        raise must_be(expected)
     return int(number)
 
 
@@ -426,25 +426,25 @@ class HttpConfig(Section):
     """Load numpy, pandas and matplotlib at the start; turn it off to save memory if programs do not need them."""
 
     @model_validator(mode="after")
-    def _tells_its_keys_apart(self) -> HttpConfig:
-        seen: dict[str, str] = {}
+    def _check_keys(self) -> HttpConfig:
+        tenant_by_key: dict[str, str] = {}
         for tenant, keys in self.keys.items():
             if not keys:
                 raise wrong_key(f"keys.{tenant}", "is empty; give it a key, or leave the tenant out")
             for secret in (entry.key.get_secret_value() for entry in keys):
-                if secret in seen:
-                    raise wrong_key(f"keys.{tenant}", f"repeats a key of {seen[secret]!r}; give each its own")
-                seen[secret] = tenant
+                if secret in tenant_by_key:
+                    raise wrong_key(f"keys.{tenant}", f"repeats a key of {tenant_by_key[secret]!r}; give each its own")
+                tenant_by_key[secret] = tenant
         return self
 
     @model_validator(mode="after")
-    def _knows_its_tenants(self) -> HttpConfig:
+    def _check_tenants(self) -> HttpConfig:
         if self.jwt is not None and self.jwt.tenant_claim is not None:
             return self  # tenants come with their tokens
-        known = [*self.keys, *([] if self.jwt is None else [self.jwt.issuer])] or [OPEN_TENANT]
+        tenants = [*self.keys, *([] if self.jwt is None else [self.jwt.issuer])] or [OPEN_TENANT]
         for tenant in self.tools:
-            if tenant not in known:
-                raise wrong_key(f"tools.{tenant}", f"is no tenant; there is {', '.join(map(repr, known))}")
+            if tenant not in tenants:
+                raise wrong_key(f"tools.{tenant}", f"is no tenant; there is {', '.join(map(repr, tenants))}")
         return self
 
 
@@ -473,7 +473,7 @@ class McpConfig(Section):
 # The name of an engine in a `toolfold.yaml`: a built-in one, or one that another distribution registers.
 
 
-def _known(name: str) -> str:
+def _check_engine(name: str) -> str:
     try:
         return known_engine(name)
     except UsageError:
@@ -496,4 +496,4 @@ class RayConfig(Section):
     """Tools that each node calls itself: read-only or idempotent functions of modules installed on every node."""
 
 
-EngineName = Annotated[str, AfterValidator(_known), Field(examples=[*BUILT_IN])]
+EngineName = Annotated[str, AfterValidator(_check_engine), Field(examples=[*BUILT_IN])]

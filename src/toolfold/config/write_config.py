@@ -1,4 +1,4 @@
-"""From the entry of another client's file to one of `toolfold.yaml`: the same server, without its secrets.
+"""Writer of `toolfold.yaml` entries for servers of other clients' files, without their secrets.
 
 Every secret becomes a variable with the server's name in it, so that two servers never share one by accident.
 """
@@ -15,22 +15,22 @@ from toolfold.config.import_clients import (
     OF_STDIO,
     OF_URL,
     VARIABLE,
-    Found,
-    checked_server,
+    ClientServer,
+    check_server,
     entry_of,
     one_line,
     variable_of,
 )
 
 _ANY_URL: Final = "http://localhost/"
-_SOMEONE: Final = "a reference"
+_REFERENCE_OWNER: Final = "a reference"
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class ServerEntry:
     """One server, ready to be written."""
 
-    found: Found
+    found: ClientServer
     # Any: each key has its own type.
     entry: dict[str, Any]
     variables: dict[str, str] = field(default_factory=dict)
@@ -39,20 +39,22 @@ class Written:
     """Those of them that stand for a secret whose value was in the client's file."""
 
 
-class Writer:
+class ConfigWriter:
     """Makes entries for one `toolfold.yaml`; knows which variables are taken.
 
     Args:
         found: All servers that will be written: the variables that they refer to keep their meaning.
     """
 
-    def __init__(self, found: Iterable[Found]) -> None:
-        texts = (json.dumps([one.entry.get(key) for key in (*OF_STDIO, *OF_URL)]) for one in found)
-        named = {variable_of(match) for text in texts for match in VARIABLE.finditer(text) if match["kind"] != "input"}
+    def __init__(self, found: Iterable[ClientServer]) -> None:
+        texts = (json.dumps([server.entry.get(key) for key in (*OF_STDIO, *OF_URL)]) for server in found)
+        references = {
+            variable_of(match) for text in texts for match in VARIABLE.finditer(text) if match["kind"] != "input"
+        }
         # The server and the secret behind each variable; the secret only tells two apart.
-        self._taken: dict[str, tuple[str, str]] = dict.fromkeys(named, ("", _SOMEONE))
+        self._owners: dict[str, tuple[str, str]] = dict.fromkeys(references, ("", _REFERENCE_OWNER))
 
-    def write(self, found: Found) -> Written:
+    def write(self, server: ClientServer) -> ServerEntry:
         """One entry.
 
         Raises:
@@ -65,40 +67,47 @@ class Writer:
         def change(text: str, key: str, name: str) -> str:
             nonlocal before
             flag, before = before, text
-            return self._text(found, text, _Where(key, name, flag if key == "args" else ""), variables, replaced)
+            return self._text(
+                server, text, _EntryLocation(key, name, flag if key == "args" else ""), variables, replaced
+            )
 
-        entry = entry_of(found, change)
+        entry = entry_of(server, change)
         # An address that is not known yet cannot be wrong yet.
-        checked_server({**entry, "url": _ANY_URL} if "${" in str(entry.get("url", "")) else entry)
-        return Written(found, entry, variables, tuple(replaced))
+        check_server({**entry, "url": _ANY_URL} if "${" in str(entry.get("url", "")) else entry)
+        return ServerEntry(server, entry, variables, tuple(replaced))
 
     def _text(
-        self, found: Found, text: str, where: _Where, variables: dict[str, str], replaced: dict[str, None]
+        self,
+        server: ClientServer,
+        text: str,
+        location: _EntryLocation,
+        variables: dict[str, str],
+        replaced: dict[str, None],
     ) -> str:
         """Without its secrets, and with the references that `toolfold.yaml` knows."""
         parts, at = [], 0
-        for secret in secrets_in(text, where.secret_name(text)):
-            name = self._name(found.name, where.hint(secret.name), text[secret.start : secret.end])
-            variables[name] = where.shown(found)
+        for secret in secrets_in(text, location.secret_name(text)):
+            name = self._name(server.name, location.hint(secret.name), text[secret.start : secret.end])
+            variables[name] = location.describe(server)
             replaced[name] = None
-            parts += [self._references(found, text[at : secret.start], where, variables), f"${{{name}}}"]
+            parts += [self._references(server, text[at : secret.start], location, variables), f"${{{name}}}"]
             at = secret.end
-        return "".join([*parts, self._references(found, text[at:], where, variables)])
+        return "".join([*parts, self._references(server, text[at:], location, variables)])
 
-    def _references(self, found: Found, text: str, where: _Where, variables: dict[str, str]) -> str:
+    def _references(self, server: ClientServer, text: str, location: _EntryLocation, variables: dict[str, str]) -> str:
         """Other dollar signs are doubled."""
 
         def refer(match: re.Match[str]) -> str:
-            place = found.place_for(match["name"]) if match["kind"] is None else None
+            place = server.client_variable(match["name"]) if match["kind"] is None else None
             if place is not None:
                 return "${HOME}" if match["name"] == "userHome" else place.replace("$", "$$")
             name, default = variable_of(match), match["default"]
             if match["kind"] == "input":
                 # VS Code keeps the answer to itself; two files may ask for two things under one id.
-                name = self._name(found.name, name, match[0])
+                name = self._name(server.name, name, match[0])
             if default and not is_secret_name(name) and not secrets_in(default):
                 return f"${{{name}:-{default}}}"
-            variables[name] = where.shown(found)
+            variables[name] = location.describe(server)
             return f"${{{name}}}"
 
         parts, at = [], 0
@@ -113,14 +122,14 @@ class Writer:
         base = words if words == prefix or words.startswith(f"{prefix}_") else f"{prefix}_{words}"
         base = base if base[:1].isalpha() else f"MCP_{base}"
         name, number = base, 1
-        while self._taken.setdefault(name, (server, value)) != (server, value):
+        while self._owners.setdefault(name, (server, value)) != (server, value):
             number += 1
             name = f"{base}_{number}"
         return name
 
 
 @dataclass(frozen=True, slots=True)
-class _Where:
+class _EntryLocation:
     """Where a text stands in an entry."""
 
     key: str
@@ -136,17 +145,17 @@ class _Where:
         is_value = self.flag.startswith("-") and "=" not in self.flag and not text.startswith("-")
         return self.flag.lstrip("-") if is_value and is_secret_name(self.flag) else ""
 
-    def hint(self, said: str) -> str:
+    def hint(self, label: str) -> str:
         """What the variable is called after, besides its server."""
-        if self.key in ("env", "headers") and (not said or said == "password"):
-            return f"{self.name}_{said}" if said else self.name
-        return said or (f"arg_{self.name}" if self.key == "args" else self.key)
+        if self.key in ("env", "headers") and (not label or label == "password"):
+            return f"{self.name}_{label}" if label else self.name
+        return label or (f"arg_{self.name}" if self.key == "args" else self.key)
 
-    def shown(self, found: Found) -> str:
+    def describe(self, server: ClientServer) -> str:
         """For a person who looks the value up."""
         if self.key == "args":
-            return f"{found.place}.args[{int(self.name) - 1}]"
-        return f"{found.place}.{self.key}.{one_line(self.name)}" if self.name else f"{found.place}.{self.key}"
+            return f"{server.place}.args[{int(self.name) - 1}]"
+        return f"{server.place}.{self.key}.{one_line(self.name)}" if self.name else f"{server.place}.{self.key}"
 
 
 def _as_variable(text: str) -> str:
@@ -179,7 +188,7 @@ _PAIRS: Final = (
 )
 # The password may itself hold `@` and `/`; a number and a slash are a port and a path.
 _PASSWORD: Final = re.compile(r"://[^\s/@:]*:(?!\d{1,5}(?:/|$))(?P<value>\S+)@")
-_KNOWN: Final = re.compile(
+_TOKEN_FORMATS: Final = re.compile(
     r"(?:sk|pk|rk|ghp|gho|ghs|ghu|github_pat|glpat|xox[a-z]|hf|npm|ntn|secret|lin_api|figd|dop_v1|shpat|AKIA|ASIA|AIza"
     r"|ya29|eyJ|SG|ATATT)[-_.]?[A-Za-z0-9][A-Za-z0-9_\-.=]{10,}"
 )
@@ -208,13 +217,13 @@ def secrets_in(text: str, name: str = "") -> list[Secret]:
     """The secrets in a text that stands under a name, from left to right; no two overlap."""
     if name and is_secret_name(name) and not _REFERENCE.search(text):
         return [_without_scheme(text, Secret(0, len(text), name))] if text.strip() else []
-    taken = [match.span() for match in _REFERENCE.finditer(text)]
-    found: list[Secret] = []
+    used_spans = [match.span() for match in _REFERENCE.finditer(text)]
+    secrets: list[Secret] = []
     for secret in _candidates(text):
-        if all(secret.end <= start or end <= secret.start for start, end in taken):
-            found.append(secret)
-            taken.append((secret.start, secret.end))
-    return sorted(found, key=lambda one: one.start)
+        if all(secret.end <= start or end <= secret.start for start, end in used_spans):
+            secrets.append(secret)
+            used_spans.append((secret.start, secret.end))
+    return sorted(secrets, key=lambda secret: secret.start)
 
 
 def _candidates(text: str) -> Iterator[Secret]:
@@ -225,7 +234,7 @@ def _candidates(text: str) -> Iterator[Secret]:
         for match in pattern.finditer(text):
             if is_secret_name(match["name"]):
                 yield _without_scheme(text, Secret(*match.span("value"), match["name"]))
-    for match in _KNOWN.finditer(text):
+    for match in _TOKEN_FORMATS.finditer(text):
         if not text[match.start() - 1 : match.start()].isalnum() and _is_mixed(match[0]):
             yield Secret(*match.span(), "")
     for match in _WORD.finditer(text):

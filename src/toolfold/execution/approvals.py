@@ -137,7 +137,7 @@ class Questions:
         if self._tell is not None:
             self._tell(
                 ApprovalDecided(
-                    self._plan.begun.execution_id, call, decision.approved, decision.reason, decision.by,
+                    self._plan.start_record.execution_id, call, decision.approved, decision.reason, decision.by,
                     decision.covers, decision.calls, answered.under,
                 )
             )  # fmt: skip
@@ -154,7 +154,7 @@ class Questions:
     async def _asked(self, call: Call, spec: ToolSpec, *, is_begun: bool) -> Answered:
         self._record.tell("asked", call_id=call.id, tool=call.tool, arguments=dict(call.arguments), line=call.line)
         if self._tell is not None:
-            self._tell(ApprovalAsked(self._plan.begun.execution_id, call))
+            self._tell(ApprovalAsked(self._plan.start_record.execution_id, call))
         answer: asyncio.Future[Answered] = asyncio.get_running_loop().create_future()
         self._undecided[call.id] = (call, answer)
         if self._approve is not None:
@@ -194,7 +194,7 @@ class Questions:
             if call_id not in self._undecided:
                 ids = ", ".join(str(one) for one in self._undecided) or "none"
                 raise UsageError(
-                    f"call {call_id!r} of execution {self._plan.begun.execution_id!r} waits for no decision; "
+                    f"call {call_id!r} of execution {self._plan.start_record.execution_id!r} waits for no decision; "
                     f"those that do: {ids}"
                 )
 

@@ -68,7 +68,7 @@ class Calls:
         self._context: CallContext | None = None
         self._recorded: dict[int, Reply] = {}
         """Replies of the execution that this one reruns, for calls that are on their way through the router."""
-        self.dispatch = Dispatch(plan.begun.limits.calls_in_flight, self._serve)
+        self.dispatch = Dispatch(plan.start_record.limits.calls_in_flight, self._serve)
         self._look_again = look_again
 
     @cached_property
@@ -76,7 +76,7 @@ class Calls:
         """Made when something asks, or may: most programs have no tool that does."""
         approve = self._services.context.approve
         if isinstance(approve, ApproveByExecution):
-            approve = approve.of(self._plan.begun.execution_id, self._plan.epoch, self._clock.standing)
+            approve = approve.of(self._plan.start_record.execution_id, self._plan.epoch, self._clock.standing)
         return Questions(
             self._plan, approve=approve, record=self._record, life=self._life,
             dispatch=self.dispatch, look_again=self._look_again, tell=self._tell,
@@ -90,7 +90,7 @@ class Calls:
         return self._context
 
     def _new_context(self) -> CallContext:
-        begun, outside = self._plan.begun, self._plan.outside
+        begun, outside = self._plan.start_record, self._plan.outside
         may_ask = self._plan.asked or self._plan.may_ask
         return msgspec.structs.replace(
             self._services.context,
@@ -151,7 +151,7 @@ class Calls:
             return
         self._open[call.id] = (call, time.perf_counter())
         if self._tell is not None:
-            self._tell(ToolCalled(plan.begun.execution_id, call))
+            self._tell(ToolCalled(plan.start_record.execution_id, call))
         self._record.begin_call(call)  # before the tool is called: a replay must know
         recorded = self._recorded_reply(call, plan.rerun) if plan.rerun is not None else None
         if call.tool not in plan.outside:
@@ -217,7 +217,7 @@ class Calls:
         recorded = self._recorded.pop(call.id, None) if self._recorded else None
         reply = await self._services.router.serve(
             call,
-            max_reply_bytes=self._plan.begun.limits.reply_bytes,
+            max_reply_bytes=self._plan.start_record.limits.reply_bytes,
             context=self._context or self.context,
             recorded=recorded,
         )
@@ -244,7 +244,7 @@ class Calls:
         self._record.note_served(done)
         for call, given in done:
             if tell is not None:
-                tell(ToolCalled(self._plan.begun.execution_id, call))
+                tell(ToolCalled(self._plan.start_record.execution_id, call))
             accounts.add(given)
 
     def answered_outside(self, replies: list[Reply]) -> list[Given]:
@@ -264,7 +264,7 @@ class Calls:
         self.accounts.add(given)
 
     def _limits_left(self) -> Limits:
-        limits = self._plan.begun.limits
+        limits = self._plan.start_record.limits
         seconds = max(0.001, self._clock.seconds_left)
         return replace(limits, wall_seconds=seconds, calls=max(1, limits.calls - self.made))
 

@@ -136,9 +136,9 @@ class ExecutionRecord:
     def __init__(self, ledger: Ledger, plan: Plan) -> None:
         self._ledger = ledger
         self._plan = plan
-        self._id = plan.begun.execution_id
+        self._id = plan.start_record.execution_id
         self.is_taped = plan.tape is not None
-        self.is_strict = plan.begun.is_strict or self.is_taped
+        self.is_strict = plan.start_record.is_strict or self.is_taped
         """Rule 1 holds."""
         self._is_spoilt = False
         self._told = {"stdout": 0, "stderr": 0}
@@ -148,7 +148,7 @@ class ExecutionRecord:
     @cached_property
     def safe(self) -> frozenset[str]:
         """Tools that may be called again where it is not known whether a call reached them."""
-        return frozenset(spec.name for spec in self._plan.begun.tools if spec.read_only or spec.idempotent)
+        return frozenset(spec.name for spec in self._plan.start_record.tools if spec.read_only or spec.idempotent)
 
     @property
     def can_be_replayed(self) -> bool:
@@ -157,7 +157,7 @@ class ExecutionRecord:
 
     async def begin(self) -> None:
         """The first entry."""
-        self._ledger.begin(self._plan.begun)
+        self._ledger.begin(self._plan.start_record)
         if self._plan.is_durable:
             await self.flush()
 
@@ -168,7 +168,7 @@ class ExecutionRecord:
     @property
     def at(self) -> float:
         """Seconds since the start of the execution, in whichever process that was."""
-        return time.time() - self._plan.begun.began_at
+        return time.time() - self._plan.start_record.began_at
 
     # Any: as in `Moment`.
     def tell(self, kind: MomentKind, *, call_id: int = 0, text: str = "", **facts: Any) -> None:
@@ -302,7 +302,7 @@ class Execution:
         if self._is_equipped:
             return
         self._is_equipped = True
-        plan, services, limits = self.plan, self._services, self.plan.begun.limits
+        plan, services, limits = self.plan, self._services, self.plan.start_record.limits
         self._tell = services.listeners.tell
         self.clock = Clock(limits.wall_seconds, services.alarm, self.time_out, self._tick if plan.is_durable else None)
         self.record = ExecutionRecord(services.ledger, plan)
@@ -316,7 +316,7 @@ class Execution:
             plan, tell = self.plan, self._tell
             calls = self._calls = Calls(
                 plan, self._services, life=self.life, record=self.record, clock=self.clock,
-                accounts=Accounts(plan.begun.execution_id, self._began, tell, plan.on_call),
+                accounts=Accounts(plan.start_record.execution_id, self._began, tell, plan.on_call),
                 look_again=self._look_again, tell=tell,
             )  # fmt: skip
         return calls
@@ -332,7 +332,7 @@ class Execution:
     @property
     def id(self) -> str:
         """Of the execution, across processes."""
-        return self.plan.begun.execution_id
+        return self.plan.start_record.execution_id
 
     @property
     def open_calls(self) -> tuple[Call, ...]:
@@ -346,13 +346,13 @@ class Execution:
         self._equip()
         self._opened = opened
         if self._tell is not None:
-            self._tell(ProgramBegan(self.id, self.plan.begun))
+            self._tell(ProgramBegan(self.id, self.plan.start_record))
         self.life.opened(run)
         past = self.plan.past
         if past is None:
             await self.record.begin()
             # Now, while the program runs, and not when somebody waits for its outcome.
-            self._code_bytes = code_size(self.plan.begun.program.sent_text)
+            self._code_bytes = code_size(self.plan.start_record.program.sent_text)
             return
         for given in past.given:
             run.answer(given.reply)
@@ -418,7 +418,7 @@ class Execution:
 
     def time_out(self) -> None:
         """End the program for the clock's sake, with what it has printed."""
-        seconds = f"{self.plan.begun.limits.wall_seconds:g}"
+        seconds = f"{self.plan.start_record.limits.wall_seconds:g}"
         self.life.stop("timeout", Problem(kind="wall_clock", message=f"the program took longer than {seconds} s"))
 
     async def close(self) -> None:
@@ -435,11 +435,11 @@ class Execution:
         if not self._is_equipped:
             self._equip()
         if ended.status == "failed":
-            notes += never_seen(self.plan.begun, self._services.learning)
+            notes += never_seen(self.plan.start_record, self._services.learning)
         ended = replace(ended, notes=ended.notes + notes) if notes else ended
-        code_bytes = self._code_bytes or code_size(self.plan.begun.program.sent_text)
+        code_bytes = self._code_bytes or code_size(self.plan.start_record.program.sent_text)
         outcome = whole = outcome_of(
-            ended, self.plan.begun, self._services.engine, began=self._began, code_bytes=code_bytes,
+            ended, self.plan.start_record, self._services.engine, began=self._began, code_bytes=code_bytes,
             output=self._output, calls=self._calls,
         )  # fmt: skip
         if deleted:

@@ -21,7 +21,7 @@ from toolfold.execution.output import Output
 from toolfold.ledger import encryption
 from toolfold.ledger.base import Decided, Given, Handed, Made, Moment, Parked, Tape
 from toolfold.ledger.encryption import Pause
-from toolfold.models import Begun, Call, Limits, Outcome, Paused, Problem, Program, Reply, ReplyMeta
+from toolfold.models import Call, Limits, Outcome, Paused, Problem, Program, Reply, ReplyMeta, StartRecord
 from toolfold.protocol.codec import encode_ordered
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ _log: Final = logging.getLogger(__name__)
 class Recorded:
     """What the ledger knows of one execution, whether or not a process holds it."""
 
-    begun: Begun
+    start_record: StartRecord
     state: State
     answered: Mapping[int, Reply]
     """Replies that the outside gave, by call."""
@@ -72,16 +72,18 @@ class Recorded:
 
 def recorded(history: History) -> Recorded:
     """The part of a history that doors need."""
-    outside = frozenset(history.begun.outside)
+    outside = frozenset(history.start_record.outside)
     given = [entry for entry in history.entries if isinstance(entry, Given)]
     return Recorded(
-        begun=history.begun,
+        start_record=history.start_record,
         state=history.state,
         answered={entry.reply.call_id: entry.reply for entry in given if entry.record.name in outside},
         decided={one.call_id: (one.approved, one.reason) for one in history.entries if _is_decision(one)},
         rounds=_rounds(history, outside),
         first_pause=_first_pause(history, outside),
-        outcome=None if history.outcome is None else _as_returned(history.outcome, history.begun.limits.output_bytes),
+        outcome=None
+        if history.outcome is None
+        else _as_returned(history.outcome, history.start_record.limits.output_bytes),
     )
 
 
@@ -119,7 +121,7 @@ def _first_pause(history: History, outside: frozenset[str]) -> Paused | None:
 
 
 def _paused(history: History, calls: Mapping[int, Call], approvals: Mapping[int, Call]) -> Paused:
-    begun = history.begun
+    begun = history.start_record
     return Paused(
         execution_id=begun.execution_id, calls=tuple(calls.values()), approvals=tuple(approvals.values()),
         seconds_left=begun.limits.wall_seconds,
@@ -138,7 +140,7 @@ async def end_recorded(ledger: Ledger, execution_id: str, status: Status) -> boo
         history = await ledger.load(execution_id)
         if history is None:
             return False
-        begun = history.begun
+        begun = history.start_record
         outcome = Outcome(
             execution_id=execution_id,
             status=status,
@@ -152,7 +154,7 @@ async def end_recorded(ledger: Ledger, execution_id: str, status: Status) -> boo
     return True
 
 
-async def put_on_record(ledger: Ledger, begun: Begun, outcome: Outcome, *entries: Entry) -> None:
+async def put_on_record(ledger: Ledger, begun: StartRecord, outcome: Outcome, *entries: Entry) -> None:
     """One that is over already: a rejected program, a direct call. Nobody is told where it cannot be written."""
     try:
         ledger.begin(begun)
@@ -163,11 +165,11 @@ async def put_on_record(ledger: Ledger, begun: Begun, outcome: Outcome, *entries
         _log.warning("%s is not on record: %s", begun.execution_id, error)
 
 
-def direct_call(call: Call, reply: Reply, *, seconds: float, door: str) -> tuple[Begun, Outcome]:
+def direct_call(call: Call, reply: Reply, *, seconds: float, door: str) -> tuple[StartRecord, Outcome]:
     """What goes on record of a call without a program."""
     execution_id = os.urandom(8).hex()
     record = record_of(call, reply, 0.0, seconds)
-    begun = Begun(
+    begun = StartRecord(
         execution_id=execution_id, program=Program(text=_as_program(call)), tools=(), limits=_LIMITS,
         began_at=time.time() - seconds, door=door, is_direct=True, is_strict=True,
     )  # fmt: skip
@@ -203,7 +205,7 @@ class Past:
     """The recorded part of an execution that goes on in another process, from its start or from a snapshot."""
 
     def __init__(self, history: History, snapshot: Snapshot | None = None, *, epoch: int = 0) -> None:
-        execution_id = history.begun.execution_id
+        execution_id = history.start_record.execution_id
         self.epoch = epoch
         """Of the ledger since it was taken over."""
         self.snapshot = snapshot
@@ -276,9 +278,9 @@ async def take_over(execution_id: str, engine: Engine, ledger: Ledger) -> tuple[
     """
     history = await history_of(ledger, execution_id)
     _refuse_ended(history)
-    if history.begun.engine != engine.name:
+    if history.start_record.engine != engine.name:
         raise UsageError(
-            f"execution {execution_id!r} began on the {history.begun.engine!r} engine, this is "
+            f"execution {execution_id!r} began on the {history.start_record.engine!r} engine, this is "
             f"{engine.name!r}; resume it where the same engine runs"
         )
     epoch = await ledger.takeover(execution_id)
@@ -290,7 +292,7 @@ async def take_over(execution_id: str, engine: Engine, ledger: Ledger) -> tuple[
 
 def _refuse_ended(history: History) -> None:
     if history.state == "ended":
-        raise UsageError(f"execution {history.begun.execution_id!r} has ended; there is nothing to resume")
+        raise UsageError(f"execution {history.start_record.execution_id!r} has ended; there is nothing to resume")
 
 
 async def snapshot_of(history: History, ledger: Ledger, engine: str) -> Snapshot | None:
@@ -300,14 +302,14 @@ async def snapshot_of(history: History, ledger: Ledger, engine: str) -> Snapshot
         SealBroken: What the ledger has is not what was kept at that pause.
     """
     rounds = _replay_rounds(history)
-    kept = await ledger.snapshot(history.begun.execution_id) if rounds and engine else None
+    kept = await ledger.snapshot(history.start_record.execution_id) if rounds and engine else None
     seal = ledger.snapshot_seal() if kept is not None else None
     if kept is None or seal is None:
         return None
-    return encryption.unlock(kept, pause_of(history.begun, rounds, engine), seal)
+    return encryption.unlock(kept, pause_of(history.start_record, rounds, engine), seal)
 
 
-def pause_of(begun: Begun, number: int, engine: str) -> Pause:
+def pause_of(begun: StartRecord, number: int, engine: str) -> Pause:
     """What the snapshot of one pause is bound to."""
     return Pause(execution_id=begun.execution_id, tenant=begun.tenant, round=number, engine=engine)
 
@@ -333,7 +335,7 @@ def _paused_at(history: History) -> float | None:
     for entry in reversed(history.entries):
         if isinstance(entry, Moment) and entry.kind == "paused":
             # Older versions noted the time of day alone.
-            found = float(entry.facts.get("clock", history.begun.began_at + entry.at))
+            found = float(entry.facts.get("clock", history.start_record.began_at + entry.at))
         elif isinstance(entry, Given) or (isinstance(entry, Moment) and entry.kind == "resumed"):
             break
     return found
@@ -359,7 +361,7 @@ class Rerun:
     """
 
     def __init__(self, history: History, repeat: Collection[str] | None = None) -> None:
-        self._id = history.begun.execution_id
+        self._id = history.start_record.execution_id
         self._repeat = frozenset(repeat or ())
         self._is_whole = history.is_whole
         if not self._is_whole and repeat is None:

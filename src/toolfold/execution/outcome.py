@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from toolfold.execution.calls import Calls
     from toolfold.execution.output import Streams
     from toolfold.ledger.base import Given
-    from toolfold.models import Begun, Call
+    from toolfold.models import Call, StartRecord
     from toolfold.tools.learning import Learning
 
 
 def outcome_of(
-    ended: Ended, begun: Begun, engine: Engine, *, began: float, code_bytes: int, output: Streams,
+    ended: Ended, begun: StartRecord, engine: Engine, *, began: float, code_bytes: int, output: Streams,
     calls: Calls | None,
 ) -> Outcome:  # fmt: skip
     """The outcome that the caller sees; `output` keeps more than it shows. `None` for a program without calls."""
@@ -256,7 +256,7 @@ class Lately:
 # Hints for a failed program from what tools were seen to return; a tool may always return something else.
 
 
-def never_seen(begun: Begun, learning: Learning) -> tuple[str, ...]:
+def never_seen(begun: StartRecord, learning: Learning) -> tuple[str, ...]:
     """Where the program reads a key that no reply of a tool has had so far."""
     told = learning.told(begun.tools, begun.tenant, is_closed=True)
     if told is begun.tools:
@@ -284,7 +284,7 @@ _HOW: Final = {
 """By the door that the program came through; others have their own ways."""
 
 
-def host_file_hints(problem: Problem, begun: Begun) -> tuple[str, ...]:
+def host_file_hints(problem: Problem, begun: StartRecord) -> tuple[str, ...]:
     """At most one: where a program ended because a file that it wanted to read is not in the data folder."""
     if problem.kind != "exception":
         return ()

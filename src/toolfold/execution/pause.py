@@ -88,7 +88,7 @@ class Pauses:
             self._paused_at = self._began_pausing()
             self._waits_for_person = bool(self._calls.questions.open)
         return Paused(
-            execution_id=self._plan.begun.execution_id,
+            execution_id=self._plan.start_record.execution_id,
             calls=self._calls.open_outside,
             approvals=self._calls.questions.open,
             seconds_left=self._clock.seconds_left,
@@ -97,7 +97,7 @@ class Pauses:
     async def accept(self, replies: Sequence[Reply], decisions: Mapping[int, Decision]) -> list[Given]:
         """Check what the outside says and write it down, before any of it is used."""
         if not self._life.is_paused:
-            raise UsageError(f"execution {self._plan.begun.execution_id!r} is running; wait for it to pause")
+            raise UsageError(f"execution {self._plan.start_record.execution_id!r} is running; wait for it to pause")
         self._check(replies)
         self._calls.questions.check(decisions)
         self._life.move("accept")
@@ -156,7 +156,7 @@ class Pauses:
         for reply in replies:
             if reply.call_id not in unanswered:
                 ids = ", ".join(map(str, open_ids))
-                execution_id = self._plan.begun.execution_id
+                execution_id = self._plan.start_record.execution_id
                 raise UsageError(f"no open call {reply.call_id!r} in execution {execution_id!r}; open are {ids}")
             unanswered.discard(reply.call_id)
 
@@ -173,7 +173,7 @@ class Pauses:
             await self._record.park()
             return
         snapshot = self._snapshot(frozen)
-        pause = pause_of(self._plan.begun, self._rounds + 1, self._snapshot_version)
+        pause = pause_of(self._plan.start_record, self._rounds + 1, self._snapshot_version)
         if len(frozen) + len(snapshot.stdout) + len(snapshot.stderr) < LARGE_BYTES:
             body = encryption.lock(snapshot, pause, seal)
         else:

@@ -159,7 +159,7 @@ class LiveExecutions:
         deleted: tuple[str, ...] = ()
         if isinstance(execution.life.failure, (Fenced, LedgerFailed)):
             raise execution.life.failure  # its record stays open: another process has it, or it is tried again
-        session, begun = execution.plan.session, execution.plan.begun
+        session, begun = execution.plan.session, execution.plan.start_record
         if session is not None:
             if self._before_files is not None:
                 await self._before_files(execution.id)
@@ -179,7 +179,7 @@ class LiveExecutions:
 
     def _weigh(self, execution: Execution, held_bytes: int) -> None:
         """A guest stands still and takes this much memory: the oldest make room if it is too much in all."""
-        for execution_id in self._paused_memory.add(execution.id, execution.plan.begun.tenant, held_bytes):
+        for execution_id in self._paused_memory.add(execution.id, execution.plan.start_record.tenant, held_bytes):
             task = asyncio.create_task(self._make_room(execution_id))
             self._leaving.add(task)  # or it could be collected before it has run
             task.add_done_callback(self._leaving.discard)

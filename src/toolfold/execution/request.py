@@ -18,7 +18,7 @@ from toolfold.errors import UsageError
 from toolfold.execution.clock import Alarm
 from toolfold.ledger.base import Ledger
 from toolfold.ledger.memory import MemoryLedger
-from toolfold.models import Begun, Limits
+from toolfold.models import Limits, StartRecord
 from toolfold.tools.policy import Policy
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
 def begun_of(
     wish: Wish, program: Program, specs: tuple[ToolSpec, ...], *, engine: Engine, kept: Sequence[File],
     earlier: Sequence[File], door: str,
-) -> Begun:  # fmt: skip
+) -> StartRecord:  # fmt: skip
     """The start, as it goes on record, with the session's files and the earlier output that the text mentions.
 
     Raises:
@@ -102,7 +102,7 @@ def begun_of(
         program = _given(wish, program)
     brought = (*earlier, *wish.files)
     drawn = os.urandom(12)
-    return Begun(
+    return StartRecord(
         execution_id=wish.execution_id or drawn[:8].hex(),
         program=program,
         tools=specs,
@@ -154,7 +154,7 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """What is wanted of one execution, once its program has passed the check."""
 
-    begun: Begun
+    start_record: StartRecord
     outside: frozenset[str]
     """Names of the tools that only the caller can answer."""
     tape: Taped | None
@@ -177,7 +177,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     def order(self, on_frozen: Callable[[int], None] | None) -> Order:
         """What the engine is asked to run."""
-        begun, session, past = self.begun, self.session, self.past
+        begun, session, past = self.start_record, self.session, self.past
         return Order(
             program=begun.program,
             tools=begun.tools,

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from toolfold.checking import Checks
     from toolfold.execution.request import Services, Wish
-    from toolfold.models import Begun, Limits, ToolSpec
+    from toolfold.models import Limits, StartRecord, ToolSpec
     from toolfold.sessions import Session, Sessions
     from toolfold.tools.policy import Policy
     from toolfold.tools.router import Wrapper
@@ -181,11 +181,11 @@ class Beginning:
     async def revival(self, execution_id: str) -> Plan:
         """The plan of an execution that another process paused: it is taken over, to be replayed."""
         history, past = await take_over(execution_id, self.services.engine, self.services.ledger)
-        session = self._sessions.open(history.begun.session) if history.begun.session else None
+        session = self._sessions.open(history.start_record.session) if history.start_record.session else None
         if session is not None:
             await self._sessions.enter(session)
         return self._plan(
-            history.begun, past.tape, session, can_pause=True, past=past, epoch=past.epoch, is_durable=True
+            history.start_record, past.tape, session, can_pause=True, past=past, epoch=past.epoch, is_durable=True
         )
 
     def forget(self) -> None:
@@ -268,11 +268,11 @@ class Beginning:
         return plan
 
     # Any: the other fields of `Plan`.
-    def _plan(self, begun: Begun, tape: Taped | None, session: Session | None, **more: Any) -> Plan:
+    def _plan(self, begun: StartRecord, tape: Taped | None, session: Session | None, **more: Any) -> Plan:
         asked = self.offer.asked(begun.tools)
         outside = frozenset(begun.outside)
         return Plan(
-            begun=begun, tape=tape, session=session, outside=outside, asked=asked, may_ask=self._may_ask, **more
+            start_record=begun, tape=tape, session=session, outside=outside, asked=asked, may_ask=self._may_ask, **more
         )
 
 
@@ -296,7 +296,7 @@ async def earlier_output(text: str, ledger: Ledger, tenant: str) -> tuple[File, 
             history = await ledger.load(execution_id)
         except ToolfoldError:
             continue  # it cannot be read: to the program that is a file that is not there
-        if history is not None and history.outcome is not None and history.begun.tenant == tenant:
+        if history is not None and history.outcome is not None and history.start_record.tenant == tenant:
             data = history.outcome.stdout.encode()
             files.append(File(name=f"output-{execution_id}.txt", data=data, mime="text/plain"))
     return tuple(files)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from toolfold.config import Config, load_config
 from toolfold.config.build import (
-    Strays,
+    StrayPatterns,
     bridge_servers,
     declared_tools,
     ledger_of,
@@ -122,7 +122,7 @@ def open_runtime(
         UsageError: the extra `mcp` is not installed.
     """
     if not config.servers:  # else a pattern may mean a tool of one that connects later
-        Strays(config).warn(tool.spec for tool in local)
+        StrayPatterns(config).warn(tool.spec for tool in local)
     is_shared = bool(config.servers) or (tenants is not None and any(map(is_granted, local)))
     if not is_shared or tenants == {}:
         return make(tools=with_policies(config, local), **options)

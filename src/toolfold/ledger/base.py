@@ -20,7 +20,7 @@ from toolfold.errors import LedgerFull as LedgerFull  # noqa: PLC0414
 from toolfold.errors import UsageError
 from toolfold.ledger.encryption import Seal
 from toolfold.models import MIB, Call, CallRecord, Covers, Outcome, Reply
-from toolfold.models import Begun as Begun  # noqa: PLC0414
+from toolfold.models import StartRecord as StartRecord  # noqa: PLC0414
 from toolfold_guest.shared.value_rules import escaped
 
 State: TypeAlias = Literal["running", "paused", "ended"]
@@ -118,7 +118,7 @@ class Sealed:
 class History:
     """One execution, whole."""
 
-    begun: Begun
+    start_record: StartRecord
     entries: tuple[Entry, ...] = ()
     state: State
     epoch: int
@@ -129,7 +129,7 @@ class History:
     @property
     def is_whole(self) -> bool:
         """No call that must not be repeated can be missing. The last replies of a killed process always may be."""
-        return not self.is_full and (self.state == "ended" or self.begun.is_strict)
+        return not self.is_full and (self.state == "ended" or self.start_record.is_strict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,7 +225,7 @@ class Ledger(Protocol):
         It passes evenly: to set the clock of the machine changes nothing.
         """
 
-    def begin(self, begun: Begun) -> None: ...
+    def begin(self, begun: StartRecord) -> None: ...
     def note(self, execution_id: str, *entries: Entry, epoch: int = 0) -> None: ...
     async def flush(self, execution_id: str) -> None:
         """All that was gathered for this execution is safe, and others can read it."""

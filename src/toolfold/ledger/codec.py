@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from toolfold.ledger.base import Begun, Entry, Given
+from toolfold.ledger.base import Entry, Given, StartRecord
 from toolfold.models import CallRecord, Outcome, Reply, ToolSpec
 from toolfold.protocol.codec import decoder, encode
 
@@ -61,12 +61,12 @@ def decode_entries(body: bytes) -> list[Entry]:
     return _entries.decode(body)
 
 
-def encode_begun(begun: Begun) -> bytes:
+def encode_begun(begun: StartRecord) -> bytes:
     """All but the grant, which many executions share: that is `encode_tools`."""
     return encode(msgspec.structs.replace(begun, tools=()))
 
 
-def decode_begun(body: bytes, tools: tuple[ToolSpec, ...]) -> Begun:
+def decode_begun(body: bytes, tools: tuple[ToolSpec, ...]) -> StartRecord:
     """The start of an execution, with its grant."""
     return msgspec.structs.replace(_begun.decode(body), tools=tools)
 
@@ -121,6 +121,6 @@ def inflate(data: bytes) -> bytes:
 
 
 _entries: Final = decoder(list[Entry])
-_begun: Final = decoder(Begun)
+_begun: Final = decoder(StartRecord)
 _tools: Final = decoder(tuple[ToolSpec, ...])
 _ended: Final = decoder(_Ended)

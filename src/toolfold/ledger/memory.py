@@ -20,7 +20,6 @@ from toolfold.ledger import base, codec
 from toolfold.ledger.base import (
     EXPIRED_SECONDS,
     MAX_EXECUTION_BYTES,
-    Begun,
     Change,
     Entry,
     Filter,
@@ -29,6 +28,7 @@ from toolfold.ledger.base import (
     Parked,
     Retention,
     Sealed,
+    StartRecord,
     State,
     Story,
     Summary,
@@ -47,7 +47,7 @@ _SPOILT: Final = codec.encode_entry(Tape(is_spoilt=True))
 
 @dataclass(slots=True)
 class _Execution:
-    begun: Begun
+    start_record: StartRecord
     # Encoded, as on a disk: tools may change what they returned, and the size must be known.
     entries: list[bytes] = field(default_factory=list)
     noted: dict[int, CallRecord] = field(default_factory=dict)
@@ -88,7 +88,7 @@ class MemoryLedger(Scanned):
     def now(self) -> float:
         return self._clock.now()
 
-    def begin(self, begun: Begun) -> None:
+    def begin(self, begun: StartRecord) -> None:
         if begun.execution_id in self._executions:
             raise base.twice(begun.execution_id)
         self._settle()
@@ -96,7 +96,7 @@ class MemoryLedger(Scanned):
         self._tenants[begun.tenant] += 1
         size = len(begun.program.sent_text) + (sum([file.size for file in begun.files]) if begun.files else 0)
         if size > self._max_bytes:
-            kept.begun, kept.is_full, size = replace(begun, files=()), True, len(begun.program.sent_text)
+            kept.start_record, kept.is_full, size = replace(begun, files=()), True, len(begun.program.sent_text)
             kept.entries.append(_SPOILT)
         self._count(kept, size)
         if self._followers:
@@ -207,7 +207,7 @@ class MemoryLedger(Scanned):
             return None
         entries = codec.decode_entries(codec.join_entries(kept.entries))
         return History(
-            begun=kept.begun,
+            start_record=kept.start_record,
             entries=tuple(entries),
             state=kept.state,
             epoch=kept.epoch,
@@ -253,7 +253,7 @@ class MemoryLedger(Scanned):
 
     def _tell(self, kept: _Execution) -> None:
         self._changes += 1
-        change = Change(cursor=str(self._changes), execution_id=kept.begun.execution_id)
+        change = Change(cursor=str(self._changes), execution_id=kept.start_record.execution_id)
         for changes in self._followers:
             changes.put_nowait(change)
 
@@ -271,8 +271,8 @@ class MemoryLedger(Scanned):
 
     def _rows(self, tenant: str | None) -> Iterator[Row]:
         self._settle()
-        kept_here = [kept for kept in reversed(self._executions.values()) if tenant in (None, kept.begun.tenant)]
-        kept_here.sort(key=lambda kept: kept.begun.began_at, reverse=True)
+        kept_here = [kept for kept in reversed(self._executions.values()) if tenant in (None, kept.start_record.tenant)]
+        kept_here.sort(key=lambda kept: kept.start_record.began_at, reverse=True)
         for kept in kept_here:
             if kept.facts is None and kept.outcome is not None:
                 entries = codec.decode_entries(codec.join_entries(kept.entries))
@@ -325,7 +325,7 @@ class MemoryLedger(Scanned):
         before = len(self._executions)
         for key, kept in tuple(self._executions.items()):
             age = keep.age_seconds if kept.state == "ended" else keep.open_seconds
-            expires_at = kept.begun.expires_at if kept.state != "ended" else 0.0
+            expires_at = kept.start_record.expires_at if kept.state != "ended" else 0.0
             if now - kept.touched_at >= age or (expires_at and on_clock >= expires_at + EXPIRED_SECONDS):
                 self._forget(key)
         while len(self._executions) > keep.executions or self._bytes > keep.total_bytes:
@@ -340,7 +340,7 @@ class MemoryLedger(Scanned):
         """
         most = max(self._tenants, key=self._tenants.__getitem__, default="")
         ended = (key for key, kept in self._executions.items() if kept.state == "ended")
-        oldest = next((key for key in ended if self._executions[key].begun.tenant == most), None)
+        oldest = next((key for key in ended if self._executions[key].start_record.tenant == most), None)
         if oldest is None:
             oldest = next((key for key, kept in self._executions.items() if kept.state == "ended"), None)
         if oldest is not None:
@@ -350,13 +350,13 @@ class MemoryLedger(Scanned):
     def _forget(self, execution_id: str) -> None:
         gone = self._executions.pop(execution_id)
         self._bytes -= gone.bytes
-        self._tenants[gone.begun.tenant] -= 1
-        if not self._tenants[gone.begun.tenant]:
-            del self._tenants[gone.begun.tenant]
+        self._tenants[gone.start_record.tenant] -= 1
+        if not self._tenants[gone.start_record.tenant]:
+            del self._tenants[gone.start_record.tenant]
 
 
 def _summary(kept: _Execution) -> Summary:
-    begun = kept.begun
+    begun = kept.start_record
     return Summary(
         execution_id=begun.execution_id,
         state=kept.state,

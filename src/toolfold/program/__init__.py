@@ -1,4 +1,4 @@
-"""Program text in, checked program out. Pure: no socket, process, clock or event loop."""
+"""Static program check: text in, checked program out. Pure: no socket, process, clock or event loop."""
 
 from toolfold.program.check import Checker, check
 

@@ -1,4 +1,4 @@
-"""Static rules for a program's text: a `Program` that may run, or a `Problem` a model can act on.
+"""Static check of a program's text: a `Program` with its library set, or a `Problem` that a model can act on.
 
 This is advice and speed, never the security boundary: whatever passes still runs in the jail.
 A rule speaks only when it is certain, for a program rejected wrongly cannot be run at all.
@@ -23,13 +23,13 @@ from toolfold.program.known_names import (
     ToolIndex,
 )
 from toolfold.program.parse import late_error, problem_at, problem_at_byte, program_in
-from toolfold.program.reader import Reader
+from toolfold.program.reader import ProgramReader
 from toolfold.program.rules.arguments import Fault
 from toolfold.program.rules.coroutines import coroutine_faults
 from toolfold.program.rules.imports import import_faults, input_faults, missing_package, outward_faults
 from toolfold.program.rules.own_code import arity_faults, attribute_faults
 from toolfold.program.rules.replies import reply_faults
-from toolfold.program.rules.tool_calls import Calls
+from toolfold.program.rules.tool_calls import ToolCallCheck
 from toolfold.program.rules.undefined_names import Bindings
 
 _RULES: Final = (arity_faults, coroutine_faults, attribute_faults)
@@ -89,25 +89,27 @@ class Checker:
         read = program_in(text, limits or self._limits)
         if isinstance(read, Problem):
             return self._with_hyphen(read)
-        sent, (text, tree, notes, packages) = text, read
-        reader = Reader(tree)
+        original_text, (text, tree, notes, packages) = text, read
+        reader = ProgramReader(tree)
         late = late_error(text, tree, reader)
         if late is not None:
             return late
         rules = _RULES if has_stdin else (*_RULES, input_faults)
-        fault = min(self._faults(tree, reader, known_names, installed, library_sets, rules), key=_place, default=None)
+        fault = min(
+            self._faults(tree, reader, known_names, installed, library_sets, rules), key=_position, default=None
+        )
         if fault is not None:
-            return problem_at_byte(text, fault.kind, fault.message, *_place(fault))
+            return problem_at_byte(text, fault.kind, fault.message, *_position(fault))
         for package, line in packages:
             reason = missing_package(package, self._index, installed, library_sets)
             if reason is not None:
-                return problem_at(sent, "import", reason, line, None)
+                return problem_at(original_text, "import", reason, line, None)
         preset = self._preset_names(reader, known_names)
         return Program(
             text=text,
             library_set=library_set(text, reader, preset, library_sets or ()),
             preset_names=preset,
-            sent="" if sent == text else sent,
+            sent="" if original_text == text else original_text,
             notes=notes,
         )
 
@@ -124,21 +126,21 @@ class Checker:
         return problem
 
     def _faults(
-        self, tree: ast.Module, reader: Reader, known_names: Container[str], installed: Container[str] | None,
+        self, tree: ast.Module, reader: ProgramReader, known_names: Container[str], installed: Container[str] | None,
         library_sets: Sequence[InstalledSet] | None, rules: Sequence[Callable[..., Iterator[Fault]]],
     ) -> Iterator[Fault]:  # fmt: skip
         """The first fault of each kind of rule."""
         if not reader.names.loads and not reader.imports:
             return  # every rule is about a name or an import
-        calls = Calls(reader, self._index, known_names)
+        calls = ToolCallCheck(reader, self._index, known_names)
         if reader.imports:
             # A program that changes where modules are looked for, or writes one, may import what nobody sees here.
-            seen = (
+            importable_modules = (
                 None
                 if reader.names.is_dynamic or "path" in reader.names.attributes or reader.names.mentions_files
                 else installed
             )
-            yield from _first(import_faults(tree, self._index, seen, library_sets))
+            yield from _first(import_faults(tree, self._index, importable_modules, library_sets))
             yield from _first(calls.import_faults())
         if reader.values.subtractions:
             yield from _first(calls.subtraction_faults())
@@ -153,7 +155,7 @@ class Checker:
             yield from reply_faults(reader, calls.tools, bindings.runs)
             yield from outward_faults(reader, self._index, bindings.comes_to)
 
-    def _preset_names(self, reader: Reader, known_names: Container[str]) -> tuple[str, ...]:
+    def _preset_names(self, reader: ProgramReader, known_names: Container[str]) -> tuple[str, ...]:
         """Presets that the program uses and neither it, nor a tool, nor its session defines."""
         if _PRESETS.isdisjoint(reader.names.loads):
             return ()
@@ -173,7 +175,7 @@ def _first(faults: Iterator[Fault]) -> Iterator[Fault]:
         return
 
 
-def _place(fault: Fault) -> tuple[int, int]:
+def _position(fault: Fault) -> tuple[int, int]:
     """Line from 1 and byte from 0; of `a.b.c` the place is that of `c`."""
     node = fault.node
     if isinstance(node, ast.Attribute) and node.end_lineno is not None and node.end_col_offset is not None:
@@ -197,14 +199,14 @@ _BY_NAME: Final = re.compile(r"\b(?:import_module|__import__|find_spec|exec|eval
 
 
 def library_set(
-    text: str, reader: Reader, preset_names: Sequence[str], installed: Sequence[InstalledSet]
+    text: str, reader: ProgramReader, preset_names: Sequence[str], installed: Sequence[InstalledSet]
 ) -> LibrarySet:
     """The set whose guest a program gets."""
     if installed:
         needed = set(_modules(text, reader, preset_names, installed))
-        found = _most_useful(needed, installed) if needed else None
-        if found is not None:
-            return found.name
+        best_set = _most_useful(needed, installed) if needed else None
+        if best_set is not None:
+            return best_set.name
     if not SCIENCE_MODULES.isdisjoint(reader.names.modules) or not SCIENCE_NAMES.isdisjoint(preset_names):
         return "science"
     needs_data = not DATA_MODULES.isdisjoint(reader.names.modules) or not DATA_NAMES.isdisjoint(preset_names)
@@ -212,7 +214,7 @@ def library_set(
 
 
 def _modules(
-    text: str, reader: Reader, preset_names: Sequence[str], installed: Sequence[InstalledSet]
+    text: str, reader: ProgramReader, preset_names: Sequence[str], installed: Sequence[InstalledSet]
 ) -> Iterator[str]:
     yield from reader.names.modules
     yield from preset_names
@@ -220,10 +222,10 @@ def _modules(
         yield from (module for name, module in _IMPORTED_BY.items() if name in reader.names.attributes)
     if _BY_NAME.search(text):
         words = set(re.findall(r"\w+", text))
-        yield from (module for one in installed for module in one.modules if module in words)
+        yield from (module for installed_set in installed for module in installed_set.modules if module in words)
 
 
 def _most_useful(needed: set[str], installed: Sequence[InstalledSet]) -> InstalledSet | None:
     """The one with most of what is needed; of equal ones the first."""
-    best = max(installed, key=lambda one: len(needed & one.modules))
+    best = max(installed, key=lambda installed_set: len(needed & installed_set.modules))
     return None if needed.isdisjoint(best.modules) else best

@@ -1,4 +1,4 @@
-"""Texts that Python refuses only for what stands around or between the program: wrappers and odd characters."""
+"""Cleaning of program texts that Python refuses: wrappers, notebook lines, JSON objects and odd characters."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Literal, NamedTuple
 
-__all__ = ["Cleaned", "Refused", "clean", "is_typed_in_ipython", "unwrap_json"]
+__all__ = ["CleanedText", "TextRefusal", "clean", "is_typed_in_ipython", "unwrap_json"]
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -39,7 +39,7 @@ def plain_characters(text: str) -> tuple[str, tuple[str, ...]]:
     for kind, start, end in spans(text):
         piece = text[start:end]
         if kind == "typographic":
-            piece, has_quotes = _requoted(piece), True
+            piece, has_quotes = _requote(piece), True
         elif kind == "code":
             piece = piece.translate(_TABLE)
         pieces.append(piece)
@@ -54,7 +54,7 @@ def _is_odd(old: str, new: str) -> bool:
     return old != new and new not in "\"'"
 
 
-def _requoted(piece: str) -> str:
+def _requote(piece: str) -> str:
     """Only single quotes can have a plain double quote between them."""
     return f"'{piece[1:-1]}'" if '"' in piece[1:-1] else f'"{piece[1:-1]}"'
 
@@ -64,14 +64,14 @@ def without_entities(text: str) -> tuple[str, tuple[str, ...]]:
     if _ENTITY.search(text) is None:
         return text, ()
     if _QUOTE_ENTITY.search(text) is not None and '"' not in text and "'" not in text:
-        cleaned = _ENTITY.sub(_unescaped, text)  # its quotes too, so that its literals are written the same way
+        cleaned = _ENTITY.sub(_unescape, text)  # its quotes too, so that its literals are written the same way
     else:
         parts = ((kind, text[start:end]) for kind, start, end in spans(text))
-        cleaned = "".join(_ENTITY.sub(_unescaped, part) if kind == "code" else part for kind, part in parts)
+        cleaned = "".join(_ENTITY.sub(_unescape, part) if kind == "code" else part for kind, part in parts)
     return cleaned, ("read HTML entities as the characters they stand for",)
 
 
-def _unescaped(entity: re.Match[str]) -> str:
+def _unescape(entity: re.Match[str]) -> str:
     return html.unescape(entity.group()).replace("\u00a0", " ")
 
 
@@ -90,7 +90,7 @@ def with_line_ends(text: str) -> tuple[str, tuple[str, ...]]:
     pieces = []
     for kind, start, end in spans(text, has_escaped_lines=True):
         piece = text[start:end]
-        pieces.append(_WRITTEN_OUT.sub(lambda found: _MEANING[found.group()], piece) if kind == "code" else piece)
+        pieces.append(_WRITTEN_OUT.sub(lambda match: _MEANING[match.group()], piece) if kind == "code" else piece)
     return "".join(pieces), note
 
 
@@ -98,14 +98,14 @@ def with_line_ends(text: str) -> tuple[str, tuple[str, ...]]:
 # A program inside a JSON object, which is a valid and idle program itself: the call that a model wrote as text.
 
 _PROGRAM_KEYS: Final = ("code", "program", "python", "python_code", "script")
-_BESIDE: Final = frozenset(
+_SIDE_KEYS: Final = frozenset(
     {"language", "lang", "description", "explanation", "reasoning", "thought", "thoughts", "timeout", "session_id"}
 )
 _CALL_KEYS: Final = ("arguments", "input", "parameters", "args")
-_BESIDE_A_CALL: Final = frozenset({"name", "tool", "tool_name", "function", "action", "type", "id", "thought"})
+_CALL_SIDE_KEYS: Final = frozenset({"name", "tool", "tool_name", "function", "action", "type", "id", "thought"})
 
 
-class Cleaned(NamedTuple):
+class CleanedText(NamedTuple):
     """A program that was found in a text."""
 
     text: str
@@ -115,22 +115,22 @@ class Cleaned(NamedTuple):
     """What it wants to have installed, and the line that says so."""
 
 
-def unwrap_json(text: str) -> Cleaned | None:
+def unwrap_json(text: str) -> CleanedText | None:
     """The program of a text that is only a JSON object with a program and what usually stands beside one."""
     if text.lstrip()[:1] != "{" or text.rstrip()[-1:] != "}":
         return None
     try:
-        found = json.loads(text)
+        document = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    return _program(_arguments(found))
+    return _program(_arguments(document))
 
 
-def _program(found: dict[str, Any]) -> Cleaned | None:
+def _program(document: dict[str, Any]) -> CleanedText | None:
     for key in _PROGRAM_KEYS:
-        program = found.get(key)
-        if isinstance(program, str) and found.keys() <= {key, *_BESIDE} and (key == "code" or _is_long(program)):
-            return Cleaned(program, (f"took the program from {key!r} of a JSON object",))
+        program = document.get(key)
+        if isinstance(program, str) and document.keys() <= {key, *_SIDE_KEYS} and (key == "code" or _is_long(program)):
+            return CleanedText(program, (f"took the program from {key!r} of a JSON object",))
     return None
 
 
@@ -139,17 +139,17 @@ def _is_long(program: str) -> bool:
     return "(" in program or "\n" in program
 
 
-def _arguments(found: dict[str, Any]) -> dict[str, Any]:
+def _arguments(document: dict[str, Any]) -> dict[str, Any]:
     """Those of a call, which may be text themselves; else the object as it is."""
     for key in _CALL_KEYS:
-        inner = found.get(key)
-        if inner is not None and found.keys() <= {key, *_BESIDE_A_CALL}:
+        inner = document.get(key)
+        if inner is not None and document.keys() <= {key, *_CALL_SIDE_KEYS}:
             try:
                 inner = json.loads(inner) if isinstance(inner, str) else inner
             except (ValueError, RecursionError):
-                return found
-            return inner if isinstance(inner, dict) else found
-    return found
+                return document
+            return inner if isinstance(inner, dict) else document
+    return document
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -248,14 +248,14 @@ _TREE: Final = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 _PACKAGE: Final = re.compile(r"[A-Za-z0-9][\w.-]*")
 
 
-class Refused(NamedTuple):
+class TextRefusal(NamedTuple):
     """Why a text cannot be read as one program."""
 
     message: str
     line: int
 
 
-class Stripped(NamedTuple):
+class StrippedText(NamedTuple):
     """A text without its wrapper."""
 
     text: str
@@ -264,10 +264,10 @@ class Stripped(NamedTuple):
     """What it wants to have installed, and the line that says so."""
 
 
-Step = Callable[[str], Stripped | Refused | None]
+Step = Callable[[str], StrippedText | TextRefusal | None]
 
 
-def without_tags(text: str) -> Stripped | Refused | None:
+def without_tags(text: str) -> StrippedText | TextRefusal | None:
     """The inside of one pair of tags such as `<execute>`."""
     tags = list(_TAG.finditer(text))
     if not tags:
@@ -275,54 +275,58 @@ def without_tags(text: str) -> Stripped | Refused | None:
     first, last = tags[0], tags[-1]
     name = first.group(2)
     if len(tags) > 2:
-        return Refused(f"several <{name}> tags; send one program, in one pair of tags or in none", _line(text, first))
+        return TextRefusal(
+            f"several <{name}> tags; send one program, in one pair of tags or in none", _line(text, first)
+        )
     if len(tags) < 2 or first.group(1) or not last.group(1) or last.group(2).lower() != name.lower():
-        return Refused(
+        return TextRefusal(
             f"<{first.group(1)}{name}> has no partner; send the whole program without tags", _line(text, first)
         )
     if name.lower() == "tool_call" and unwrap_json(text[first.end() : last.start()]) is None:
-        return Refused("a tool call in JSON; call the tool in Python: name(argument=...)", _line(text, first))
-    return _inside(text, first.start(), first.end(), last.start(), last.end(), f"the <{name}> tags")
+        return TextRefusal("a tool call in JSON; call the tool in Python: name(argument=...)", _line(text, first))
+    return _extract(text, first.start(), first.end(), last.start(), last.end(), f"the <{name}> tags")
 
 
-def without_tokens(text: str) -> Stripped | None:
+def without_tokens(text: str) -> StrippedText | None:
     """Without the marks that a model's own format puts before or after a program, such as `<|python_tag|>`."""
     first, last = _TOKENS_BEFORE.match(text), _TOKENS_AFTER.search(text)
     if first is None and last is None:
         return None
     begin = first.end() if first else 0
     inside = text[begin : max(begin, last.start())] if last else text[begin:]
-    return Stripped(_lines_before(text, begin) + inside, "left out the tokens around the program")
+    return StrippedText(_lines_before(text, begin) + inside, "left out the tokens around the program")
 
 
-def without_fence(text: str) -> Stripped | Refused | None:
+def without_fence(text: str) -> StrippedText | TextRefusal | None:
     """The inside of one Markdown fence."""
     inline = _INLINE_FENCE.match(text)
     if inline is not None:
-        return Stripped(_lines_before(text, inline.start(1)) + inline.group(1), "left out the Markdown fence")
+        return StrippedText(_lines_before(text, inline.start(1)) + inline.group(1), "left out the Markdown fence")
     fences = list(_FENCE.finditer(text))
     if not fences:
         return None
     if len(fences) == 1:
-        return Refused("the Markdown fence has no end; send the whole program, without a fence", _line(text, fences[0]))
+        return TextRefusal(
+            "the Markdown fence has no end; send the whole program, without a fence", _line(text, fences[0])
+        )
     if len(fences) > 2 or fences[1].group(1):
-        return Refused("several fenced blocks; send one program, in one fence or in none", _line(text, fences[1]))
+        return TextRefusal("several fenced blocks; send one program, in one fence or in none", _line(text, fences[1]))
     first, last = fences
     language = first.group(1)
     is_json = language.lower() == "json" and unwrap_json(text[first.end() : last.start()]) is not None
     if language.lower() not in _PYTHON and not is_json:
-        return Refused(f"the fenced block is marked {language!r}; send a Python program", _line(text, first))
-    return _inside(text, first.start(), first.end() + 1, last.start(), last.end(), "the Markdown fence")
+        return TextRefusal(f"the fenced block is marked {language!r}; send a Python program", _line(text, first))
+    return _extract(text, first.start(), first.end() + 1, last.start(), last.end(), "the Markdown fence")
 
 
-def _inside(text: str, start: int, begin: int, end: int, stop: int, what: str) -> Stripped | Refused:
+def _extract(text: str, start: int, begin: int, end: int, stop: int, wrapper: str) -> StrippedText | TextRefusal:
     around = [(text[:start], 1), (text[stop:], text.count("\n", 0, stop) + 1)]
     for part, line in around:
         code = _code_in(part, line)
         if code is not None:
-            return Refused(f"there is code outside {what}; put the whole program inside", code)
+            return TextRefusal(f"there is code outside {wrapper}; put the whole program inside", code)
     prose = " and the text around it" if any(part.strip() for part, _ in around) else ""
-    return Stripped(_lines_before(text, begin) + text[begin:end], f"left out {what}{prose}")
+    return StrippedText(_lines_before(text, begin) + text[begin:end], f"left out {wrapper}{prose}")
 
 
 def _code_in(part: str, first_line: int) -> int | None:
@@ -352,7 +356,7 @@ def is_typed_in_ipython(text: str) -> bool:
     return text.lstrip().startswith("In [") and _FIRST_PROMPT.match(text) is not None
 
 
-def without_prompts(text: str) -> Stripped | Refused | None:
+def without_prompts(text: str) -> StrippedText | TextRefusal | None:
     """What was typed at the prompts of an interactive session, without what it answered."""
     if _FIRST_PROMPT.match(text) is None:
         return None
@@ -362,50 +366,52 @@ def without_prompts(text: str) -> Stripped | Refused | None:
         if prompt is not None:
             lines.append(line[prompt.end() :])
         elif _LOOKS_LIKE_CODE.match(line.strip()) and (number > _MOST_LINES or _is_statement(line.strip())):
-            return Refused(
+            return TextRefusal(
                 "a statement without a prompt among others with one; send the program without prompts", number
             )
         else:
             has_output = has_output or bool(line.strip())
             lines.append("")
-    return Stripped("\n".join(lines), "left out the prompts" + (" and the output between them" if has_output else ""))
+    return StrippedText(
+        "\n".join(lines), "left out the prompts" + (" and the output between them" if has_output else "")
+    )
 
 
-def without_notebook_lines(text: str) -> Stripped | Refused | None:
+def without_notebook_lines(text: str) -> StrippedText | TextRefusal | None:
     """Without magics and `pip install`; other commands cannot be left out without changing what the program does."""
-    found = sorted(
+    matches = sorted(
         (match for pattern in (_NOTEBOOK, _BARE_PIP) for match in pattern.finditer(text)), key=re.Match.start
     )
-    if not found:
+    if not matches:
         return None
     code = iter([span for span in spans(text) if span.kind == "code"])
-    here = next(code, None)
+    code_span = next(code, None)
     pieces, at, left_out, packages = [], 0, [], []
-    for match in found:
-        while here is not None and here.end <= match.end(1):
-            here = next(code, None)
-        if here is None or here.start > match.end(1):
+    for match in matches:
+        while code_span is not None and code_span.end <= match.end(1):
+            code_span = next(code, None)
+        if code_span is None or code_span.start > match.end(1):
             continue  # inside a string
         line = _line(text, match)
-        kept = _kept(match, line)
-        if isinstance(kept, Refused):
-            return kept
-        statement, names = kept
+        replacement = _replace_line(match, line)
+        if isinstance(replacement, TextRefusal):
+            return replacement
+        statement, names = replacement
         packages += [(name, line) for name in names]
         left_out.append(match.group().strip())
         pieces += [text[at : match.start()], match.group(1), statement]
         at = match.end()
     if not left_out:
         return None
-    shown = ", ".join(repr(one[:40]) for one in left_out[:3]) + (", ..." if len(left_out) > 3 else "")
-    return Stripped("".join([*pieces, text[at:]]), f"left out {shown}", tuple(packages))
+    summary = ", ".join(repr(line_text[:40]) for line_text in left_out[:3]) + (", ..." if len(left_out) > 3 else "")
+    return StrippedText("".join([*pieces, text[at:]]), f"left out {summary}", tuple(packages))
 
 
-def _kept(match: re.Match[str], line: int) -> tuple[str, tuple[str, ...]] | Refused:
+def _replace_line(match: re.Match[str], line: int) -> tuple[str, tuple[str, ...]] | TextRefusal:
     """What a notebook line becomes, and the packages that it asks for."""
     sign, rest = match.group(2), match.group(3)
     if sign == "%%":
-        return Refused(
+        return TextRefusal(
             f"'%%{rest[:20].strip()}' makes its cell something else than Python; send a Python program", line
         )
     installs = _PIP.match(rest)
@@ -415,14 +421,16 @@ def _kept(match: re.Match[str], line: int) -> tuple[str, tuple[str, ...]] | Refu
         return "pass", tuple(name.group() for name in names if name is not None)
     if sign == "!":
         command = rest.strip()[:40]
-        return Refused(f"'!{command}' is a shell command, and no process can be started here; use Python instead", line)
+        return TextRefusal(
+            f"'!{command}' is a shell command, and no process can be started here; use Python instead", line
+        )
     timed = _TIMED.match(rest)
     if timed is not None:
         return timed.group(1), ()
     magic = rest.split(None, 1)[0] if rest.strip() else ""
     if magic in _HARMLESS:
         return "pass", ()
-    return Refused(f"'%{magic[:20]}' is a command of notebooks, not Python; leave it out", line)
+    return TextRefusal(f"'%{magic[:20]}' is a command of notebooks, not Python; leave it out", line)
 
 
 STEPS: Final[tuple[Step, ...]] = (without_tokens, without_tags, without_fence, without_prompts, without_notebook_lines)
@@ -446,19 +454,19 @@ def _line(text: str, match: re.Match[str]) -> int:
 _CHARACTERS: Final = (plain_characters, without_entities, with_line_ends)
 
 
-def clean(text: str, is_program: Callable[[str], bool]) -> Cleaned | Refused | None:
+def clean(text: str, is_program: Callable[[str], bool]) -> CleanedText | TextRefusal | None:
     """The program in a text that is none; `Refused` if it is not certain which part is; `None` if none is found.
 
     One that was found may have mistakes of its own: then it is given as it stands inside its wrapper.
     """
-    found = _plain(text, is_program)
-    if found is not None:
-        return found
+    cleaned = _plain(text, is_program)
+    if cleaned is not None:
+        return cleaned
     notes: list[str] = []
     packages: tuple[tuple[str, int], ...] = ()
     for step in STEPS:
         stripped = step(text)
-        if isinstance(stripped, Refused):
+        if isinstance(stripped, TextRefusal):
             return stripped
         if stripped is None:
             continue
@@ -466,21 +474,25 @@ def clean(text: str, is_program: Callable[[str], bool]) -> Cleaned | Refused | N
         notes.append(stripped.note)
         packages += stripped.packages
         if is_program(text):
-            return Cleaned(text, tuple(notes), packages)
+            return CleanedText(text, tuple(notes), packages)
     if not notes:
         return None
-    found = _plain(text, is_program)
-    return Cleaned(found.text, (*notes, *found.notes), packages) if found else Cleaned(text, tuple(notes), packages)
+    cleaned = _plain(text, is_program)
+    return (
+        CleanedText(cleaned.text, (*notes, *cleaned.notes), packages)
+        if cleaned
+        else CleanedText(text, tuple(notes), packages)
+    )
 
 
-def _plain(text: str, is_program: Callable[[str], bool]) -> Cleaned | None:
+def _plain(text: str, is_program: Callable[[str], bool]) -> CleanedText | None:
     """With plain characters, one kind after another, as far as it takes."""
     notes: tuple[str, ...] = ()
     for step in _CHARACTERS:
-        cleaned, said = step(text)
+        cleaned, step_notes = step(text)
         if cleaned == text:
             continue
-        text, notes = cleaned, notes + said
+        text, notes = cleaned, notes + step_notes
         if is_program(text):
-            return Cleaned(text, notes)
+            return CleanedText(text, notes)
     return None

@@ -1,4 +1,4 @@
-"""Names that a program has without binding them."""
+"""Predefined names of a program, and the index of its tools by every name that it may call them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Final
 
 from toolfold.models import Limits, Problem, ToolSpec
 from toolfold.program.parse import parse
-from toolfold.program.reader import Reader
-from toolfold.program.rules.arguments import Signature
+from toolfold.program.reader import ProgramReader
+from toolfold.program.rules.arguments import InputSignature
 from toolfold_guest.shared import names as shared_names
 from toolfold_guest.shared.call_style import ASYNC_PREFIX, awaited_values
 from toolfold_guest.shared.names import NOTEBOOK_NAMES, RESERVED
@@ -56,7 +56,7 @@ READY_NAMES: Final = (
 _LIMITS: Final = Limits()
 
 
-def mentioned(text: str, limits: Limits = _LIMITS) -> set[str]:
+def mentioned_names(text: str, limits: Limits = _LIMITS) -> set[str]:
     """Names that a program takes from `tools`, or awaits without binding them.
 
     A program that reads an attribute of `tools` by a computed name may mean any identifier that
@@ -73,14 +73,14 @@ def mentioned(text: str, limits: Limits = _LIMITS) -> set[str]:
         for alias in node.names
         if alias.name == "tools" and alias.asname
     }
-    names = {name.removeprefix(ASYNC_PREFIX) for node in nodes for name in _taken_from(node, modules)}
+    names = {name.removeprefix(ASYNC_PREFIX) for node in nodes for name in _names_from_tools(node, modules)}
     if any(_is_computed(node, modules) for node in nodes):
         names |= {str(node.value) for node in nodes if isinstance(node, ast.Constant) and _is_name(node.value)}
-    names |= _awaited(tree, nodes)
+    names |= _awaited_names(tree, nodes)
     return {name for name in names if not name.startswith("__")} - GUEST_NAMES
 
 
-def _taken_from(node: ast.AST, modules: set[str]) -> Iterator[str]:
+def _names_from_tools(node: ast.AST, modules: set[str]) -> Iterator[str]:
     match node:
         case ast.Attribute(value=ast.Name(id=module), attr=name) if module in modules:
             yield name
@@ -105,9 +105,9 @@ def _is_name(value: object) -> bool:
     return isinstance(value, str) and value.isidentifier()
 
 
-def _awaited(tree: ast.Module, nodes: list[ast.AST]) -> set[str]:
+def _awaited_names(tree: ast.Module, nodes: list[ast.AST]) -> set[str]:
     """Bare names called under `await` or given to `gather` and its like, which the program never binds."""
-    reader = Reader(tree)
+    reader = ProgramReader(tree)
     awaited = set(awaited_values(nodes))
     return {
         use.node.func.id
@@ -133,7 +133,7 @@ class ToolIndex:
     def __init__(self, tools: Sequence[ToolSpec]) -> None:
         self.modules: dict[str, dict[str, ToolSpec]] = {"tools": {}}
         """What each importable module holds: `tools`, `tools.<domain>`."""
-        self._signatures: dict[str, Signature] = {}
+        self._signatures: dict[str, InputSignature] = {}
         flat = self.modules["tools"]
         for tool in tools:
             names = (tool.python_name, *tool.aliases)
@@ -150,12 +150,12 @@ class ToolIndex:
         self.hidden: Mapping[str, ToolSpec] = {name: flat[name] for name in flat.keys() & RESERVED}
         """Tools by a name that without a module in front is Python's or the guest's own."""
 
-    def signature(self, tool: ToolSpec) -> Signature:
+    def signature(self, tool: ToolSpec) -> InputSignature:
         """What the tool's schema says of its arguments."""
-        found = self._signatures.get(tool.python_name)
-        if found is None:
-            found = self._signatures[tool.python_name] = Signature(tool)
-        return found
+        signature = self._signatures.get(tool.python_name)
+        if signature is None:
+            signature = self._signatures[tool.python_name] = InputSignature(tool)
+        return signature
 
     def some_names(self) -> str:
         """A few tools to choose from, for an error text."""
@@ -178,8 +178,8 @@ def nearest(name: str, names: Collection[str]) -> str | None:
             if _plain(other) == plain:
                 return other
             similar.append(other)
-    found = difflib.get_close_matches(name, similar, 1, _CLOSE)
-    return found[0] if found else _same_words(name, names)
+    matches = difflib.get_close_matches(name, similar, 1, _CLOSE)
+    return matches[0] if matches else _same_words(name, names)
 
 
 def _plain(name: str) -> str:

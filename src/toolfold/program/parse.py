@@ -1,4 +1,4 @@
-"""Text to tree, and the errors that Python finds only after parsing.
+"""Parser of program texts: trees, late compiler errors, and problems with their line and excerpt.
 
 The text is hostile and this is the trusted host. Parsing is bounded in time and depth;
 code generation is not (nested `finally` doubles it each time, long `case` patterns square it,
@@ -15,8 +15,8 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from toolfold.models import Limits, Problem, ProblemKind
-from toolfold.program.clean import Refused, clean, is_typed_in_ipython, unwrap_json
-from toolfold.program.reader import Reader
+from toolfold.program.clean import TextRefusal, clean, is_typed_in_ipython, unwrap_json
+from toolfold.program.reader import ProgramReader
 
 FILENAME: Final = "<program>"
 
@@ -97,7 +97,7 @@ def without_margin(text: str) -> str:
     return textwrap.dedent(text) if text.lstrip("\r\n")[:1] in (" ", "\t") else text
 
 
-def late_error(text: str, tree: ast.Module, reader: Reader) -> Problem | None:
+def late_error(text: str, tree: ast.Module, reader: ProgramReader) -> Problem | None:
     """What only the compiler sees: `break` outside a loop, `await` in a plain function, and such.
 
     Changes the tree, so it comes after the reader. A tree that is not tame is left to the guest.
@@ -106,10 +106,10 @@ def late_error(text: str, tree: ast.Module, reader: Reader) -> Problem | None:
         return None
     if len(text) > _TAME_BYTES or reader.shape.captures > _TAME_CAPTURES or reader.shape.most_loops > _TAME_LOOPS:
         return None
-    for tried in reader.shape.tries_with_finally:
-        _unroll_finally(tried)
-    for returned in reader.shape.top_level_returns:
-        _make_expression(returned)
+    for try_statement in reader.shape.tries_with_finally:
+        _unroll_finally(try_statement)
+    for return_statement in reader.shape.top_level_returns:
+        _make_expression(return_statement)
     try:
         compile(tree, FILENAME, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
     except SyntaxError as error:
@@ -122,7 +122,7 @@ def late_error(text: str, tree: ast.Module, reader: Reader) -> Problem | None:
     return None
 
 
-def _is_plain(text: str, reader: Reader) -> bool:
+def _is_plain(text: str, reader: ProgramReader) -> bool:
     """Whether there is nothing in it that the compiler could object to; to compile takes a third of the check."""
     return (
         len(text) <= _PLAIN_CHARACTERS
@@ -146,13 +146,13 @@ def _unfit(text: str, limits: Limits) -> Problem | None:
             size = len(text.encode())
         except UnicodeEncodeError as error:
             message = f"the text holds {text[error.start]!r}, half of a character pair; write the character itself"
-            return problem_at(text, "syntax", message, *place_of(text, error.start))
+            return problem_at(text, "syntax", message, *position_of(text, error.start))
     if size > limits.program_bytes:
         message = f"the program is larger than {limits.program_bytes} bytes; read data from files or tools instead"
         return Problem(kind="too_large", message=message)
     if "\0" in text:
         message = "the text holds a null character; write '\\0' inside a string"
-        return problem_at(text, "syntax", message, *place_of(text, text.index("\0")))
+        return problem_at(text, "syntax", message, *position_of(text, text.index("\0")))
     return None
 
 
@@ -191,7 +191,7 @@ def _make_expression(node: ast.Return) -> None:
 # The program in a text as it was sent: the text itself, or what it is without a margin, a fence and the like.
 
 
-class Sent(NamedTuple):
+class ParsedProgram(NamedTuple):
     """A program that was found."""
 
     text: str
@@ -202,40 +202,40 @@ class Sent(NamedTuple):
     """What it wants to have installed, and the line that says so."""
 
 
-def program_in(text: str, limits: Limits) -> Sent | Problem:
+def program_in(text: str, limits: Limits) -> ParsedProgram | Problem:
     """The program, or what Python says against the text."""
     wrapped = unwrap_json(text)
     if wrapped is not None:
         inside = program_in(wrapped.text, limits)
         return inside if isinstance(inside, Problem) else inside._replace(notes=wrapped.notes + inside.notes)
-    found = _as_it_is(text, limits)
-    is_program = not isinstance(found, Problem) or found.kind != "syntax"
+    result = _parse_unchanged(text, limits)
+    is_program = not isinstance(result, Problem) or result.kind != "syntax"
     if is_program and not is_typed_in_ipython(text):
-        return found
-    cleaned = clean(text, lambda one: not isinstance(_as_it_is(one, limits), Problem))
+        return result
+    cleaned = clean(text, lambda candidate: not isinstance(_parse_unchanged(candidate, limits), Problem))
     if cleaned is None:
-        return with_fix(found, text) if isinstance(found, Problem) else found
-    if isinstance(cleaned, Refused):
+        return with_fix(result, text) if isinstance(result, Problem) else result
+    if isinstance(cleaned, TextRefusal):
         return problem_at(text, "syntax", cleaned.message, cleaned.line, None)
     if unwrap_json(cleaned.text) is not None:
         inside = program_in(cleaned.text, limits)
         return inside if isinstance(inside, Problem) else inside._replace(notes=cleaned.notes + inside.notes)
-    inside = _as_it_is(cleaned.text, limits)
+    inside = _parse_unchanged(cleaned.text, limits)
     if isinstance(inside, Problem):
         return with_fix(inside, cleaned.text)
-    return Sent(inside.text, inside.tree, cleaned.notes, cleaned.packages)
+    return ParsedProgram(inside.text, inside.tree, cleaned.notes, cleaned.packages)
 
 
-def _as_it_is(text: str, limits: Limits) -> Sent | Problem:
+def _parse_unchanged(text: str, limits: Limits) -> ParsedProgram | Problem:
     """Without cleaning, but for a margin of the whole."""
     tree = parse(text, limits)
     if isinstance(tree, ast.Module):
-        return Sent(text, tree)
-    moved = without_margin(text) if tree.kind == "syntax" else text
-    if moved == text:
+        return ParsedProgram(text, tree)
+    dedented_text = without_margin(text) if tree.kind == "syntax" else text
+    if dedented_text == text:
         return tree
-    tree = parse(moved, limits)
-    return tree if isinstance(tree, Problem) else Sent(moved, tree)
+    tree = parse(dedented_text, limits)
+    return tree if isinstance(tree, Problem) else ParsedProgram(dedented_text, tree)
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -268,7 +268,7 @@ def problem_at_byte(text: str, kind: ProblemKind, message: str, line: int | None
     return problem_at(text, kind, message, line, len(before) + 1)
 
 
-def place_of(text: str, index: int) -> tuple[int, int]:
+def position_of(text: str, index: int) -> tuple[int, int]:
     """Line and column, both from 1, of a character of the text."""
     lines = _LINE_END.split(text[:index])
     return len(lines), len(lines[-1]) + 1
@@ -282,18 +282,18 @@ def _line(text: str, line: int | None) -> str | None:
 
 
 def _with_caret(source: str, index: int) -> str:
-    shown, index = _cut(source, index)
+    excerpt, index = _cut(source, index)
     # Tabs stay tabs, so that the caret stands under its character however wide a tab is.
-    margin = "".join("\t" if letter == "\t" else " " for letter in shown[:index])
-    return f"{shown}\n{margin}^"
+    margin = "".join("\t" if letter == "\t" else " " for letter in excerpt[:index])
+    return f"{excerpt}\n{margin}^"
 
 
 def _cut(source: str, index: int) -> tuple[str, int]:
     """A window of a long line around `index`, free of what would break an excerpt of two lines."""
     start = max(0, index - _WIDEST // 2) if len(source) > _WIDEST else 0
-    shown = source[start : start + _WIDEST]
-    shown = "".join(letter if letter.isprintable() or letter == "\t" else "?" for letter in shown)
-    return shown.rstrip() if len(shown.rstrip()) >= index - start else shown, index - start
+    excerpt = source[start : start + _WIDEST]
+    excerpt = "".join(letter if letter.isprintable() or letter == "\t" else "?" for letter in excerpt)
+    return excerpt.rstrip() if len(excerpt.rstrip()) >= index - start else excerpt, index - start
 
 
 # ----------------------------------------------------------------------------------------------------

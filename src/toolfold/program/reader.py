@@ -1,4 +1,4 @@
-"""One walk over a program's tree: names, calls, imports, and how values are used. Judges nothing."""
+"""Reader of a program's tree: names, calls, imports and uses of values, in one walk. Judges nothing."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from toolfold.program.reader_facts import (
     Guard,
     Handler,
     Kind,
+    NodeUse,
     Scope,
-    Use,
     Walk,
     fields_of,
     last_name,
@@ -25,7 +25,7 @@ from toolfold.program.reader_facts import (
 # ----------------------------------------------------------------------------------------------------
 # What opens a scope or may not run: functions, classes, comprehensions, `try`, `if`, `match`.
 
-_OTHERS: Final = frozenset(
+_VERSION_TEST_NAMES: Final = frozenset(
     {"TYPE_CHECKING", "PY2", "PY3", "version_info", "version", "platform", "hasattr", "modules", "hexversion"}
 )
 
@@ -123,7 +123,7 @@ def _with(walk: Walk, node: ast.With | ast.AsyncWith, scope: Scope, guard: Guard
 
 def _if(walk: Walk, node: ast.If, scope: Scope, guard: Guard) -> None:
     walk.values.spoiled.add(node.test)
-    inside = guard | MAYBE if _is_for_others(node.test) else guard
+    inside = guard | MAYBE if _is_version_test(node.test) else guard
     walk.stack.append((node.test, scope, guard))
     walk.push(node.body, scope, inside)
     walk.push(node.orelse, scope, inside)
@@ -166,7 +166,7 @@ def _speaks_of_names(handled: ast.expr | None) -> bool:
     return any(isinstance(kind, ast.Name) and kind.id in {"NameError", "AttributeError"} for kind in kinds)
 
 
-def _is_for_others(test: ast.expr) -> bool:
+def _is_version_test(test: ast.expr) -> bool:
     """A branch for type checkers, or for another version or system than this."""
     if isinstance(test, ast.UnaryOp):
         test = test.operand
@@ -175,7 +175,7 @@ def _is_for_others(test: ast.expr) -> bool:
     stack: list[ast.AST] = [test]
     while stack:  # `ast.walk` takes four times as long
         node = stack.pop()
-        if last_name(node) in _OTHERS:
+        if last_name(node) in _VERSION_TEST_NAMES:
             return True
         for field in fields_of(node.__class__):
             value = getattr(node, field, None)
@@ -220,7 +220,7 @@ _DYNAMIC_ATTRIBUTES: Final = frozenset(
 
 
 def _call(walk: Walk, node: ast.Call, scope: Scope, guard: Guard) -> None:
-    walk.calls.append(Use(node, scope, guard))
+    walk.calls.append(NodeUse(node, scope, guard))
     push = walk.stack.append
     push((node.func, scope, guard))
     for argument in node.args:
@@ -238,7 +238,7 @@ def _attribute(walk: Walk, node: ast.Attribute, scope: Scope, guard: Guard) -> N
     value = node.value
     (walk.names.attributes if node.ctx.__class__ is ast.Load else walk.names.set_attributes).add(node.attr)
     if value.__class__ is ast.Name and node.ctx.__class__ is ast.Load:
-        walk.names.attribute_uses.append(Use(node, scope, guard))
+        walk.names.attribute_uses.append(NodeUse(node, scope, guard))
     if node.attr in _DYNAMIC_ATTRIBUTES or (
         node.ctx.__class__ is not ast.Load and value.__class__ is ast.Name and last_name(value) == "tools"
     ):
@@ -251,7 +251,7 @@ def _attribute(walk: Walk, node: ast.Attribute, scope: Scope, guard: Guard) -> N
 def _subscript(walk: Walk, node: ast.Subscript, scope: Scope, guard: Guard) -> None:
     walk.values.spoiled.add(node.value)
     if isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str) and isinstance(node.ctx, ast.Load):
-        walk.values.keys.append(Use(node, scope, guard))
+        walk.values.keys.append(NodeUse(node, scope, guard))
     walk.children(node, scope, guard)
 
 
@@ -266,25 +266,25 @@ def _statement(walk: Walk, node: ast.Expr, scope: Scope, guard: Guard) -> None:
     value = node.value
     walk.values.spoiled.add(value)
     if value.__class__ is ast.Call:
-        walk.values.dropped.append(Use(value, scope, guard))
+        walk.values.dropped.append(NodeUse(value, scope, guard))
     walk.stack.append((value, scope, guard))
 
 
 def _spoil_operands(walk: Walk, node: Any, scope: Scope, guard: Guard) -> None:
     walk.values.spoiled.update((node.left, node.right) if node.__class__ is ast.BinOp else (node.operand,))
     if node.op.__class__ is ast.Sub:
-        walk.values.subtractions.append(Use(node, scope, guard))
+        walk.values.subtractions.append(NodeUse(node, scope, guard))
     walk.children(node, scope, guard)
 
 
 def _compare(walk: Walk, node: ast.Compare, scope: Scope, guard: Guard) -> None:
-    left = node.left
+    left_operand = node.left
     for operator, right in zip(node.ops, node.comparators, strict=True):
         if isinstance(operator, ast.In | ast.NotIn):
             walk.values.spoiled.add(right)
         elif not isinstance(operator, ast.Is | ast.IsNot):
-            walk.values.spoiled.update((left, right))
-        left = right
+            walk.values.spoiled.update((left_operand, right))
+        left_operand = right
     walk.children(node, scope, guard)
 
 
@@ -299,7 +299,7 @@ def _augment(walk: Walk, node: ast.AugAssign, scope: Scope, guard: Guard) -> Non
     target = node.target
     if isinstance(target, ast.Name):
         scope.bind(target.id, OPAQUE, None)
-        walk.names.loads.setdefault(target.id, []).append(Use(target, scope, guard))
+        walk.names.loads.setdefault(target.id, []).append(NodeUse(target, scope, guard))
     else:
         walk.stack.append((target, scope, guard))
     walk.stack.append((node.value, scope, guard))
@@ -353,16 +353,16 @@ USE_HANDLERS: Final[dict[type[ast.AST], Handler]] = {
 }
 
 
-class Reader(Walk):
+class ProgramReader(Walk):
     """What there is to know about a program before it is judged."""
 
     def __init__(self, tree: ast.Module) -> None:
         super().__init__(tree)
-        stack, handlers, saw = self.stack, _HANDLERS, self.shape.kinds.add
+        stack, handlers, add_kind = self.stack, _HANDLERS, self.shape.kinds.add
         while stack:
             node, scope, guard = stack.pop()
             kind = node.__class__
-            saw(kind)
+            add_kind(kind)
             handler = handlers.get(kind)
             if handler is not None:
                 handler(self, node, scope, guard)

@@ -1,4 +1,4 @@
-"""What the walk over a program's tree finds out. Plain data; judges nothing."""
+"""Facts about a program's names, scopes and values, collected by one walk over its tree. Judges nothing."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Scope:
     __slots__ = (
         "bound",
         "can_await",
-        "elsewhere",
+        "declarations",
         "first",
         "functions",
         "kind",
@@ -65,7 +65,7 @@ class Scope:
         """What a plain assignment gives a name; it may have others, see `rebound`."""
         self.loops: dict[str, ast.expr] = {}
         """What a plain loop takes a name's values from."""
-        self.elsewhere: dict[str, bool] = {}
+        self.declarations: dict[str, bool] = {}
         """Names declared `global` (true) or `nonlocal` (false)."""
 
     def bind(self, name: str, meaning: str = OPAQUE, line: int | None = 0) -> None:
@@ -82,7 +82,7 @@ class Scope:
         """The scope that a use of `name` in this one reads from; `None` if the program never binds it."""
         scope: Scope | None = self
         while scope is not None:
-            if scope.elsewhere.get(name):
+            if scope.declarations.get(name):
                 return self.root if name in self.root.bound else None
             # A class body sees its own names; what is nested in it does not.
             if name in scope.bound and (scope.kind is not Kind.CLASS or scope is self):
@@ -92,7 +92,7 @@ class Scope:
 
     def settle_declared(self) -> None:
         """Carry bindings of `global` and `nonlocal` names to where they belong."""
-        for name, is_global in self.elsewhere.items():
+        for name, is_global in self.declarations.items():
             if name not in self.bound:
                 continue
             owner = self.root if is_global else self.parent
@@ -113,7 +113,7 @@ MAYBE: Final = 4
 """May well never run: a handler, an annotation that nobody evaluates, a branch for another version of Python."""
 
 
-class Use(NamedTuple):
+class NodeUse(NamedTuple):
     """A node, and the scope and the `try` it stands in."""
 
     node: Any
@@ -121,7 +121,7 @@ class Use(NamedTuple):
     guard: Guard
 
 
-def place_of(use: Use) -> tuple[int, int]:
+def position_of(use: NodeUse) -> tuple[int, int]:
     """Where it stands in the text, to sort by."""
     return use.node.lineno, use.node.col_offset
 
@@ -130,7 +130,7 @@ def place_of(use: Use) -> tuple[int, int]:
 class NameFacts:
     """What is defined, imported and read, by name."""
 
-    loads: dict[str, list[Use]] = field(default_factory=dict)
+    loads: dict[str, list[NodeUse]] = field(default_factory=dict)
     """Uses of each name."""
     functions: set[str] = field(default_factory=set)
     """Names of all that are defined, wherever."""
@@ -140,7 +140,7 @@ class NameFacts:
     """Every attribute that is read."""
     set_attributes: set[str] = field(default_factory=set)
     """Every attribute that is given a value."""
-    attribute_uses: list[Use] = field(default_factory=list)
+    attribute_uses: list[NodeUse] = field(default_factory=list)
     """Attributes of plain names."""
     modules: set[str] = field(default_factory=set)
     """First parts of imported modules."""
@@ -159,11 +159,11 @@ class ValueFacts:
     """Values used as no coroutine can be: dropped, subscripted, added, looped over, ..."""
     assigned: list[tuple[ast.Call, str, Scope]] = field(default_factory=list)
     """Calls whose value goes into one name."""
-    dropped: list[Use] = field(default_factory=list)
+    dropped: list[NodeUse] = field(default_factory=list)
     """Calls that stand as statements of their own."""
-    keys: list[Use] = field(default_factory=list)
+    keys: list[NodeUse] = field(default_factory=list)
     """Subscripts with a text."""
-    subtractions: list[Use] = field(default_factory=list)
+    subtractions: list[NodeUse] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -191,8 +191,8 @@ class Walk:
 
     def __init__(self, tree: ast.Module) -> None:
         self.root = Scope(Kind.MODULE, can_await=True)
-        self.calls: list[Use] = []
-        self.imports: list[Use] = []
+        self.calls: list[NodeUse] = []
+        self.imports: list[NodeUse] = []
         self.names = NameFacts()
         self.values = ValueFacts()
         self.shape = ShapeFacts()
@@ -224,10 +224,10 @@ _FIELDS: Final[dict[type[ast.AST], tuple[str, ...]]] = {}
 
 def fields_of(kind: type[ast.AST]) -> tuple[str, ...]:
     """Fields of a kind of node that may hold nodes with something in them."""
-    found = _FIELDS.get(kind)
-    if found is None:
-        found = _FIELDS[kind] = tuple(field for field in kind._fields if field not in _EMPTY_NODES)
-    return found
+    fields = _FIELDS.get(kind)
+    if fields is None:
+        fields = _FIELDS[kind] = tuple(field for field in kind._fields if field not in _EMPTY_NODES)
+    return fields
 
 
 def last_name(node: ast.AST) -> str:
@@ -275,9 +275,9 @@ def _name(walk: Walk, node: ast.Name, scope: Scope, guard: Guard) -> None:
         walk.names.is_dynamic = True
     uses = walk.names.loads.get(name)
     if uses is None:
-        walk.names.loads[name] = [Use(node, scope, guard)]
+        walk.names.loads[name] = [NodeUse(node, scope, guard)]
     else:
-        uses.append(Use(node, scope, guard))
+        uses.append(NodeUse(node, scope, guard))
 
 
 def _walrus(walk: Walk, node: ast.NamedExpr, scope: Scope, guard: Guard) -> None:
@@ -290,12 +290,12 @@ def _walrus(walk: Walk, node: ast.NamedExpr, scope: Scope, guard: Guard) -> None
 
 def _declared(walk: Walk, node: ast.Global | ast.Nonlocal, scope: Scope, _guard: Guard) -> None:
     if scope.kind is not Kind.MODULE:
-        scope.elsewhere.update(dict.fromkeys(node.names, isinstance(node, ast.Global)))
+        scope.declarations.update(dict.fromkeys(node.names, isinstance(node, ast.Global)))
         walk.declaring.append(scope)
 
 
 def _import(walk: Walk, node: ast.Import, scope: Scope, guard: Guard) -> None:
-    walk.imports.append(Use(node, scope, guard))
+    walk.imports.append(NodeUse(node, scope, guard))
     for alias in node.names:
         first = alias.name.split(".", 1)[0]
         _imported(walk, first)
@@ -306,7 +306,7 @@ def _import(walk: Walk, node: ast.Import, scope: Scope, guard: Guard) -> None:
 
 
 def _import_from(walk: Walk, node: ast.ImportFrom, scope: Scope, guard: Guard) -> None:
-    walk.imports.append(Use(node, scope, guard))
+    walk.imports.append(NodeUse(node, scope, guard))
     module = "" if node.level else node.module or ""
     _imported(walk, module.split(".", 1)[0])
     for alias in node.names:

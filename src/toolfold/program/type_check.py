@@ -1,4 +1,4 @@
-"""A program as a question to a type checker, and what the checker's diagnostics certainly mean for its tool calls.
+"""Type-checker questions about a program, and what the diagnostics certainly mean for its tool calls.
 
 The checker is not here: it is given `Question.text`, which never runs, and says what it found by line and column.
 Two things are taken from it and nothing else: an argument of a type that does not fit the tool's schema, and an
@@ -16,8 +16,8 @@ from typing import Final, NamedTuple
 
 from toolfold.models import Json, Media, Problem, ToolSpec
 from toolfold.program.parse import problem_at, problem_at_byte
-from toolfold.program.reader import Reader
-from toolfold.program.rules.arguments import WORDS, Signature, accepts, mismatch
+from toolfold.program.reader import ProgramReader
+from toolfold.program.rules.arguments import WORDS, InputSignature, accepts, mismatch
 from toolfold.prompts.python_stubs import identifier
 from toolfold_guest.shared.call_style import ASYNC_PREFIX
 from toolfold_guest.shared.names import RESERVED
@@ -199,22 +199,22 @@ class Question:
     def problem(self, diagnostics: Iterable[Diagnostic]) -> Problem | None:
         """The first thing that is certainly wrong."""
         facts = Certainty(self._tree)
-        found = [problem for one in diagnostics if (problem := self._meaning(one, facts)) is not None]
-        return min(found, key=lambda problem: (problem.line or 0, problem.column or 0), default=None)
+        problems = [problem for diagnostic in diagnostics if (problem := self._meaning(diagnostic, facts)) is not None]
+        return min(problems, key=lambda problem: (problem.line or 0, problem.column or 0), default=None)
 
-    def _meaning(self, said: Diagnostic, facts: Certainty) -> Problem | None:
-        line = said.line - self._first_line
+    def _meaning(self, diagnostic: Diagnostic, facts: Certainty) -> Problem | None:
+        line = diagnostic.line - self._first_line
         if line < 1 or line in facts.guarded_lines:
             return None
-        if said.code == "unresolved-attribute" and (attribute := _ATTRIBUTE.fullmatch(said.message)):
-            return self._no_attribute(attribute[1], line, said.column, facts)
-        if said.code == "invalid-argument-type" and (wrong := _TOOL.search(said.message)):
-            return self._wrong_type(self._tools[int(wrong[1])], wrong[2], line, said.column, facts)
+        if diagnostic.code == "unresolved-attribute" and (attribute := _ATTRIBUTE.fullmatch(diagnostic.message)):
+            return self._no_attribute(attribute[1], line, diagnostic.column, facts)
+        if diagnostic.code == "invalid-argument-type" and (wrong := _TOOL.search(diagnostic.message)):
+            return self._wrong_type(self._tools[int(wrong[1])], wrong[2], line, diagnostic.column, facts)
         return None
 
     def _no_attribute(self, name: str, line: int, column: int, facts: Certainty) -> Problem | None:
         for node in ast.walk(self._tree):
-            if isinstance(node, ast.Attribute) and node.attr == name and self._place(node) == (line, column):
+            if isinstance(node, ast.Attribute) and node.attr == name and self._position(node) == (line, column):
                 if facts.asks_for_attributes or not facts.is_sure_of(node.value):
                     return None
                 near = difflib.get_close_matches(name, _PUBLIC_NAMES, 1, 0.8)
@@ -226,40 +226,46 @@ class Question:
                 )
         return None
 
-    def _wrong_type(self, tool: ToolSpec, found: str, line: int, column: int, facts: Certainty) -> Problem | None:
-        signature, shapes = Signature(tool), _shapes(found)
+    def _wrong_type(self, tool: ToolSpec, type_text: str, line: int, column: int, facts: Certainty) -> Problem | None:
+        signature, shapes = InputSignature(tool), _shapes(type_text)
         argument, value = self._argument_at(signature, line, column, may_be_all="object" not in shapes)
         if argument is None or value is None or not shapes or not signature.is_certain or not facts.is_sure_of(value):
             return None
         schema = signature.properties[argument]
         # What a lenient tool reads from a constant the check has judged; of other values only the type is known.
-        read_as = [one for shape in shapes for one in (shape, *(_READ_AS.get(shape, ()) if tool.is_lenient else ()))]
+        read_as = [
+            json_type
+            for shape in shapes
+            for json_type in (shape, *(_READ_AS.get(shape, ()) if tool.is_lenient else ()))
+        ]
         if any(accepts(schema, shape, signature.root) for shape in read_as):
             return None
         wrong = mismatch(_EXAMPLES[shapes[0]], schema, signature.root)
         if wrong is None:
             return None
-        message = f"{tool.name!r} argument {argument!r} must be {wrong.expected}, got {_said(found, shapes)}"
+        message = (
+            f"{tool.name!r} argument {argument!r} must be {wrong.expected}, got {_describe_type(type_text, shapes)}"
+        )
         return problem_at(self._program, "wrong_type", message, line, column)
 
     def _argument_at(
-        self, signature: Signature, line: int, column: int, *, may_be_all: bool
+        self, signature: InputSignature, line: int, column: int, *, may_be_all: bool
     ) -> tuple[str | None, ast.expr | None]:
         """The argument that stands at a place and its value, if there is exactly one way to read the call."""
         for call in (node for node in ast.walk(self._tree) if isinstance(node, ast.Call)):
-            for place, value in enumerate(call.args):
-                if self._place(value) == (line, column):
-                    is_starred = any(isinstance(one, ast.Starred) for one in call.args[: place + 1])
+            for index, value in enumerate(call.args):
+                if self._position(value) == (line, column):
+                    is_starred = any(isinstance(argument, ast.Starred) for argument in call.args[: index + 1])
                     is_alone = len(call.args) == 1 and not call.keywords
-                    if is_starred or place >= len(signature.order) or (is_alone and not may_be_all):
+                    if is_starred or index >= len(signature.order) or (is_alone and not may_be_all):
                         return None, None
-                    return signature.order[place], value
-            for named in call.keywords:
-                if named.arg is not None and self._place(named) == (line, column):
-                    return signature.name_of(named.arg), named.value
+                    return signature.order[index], value
+            for keyword in call.keywords:
+                if keyword.arg is not None and self._position(keyword) == (line, column):
+                    return signature.name_of(keyword.arg), keyword.value
         return None, None
 
-    def _place(self, node: ast.expr | ast.keyword) -> tuple[int, int]:
+    def _position(self, node: ast.expr | ast.keyword) -> tuple[int, int]:
         source = self._program.split("\n")[node.lineno - 1].encode()
         return node.lineno, len(source[: node.col_offset].decode(errors="replace")) + 1
 
@@ -274,31 +280,31 @@ def question(text: str, tools: Sequence[ToolSpec], *, known_names: Collection[st
         return None
     words = set(re.findall(r"\w+", text))
     words |= {word.removeprefix(ASYNC_PREFIX) for word in words}
-    named = [tool for tool in tools if not words.isdisjoint((tool.python_name, *tool.aliases))]
+    used_tools = [tool for tool in tools if not words.isdisjoint((tool.python_name, *tool.aliases))]
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None  # a top-level `return`, say: valid here, and not there
-    if not named or not words.isdisjoint(_LIES) or Reader(tree).names.is_dynamic:
+    if not used_tools or not words.isdisjoint(_LIES) or ProgramReader(tree).names.is_dynamic:
         return None
-    bound = _bound(tree).union(known_names)
-    head = _NEVER_RUNS + _REPLY + "".join(_stub(number, tool) for number, tool in enumerate(named))
-    head += "".join(f"{name} = __tool_{number}__\n" for name, number in _names(tree, named, bound).items())
-    asked = _without_annotations(_without_imports(text, tree), tree)
+    bound = _bound_names(tree).union(known_names)
+    head = _NEVER_RUNS + _REPLY + "".join(_stub(number, tool) for number, tool in enumerate(used_tools))
+    head += "".join(f"{name} = __tool_{number}__\n" for name, number in _names(tree, used_tools, bound).items())
+    program_text = _without_annotations(_without_imports(text, tree), tree)
     if "tools" in words and "tools" not in bound:
-        asked = _with_short_names(asked, tree, named)
+        program_text = _with_short_names(program_text, tree, used_tools)
     return Question(
-        text=head + asked,
+        text=head + program_text,
         _program=text,
         _tree=tree,
-        _tools=named,
+        _tools=used_tools,
         _first_line=head.count("\n"),
     )
 
 
 def _stub(number: int, tool: ToolSpec) -> str:
     """The tool as a coroutine function and as a function; what is not certain of its arguments is `Any`."""
-    signature = Signature(tool)
+    signature = InputSignature(tool)
     parts = ["*__args__: __Any__", "**__more__: __Any__"]
     names = [identifier(name) for name in signature.order]
     if signature.is_certain and len(set(names)) == len(names):
@@ -351,24 +357,24 @@ def _with_short_names(text: str, tree: ast.Module, tools: Sequence[ToolSpec]) ->
     return b"\n".join(lines).decode()
 
 
-def _bound(tree: ast.Module) -> set[str]:
+def _bound_names(tree: ast.Module) -> set[str]:
     """Every name that the program binds anywhere, but for imports of tools."""
-    found: set[str] = set()
+    bound_names: set[str] = set()
     for node in ast.walk(tree):
         match node:
             case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.arg(arg=name):
-                found.add(name)
+                bound_names.add(name)
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-                found.add(name)
+                bound_names.add(name)
             case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
-                found.add(name)
+                bound_names.add(name)
             case ast.MatchMapping(rest=str(name)):
-                found.add(name)
+                bound_names.add(name)
             case ast.Import(names=names):
-                found |= {alias.asname or alias.name.partition(".")[0] for alias in names if not _is_plain(alias)}
+                bound_names |= {alias.asname or alias.name.partition(".")[0] for alias in names if not _is_plain(alias)}
             case ast.ImportFrom(module=module, names=names) if not _is_tools(module or ""):
-                found |= {alias.asname or alias.name for alias in names}
-    return found
+                bound_names |= {alias.asname or alias.name for alias in names}
+    return bound_names
 
 
 def _without_imports(text: str, tree: ast.Module) -> str:
@@ -419,20 +425,20 @@ def _without_annotations(text: str, tree: ast.Module) -> str:
     return b"\n".join(lines).decode()
 
 
-def _shapes(found: str) -> tuple[str, ...]:
+def _shapes(type_text: str) -> tuple[str, ...]:
     """The JSON types that values of a type may have; none if one of them is not known."""
     shapes: list[str] = []
-    for part in _union(found):
+    for part in _union(type_text):
         literal = re.fullmatch(r"Literal\[(.*)\]", part, re.DOTALL)
         if literal is not None:
-            known = _shapes_of_literals(literal[1])
+            part_shapes = _shapes_of_literals(literal[1])
         elif part.partition("[")[0] in _SHAPES:
-            known = _SHAPES[part.partition("[")[0]]
+            part_shapes = _SHAPES[part.partition("[")[0]]
         else:
-            known = ()
-        if not known:
+            part_shapes = ()
+        if not part_shapes:
             return ()
-        shapes += known
+        shapes += part_shapes
     return tuple(dict.fromkeys(shapes))
 
 
@@ -461,8 +467,8 @@ def _union(text: str) -> list[str]:
     return [part.strip() for part in parts]
 
 
-def _said(found: str, shapes: Sequence[str]) -> str:
-    literal = re.fullmatch(r"Literal\[([^\[\]|,]{1,40})\]", found)
+def _describe_type(type_text: str, shapes: Sequence[str]) -> str:
+    literal = re.fullmatch(r"Literal\[([^\[\]|,]{1,40})\]", type_text)
     if literal is not None:
         return repr(ast.literal_eval(literal[1]))
     # An `int` may also be a boolean, a `float` an integer: the first is what the program's author thinks of.

@@ -1,4 +1,4 @@
-"""All tools as one dense text for a prompt: a line for each, and under it the words on it. Pure.
+"""Tool catalog as dense text for a prompt: a line for each tool, and under it the words on it. Pure.
 
     Entity = {name: str, entityType: str, observations: list[str]}
     # files: Every path must be inside an allowed directory.
@@ -22,7 +22,7 @@ from typing import Final
 from toolfold.models import Json, ToolSpec
 from toolfold.prompts.python_stubs import function_name
 from toolfold.prompts.schema_types import TYPE_NAMES, pascal
-from toolfold.prompts.signatures import Line, Record, Shape, line_of, record_text
+from toolfold.prompts.signatures import Record, Shape, ToolLine, line_of, record_text
 from toolfold.prompts.wording import first_of, largest, shared_sentences, width
 
 HEADER: Final = (
@@ -44,10 +44,10 @@ class Detail(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
+class ToolEntry:
     """One tool, in all details: each part is there once."""
 
-    line: Line
+    line: ToolLine
     with_reply: str
     without_reply: str
     shared: tuple[str, ...]
@@ -62,7 +62,7 @@ class Written:
         return f"{head}\n  {words}" if words else head
 
     def _words(self, detail: Detail) -> str:
-        own = [one for one in self.line.sentences if one not in self.shared]
+        own = [sentence for sentence in self.line.sentences if sentence not in self.shared]
         if detail >= Detail.SIGNATURE:
             return ""
         if detail >= Detail.FIRST_SENTENCE:
@@ -80,10 +80,10 @@ class Group:
 
     domain: str
     heading: str
-    tools: tuple[Written, ...]
+    tools: tuple[ToolEntry, ...]
 
 
-class Catalog:
+class PromptCatalog:
     """Tools, read once and written in any detail.
 
     Args:
@@ -94,66 +94,70 @@ class Catalog:
     def __init__(self, specs: Iterable[ToolSpec], *, learned: Mapping[str, Mapping[str, Json]] | None = None) -> None:
         shapes = learned or {}
         lines = [line_of(spec, shapes.get(spec.name)) for spec in specs]
-        self._names = named_records(lines)
+        self._names = name_records(lines)
         self._groups = tuple(_groups(lines, self._names))
         self.names = tuple(tool.line.spec.name for group in self._groups for tool in group.tools)
         """Of the tools, as their sources spell them."""
 
     def text(self, details: Mapping[str, Detail] | None = None) -> str:
         """Every tool in its detail, by its name, `WHOLE` unless told; bare names are not in it."""
-        chosen = details or {}
+        detail_by_name = details or {}
         blocks: list[str] = []
         has_headings = any(group.heading for group in self._groups)
         for group in self._groups:
-            texts = [one.text(chosen.get(one.line.spec.name, Detail.WHOLE)) for one in group.tools]
-            shown = [text for text in texts if text]
-            if shown and has_headings:
+            texts = [tool.text(detail_by_name.get(tool.line.spec.name, Detail.WHOLE)) for tool in group.tools]
+            tool_texts = [text for text in texts if text]
+            if tool_texts and has_headings:
                 blocks.append(f"# {': '.join(part for part in (group.domain, group.heading) if part) or 'others'}")
-            blocks += shown
+            blocks += tool_texts
         return "\n".join([*self._definitions(blocks), *blocks])
 
     def _definitions(self, blocks: Sequence[str]) -> list[str]:
         """Of the names that the text has, or that one of these has."""
-        text, found = "\n".join(blocks), []
+        text, definitions = "\n".join(blocks), []
         for record, name in reversed(self._names.items()):
             if name in text:
-                inner = {one: other for one, other in self._names.items() if one != record}
-                found.append(f"{name} = {record_text(record, inner)}")
-                text += found[-1]
-        return found[::-1]
+                inner = {
+                    other_record: other_name
+                    for other_record, other_name in self._names.items()
+                    if other_record != record
+                }
+                definitions.append(f"{name} = {record_text(record, inner)}")
+                text += definitions[-1]
+        return definitions[::-1]
 
 
 def dense_text(specs: Iterable[ToolSpec], *, learned: Mapping[str, Mapping[str, Json]] | None = None) -> str:
     """All tools, each with all that is known of it."""
-    return Catalog(specs, learned=learned).text()
+    return PromptCatalog(specs, learned=learned).text()
 
 
-def _groups(lines: Sequence[Line], names: Mapping[Record, str]) -> Iterable[Group]:
-    for together in _by_domain(lines).values():
-        starts = Counter(line.sentences[0] for line in together if line.sentences)
-        alike: dict[str, list[Line]] = {}
-        for line in together:
+def _groups(lines: Sequence[ToolLine], names: Mapping[Record, str]) -> Iterable[Group]:
+    for domain_lines in _by_domain(lines).values():
+        starts = Counter(line.sentences[0] for line in domain_lines if line.sentences)
+        lines_by_start: dict[str, list[ToolLine]] = {}
+        for line in domain_lines:
             start = line.sentences[0] if line.sentences and starts[line.sentences[0]] > 1 else ""
-            alike.setdefault(start, []).append(line)
-        for some in alike.values():
-            shared = shared_sentences([line.sentences for line in some])
+            lines_by_start.setdefault(start, []).append(line)
+        for similar_lines in lines_by_start.values():
+            shared = shared_sentences([line.sentences for line in similar_lines])
             tools = [
-                Written(
+                ToolEntry(
                     line=line,
                     with_reply=line.signature(names),
                     without_reply=line.signature(names, with_returns=False),
                     shared=shared,
                 )
-                for line in some
+                for line in similar_lines
             ]
-            yield Group(some[0].spec.domain, " ".join(shared), tuple(tools))
+            yield Group(similar_lines[0].spec.domain, " ".join(shared), tuple(tools))
 
 
-def _by_domain(lines: Iterable[Line]) -> dict[str, list[Line]]:
-    found: dict[str, list[Line]] = {}
+def _by_domain(lines: Iterable[ToolLine]) -> dict[str, list[ToolLine]]:
+    lines_by_domain: dict[str, list[ToolLine]] = {}
     for line in lines:
-        found.setdefault(line.spec.domain or line.spec.source, []).append(line)
-    return found
+        lines_by_domain.setdefault(line.spec.domain or line.spec.source, []).append(line)
+    return lines_by_domain
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -166,7 +170,7 @@ _STEPS: Final = (Detail.WITHOUT_NOTES, Detail.FIRST_SENTENCE, Detail.WITHOUT_REP
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class CatalogText:
     """A text about tools, and what it leaves out."""
 
     text: str
@@ -177,7 +181,7 @@ class Told:
 def dense_within(
     specs: Iterable[ToolSpec], room: int, *, overview: int | None = None, used: Mapping[str, int] | None = None,
     learned: Mapping[str, Mapping[str, Json]] | None = None,
-) -> Told:  # fmt: skip
+) -> CatalogText:  # fmt: skip
     """As much of the tools as fits.
 
     Args:
@@ -190,16 +194,16 @@ def dense_within(
     counts = used or {}
     tools = sorted(specs, key=lambda spec: -counts.get(spec.name, 0))
     if sum(map(_least_width, tools)) <= room:  # what certainly does not fit need not be written to be measured
-        catalog = Catalog(tools, learned=learned)
+        catalog = PromptCatalog(tools, learned=learned)
         text = catalog.text()
         if width(text) <= room:
-            return Told(text, is_all=True)
+            return CatalogText(text, is_all=True)
         for step in _STEPS:
             if width(catalog.text(dict.fromkeys(catalog.names, step))) <= room:
-                text = _as_much(catalog, [spec.name for spec in tools], step, room)
-                return Told(text, is_all=step < Detail.WITHOUT_REPLY)
-    some = room if overview is None else min(room, overview)
-    return Told(overview_text(tools, counts, some, learned=learned), is_all=False)
+                text = _fit_most(catalog, [spec.name for spec in tools], step, room)
+                return CatalogText(text, is_all=step < Detail.WITHOUT_REPLY)
+    overview_room = room if overview is None else min(room, overview)
+    return CatalogText(overview_text(tools, counts, overview_room, learned=learned), is_all=False)
 
 
 def _least_width(spec: ToolSpec) -> int:
@@ -209,13 +213,13 @@ def _least_width(spec: ToolSpec) -> int:
     return len(function_name(spec)) + len("()\n") + arguments * len("a: T")
 
 
-def _as_much(catalog: Catalog, ranked: Sequence[str], step: Detail, room: int) -> str:
+def _fit_most(catalog: PromptCatalog, ranked: Sequence[str], step: Detail, room: int) -> str:
     """All tools as far as this step, but as many of the first ones as fit a step less far."""
 
-    def text(kept: int) -> str:
-        return catalog.text({name: Detail(step - (rank < kept)) for rank, name in enumerate(ranked)})
+    def text(count: int) -> str:
+        return catalog.text({name: Detail(step - (rank < count)) for rank, name in enumerate(ranked)})
 
-    fits: Callable[[int], bool] = lambda kept: width(text(kept)) <= room  # noqa: E731
+    fits: Callable[[int], bool] = lambda count: width(text(count)) <= room  # noqa: E731
     return text(largest(len(ranked), fits))
 
 
@@ -229,17 +233,17 @@ _SHORTEST_RECORD: Final = 30
 _LONGEST_NAME: Final = 40
 
 
-def named_records(lines: Sequence[Line]) -> dict[Record, str]:
+def name_records(lines: Sequence[ToolLine]) -> dict[Record, str]:
     """The records that are worth a name, those that save most first."""
     names: dict[Record, str] = {}
-    taken = {line.name for line in lines} | TYPE_NAMES
+    used_names = {line.name for line in lines} | TYPE_NAMES
     sizes: dict[Record, int] = {}
     while len(names) < _MOST_NAMES:
         best = _best(_counts(lines, names), sizes)
         if best is None:
             break
-        names[best] = _free_name(best.wanted, taken)
-        taken.add(names[best])
+        names[best] = _free_name(best.preferred_name, used_names)
+        used_names.add(names[best])
     return names
 
 
@@ -248,22 +252,22 @@ def _best(counts: Mapping[Record, int], sizes: dict[Record, int]) -> Record | No
     for record, count in counts.items():
         if count > 1:
             size = sizes.setdefault(record, len(record_text(record, {})))
-            saved = (count - 1) * size - (count + 1) * len(record.wanted)
+            saved = (count - 1) * size - (count + 1) * len(record.preferred_name)
             if size >= _SHORTEST_RECORD and saved > most:
                 best, most = record, saved
     return best
 
 
-def _counts(lines: Iterable[Line], names: Mapping[Record, str]) -> Counter[Record]:
+def _counts(lines: Iterable[ToolLine], names: Mapping[Record, str]) -> Counter[Record]:
     """How often each record without a name is written."""
-    found: Counter[Record] = Counter()
+    counts: Counter[Record] = Counter()
     for line in lines:
-        found.update(_unnamed(line.arguments, names))
-        found.update(_unnamed(line.returns or (), names))
+        counts.update(_unnamed(line.arguments, names))
+        counts.update(_unnamed(line.returns or (), names))
     for record in names:
         for _, shape in record.fields:
-            found.update(_unnamed(shape, names))
-    return found
+            counts.update(_unnamed(shape, names))
+    return counts
 
 
 def _unnamed(shape: Shape, names: Mapping[Record, str]) -> Iterator[Record]:
@@ -274,11 +278,11 @@ def _unnamed(shape: Shape, names: Mapping[Record, str]) -> Iterator[Record]:
                 yield from _unnamed(inner, names)
 
 
-def _free_name(wanted: str, taken: set[str]) -> str:
-    stem = _singular(pascal(wanted)[:_LONGEST_NAME])
+def _free_name(preferred_name: str, used_names: set[str]) -> str:
+    stem = _singular(pascal(preferred_name)[:_LONGEST_NAME])
     stem = stem if stem.isidentifier() and not keyword.iskeyword(stem) else "Record"
     name, number = stem, 1
-    while name in taken:
+    while name in used_names:
         number += 1
         name = f"{stem}{number}"
     return name
@@ -308,20 +312,22 @@ def overview_text(
     has_all_names = width(names_text(specs)) <= room
     most = len(specs) if has_all_names else sum(1 for spec in specs if used.get(spec.name))
     first = specs[: min(most, room // _SHORTEST_SIGNATURE)]
-    catalog = Catalog(first, learned=learned)
+    catalog = PromptCatalog(first, learned=learned)
 
     def signatures(count: int) -> str:
-        shown = {spec.name for spec in first[:count]}
-        return catalog.text({name: Detail.FIRST_SENTENCE if name in shown else Detail.NAME for name in catalog.names})
+        included_names = {spec.name for spec in first[:count]}
+        return catalog.text(
+            {name: Detail.FIRST_SENTENCE if name in included_names else Detail.NAME for name in catalog.names}
+        )
 
     def fits(count: int) -> bool:
         if not has_all_names:
             return width(signatures(count)) <= room // 2
-        return width(_joined(signatures(count), names_text(specs[count:]))) <= room
+        return width(_join_parts(signatures(count), names_text(specs[count:]))) <= room
 
     count = largest(len(first), fits)
     start = signatures(count)
-    return _joined(start, names_within(specs[count:], room - width(start) - bool(start)))
+    return _join_parts(start, names_within(specs[count:], room - width(start) - bool(start)))
 
 
 def names_within(specs: Sequence[ToolSpec], room: int) -> str:
@@ -337,18 +343,20 @@ def names_text(specs: Sequence[ToolSpec], most: int | None = None) -> str:
     families: dict[str, list[str]] = {}
     for spec in specs:
         families.setdefault(_prefix(spec), []).append(function_name(spec))
-    shown = set(islice(_in_turn(families.values()), most))
-    lines = [_family(prefix, [name for name in names if name in shown], names) for prefix, names in families.items()]
-    more = sum(len(names) for names in families.values() if shown.isdisjoint(names))
+    included_names = set(islice(_in_turn(families.values()), most))
+    lines = [
+        _family(prefix, [name for name in names if name in included_names], names) for prefix, names in families.items()
+    ]
+    more = sum(len(names) for names in families.values() if included_names.isdisjoint(names))
     lines = [line for line in lines if line] + ([f"and {more} more"] if more else [])
     return "\n".join([_HEAD, *lines]) if lines else ""
 
 
-def _family(prefix: str, shown: Sequence[str], names: Sequence[str]) -> str:
-    if not shown:
+def _family(prefix: str, included_names: Sequence[str], names: Sequence[str]) -> str:
+    if not included_names:
         return ""
-    parts = [name.removeprefix(prefix) for name in shown]
-    parts += [f"… {len(names) - len(shown)} more"] if len(shown) < len(names) else []
+    parts = [name.removeprefix(prefix) for name in included_names]
+    parts += [f"… {len(names) - len(included_names)} more"] if len(included_names) < len(names) else []
     return f"{prefix}{{{', '.join(parts)}}}" if prefix and len(names) > 1 else f"{prefix}{', '.join(parts)}"
 
 
@@ -365,5 +373,5 @@ def _in_turn(families: Iterable[Sequence[str]]) -> Iterator[str]:
     return (name for together in zip_longest(*families) for name in together if name is not None)
 
 
-def _joined(*parts: str) -> str:
+def _join_parts(*parts: str) -> str:
     return "\n".join(part for part in parts if part)

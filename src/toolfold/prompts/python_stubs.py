@@ -1,4 +1,4 @@
-"""Tools as Python text: for a prompt, for `help` in a program, as modules and as a tree of files."""
+"""Python stubs of tools: for a prompt, for `help` in a program, as modules and as a tree of files."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from toolfold.prompts.schema_types import (
     Union,
     accepts,
     expression,
-    flattened,
+    flatten_schema,
     note_on,
     pascal,
     unite,
 )
-from toolfold.prompts.wording import cut, docstring, one_line, paragraphs, respelt
+from toolfold.prompts.wording import cut, docstring, one_line, paragraphs, respell
 from toolfold_guest.shared.value_rules import is_text
 
 # ----------------------------------------------------------------------------------------------------
@@ -75,8 +75,8 @@ class Stub:
 
     def arguments(self, not_given: str = "...") -> list[str]:
         """What stands between the brackets of the signature."""
-        named = [one.source(not_given) for one in self.parameters]
-        star = ["*", *named] if named else []
+        parameters = [parameter.source(not_given) for parameter in self.parameters]
+        star = ["*", *parameters] if parameters else []
         return star if self.further is None else [*star, f"**{self._further_name()}: {self.further}"]
 
     def head(self, not_given: str = "...") -> str:
@@ -85,7 +85,9 @@ class Stub:
         head = f"async def {self.name}({', '.join(arguments)}) -> {self.returns}:"
         if len(head) <= _LONGEST_LINE or not self.parameters:
             return head
-        return "\n".join([f"async def {self.name}(", *(f"    {one}," for one in arguments), f") -> {self.returns}:"])
+        return "\n".join(
+            [f"async def {self.name}(", *(f"    {argument}," for argument in arguments), f") -> {self.returns}:"]
+        )
 
     def doc(self) -> str:
         """Description, notes on parameters and reply, examples; empty if there is nothing to say."""
@@ -93,7 +95,10 @@ class Stub:
         returned = note_on(output, _LONGEST_NOTE)
         parts = [
             paragraphs(self.spec.description, LONGEST_DESCRIPTION),
-            _block("Parameters:", [f"{one.python_name}: {one.note}" for one in self.parameters if one.note]),
+            _block(
+                "Parameters:",
+                [f"{parameter.python_name}: {parameter.note}" for parameter in self.parameters if parameter.note],
+            ),
             f"Returns: {returned}" if returned else "",
             _block("Example:", list(self._examples())),
         ]
@@ -108,15 +113,15 @@ class Stub:
         return f"{self.head()}\n{docstring(first_line(self.spec)) or '    ...'}"
 
     def _examples(self) -> Iterator[str]:
-        names = {one.name: one.python_name for one in self.parameters}
+        names = {parameter.name: parameter.python_name for parameter in self.parameters}
         for example in self.spec.examples[:_MOST_EXAMPLES]:
             if example.keys() <= names.keys():
-                given = ", ".join(f"{names[name]}={value!r}" for name, value in example.items())
-                yield one_line(f"await {self.name}({given})", _LONGEST_NOTE)
+                arguments = ", ".join(f"{names[name]}={value!r}" for name, value in example.items())
+                yield one_line(f"await {self.name}({arguments})", _LONGEST_NOTE)
 
     def _further_name(self) -> str:
         name = "more"
-        while any(one.python_name == name for one in self.parameters):
+        while any(parameter.python_name == name for parameter in self.parameters):
             name += "_"
         return name
 
@@ -125,7 +130,7 @@ def stub_of(spec: ToolSpec, types: Types) -> Stub:
     """Read a tool; the records that its types need are added to `types`."""
     name = function_name(spec)
     scope = pascal(spec.python_name) or "Tool"
-    types.taken.add(name)
+    types.used_names.add(name)
     parameters, further = _parameters(spec, types, scope)
     output = spec.output_schema
     returns = ANY if output is None else types.of(output, output, f"{scope}Reply", scope=scope)
@@ -147,7 +152,7 @@ def first_line(spec: ToolSpec) -> str:
 
 def identifier(name: str) -> str:
     """The name of a tool or domain as a Python identifier."""
-    spelt = respelt(name) or "_"
+    spelt = respell(name) or "_"
     if not spelt.isidentifier():
         spelt = f"_{spelt}"
     return f"{spelt}_" if spelt in _NO_NAME else spelt
@@ -155,29 +160,33 @@ def identifier(name: str) -> str:
 
 def _parameters(spec: ToolSpec, types: Types, scope: str) -> tuple[tuple[Parameter, ...], str | None]:
     root = spec.input_schema
-    schema = flattened(root, root)
+    schema = flatten_schema(root, root)
     properties, required = schema.get("properties"), schema.get("required")
     if not isinstance(properties, Mapping):
         properties = {}
-    must = {one for one in required if isinstance(one, str)} if isinstance(required, list | tuple) else set()
+    must = (
+        {required_name for required_name in required if isinstance(required_name, str)}
+        if isinstance(required, list | tuple)
+        else set()
+    )
     keywords = {name: word for word, name in keywords_of(properties).items()}
     in_order = sorted(keywords, key=lambda name: name not in must or _has_default(properties[name]))[:_MOST_PARAMETERS]
-    found = []
+    parameters = []
     for name in in_order:
         union = types.of(properties[name], root, f"{scope}{pascal(name)}", scope=scope)
-        found.append(_parameter(name, keywords[name], properties[name], union, is_required=name in must))
-    return tuple(found), _further(schema, types, scope, is_all=len(in_order) == len(properties))
+        parameters.append(_parameter(name, keywords[name], properties[name], union, is_required=name in must))
+    return tuple(parameters), _further(schema, types, scope, is_all=len(in_order) == len(properties))
 
 
 def keywords_of(properties: Mapping[str, Json]) -> dict[str, str]:
     """Property by the keyword that a program writes for it; what has none goes into the call as a dict."""
-    found: dict[str, str] = {}
+    names_by_keyword: dict[str, str] = {}
     for name in properties:
         if len(name) <= _LONGEST_KEYWORD and is_text(name):
-            word = respelt(name)
+            word = respell(name)
             if word.isidentifier() and word not in _NO_NAME and (word == name or word not in properties):
-                found[word] = name
-    return found
+                names_by_keyword[word] = name
+    return names_by_keyword
 
 
 def _parameter(name: str, word: str, schema: Json, union: Union, *, is_required: bool) -> Parameter:
@@ -191,12 +200,12 @@ def _parameter(name: str, word: str, schema: Json, union: Union, *, is_required:
 
 
 def _further(schema: Mapping[str, Json], types: Types, scope: str, *, is_all: bool) -> str | None:
-    others = schema.get("additionalProperties", not schema.get("properties") and "properties" not in schema)
-    if not is_all or others is True:
+    extra_schema = schema.get("additionalProperties", not schema.get("properties") and "properties" not in schema)
+    if not is_all or extra_schema is True:
         return "Any"
-    if not isinstance(others, Mapping):
+    if not isinstance(extra_schema, Mapping):
         return None
-    return expression(types.of(others, schema, f"{scope}More", scope=scope))
+    return expression(types.of(extra_schema, schema, f"{scope}More", scope=scope))
 
 
 def _has_default(schema: Json) -> bool:
@@ -257,10 +266,10 @@ def prompt_text(specs: Iterable[ToolSpec], *, budget_characters: int | None = No
     left are names, and a line that tells how to find the others.
     """
     tools = list(specs)
-    text = _joined(tools, Stub.source)
+    text = _join_stubs(tools, Stub.source)
     if budget_characters is None or len(text) <= budget_characters:
         return text
-    text = _joined(tools, Stub.short_source)
+    text = _join_stubs(tools, Stub.short_source)
     return text if len(text) <= budget_characters else _within(tools, budget_characters)
 
 
@@ -274,7 +283,7 @@ def module_text(specs: Sequence[ToolSpec], *, body: Body | None = None, imports:
     """
     types = Types()
     # First all names: no record may be called like a function.
-    types.taken.update(function_name(spec) for spec in specs)
+    types.used_names.update(function_name(spec) for spec in specs)
     stubs = [stub_of(spec, types) for spec in specs]
     parts = [*types.declarations.values(), *(_function(stub, body) for stub in stubs)]
     used = {word for part in parts for word in re.findall(r"\w+", part)}
@@ -306,9 +315,9 @@ def tree(specs: Sequence[ToolSpec], *, body: Body | None = None, imports: str = 
         lines = [f"from .{stem} import {name} as {name}" for stem, name in sorted(modules.items())]
         if folder == "tools":
             lines += _from_domains(folders)
-        taken = {*modules, *modules.values()}
+        used_names = {*modules, *modules.values()}
         for short, stem in sorted(shorts.get(folder, {}).items()):
-            lines += [f"from .{stem} import {modules[stem]} as {short}"] if short not in taken else []
+            lines += [f"from .{stem} import {modules[stem]} as {short}"] if short not in used_names else []
         files[f"{folder}/__init__.py"] = "\n".join([WRITTEN_BY, "", *lines, ""])
     return files
 
@@ -353,7 +362,7 @@ def _words(spec: ToolSpec) -> tuple[str, str]:
     return f"({', '.join(stub.arguments())}) -> {stub.returns}", "\n\n".join(part for part in parts if part)
 
 
-def _joined(specs: Iterable[ToolSpec], write: Callable[[Stub], str]) -> str:
+def _join_stubs(specs: Iterable[ToolSpec], write: Callable[[Stub], str]) -> str:
     types = Types({function_name(spec) for spec in specs})
     parts: list[str] = []
     for spec in specs:
@@ -367,8 +376,8 @@ def _within(specs: Sequence[ToolSpec], budget: int) -> str:
     """As many signatures as fit beside the lines that tell of the others."""
 
     def text(count: int) -> str:
-        shown = _joined(specs[:count], Stub.short_source)
-        return shown + _others(specs[count:], budget - len(shown))
+        signatures = _join_stubs(specs[:count], Stub.short_source)
+        return signatures + _remaining_names(specs[count:], budget - len(signatures))
 
     low, high = 0, len(specs)
     while low < high:
@@ -377,7 +386,7 @@ def _within(specs: Sequence[ToolSpec], budget: int) -> str:
     return text(low)
 
 
-def _others(specs: Sequence[ToolSpec], room: int) -> str:
+def _remaining_names(specs: Sequence[ToolSpec], room: int) -> str:
     names: list[str] = []
     find = 'find them with: await search_tools("what you need")'
     for spec in specs:
@@ -400,9 +409,9 @@ def _function(stub: Stub, body: Body | None) -> str:
 
 def _free_stem(name: str, modules: Iterable[str], domains: Iterable[str]) -> str:
     # Compared as file systems do that take `Get.py` and `get.py` for one.
-    taken = {"__init__", *(one.casefold() for one in (*modules, *domains))}
+    used_stems = {"__init__", *(used_name.casefold() for used_name in (*modules, *domains))}
     stem = name
-    while stem.casefold() in taken:
+    while stem.casefold() in used_stems:
         stem += "_"
     return stem
 

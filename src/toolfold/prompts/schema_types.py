@@ -46,17 +46,19 @@ def unite(*unions: Union) -> Union:
     if "Any" in members:
         return ANY
     general = members.keys() & {"str", "int", "bool"}
-    kept = [one for one in members if one not in ("None", "Never") and _kind_of_literal(one) not in general]
+    alternatives = [
+        member for member in members if member not in ("None", "Never") and _kind_of_literal(member) not in general
+    ]
     if "None" in members:
-        kept.append("None")
-    return tuple(kept) or unions[0]
+        alternatives.append("None")
+    return tuple(alternatives) or unions[0]
 
 
 def expression(union: Union) -> str:
     """As Python writes it: `int | Literal['a', 'b'] | None`."""
-    literals = [one[len(_LITERAL) : -1] for one in union if one.startswith(_LITERAL)]
-    written = [f"{_LITERAL}{', '.join(literals)}]" if one.startswith(_LITERAL) else one for one in union]
-    return " | ".join(dict.fromkeys(written))
+    literals = [member[len(_LITERAL) : -1] for member in union if member.startswith(_LITERAL)]
+    parts = [f"{_LITERAL}{', '.join(literals)}]" if member.startswith(_LITERAL) else member for member in union]
+    return " | ".join(dict.fromkeys(parts))
 
 
 def accepts(union: Union, value: Json) -> bool:
@@ -65,17 +67,17 @@ def accepts(union: Union, value: Json) -> bool:
         return False
     if isinstance(value, list | dict):
         start = "list[" if isinstance(value, list) else "dict["
-        return not value and (union == ANY or any(one.startswith(start) for one in union))
+        return not value and (union == ANY or any(member.startswith(start) for member in union))
     return f"{_LITERAL}{value!r}]" in union or not _ACCEPTS.get(type(value), frozenset()).isdisjoint(union)
 
 
 def union_of_values(values: Sequence[Json]) -> Union:
     """The type of an `enum`: literals, or the kinds of its values where there are too many."""
     as_literals = len(values) <= MOST_LITERALS
-    found: Union = ()
+    union: Union = ()
     for value in values:
-        found = unite(found, _literal(value) if as_literals else _kind(value))
-    return found
+        union = unite(union, _literal(value) if as_literals else _kind(value))
+    return union
 
 
 def _literal(value: Json) -> Union:
@@ -120,7 +122,7 @@ _LONGEST_NOTE: Final = 120
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _Location:
     """Where a schema stands, and what a record there is called."""
 
     root: Json
@@ -129,15 +131,15 @@ class _Place:
     pointer: str | None = None
     """The `$ref` that led here: another one to the same place means the same record."""
 
-    def within(self, name: str) -> _Place:
-        return _Place(self.root, (self.name + pascal(name))[:_LONGEST_NAME], self.depth + 1)
+    def within(self, name: str) -> _Location:
+        return _Location(self.root, (self.name + pascal(name))[:_LONGEST_NAME], self.depth + 1)
 
 
 @dataclass(slots=True)
 class Types:
     """Turns schemas into types, and keeps the declarations that these need."""
 
-    taken: set[str] = field(default_factory=set)
+    used_names: set[str] = field(default_factory=set)
     """Names that no declaration may have."""
     declarations: dict[str, str] = field(default_factory=dict)
     """The source of each record by its name, in the order in which they were met."""
@@ -146,7 +148,7 @@ class Types:
     _roots: list[Json] = field(default_factory=list)
     _references: dict[tuple[int, str], str] = field(default_factory=dict)
     _open: set[tuple[int, str]] = field(default_factory=set)
-    _known: dict[tuple[str, str], str] = field(default_factory=dict)
+    _shared_names: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def of(self, schema: Json, root: Json, name: str, *, scope: str = "") -> Union:
         """The type of a schema within the document `root`.
@@ -157,18 +159,18 @@ class Types:
         self._roots.append(root)  # kept alive, because `_references` knows it by its `id`
         if scope != self._scope or not scope:
             self._scope, self._steps = scope, _MOST_STEPS
-        return self._of(schema, _Place(root, name[:_LONGEST_NAME]))
+        return self._of(schema, _Location(root, name[:_LONGEST_NAME]))
 
-    def _of(self, schema: Json, at: _Place) -> Union:
+    def _of(self, schema: Json, at: _Location) -> Union:
         self._steps -= 1
         if schema is False:
             return ("Never",)
         if not isinstance(schema, Mapping) or self._steps < 0 or at.depth > _DEEPEST:
             return ANY
-        found = self._combined(schema, at)
-        return unite(found, NONE) if schema.get("nullable") is True else found
+        union = self._combined(schema, at)
+        return unite(union, NONE) if schema.get("nullable") is True else union
 
-    def _combined(self, schema: Mapping[str, Json], at: _Place) -> Union:
+    def _combined(self, schema: Mapping[str, Json], at: _Location) -> Union:
         if isinstance(schema.get("$ref"), str):
             return self._reference(schema, schema["$ref"], at)
         if isinstance(schema.get("allOf"), list):
@@ -181,9 +183,9 @@ class Types:
             return union_of_values(values[:_MOST_VALUES])
         return self._by_type(schema, at)
 
-    def _reference(self, schema: Mapping[str, Json], pointer: str, at: _Place) -> Union:
-        if is_informative({key: one for key, one in schema.items() if key != "$ref"}):
-            return self._of(flattened(schema, at.root), at)
+    def _reference(self, schema: Mapping[str, Json], pointer: str, at: _Location) -> Union:
+        if is_informative({key: value for key, value in schema.items() if key != "$ref"}):
+            return self._of(flatten_schema(schema, at.root), at)
         key = (id(at.root), pointer)
         if key in self._references:
             return (self._references[key],)
@@ -191,101 +193,105 @@ class Types:
             return ANY
         self._open.add(key)
         name = pascal(pointer.rpartition("/")[2]) or at.name
-        found = self._of(target_of(pointer, at.root), _Place(at.root, name[:_LONGEST_NAME], at.depth + 1, pointer))
+        union = self._of(target_of(pointer, at.root), _Location(at.root, name[:_LONGEST_NAME], at.depth + 1, pointer))
         self._open.discard(key)
-        return found
+        return union
 
-    def _all_of(self, schema: Mapping[str, Json], at: _Place) -> Union:
-        rest = {key: one for key, one in schema.items() if key != "allOf"}
-        parts = [one for one in (*schema["allOf"], rest) if is_informative(one)]
+    def _all_of(self, schema: Mapping[str, Json], at: _Location) -> Union:
+        rest = {key: subschema for key, subschema in schema.items() if key != "allOf"}
+        parts = [subschema for subschema in (*schema["allOf"], rest) if is_informative(subschema)]
         # One that says all keeps its name; several make a new record.
-        return self._of(parts[0] if len(parts) == 1 else flattened(schema, at.root), at)
+        return self._of(parts[0] if len(parts) == 1 else flatten_schema(schema, at.root), at)
 
-    def _any_of(self, schema: Mapping[str, Json], word: str, at: _Place) -> Union:
-        rest, options = {key: one for key, one in schema.items() if key != word}, schema[word]
+    def _any_of(self, schema: Mapping[str, Json], word: str, at: _Location) -> Union:
+        rest, options = {key: subschema for key, subschema in schema.items() if key != word}, schema[word]
         if len(options) > _MOST_OPTIONS:
             return ANY
         if is_informative(rest):
-            has_types = any(is_informative(one) for one in options)
-            options = [merged(rest, flattened(one, at.root)) for one in options] if has_types else [rest]
-        inner = _Place(at.root, at.name, at.depth + 1)
-        return unite(*(self._of(one, inner) for one in options))
+            has_types = any(is_informative(subschema) for subschema in options)
+            options = (
+                [merge_schemas(rest, flatten_schema(subschema, at.root)) for subschema in options]
+                if has_types
+                else [rest]
+            )
+        inner = _Location(at.root, at.name, at.depth + 1)
+        return unite(*(self._of(subschema, inner) for subschema in options))
 
-    def _by_type(self, schema: Mapping[str, Json], at: _Place) -> Union:
-        found = [self._of_kind(kind, schema, at) for kind in kinds_of(schema)]
-        return unite(*found) if found else ANY
+    def _by_type(self, schema: Mapping[str, Json], at: _Location) -> Union:
+        unions = [self._of_kind(kind, schema, at) for kind in kinds_of(schema)]
+        return unite(*unions) if unions else ANY
 
-    def _of_kind(self, kind: str, schema: Mapping[str, Json], at: _Place) -> Union:
+    def _of_kind(self, kind: str, schema: Mapping[str, Json], at: _Location) -> Union:
         if kind in ARRAYS:
             return (self._array(schema, at),)
         if kind in OBJECTS:
             return (self._object(schema, at),)
         return ("bytes",) if is_bytes(kind, schema) else SCALARS.get(kind, ANY)
 
-    def _array(self, schema: Mapping[str, Json], at: _Place) -> str:
+    def _array(self, schema: Mapping[str, Json], at: _Location) -> str:
         first, rest = array_parts(schema)
         if not 0 < len(first) <= _MOST_OPTIONS:
             return f"list[{expression(self._of(rest, at.within('item')))}]"
-        parts = [self._of(one, at.within(f"item {number}")) for number, one in enumerate(first, 1)]
+        parts = [self._of(item_schema, at.within(f"item {number}")) for number, item_schema in enumerate(first, 1)]
         if rest is False or schema.get("maxItems") == len(first):
             return f"tuple[{', '.join(map(expression, parts))}]"
         return f"list[{expression(unite(*parts, self._of(rest, at.within('item'))))}]"
 
-    def _object(self, schema: Mapping[str, Json], at: _Place) -> str:
+    def _object(self, schema: Mapping[str, Json], at: _Location) -> str:
         keys = _keys(schema)
         if keys is None:
             return "dict[str, Any]"
         return self._record(schema, keys, at) if keys else f"dict[str, {expression(self._unnamed(schema, at))}]"
 
-    def _unnamed(self, schema: Mapping[str, Json], at: _Place) -> Union:
+    def _unnamed(self, schema: Mapping[str, Json], at: _Location) -> Union:
         """The type of the values under keys that the schema does not name."""
         patterns = schema.get("patternProperties")
         ways = list(patterns.values())[:_MOST_OPTIONS] if isinstance(patterns, Mapping) else []
-        others = schema.get("additionalProperties", not ways)
-        return unite(*(self._of(one, at.within("value")) for one in (*ways, others)))
+        additional = schema.get("additionalProperties", not ways)
+        return unite(*(self._of(subschema, at.within("value")) for subschema in (*ways, additional)))
 
-    def _record(self, schema: Mapping[str, Json], keys: Mapping[str, Json], at: _Place) -> str:
+    def _record(self, schema: Mapping[str, Json], keys: Mapping[str, Json], at: _Location) -> str:
         title = schema.get("title")
         has_title = at.pointer is None and isinstance(title, str) and _TITLE.fullmatch(title) is not None
-        wanted: str = title if has_title and isinstance(title, str) else at.name
-        name = self._free_name(wanted)
+        preferred_name: str = title if has_title and isinstance(title, str) else at.name
+        name = self._free_name(preferred_name)
         # Before its fields, for one of them may refer to it.
         if at.pointer is not None:
             self._references[(id(at.root), at.pointer)] = name
         before = len(self.declarations)
         self.declarations[name] = ""
         required = texts_in(schema.get("required"))
-        inner = _Place(at.root, at.name, at.depth)
+        inner = _Location(at.root, at.name, at.depth)
         fields = [
-            Field(key, expression(self._of(one, inner.within(key))), key in required, note_on(one))
-            for key, one in keys.items()
+            Field(key, expression(self._of(subschema, inner.within(key))), key in required, note_on(subschema))
+            for key, subschema in keys.items()
         ]
         note = "further keys are allowed" if schema.get("additionalProperties") not in (None, False) else ""
         self.declarations[name] = record_source(name, fields, note)
         is_shared = has_title or at.pointer is not None
-        return self._shared(name, wanted if is_shared else f"{self._scope}.", at, before)
+        return self._shared(name, preferred_name if is_shared else f"{self._scope}.", at, before)
 
-    def _shared(self, name: str, scope: str, at: _Place, before: int) -> str:
+    def _shared(self, name: str, scope: str, at: _Location, before: int) -> str:
         """This record, or the equal one that was declared before it."""
         own = re.compile(rf"\b{name}\b")
         source = own.sub("\0", self.declarations[name])
-        known = self._known.setdefault((scope, source), name)
+        shared_name = self._shared_names.setdefault((scope, source), name)
         inner = list(self.declarations.values())[before + 1 :]
-        if known == name or any(own.search(one) for one in inner):
+        if shared_name == name or any(own.search(declaration) for declaration in inner):
             return name
         del self.declarations[name]
-        self.taken.discard(name)
+        self.used_names.discard(name)
         if at.pointer is not None:
-            self._references[(id(at.root), at.pointer)] = known
-        return known
+            self._references[(id(at.root), at.pointer)] = shared_name
+        return shared_name
 
-    def _free_name(self, wanted: str) -> str:
-        wanted = wanted if wanted.isidentifier() else "Record"
-        name, number = wanted, 1
-        while name in self.taken or name in TYPE_NAMES or keyword.iskeyword(name):
+    def _free_name(self, preferred_name: str) -> str:
+        preferred_name = preferred_name if preferred_name.isidentifier() else "Record"
+        name, number = preferred_name, 1
+        while name in self.used_names or name in TYPE_NAMES or keyword.iskeyword(name):
             number += 1
-            name = f"{wanted}{number}"
-        self.taken.add(name)
+            name = f"{preferred_name}{number}"
+        self.used_names.add(name)
         return name
 
 
@@ -325,8 +331,8 @@ OBJECTS: Final = frozenset({"object", "dict"})
 
 def kinds_of(schema: Mapping[str, Json]) -> list[str]:
     """The values of `type`, in lower case; what the other keywords imply where there is none."""
-    told = schema.get("type", _implied(schema))
-    return [one.lower() if isinstance(one, str) else "" for one in (told if isinstance(told, list) else [told])]
+    kinds = schema.get("type", _implied(schema))
+    return [kind.lower() if isinstance(kind, str) else "" for kind in (kinds if isinstance(kinds, list) else [kinds])]
 
 
 def is_bytes(kind: str, schema: Mapping[str, Json]) -> bool:
@@ -336,7 +342,7 @@ def is_bytes(kind: str, schema: Mapping[str, Json]) -> bool:
 
 def texts_in(value: Json) -> list[str]:
     """The texts of a list such as `required`; none if it is anything else."""
-    return [one for one in value if isinstance(one, str)] if isinstance(value, list | tuple) else []
+    return [text for text in value if isinstance(text, str)] if isinstance(value, list | tuple) else []
 
 
 def array_parts(schema: Mapping[str, Json]) -> tuple[list[Json], Json]:
@@ -372,56 +378,56 @@ def target_of(pointer: str, root: Json) -> Json | None:
     """What a `$ref` within this document points to; `None` if there is nothing, or it is elsewhere."""
     if not pointer.startswith("#"):
         return None
-    here = root
+    target = root
     for step in unquote(pointer[1:]).split("/")[1:]:
         key = step.replace("~1", "/").replace("~0", "~")
-        if isinstance(here, Mapping) and key in here:
-            here = here[key]
-        elif isinstance(here, list) and key.isdecimal() and int(key) < len(here):
-            here = here[int(key)]
+        if isinstance(target, Mapping) and key in target:
+            target = target[key]
+        elif isinstance(target, list) and key.isdecimal() and int(key) < len(target):
+            target = target[int(key)]
         else:
             return None
-    return here
+    return target
 
 
-def flattened(schema: Json, root: Json) -> Mapping[str, Json]:
+def flatten_schema(schema: Json, root: Json) -> Mapping[str, Json]:
     """The schema with its `$ref` and `allOf` taken in."""
-    return _flattened(schema, root, set(), _MAX_MERGE_DEPTH)
+    return _flatten(schema, root, set(), _MAX_MERGE_DEPTH)
 
 
-def _flattened(schema: Json, root: Json, seen: set[str], depth: int) -> Mapping[str, Json]:
+def _flatten(schema: Json, root: Json, visited: set[str], depth: int) -> Mapping[str, Json]:
     if not isinstance(schema, Mapping) or depth < 0:
         return {}
-    whole = {key: one for key, one in schema.items() if key not in ("$ref", "allOf")}
+    whole = {key: value for key, value in schema.items() if key not in ("$ref", "allOf")}
     pointer, parts = schema.get("$ref"), schema.get("allOf")
     # Each once: taken in again it adds nothing, and in a circle it would never end.
-    if isinstance(pointer, str) and pointer not in seen:
-        seen.add(pointer)
-        whole = merged(whole, _flattened(target_of(pointer, root), root, seen, depth - 1))
+    if isinstance(pointer, str) and pointer not in visited:
+        visited.add(pointer)
+        whole = merge_schemas(whole, _flatten(target_of(pointer, root), root, visited, depth - 1))
     for part in parts if isinstance(parts, list) else ():
-        whole = merged(whole, _flattened(part, root, seen, depth - 1))
+        whole = merge_schemas(whole, _flatten(part, root, visited, depth - 1))
     return whole
 
 
-def merged(one: Mapping[str, Json], other: Mapping[str, Json]) -> dict[str, Json]:
+def merge_schemas(first: Mapping[str, Json], second: Mapping[str, Json]) -> dict[str, Json]:
     """Both at once; where they contradict each other, the second."""
-    both = {**one, **other}
-    if isinstance(one.get("properties"), Mapping) and isinstance(other.get("properties"), Mapping):
-        both["properties"] = _merged_properties(one["properties"], other["properties"])
-    if isinstance(one.get("required"), list) and isinstance(other.get("required"), list):
-        both["required"] = [*one["required"], *other["required"]]
+    both = {**first, **second}
+    if isinstance(first.get("properties"), Mapping) and isinstance(second.get("properties"), Mapping):
+        both["properties"] = _merge_properties(first["properties"], second["properties"])
+    if isinstance(first.get("required"), list) and isinstance(second.get("required"), list):
+        both["required"] = [*first["required"], *second["required"]]
     for word in ("anyOf", "oneOf"):
         # Two choices at once have no simple type; the first is as good as the second.
-        if word in one and word in other:
-            both[word] = one[word]
+        if word in first and word in second:
+            both[word] = first[word]
     return both
 
 
-def _merged_properties(one: Mapping[str, Json], other: Mapping[str, Json]) -> dict[str, Json]:
-    both = {**one, **other}
-    for name in one.keys() & other.keys():
-        if isinstance(one[name], Mapping) and isinstance(other[name], Mapping) and "$ref" not in one[name]:
-            both[name] = {**one[name], **other[name]}
+def _merge_properties(first: Mapping[str, Json], second: Mapping[str, Json]) -> dict[str, Json]:
+    both = {**first, **second}
+    for name in first.keys() & second.keys():
+        if isinstance(first[name], Mapping) and isinstance(second[name], Mapping) and "$ref" not in first[name]:
+            both[name] = {**first[name], **second[name]}
     return both
 
 

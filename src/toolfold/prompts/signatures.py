@@ -1,4 +1,4 @@
-"""JSON Schemas as short text that reads like Python: `{id: int, tags?: list[str]}`. Knows schemas, not tools.
+"""Tool signatures as text that reads like Python, `f(id: int) -> {tags?: list[str]}`, and notes on arguments.
 
 A schema may come from a stranger: what is broken, endless or too deep to be of use becomes `Any`, `dict` or `list`.
 A shape is kept in pieces, so that a record that stands in several places can be written once, under a name.
@@ -20,11 +20,11 @@ from toolfold.prompts.schema_types import (
     OBJECTS,
     SCALARS,
     array_parts,
-    flattened,
+    flatten_schema,
     is_bytes,
     is_informative,
     kinds_of,
-    merged,
+    merge_schemas,
     texts_in,
 )
 from toolfold.prompts.wording import one_line, sentences_of
@@ -46,7 +46,7 @@ class Record:
     """An object with keys that are known, each with its mark; `...` among them stands for further ones."""
 
     fields: tuple[tuple[str, Shape], ...]
-    wanted: str = field(default="", compare=False)
+    preferred_name: str = field(default="", compare=False)
     """What to call it, where it is given a name."""
 
 
@@ -56,20 +56,20 @@ ANY: Final[Shape] = ("Any",)
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _Location:
     root: Json
-    wanted: str
+    preferred_name: str
     depth: int
     """How many records may still stand inside."""
     is_reply: bool
-    seen: frozenset[str] = frozenset()
+    visited: frozenset[str] = frozenset()
     """The `$ref`s that led here."""
 
-    def within(self, wanted: str) -> _Place:
-        return replace(self, wanted=wanted, depth=self.depth - 1)
+    def within(self, preferred_name: str) -> _Location:
+        return replace(self, preferred_name=preferred_name, depth=self.depth - 1)
 
 
-class Reader:
+class ShapeReader:
     """Reads the schemas of one tool, within a number of steps that no schema can exceed."""
 
     def __init__(self, *, depth: int = DEEPEST) -> None:
@@ -85,87 +85,91 @@ class Reader:
             wanted: What a record in it is called where it has no name of its own.
             is_reply: It describes what comes back, where a schema without `required` usually means all keys.
         """
-        return self._of(schema, _Place(root, wanted, self._depth, is_reply))
+        return self._of(schema, _Location(root, wanted, self._depth, is_reply))
 
-    def _of(self, schema: Json, at: _Place) -> Shape:
+    def _of(self, schema: Json, at: _Location) -> Shape:
         self._steps -= 1
         if not isinstance(schema, Mapping) or self._steps < 0:
             return ANY
-        found = self._combined(schema, at)
-        return united([found, ("None",)]) if schema.get("nullable") is True else found
+        shape = self._combined(schema, at)
+        return unite_shapes([shape, ("None",)]) if schema.get("nullable") is True else shape
 
-    def _combined(self, schema: Mapping[str, Json], at: _Place) -> Shape:
+    def _combined(self, schema: Mapping[str, Json], at: _Location) -> Shape:
         pointer = schema.get("$ref")
         if isinstance(pointer, str):
-            if pointer in at.seen:
+            if pointer in at.visited:
                 return ("dict",)
-            wanted = pointer.rpartition("/")[2]
-            at = replace(at, wanted=wanted or at.wanted, seen=at.seen | {pointer})
+            preferred_name = pointer.rpartition("/")[2]
+            at = replace(at, preferred_name=preferred_name or at.preferred_name, visited=at.visited | {pointer})
         if isinstance(pointer, str) or isinstance(schema.get("allOf"), list):
-            return self._of(flattened(schema, at.root), at)
+            return self._of(flatten_schema(schema, at.root), at)
         for word in ("anyOf", "oneOf"):
             if isinstance(schema.get(word), list) and schema[word]:
                 return self._any_of(schema, word, at)
         values = [schema["const"]] if "const" in schema else schema.get("enum")
         if isinstance(values, list) and values:
             return _choice(values)
-        return united([self._of_kind(kind, schema, at) for kind in kinds_of(schema)])
+        return unite_shapes([self._of_kind(kind, schema, at) for kind in kinds_of(schema)])
 
-    def _any_of(self, schema: Mapping[str, Json], word: str, at: _Place) -> Shape:
+    def _any_of(self, schema: Mapping[str, Json], word: str, at: _Location) -> Shape:
         options = schema[word]
-        rest = {key: one for key, one in schema.items() if key not in ("anyOf", "oneOf", "nullable")}
+        rest = {key: subschema for key, subschema in schema.items() if key not in ("anyOf", "oneOf", "nullable")}
         has_own = is_informative(rest)
         shapes = [
-            self._of(merged(rest, one) if has_own and isinstance(one, Mapping) else one, at)
-            for one in options[:_MOST_OPTIONS]
+            self._of(merge_schemas(rest, subschema) if has_own and isinstance(subschema, Mapping) else subschema, at)
+            for subschema in options[:_MOST_OPTIONS]
         ]
-        return united([*shapes, *([(_MORE,)] if len(options) > _MOST_OPTIONS else [])])
+        return unite_shapes([*shapes, *([(_MORE,)] if len(options) > _MOST_OPTIONS else [])])
 
-    def _of_kind(self, kind: str, schema: Mapping[str, Json], at: _Place) -> Shape:
+    def _of_kind(self, kind: str, schema: Mapping[str, Json], at: _Location) -> Shape:
         if kind in ARRAYS:
             return self._array(schema, at)
         if kind in OBJECTS:
             return self._object(schema, at)
         return ("bytes",) if is_bytes(kind, schema) else SCALARS.get(kind, ANY)
 
-    def _array(self, schema: Mapping[str, Json], at: _Place) -> Shape:
+    def _array(self, schema: Mapping[str, Json], at: _Location) -> Shape:
         first, rest = array_parts(schema)
         if first and len(first) <= _MOST_OPTIONS and (rest is False or schema.get("maxItems") == len(first)):
-            parts = [self._of(one, at) for one in first]
-            return ("tuple[", *_joined(parts, ", "), "]")
-        item = united([self._of(one, at) for one in (*first[:_MOST_OPTIONS], rest)])
+            parts = [self._of(item_schema, at) for item_schema in first]
+            return ("tuple[", *_join_shapes(parts, ", "), "]")
+        item = unite_shapes([self._of(item_schema, at) for item_schema in (*first[:_MOST_OPTIONS], rest)])
         return ("list",) if item == ANY else ("list[", *item, "]")
 
-    def _object(self, schema: Mapping[str, Json], at: _Place) -> Shape:
+    def _object(self, schema: Mapping[str, Json], at: _Location) -> Shape:
         properties = schema.get("properties")
         if isinstance(properties, Mapping) and properties:
             return (self._record(schema, properties, at),) if at.depth > 0 else ("dict",)
-        others = schema.get("additionalProperties")
-        value = self._of(others, at.within(at.wanted)) if isinstance(others, Mapping) and at.depth > 0 else ANY
+        additional = schema.get("additionalProperties")
+        value = (
+            self._of(additional, at.within(at.preferred_name))
+            if isinstance(additional, Mapping) and at.depth > 0
+            else ANY
+        )
         return ("dict",) if value == ANY else ("dict[str, ", *value, "]")
 
-    def _record(self, schema: Mapping[str, Json], properties: Mapping[str, Json], at: _Place) -> Record:
+    def _record(self, schema: Mapping[str, Json], properties: Mapping[str, Json], at: _Location) -> Record:
         required = texts_in(schema.get("required"))
         all_there = at.is_reply and "required" not in schema
         fields: list[tuple[str, Shape]] = []
-        for key, one in properties.items():
+        for key, subschema in properties.items():
             if len(fields) == _MOST_FIELDS or len(key) > _LONGEST_KEY or not is_text(key):
                 fields.append((_MORE, ()))
                 break
             mark = "" if all_there or key in required else "?"
-            fields.append((f"{_key(key)}{mark}", self._of(one, at.within(key))))
+            fields.append((f"{_key(key)}{mark}", self._of(subschema, at.within(key))))
         title = schema.get("title")
-        return Record(tuple(fields), title if isinstance(title, str) and title.isidentifier() else at.wanted)
+        return Record(tuple(fields), title if isinstance(title, str) and title.isidentifier() else at.preferred_name)
 
 
-def united(shapes: Sequence[Shape]) -> Shape:
+def unite_shapes(shapes: Sequence[Shape]) -> Shape:
     """All alternatives once, `None` last; `Any` takes in all others."""
-    members = [one for one in dict.fromkeys(shapes) if one != ("None",)]
+    members = [shape for shape in dict.fromkeys(shapes) if shape != ("None",)]
     if ANY in members or not shapes:
         return ANY
     if len(members) < len(set(shapes)):
         members.append(("None",))
-    return _joined(members, "|")
+    return _join_shapes(members, "|")
 
 
 def without_none(shape: Shape) -> Shape:
@@ -181,7 +185,7 @@ def literal(value: Json) -> str:
     return repr(value)
 
 
-def written(shape: Shape, names: Mapping[Record, str]) -> str:
+def shape_text(shape: Shape, names: Mapping[Record, str]) -> str:
     """The text of a shape; records that have a name are written as that."""
     return "".join(
         piece if isinstance(piece, str) else names.get(piece) or record_text(piece, names) for piece in shape
@@ -190,7 +194,7 @@ def written(shape: Shape, names: Mapping[Record, str]) -> str:
 
 def record_text(record: Record, names: Mapping[Record, str]) -> str:
     """A record with its keys, whether it has a name or not."""
-    inner = (f"{key}: {written(shape, names)}" if shape else key for key, shape in record.fields)
+    inner = (f"{key}: {shape_text(shape, names)}" if shape else key for key, shape in record.fields)
     return f"{{{', '.join(inner)}}}"
 
 
@@ -202,14 +206,14 @@ def _choice(values: Sequence[Json]) -> Shape:
             texts.append(_MORE)
             break
         texts.append(text)
-    return _joined([(one,) for one in dict.fromkeys(texts)], "|")
+    return _join_shapes([(choice,) for choice in dict.fromkeys(texts)], "|")
 
 
 def _key(key: str) -> str:
     return key if key.isidentifier() and key.isascii() and not keyword.iskeyword(key) else literal(key)
 
 
-def _joined(shapes: Sequence[Shape], between: str) -> Shape:
+def _join_shapes(shapes: Sequence[Shape], between: str) -> Shape:
     pieces: list[str | Record] = []
     for shape in shapes:
         pieces += [between, *shape] if pieces else shape
@@ -225,11 +229,11 @@ _LONGEST_EXAMPLE: Final = 160
 _DEPTHS: Final = (DEEPEST, 2, 1, 0)
 _KNOWN_SENTENCES: Final = 4
 """The first sentences of a description may be those that all tools of a server share."""
-_SEEN: Final = "  # as seen"
+_LEARNED_COMMENT: Final = "  # as seen"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class ToolLine:
     """A tool, read: all that is needed to write it down in any detail."""
 
     spec: ToolSpec
@@ -248,13 +252,13 @@ class Line:
 
     def signature(self, names: Mapping[Record, str], *, with_returns: bool = True) -> str:
         """The call, and what comes back."""
-        head = f"{self.name}({written(self.arguments, names)})"
+        head = f"{self.name}({shape_text(self.arguments, names)})"
         if self.returns is None or not with_returns:
             return head
-        return f"{head} -> {written(self.returns, names)}{_SEEN if self.is_seen else ''}"
+        return f"{head} -> {shape_text(self.returns, names)}{_LEARNED_COMMENT if self.is_seen else ''}"
 
 
-def line_of(spec: ToolSpec, learned: Mapping[str, Json] | None = None) -> Line:
+def line_of(spec: ToolSpec, learned: Mapping[str, Json] | None = None) -> ToolLine:
     """Read a tool.
 
     Args:
@@ -263,7 +267,7 @@ def line_of(spec: ToolSpec, learned: Mapping[str, Json] | None = None) -> Line:
     """
     output = spec.output_schema if spec.output_schema is not None else learned
     arguments, returns = _shapes(spec, output)
-    return Line(
+    return ToolLine(
         spec=spec,
         name=function_name(spec),
         arguments=arguments,
@@ -277,10 +281,10 @@ def line_of(spec: ToolSpec, learned: Mapping[str, Json] | None = None) -> Line:
 def _shapes(spec: ToolSpec, output: Mapping[str, Json] | None) -> tuple[Shape, Shape | None]:
     """Of arguments and reply: as deep as the line stays within its length."""
     for depth in _DEPTHS:
-        arguments = _arguments(spec, Reader(depth=depth))
-        returns = None if output is None else Reader(depth=depth).of(output, output, _noun(spec), is_reply=True)
+        arguments = _arguments(spec, ShapeReader(depth=depth))
+        returns = None if output is None else ShapeReader(depth=depth).of(output, output, _noun(spec), is_reply=True)
         longest = LONGEST_SIGNATURE - len(spec.python_name)
-        if len(written(arguments, {})) + len(written(returns or (), {})) <= longest:
+        if len(shape_text(arguments, {})) + len(shape_text(returns or (), {})) <= longest:
             return arguments, returns
     return ("...",), None
 
@@ -291,9 +295,9 @@ def _noun(spec: ToolSpec) -> str:
     return name.partition("_")[2] or "Reply"
 
 
-def _arguments(spec: ToolSpec, reader: Reader) -> Shape:
+def _arguments(spec: ToolSpec, reader: ShapeReader) -> Shape:
     root = spec.input_schema
-    schema = flattened(root, root)
+    schema = flatten_schema(root, root)
     properties = _properties(schema)
     keywords = keywords_of(properties)
     required = texts_in(schema.get("required"))
@@ -301,15 +305,15 @@ def _arguments(spec: ToolSpec, reader: Reader) -> Shape:
     for word, name in keywords.items():
         shape = _argument(word, properties[name], reader.of(properties[name], root, name), is_required=name in required)
         pieces += [", ", *shape] if pieces else shape
-    others = schema.get("additionalProperties", "properties" not in schema)
-    if len(keywords) < len(properties) or others is True or isinstance(others, Mapping):
+    additional = schema.get("additionalProperties", "properties" not in schema)
+    if len(keywords) < len(properties) or additional is True or isinstance(additional, Mapping):
         pieces += [", ..."] if pieces else ["..."]
     return tuple(pieces)
 
 
 def _properties(schema: Mapping[str, Json]) -> Mapping[str, Json]:
-    found = schema.get("properties")
-    return found if isinstance(found, Mapping) else {}
+    properties = schema.get("properties")
+    return properties if isinstance(properties, Mapping) else {}
 
 
 def _argument(word: str, schema: Json, shape: Shape, *, is_required: bool) -> Shape:
@@ -321,21 +325,21 @@ def _argument(word: str, schema: Json, shape: Shape, *, is_required: bool) -> Sh
 
 def _notes(spec: ToolSpec) -> Iterator[str]:
     root = spec.input_schema
-    properties = _properties(flattened(root, root))
+    properties = _properties(flatten_schema(root, root))
     keywords = keywords_of(properties)
-    known = f"{spec.short_name or spec.name} {' '.join(sentences_of(spec.description)[:_KNOWN_SENTENCES])}"
+    known_words = f"{spec.short_name or spec.name} {' '.join(sentences_of(spec.description)[:_KNOWN_SENTENCES])}"
     for word, name in keywords.items():
         schema = properties[name]
         has_default = isinstance(schema, Mapping) and "default" in schema
-        note = note_on_argument(known, name, schema, has_default=has_default)
+        note = note_on_argument(known_words, name, schema, has_default=has_default)
         if note:
             yield f"{word}: {note}"
-        yield from (f"{path}: {inner}" for path, inner in inner_notes(known, word, schema, root))
+        yield from (f"{path}: {inner}" for path, inner in inner_notes(known_words, word, schema, root))
     names = {name: word for word, name in keywords.items()}
     for example in spec.examples[:1]:
         if example.keys() <= names.keys():
-            given = ", ".join(f"{names[name]}={literal(value)}" for name, value in example.items())
-            yield one_line(f"e.g. {function_name(spec)}({given})", _LONGEST_EXAMPLE)
+            arguments = ", ".join(f"{names[name]}={literal(value)}" for name, value in example.items())
+            yield one_line(f"e.g. {function_name(spec)}({arguments})", _LONGEST_EXAMPLE)
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -380,8 +384,8 @@ def note_on_argument(known: str, name: str, schema: Json, *, has_default: bool) 
     """
     if not isinstance(schema, Mapping):
         return ""
-    told = schema.get("description")
-    text = one_line(told, _LONGEST_NOTE) if isinstance(told, str) else ""
+    description = schema.get("description")
+    text = one_line(description, _LONGEST_NOTE) if isinstance(description, str) else ""
     text = _OPTIONAL.sub("", text).strip()
     text = (_DEFAULT.sub("", text) if has_default else text).rstrip(". ")
     text = "" if _repeats(f"{known} {name}", text) else _ARTICLE.sub("", text)
@@ -389,21 +393,21 @@ def note_on_argument(known: str, name: str, schema: Json, *, has_default: bool) 
     return f"{text} ({limits})" if text and limits else text or limits
 
 
-def inner_notes(known: str, name: str, schema: Json, root: Json) -> Iterator[tuple[str, str]]:
+def inner_notes(known_words: str, name: str, schema: Json, root: Json) -> Iterator[tuple[str, str]]:
     """Notes on the keys of an argument that is a record, or a list of such, by `argument.key`."""
-    record = flattened(schema, root)
+    record = flatten_schema(schema, root)
     if isinstance(record.get("items"), Mapping):
-        record = flattened(record["items"], root)
+        record = flatten_schema(record["items"], root)
     properties = record.get("properties")
     if isinstance(properties, Mapping):
-        for key, one in list(properties.items())[:_MOST_INNER]:
-            note = note_on_argument(f"{known} {name}", key, one, has_default=False)
+        for key, subschema in list(properties.items())[:_MOST_INNER]:
+            note = note_on_argument(f"{known_words} {name}", key, subschema, has_default=False)
             if note and key.isidentifier():
                 yield f"{name}.{key}", note
 
 
-def _repeats(known: str, note: str) -> bool:
-    return not set(_stems(note)) - set(_stems(known)) - _EMPTY_WORDS
+def _repeats(known_words: str, note: str) -> bool:
+    return not set(_stems(note)) - set(_stems(known_words)) - _EMPTY_WORDS
 
 
 def _stems(text: str) -> Iterator[str]:
@@ -417,13 +421,13 @@ def _limits(schema: Mapping[str, Json], text: str) -> Iterator[str]:
     kind = schema.get("format")
     if isinstance(kind, str) and kind in _FORMATS and kind not in text.lower():
         yield kind
-    for word, written in _BOUNDS.items():
+    for word, template in _BOUNDS.items():
         bound = schema.get(word)
         if isinstance(bound, int | float) and not isinstance(bound, bool) and abs(bound) < _LARGEST_BOUND:
             number = f"{bound:g}"
             # A description that has the number has said what it means.
             if number not in _NUMBER.findall(text):
-                yield written.format(number)
+                yield template.format(number)
     pattern = schema.get("pattern")
     if isinstance(pattern, str) and 0 < len(pattern) <= _LONGEST_PATTERN and pattern.isprintable():
         yield f"matches {pattern}"

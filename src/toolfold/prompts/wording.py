@@ -1,4 +1,4 @@
-"""Words of a stranger, made safe to stand in Python source: comments, docstrings, literals."""
+"""Wording of descriptions: text made safe for Python source, cut to a length, or split into sentences."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def one_line(text: str, longest: int) -> str:
     # Cut first as well: a description may be megabytes.
     start = text[: longest * 4]
     words = " ".join(start.split())
-    seen = "".join(sign for sign in words if sign.isprintable())
-    return cut(seen, longest) if len(start) == len(text) else f"{seen[: longest - 1]}…"
+    visible = "".join(sign for sign in words if sign.isprintable())
+    return cut(visible, longest) if len(start) == len(text) else f"{visible[: longest - 1]}…"
 
 
 def paragraphs(text: str, longest: int) -> str:
@@ -59,7 +59,7 @@ def largest(most: int, fits: Callable[[int], bool]) -> int:
     return low
 
 
-def respelt(name: str) -> str:
+def respell(name: str) -> str:
     """As the check and the guest read keywords: `user_id` for `user-id`, `from_` for `from`."""
     spelt = re.sub(r"\W", "_", name)
     return f"{spelt}_" if keyword.iskeyword(spelt) else spelt
@@ -104,5 +104,5 @@ def shared_sentences(descriptions: Sequence[Sequence[str]]) -> tuple[str, ...]:
     if len(descriptions) < 2:
         return ()
     everywhere = set(descriptions[0]).intersection(*descriptions[1:])
-    shared = tuple(one for one in dict.fromkeys(descriptions[0]) if one in everywhere)
+    shared = tuple(sentence for sentence in dict.fromkeys(descriptions[0]) if sentence in everywhere)
     return shared if sum(map(len, shared)) >= _SHORTEST_SHARED else ()

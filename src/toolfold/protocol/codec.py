@@ -1,4 +1,4 @@
-"""Frames to messages and back, with size and depth limits.
+"""Codec of frames and values: messages to bytes and back, with size and depth limits.
 
 Every byte from a guest is hostile: JSON only, parsed by typed decoders, never unpickled.
 What goes to the guest is `marshal`, because the host is trusted and nothing decodes faster.
@@ -363,10 +363,10 @@ def weigh(raw: bytes) -> Weight:
         return _FAR_TOO_MUCH
     # Every other piece between quotes is outside of strings: brackets and commas in a text count for nothing.
     outside = b"".join(plain.split(b'"')[::2])
-    found = Weight(values=outside.count(b","), containers=outside.count(b"[") + outside.count(b"{"), depth=0)
-    if found.is_too_much:
-        return found
-    return found._replace(depth=depth_of(outside))
+    weight = Weight(values=outside.count(b","), containers=outside.count(b"[") + outside.count(b"{"), depth=0)
+    if weight.is_too_much:
+        return weight
+    return weight._replace(depth=depth_of(outside))
 
 
 def depth_of(outside: bytes) -> int:
@@ -399,9 +399,9 @@ def encode(obj: Any) -> bytes:
     """
     try:
         raw = _encoder.encode(obj)
-        return _encoder.encode(_marked(obj)) if _LOOKS_LIKE_MEDIA in raw else raw
+        return _encoder.encode(_mark(obj)) if _LOOKS_LIKE_MEDIA in raw else raw
     except (OverflowError, UnicodeEncodeError):
-        return _encoder.encode(_marked(obj))
+        return _encoder.encode(_mark(obj))
 
 
 def encode_ordered(obj: Any) -> bytes:
@@ -409,32 +409,32 @@ def encode_ordered(obj: Any) -> bytes:
     try:
         return _ordered.encode(obj)
     except (OverflowError, UnicodeEncodeError):
-        return _ordered.encode(_marked(obj))
+        return _ordered.encode(_mark(obj))
 
 
-def _marked(obj: Any) -> Any:
+def _mark(obj: Any) -> Any:
     """The same with marks where MessagePack has no form, or where ours would be taken for another."""
     match obj:
         case Media():
             fields = (obj.kind, obj.mime, obj.data, obj.uri, obj.name)
-            return msgspec.msgpack.Ext(_MEDIA, _encoder.encode(_marked(fields)))
+            return msgspec.msgpack.Ext(_MEDIA, _encoder.encode(_mark(fields)))
         case str():
             # Only a broken tool's error text has a lone surrogate; it is shown, not compared.
             return obj.encode("utf-8", "backslashreplace").decode()
         case int() if not -(2**63) <= obj < 2**64:
             return msgspec.msgpack.Ext(_BIG_INT, hex(obj).encode())
         case list() | tuple():
-            return [_marked(one) for one in obj]
+            return [_mark(item) for item in obj]
         case Mapping():
-            return {_marked(key): _marked(one) for key, one in obj.items()}
+            return {_mark(key): _mark(item) for key, item in obj.items()}
         case msgspec.Struct() if obj.__struct_config__.array_like:
-            values = [_marked(getattr(obj, name)) for name in obj.__struct_fields__]
+            values = [_mark(getattr(obj, name)) for name in obj.__struct_fields__]
             tag = obj.__struct_config__.tag
             return values if tag is None else [tag, *values]
         case msgspec.Struct():
-            return {name: _marked(getattr(obj, name)) for name in obj.__struct_fields__}
+            return {name: _mark(getattr(obj, name)) for name in obj.__struct_fields__}
         case _ if dataclasses.is_dataclass(obj):
-            return {field.name: _marked(getattr(obj, field.name)) for field in dataclasses.fields(obj)}
+            return {field.name: _mark(getattr(obj, field.name)) for field in dataclasses.fields(obj)}
         case _:
             return obj
 

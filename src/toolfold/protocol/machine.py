@@ -1,4 +1,4 @@
-"""The legal order of messages in one conversation, and what a guest may ask for in all.
+"""State machine of one conversation: the legal order of messages, and what a guest may ask for in all.
 
 Rules:
 1. Everything that decides whether a guest's message is legal is in this file.

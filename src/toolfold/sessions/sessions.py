@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from toolfold.engines.base import Ended
-    from toolfold.ledger.base import Begun
+    from toolfold.ledger.base import StartRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,7 +191,7 @@ class Sessions:
         """When its files last changed, in seconds since 1970; 0 if it has none."""
         return self._store.saved_at(session)
 
-    def update(self, session: str, begun: Begun, ended: Ended) -> tuple[str, ...]:
+    def update(self, session: str, begun: StartRecord, ended: Ended) -> tuple[str, ...]:
         """Keep what a program did to its data folder; a note if that is too much.
 
         Only that: files that came or went from outside while it ran are not touched.

@@ -12,7 +12,7 @@ import warnings
 from typing import Final, Protocol
 
 from toolfold.events import Listener, ProgramBegan, ProgramEnded, RuntimeEvent, ToolCalled, ToolReplied
-from toolfold.ledger.base import Begun, first_line
+from toolfold.ledger.base import StartRecord, first_line
 from toolfold.models import Call, CallRecord, Outcome
 from toolfold.tools.error_text import cut, told_error
 
@@ -27,7 +27,7 @@ class Observer(Protocol):
     `replied` unless the execution ends or is cut off before.
     """
 
-    def began(self, begun: Begun) -> None: ...
+    def began(self, begun: StartRecord) -> None: ...
     def called(self, execution_id: str, call: Call) -> None: ...
     def replied(self, execution_id: str, record: CallRecord) -> None: ...
     def ended(self, execution_id: str, outcome: Outcome) -> None: ...
@@ -88,7 +88,7 @@ class LogObserver:
     def __call__(self, event: RuntimeEvent) -> None:
         tell_observer(self, event)
 
-    def began(self, begun: Begun) -> None:
+    def began(self, begun: StartRecord) -> None:
         if _programs.isEnabledFor(logging.DEBUG):
             text = f": {first_line(begun.program.sent_text)}" if self._with_arguments else ""
             _programs.debug("%s began on %s (%s)%s", begun.execution_id, begun.engine, begun.isolation, text)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from toolfold.errors import UsageError
 from toolfold.events import Listener, RuntimeEvent
-from toolfold.ledger.base import Begun
+from toolfold.ledger.base import StartRecord
 from toolfold.models import Call, CallRecord, Outcome
 from toolfold.telemetry.log import LogObserver, tell_observer, wants_arguments
 
@@ -71,7 +71,7 @@ class OtelObserver:
     def __call__(self, event: RuntimeEvent) -> None:
         tell_observer(self, event)
 
-    def began(self, begun: Begun) -> None:
+    def began(self, begun: StartRecord) -> None:
         self._is_heard = self.is_listening
         if not self._is_heard:
             return

@@ -33,7 +33,7 @@ from toolfold.errors import (
     ToolUnreachable,
 )
 from toolfold.models import Call, Json, Reply, ReplyMeta, ToolSpec, Value
-from toolfold.program.rules.arguments import IDEMPOTENCY_KEY, Signature
+from toolfold.program.rules.arguments import IDEMPOTENCY_KEY, InputSignature
 from toolfold.tools.arguments import argument_check, bad_argument, wrong
 from toolfold.tools.catalog import Catalog
 from toolfold.tools.error_text import hidden, masked, told_error, traceback_of
@@ -194,7 +194,7 @@ def error_text(tool: str, error: BaseException) -> str:
 def checked(tool: Tool, rest: Handler) -> Handler:
     """The step that checks the arguments; in a router's `wrappers` it marks the place of that step."""
     prepare = preparation(tool)
-    takes_key = Signature(tool.spec).takes_key
+    takes_key = InputSignature(tool.spec).takes_key
 
     # Not async, like every step that only looks before it leaps: a coroutine less for each call.
     def check(request: Request) -> Awaitable[Value]:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from pydantic import BaseModel, Field
 
 from toolfold.models import Limits, ToolSpec
-from toolfold.program.known_names import ANY_TOOL, mentioned
+from toolfold.program.known_names import ANY_TOOL, mentioned_names
 from toolfold.tools.arguments import bounded
 from toolfold.tools.names import unique_names
 
@@ -67,7 +67,7 @@ def granted(
     child has itself, and keeps.
     """
     if listed is None:
-        return granted_by_name(mentioned(text, limits), taken)
+        return granted_by_name(mentioned_names(text, limits), taken)
     tools = {one.name: one for one in (ListedTool(name=one) if isinstance(one, str) else one for one in listed)}
     identifiers = unique_names(tools)
     return tuple(_spec(tool, identifiers[name]) for name, tool in tools.items() if identifiers[name] not in taken)

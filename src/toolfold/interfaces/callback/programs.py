@@ -34,7 +34,7 @@ from toolfold.interfaces.callback.messages import (
 )
 from toolfold.interfaces.media import value_as_json
 from toolfold.models import Call, Limits, Outcome, Paused, Problem, Reply, ToolSpec, Value
-from toolfold.program.known_names import mentioned
+from toolfold.program.known_names import mentioned_names
 from toolfold.runtime import Runtime
 from toolfold.sources.files import replace_file
 from toolfold.tools.router import check_size
@@ -281,7 +281,7 @@ async def specs_of(wish: Wish, limits: Limits, taken: Collection[str], large: La
     if len(wish.code) > limits.program_bytes:
         return ()  # the check says so
     # Nothing comes back from a text that is too much to parse; the check says that, too.
-    found = await large.ask(mentioned, wish.code, limits)
+    found = await large.ask(mentioned_names, wish.code, limits)
     return granted_by_name(msgspec.json.decode(found, type=list[str]) if found else (), taken)
 
 

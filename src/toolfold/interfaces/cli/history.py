@@ -22,7 +22,7 @@ from toolfold.interfaces.cli.console_links import page_of
 from toolfold.interfaces.cli.output import shortened, shown_arguments, word, write_json
 from toolfold.interfaces.cli.process import Exit
 from toolfold.interfaces.media import value_as_json
-from toolfold.ledger.base import Begun, Decided, Given, History, Ledger, Made, Moment, Summary
+from toolfold.ledger.base import Decided, Given, History, Ledger, Made, Moment, StartRecord, Summary
 from toolfold.ledger.listing import changes_of
 from toolfold.models import Call, CallRecord, File, Json, Reply
 
@@ -76,7 +76,7 @@ def print_history(history: History, *, full: bool, as_json: bool) -> int:
 
 def history_as_json(history: History, *, full: bool) -> dict[str, Json]:
     """The record as JSON values; replies only with `full`."""
-    begun = history.begun
+    begun = history.start_record
     replies = {given.reply.call_id: given.reply for given in _given(history)}
     calls = [call_as_json(given.record) for given in _given(history)]
     if full:
@@ -116,7 +116,7 @@ def _code(letter: str) -> str:
 def _print_text(history: History, *, full: bool) -> None:
     console = _console()
     _print_head(history, console)
-    _print_part(console, "program", _numbered(history.begun.program.sent_text))
+    _print_part(console, "program", _numbered(history.start_record.program.sent_text))
     outcome = history.outcome
     if outcome is not None:
         _print_part(console, "stdout", outcome.stdout)
@@ -142,7 +142,7 @@ def _print_text(history: History, *, full: bool) -> None:
 
 
 def _print_head(history: History, console: Console) -> None:
-    begun, outcome = history.begun, history.outcome
+    begun, outcome = history.start_record, history.outcome
     status = outcome.status if outcome is not None else history.state
     line = Text(f"{safe(begun.execution_id)}  ")
     line.append(status, style=_style(status))
@@ -301,7 +301,7 @@ class Bar:
 class Waterfall:
     """What is known of one execution; drawn anew for each width and moment."""
 
-    def __init__(self, begun: Begun, page: str = "", *, shows_output: bool = True) -> None:
+    def __init__(self, begun: StartRecord, page: str = "", *, shows_output: bool = True) -> None:
         self._begun = begun
         self._page = page
         self._shows_output = shows_output
@@ -375,7 +375,7 @@ class Waterfall:
         return Text(f"{safe(self._begun.execution_id)}  {', '.join(words)}, {now:.1f} s", style="bold")
 
 
-async def followed(ledger: Ledger, begun: Begun, console: Console) -> None:
+async def followed(ledger: Ledger, begun: StartRecord, console: Console) -> None:
     """Draw it until it has ended; where nobody sees a drawing, only wait."""
     fall = Waterfall(begun, page_of(ledger, begun.execution_id))
     with Live(fall, console=console, refresh_per_second=_PER_SECOND, transient=True, auto_refresh=console.is_terminal):

@@ -127,7 +127,7 @@ async def _draw(ledger: Ledger, execution_id: str) -> None:
         history = await ledger.load(execution_id)
         if history is None:
             return
-        fall = Waterfall(history.begun, page_of(ledger, execution_id), shows_output=False)
+        fall = Waterfall(history.start_record, page_of(ledger, execution_id), shows_output=False)
         frames = _Frames(fall, Console(stderr=True, highlight=False))
         place = 0
         while story := await ledger.story(execution_id, after=place):

@@ -175,7 +175,7 @@ def seen_by(viewer: Viewer, history: History | None, execution_id: str) -> Histo
     Raises:
         Refusal: 404, also where it is another tenant's: who may not see it learns nothing.
     """
-    if history is None or viewer.tenant not in (None, history.begun.tenant):
+    if history is None or viewer.tenant not in (None, history.start_record.tenant):
         raise Refusal(404, f"no execution {execution_id[:80]!r}")
     return history
 

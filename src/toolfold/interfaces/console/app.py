@@ -177,7 +177,7 @@ class Actions:
     async def _decided(self, viewer: Viewer, choice: Choice) -> dict[str, Any]:
         place = {"execution_id": choice.execution_id, "call_id": choice.call_id}
         live = self._watch.live.get(choice.execution_id)
-        if live is None or viewer.tenant not in (None, live.begun.tenant):
+        if live is None or viewer.tenant not in (None, live.start_record.tenant):
             return {**place, "counts": False, "why": "it has ended, or never waited"}
         question = live.asked.get(choice.call_id)
         if question is None:
@@ -236,7 +236,7 @@ class Actions:
         if missing:
             names = ", ".join(map(repr, missing[:5]))
             raise Refusal(409, f"this console does not have the tools {names}; start it with the program's own config")
-        begun = history.begun
+        begun = history.start_record
         self._gate.start(begun.tenant)
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self._gate.turn(begun.tenant, partial(client_left, request)))

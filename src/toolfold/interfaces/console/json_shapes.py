@@ -107,7 +107,7 @@ def of_lost(history: History, *, hidden: bool) -> list[dict[str, Json]]:
 
 def of_history(history: History, *, hidden: bool) -> dict[str, Json]:
     """An execution but for its events."""
-    begun = history.begun
+    begun = history.start_record
     program = begun.program.sent_text
     return {
         "execution_id": begun.execution_id,

@@ -22,7 +22,7 @@ from toolfold.errors import ToolfoldError
 from toolfold.interfaces.console import json_shapes
 from toolfold.interfaces.console.access import Access, Viewer, seen_by
 from toolfold.interfaces.http.body import admit_follower
-from toolfold.ledger.base import Begun, Change, Decided, Filter, Given, Ledger, Made, Moment, Story, first_line
+from toolfold.ledger.base import Change, Decided, Filter, Given, Ledger, Made, Moment, StartRecord, Story, first_line
 
 _log: Final = logging.getLogger(__name__)
 _MOST_OPEN: Final = 2000
@@ -37,7 +37,7 @@ _CUT_OFF_SECONDS: Final = 3600.0
 class Live:
     """An execution that has not ended."""
 
-    begun: Begun
+    start_record: StartRecord
     state: str = "running"
     epoch: int = 0
     place: int = 0
@@ -72,7 +72,7 @@ class Live:
 
     def row(self) -> dict[str, Any]:
         """As a row of the list, with what only a live one has."""
-        begun = self.begun
+        begun = self.start_record
         return {
             "execution_id": begun.execution_id, "state": self.state, "status": "", "began_at": begun.began_at,
             "seconds": time.time() - begun.began_at, "calls": self.calls,
@@ -130,10 +130,10 @@ class Watch:
         found = [
             (live, asked)
             for live in self.live.values()
-            if tenant is None or live.begun.tenant == tenant
+            if tenant is None or live.start_record.tenant == tenant
             for asked in live.asked.values()
         ]
-        return iter(sorted(found, key=lambda pair: pair[0].begun.began_at + pair[1].at))
+        return iter(sorted(found, key=lambda pair: pair[0].start_record.began_at + pair[1].at))
 
     async def _work(self) -> None:
         cursor: str | None = None
@@ -189,7 +189,10 @@ class Watch:
                 await self._read(summary.execution_id, is_news=False)
         for execution_id, live in tuple(self.live.items()):
             # One whose process was killed stays open on record; it is not shown as if it ran.
-            if not live.asked and time.time() - live.begun.began_at > _CUT_OFF_SECONDS + live.begun.limits.wall_seconds:
+            if (
+                not live.asked
+                and time.time() - live.start_record.began_at > _CUT_OFF_SECONDS + live.start_record.limits.wall_seconds
+            ):
                 del self.live[execution_id]
         self._is_ready.set()
         self._tell("")
@@ -200,7 +203,7 @@ class Watch:
             history = await self._ledger.load(execution_id)
             if history is None:
                 return
-            live = Live(history.begun)
+            live = Live(history.start_record)
             if history.state != "ended":
                 self.live[execution_id] = live
         story = await self._ledger.story(execution_id, after=live.place)
@@ -300,14 +303,14 @@ class Streams:
     async def _row(self, execution_id: str, viewer: Viewer) -> dict[str, Any] | None:
         live = self._watch.live.get(execution_id)
         if live is not None:
-            row = live.row() if viewer.tenant in (None, live.begun.tenant) else None
+            row = live.row() if viewer.tenant in (None, live.start_record.tenant) else None
         else:
             found = await self._ledger.search(Filter(tenant=viewer.tenant, id=execution_id), limit=1)
             row = json_shapes.of_summary(found[0]) if found else None
         return None if row is None else json_shapes.without_arguments(row, hidden=self._is_hidden)
 
     def _figures(self, viewer: Viewer) -> dict[str, Any]:
-        live = [one for one in self._watch.live.values() if viewer.tenant in (None, one.begun.tenant)]
+        live = [one for one in self._watch.live.values() if viewer.tenant in (None, one.start_record.tenant)]
         return {
             "running": sum(one.state == "running" for one in live),
             "paused": sum(one.state == "paused" for one in live),

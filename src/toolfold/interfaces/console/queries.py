@@ -97,7 +97,7 @@ class Reading:
         history = await self.history(await self._access.viewer(request), execution_id)
         if self._is_hidden:
             raise Refusal(403, "this console hides what programs work with")
-        files = (*(history.outcome.files if history.outcome is not None else ()), *history.begun.files)
+        files = (*(history.outcome.files if history.outcome is not None else ()), *history.start_record.files)
         found = next((file for file in files if file.name == name), None)
         if found is None:
             raise Refusal(404, "there is no such file")
@@ -117,9 +117,9 @@ class Reading:
         """Those that a viewer may see."""
         return [
             {
-                **json_shapes.of_question(asked, hidden=self._is_hidden), "execution_id": live.begun.execution_id,
-                "epoch": live.epoch, "door": live.begun.door, "began_at": live.begun.began_at,
-                "program_line": _line(live.begun.program.sent_text, asked.facts.get("line", 0)),
+                **json_shapes.of_question(asked, hidden=self._is_hidden), "execution_id": live.start_record.execution_id,
+                "epoch": live.epoch, "door": live.start_record.door, "began_at": live.start_record.began_at,
+                "program_line": _line(live.start_record.program.sent_text, asked.facts.get("line", 0)),
             }
             for live, asked in self._watch.waiting(viewer.tenant)
         ]  # fmt: skip
@@ -130,7 +130,7 @@ class Reading:
         await self._watch.ready()
         counts = await self._statistics.counts(time.time() - _HOUR, viewer.tenant)
         waiting = sum(1 for _ in self._watch.waiting(viewer.tenant))
-        live = [one for one in self._watch.live.values() if viewer.tenant in (None, one.begun.tenant)]
+        live = [one for one in self._watch.live.values() if viewer.tenant in (None, one.start_record.tenant)]
         return json_response(200, {
             "running": sum(one.state == "running" for one in live),
             "paused": sum(one.state == "paused" for one in live),

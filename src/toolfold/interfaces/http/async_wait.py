@@ -128,7 +128,7 @@ class Waits:
         """The answer of the record, or of the replica that holds it; else what there is to go on with."""
         recorded = await self._runtime.recorded(execution_id)
         # Another tenant's is as unknown as one that never was.
-        if recorded is not None and recorded.begun.tenant != received.tenant:
+        if recorded is not None and recorded.start_record.tenant != received.tenant:
             raise _unknown(execution_id)
         if recorded is not None and recorded.outcome is not None:
             return ended_before(recorded.outcome, _session(recorded))
@@ -179,7 +179,7 @@ class Waits:
     async def _recorded(self, execution_id: str, tenant: str) -> Recorded:
         recorded = await self._runtime.recorded(execution_id)
         # Another tenant's is as unknown as one that never was.
-        if recorded is None or recorded.begun.tenant != tenant:
+        if recorded is None or recorded.start_record.tenant != tenant:
             raise _unknown(execution_id)
         return recorded
 
@@ -243,7 +243,7 @@ class Waits:
 
 
 def _session(recorded: Recorded) -> str:
-    begun = recorded.begun
+    begun = recorded.start_record
     return begun.session.removeprefix(key_of(begun.tenant, ""))
 
 

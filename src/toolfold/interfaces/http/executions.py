@@ -154,7 +154,7 @@ class Executions:
             if recorded is None:
                 raise Refusal(400, EXPIRED)
             if recorded.outcome is not None:
-                begun = recorded.begun
+                begun = recorded.start_record
                 return ended_before(recorded.outcome, begun.session.removeprefix(key_of(begun.tenant, "")))
             if not await self._peers.claim(execution_id):
                 return None

@@ -168,7 +168,7 @@ async def expired_before(runtime: Runtime, token: Token, now: float) -> Answer:
     """The answer to a continuation that comes too late, with the output of a program that was paused until then."""
     recorded = await runtime.recorded(token.execution_id)
     outcome = recorded.outcome if recorded is not None else None
-    if recorded is not None and outcome is None and recorded.begun.expires_at <= now:
+    if recorded is not None and outcome is None and recorded.start_record.expires_at <= now:
         await runtime.end_recorded(token.execution_id, "timeout")  # nobody else will
     if outcome is None or outcome.status != "timeout":
         return render.stopped(EXPIRED, None, session="")

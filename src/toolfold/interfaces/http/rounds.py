@@ -370,7 +370,7 @@ class Rounds:
 
     async def take_up(self, execution_id: str, recorded: Recorded) -> Answer:
         """Go on with an execution that no process holds, from its record; its next answer."""
-        begun = recorded.begun
+        begun = recorded.start_record
         session = begun.session.removeprefix(key_of(begun.tenant, ""))
         deadline = begun.expires_at or begun.began_at + max(begun.limits.wall_seconds, self._max_seconds)
         place = (recorded.rounds + 1, recorded.said, session, begun.tenant)
@@ -394,7 +394,7 @@ class Rounds:
 
     def _first_token(self, start: Start, recorded: Recorded) -> Token:
         """The token of its first pause."""
-        begun = recorded.begun
+        begun = recorded.start_record
         seconds = begun.limits.wall_seconds
         session = begun.session.removeprefix(key_of(start.tenant, ""))
         deadline = begun.expires_at or begun.began_at + self.longest_seconds(start, seconds)

@@ -268,15 +268,19 @@ class Door:
             raise unknown(execution_id)
         if recorded.outcome is not None:
             return recorded.outcome
-        if recorded.begun.session:
+        if recorded.start_record.session:
             raise UsageError(
                 f"program {execution_id!r} ended with the server that ran it: a session's variables are lost with it"
             )
         if not self._serving.may_revive(execution_id):
             raise UsageError(f"program {execution_id!r} runs in another process of this server; wait for it there")
-        await self._offer.wait_for_mentioned(recorded.begun.program.text)
+        await self._offer.wait_for_mentioned(recorded.start_record.program.text)
         running = Running(
-            self._runtime, execution_id, limits=recorded.begun.limits, can_ask=can_ask(context), asker=name_of(context)
+            self._runtime,
+            execution_id,
+            limits=recorded.start_record.limits,
+            can_ask=can_ask(context),
+            asker=name_of(context),
         )
         running.revive()
         self._serving.add(running)

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from toolfold.config.build import (
-    Strays,
+    StrayPatterns,
     approvals_of,
     bridge_servers,
     declared_tools,
@@ -50,7 +50,7 @@ def open_door(
     approve = approvals_of(config, ledger, ask_client)
     runtime = Runtime(**options, ledger=HandedOver(ledger), entry_name=ENTRY_NAME, door="mcp", **approve)
     local = [*modules, *declared_tools(config)]
-    strays = Strays(config)
+    strays = StrayPatterns(config)
     if not config.servers:
         strays.warn(tool.spec for tool in local)
     offer = Offer(

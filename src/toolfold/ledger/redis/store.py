@@ -28,7 +28,6 @@ from toolfold.errors import LedgerFailed, UsageError
 from toolfold.ledger import base, codec
 from toolfold.ledger.base import (
     MAX_EXECUTION_BYTES,
-    Begun,
     Change,
     Entry,
     Filter,
@@ -38,6 +37,7 @@ from toolfold.ledger.base import (
     Retention,
     Schedule,
     Sealed,
+    StartRecord,
     Story,
     Summary,
 )
@@ -190,7 +190,7 @@ class RedisLedger(Followed):
     def now(self) -> float:
         return self._clock.now()
 
-    def begin(self, begun: Begun) -> None:
+    def begin(self, begun: StartRecord) -> None:
         self._look_alive()
         self._writer.begin(begun)
 
@@ -467,7 +467,7 @@ class RedisLedger(Followed):
         if ending is not None:
             outcome = codec.decode_outcome(self._unpack(ending, f"{execution_id}/-1"), entries)
         return History(
-            begun=codec.decode_begun(self._unpack(start, f"{execution_id}/0"), tools),
+            start_record=codec.decode_begun(self._unpack(start, f"{execution_id}/0"), tools),
             entries=tuple(entries),
             state=STATES[state],
             epoch=int(epoch),

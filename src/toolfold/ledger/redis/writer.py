@@ -24,7 +24,7 @@ from redis.exceptions import ConnectionError as ConnectionLost
 
 from toolfold.errors import Fenced, LedgerFailed, ToolfoldError
 from toolfold.ledger import base
-from toolfold.ledger.base import Begun, Retention
+from toolfold.ledger.base import Retention, StartRecord
 from toolfold.ledger.encryption import NoSeal, Seal
 from toolfold.ledger.redis import scripts
 from toolfold.ledger.redis.connect import failed
@@ -68,11 +68,11 @@ class RedisWriter:
 
     # handed over
 
-    def begin(self, begun: Begun) -> None:
+    def begin(self, begun: StartRecord) -> None:
         """A new execution; whether its id is new is known when it is written."""
         if begun.execution_id in self._lives:
             raise base.twice(begun.execution_id)
-        live = RedisRecord(begun.execution_id, mark=self.name(), begun=begun, epoch=0, is_own=True)
+        live = RedisRecord(begun.execution_id, mark=self.name(), start_record=begun, epoch=0, is_own=True)
         self._lives[live.id] = live
         self._soil(live)
 
@@ -153,7 +153,7 @@ class RedisWriter:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
-        return sum(bool(live.begun or live.gathered or live.jobs) for live in self._dirty)
+        return sum(bool(live.start_record or live.gathered or live.jobs) for live in self._dirty)
 
     # the task
 
@@ -178,7 +178,7 @@ class RedisWriter:
             pause = _LINGER_SECONDS if await self._try(lives) else _AWAY_SECONDS
             for live in lives:
                 self._dirty.pop(live, None)
-                if live.jobs or (live.error is None and (live.begun or live.gathered)):
+                if live.jobs or (live.error is None and (live.start_record or live.gathered)):
                     # At the end, so that everyone has a turn.
                     self._dirty[live] = None
             if any(job.waiter for live in self._dirty for job in live.jobs):
@@ -236,7 +236,7 @@ class RedisWriter:
         if isinstance(answer, RedisError):
             raise answer
         match answer[0]:
-            case b"unknown" if live.begun is not None:
+            case b"unknown" if live.start_record is not None:
                 return
             case b"unknown":
                 self._refuse(live, base.unknown(live.id))
@@ -261,7 +261,7 @@ class RedisWriter:
     def _take_off(self, write: Write) -> None:
         """It is written: nothing of it is to be sent again."""
         live = write.live
-        live.begun = None
+        live.start_record = None
         live.gathered.drop(write.entries)
         job = write.job
         if job is None:
@@ -322,7 +322,7 @@ class RedisWriter:
     def _refuse(self, live: RedisRecord, error: ToolfoldError) -> None:
         """Nothing more of this execution is written from here; whoever asks next is told why."""
         is_news = live.error is None
-        live.error, live.doubt, live.begun = error, None, None
+        live.error, live.doubt, live.start_record = error, None, None
         live.gathered.clear()
         jobs, live.jobs = live.jobs, deque()
         for job in jobs:
@@ -356,7 +356,7 @@ class RedisWriter:
             self._refuse(live, base.fenced(live.id))
             return None
         job = live.jobs[0] if live.jobs else None
-        is_idle = job is None and not live.gathered and live.begun is None
+        is_idle = job is None and not live.gathered and live.start_record is None
         if is_idle or (job is not None and self._is_answered(live, job)):
             return None
         return await self._composer.write(live, job)
@@ -368,7 +368,7 @@ class RedisWriter:
             # Its caller left before anything of it was sent.
             pass
         elif job.act in ("drain", "flush"):
-            if live.gathered or live.begun is not None:
+            if live.gathered or live.start_record is not None:
                 return False
             if job.act == "flush" and live.is_full:
                 error = base.full(live.id, self.max_bytes)

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from toolfold.errors import ToolfoldError
 from toolfold.ledger import base, codec
-from toolfold.ledger.base import EXPIRED_SECONDS, Begun, Retention, Tape, first_line
+from toolfold.ledger.base import EXPIRED_SECONDS, Retention, StartRecord, Tape, first_line
 from toolfold.ledger.encryption import NoSeal, Seal
 from toolfold.ledger.listing import encode_facts, facts_of
 from toolfold.ledger.redis.index import searched_title, tool_names
@@ -76,7 +76,7 @@ class RedisRecord:
     id: str
     mark: str = ""
     """Tells this start of the execution from another with the same id."""
-    begun: Begun | None = None
+    start_record: StartRecord | None = None
     """Until it is written."""
     epoch: int | None = None
     """`None` until the server was asked for this and the next four; from then on only this process writes."""
@@ -164,17 +164,17 @@ class Composer:
         await self._add_step(write, act, bodies)
         await self._add_outcome(write, job, ending, b"" if refusal or job is None else job.body)
         write.arguments += self.lease
-        if live.begun is not None:
-            await self._add_start(write, live.begun, start)
+        if live.start_record is not None:
+            await self._add_start(write, live.start_record, start)
         return write
 
     def _fitting(self, live: RedisRecord) -> tuple[bytes, list[bytes], bool]:
         """The start and as many entries as there is room for; whether there were more."""
         start, bodies, is_full = b"", [], live.is_full
-        if live.begun is not None:
-            start = codec.encode_begun(live.begun)
+        if live.start_record is not None:
+            start = codec.encode_begun(live.start_record)
             if len(start) > self._max_bytes:
-                start, is_full = codec.encode_begun(replace(live.begun, files=())), True
+                start, is_full = codec.encode_begun(replace(live.start_record, files=())), True
                 bodies.append(_SPOILT)
         room = self._max_bytes - live.size_bytes - len(start)
         for _, body in live.gathered.entries:
@@ -212,7 +212,7 @@ class Composer:
             job.outcome.status, repr(job.outcome.seconds), body, age, sealed, tools, facts.saved_bytes,
         ]  # fmt: skip
 
-    async def _add_start(self, write: Write, begun: Begun, start: bytes) -> None:
+    async def _add_start(self, write: Write, begun: StartRecord, start: bytes) -> None:
         live = write.live
         write.granted, grant = self.grants.of(begun.tools)
         title = first_line(begun.program.sent_text)

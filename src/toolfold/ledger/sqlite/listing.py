@@ -302,7 +302,7 @@ class Rows:
         self._changes = changes
         self._found: dict[str, Row] = {}
 
-    def begun(self, execution_id: str, row: Row) -> None:
+    def start_record(self, execution_id: str, row: Row) -> None:
         """It was inserted in this transaction."""
         self._found[execution_id] = row
 

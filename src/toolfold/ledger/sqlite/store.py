@@ -25,7 +25,6 @@ from toolfold.errors import Fenced, LedgerFailed, ToolfoldError, UsageError
 from toolfold.ledger import base, codec
 from toolfold.ledger.base import (
     MAX_EXECUTION_BYTES,
-    Begun,
     Change,
     Entry,
     Filter,
@@ -33,6 +32,7 @@ from toolfold.ledger.base import (
     History,
     Retention,
     Sealed,
+    StartRecord,
     Story,
     Summary,
 )
@@ -108,7 +108,7 @@ class SqliteLedger:
 
     # gathered
 
-    def begin(self, begun: Begun) -> None:
+    def begin(self, begun: StartRecord) -> None:
         if begun.execution_id in self._live:
             raise base.twice(begun.execution_id)
         self._ahead.open()

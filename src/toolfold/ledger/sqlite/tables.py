@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from toolfold.clocks import SteadyClock
 from toolfold.errors import ToolfoldError, UsageError
 from toolfold.ledger import base, codec
-from toolfold.ledger.base import Begun, Entry, History, Parked, Retention, Sealed, Story, Tape, first_line
+from toolfold.ledger.base import Entry, History, Parked, Retention, Sealed, StartRecord, Story, Tape, first_line
 from toolfold.ledger.encryption import NoSeal, Seal
 from toolfold.ledger.sqlite.changes import Changes
 from toolfold.ledger.sqlite.listing import Forgetting, LessonTable, Listing, Row, Rows
@@ -94,7 +94,7 @@ class Tables:
         """The transaction was rolled back."""
         self._rows.drop()
 
-    def begin(self, begun: Begun, owner: str = "") -> None:
+    def begin(self, begun: StartRecord, owner: str = "") -> None:
         """A new execution. Files that pass its limit are left out, and it cannot be replayed."""
         body, is_full = codec.encode_begun(begun), 0
         if len(body) > self._max_bytes:
@@ -120,7 +120,7 @@ class Tables:
             self._db.execute("INSERT INTO deadlines VALUES (?, ?)", (number, begun.expires_at))
         self._put(begun.execution_id, number, 0, body)
         row = Row(number, bytes=len(body), is_full=is_full)
-        self._rows.begun(begun.execution_id, row)
+        self._rows.start_record(begun.execution_id, row)
         if is_full:
             self._append(begun.execution_id, row, [_SPOILT])
 
@@ -289,7 +289,7 @@ class Tables:
             entries.extend(codec.decode_entries(codec.join_entries(missing(len(entries)))))
         ended = pieces.get(_OUTCOME)
         return History(
-            begun=codec.decode_begun(pieces[0], tools),
+            start_record=codec.decode_begun(pieces[0], tools),
             entries=tuple(entries),
             state=state,
             epoch=epoch,

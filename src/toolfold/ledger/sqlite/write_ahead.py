@@ -38,7 +38,7 @@ from toolfold.errors import SealBroken, ToolfoldError
 from toolfold.ledger import codec
 from toolfold.ledger.encryption import NoSeal, Seal
 from toolfold.ledger.sqlite.tables import Tables
-from toolfold.models import Begun, ToolSpec
+from toolfold.models import StartRecord, ToolSpec
 
 MAGIC: Final = b"toolfold ahead 1"
 MARK_BYTES: Final = 8
@@ -58,7 +58,7 @@ class Gathered:
     """What was noted of an execution that began in this process, and is not in a record yet."""
 
     execution_id: str
-    begun: Begun | None
+    start_record: StartRecord | None
     """Until it is in a record, or committed."""
     mark: bytes
     """The file's when the execution began. Another one since then: it may have been taken over."""
@@ -91,7 +91,7 @@ class Gathered:
         self.total += self.size
         self.bodies = []
         self.size = 0
-        self.begun = None
+        self.start_record = None
 
 
 class Record(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -100,7 +100,7 @@ class Record(msgspec.Struct, array_like=True, frozen=True, gc=False):
     execution_id: str
     first: int
     bodies: list[bytes]
-    begun: bytes = b""
+    start_record: bytes = b""
     tools: bytes = b""
 
 
@@ -197,8 +197,8 @@ class Ahead:
 
     def _packed(self, gathered: Gathered) -> bytes:
         fields: tuple[object, ...] = (gathered.execution_id, gathered.first, gathered.bodies)
-        if gathered.begun is not None:
-            fields = (*fields, *self._beginning(gathered.begun))
+        if gathered.start_record is not None:
+            fields = (*fields, *self._beginning(gathered.start_record))
         packed = self._seal.seal(_encode(fields), self._path.name)
         # With the end of its half behind it, which the next record overwrites: older ones may lie there.
         return _pack(len(packed), _checksum(packed)) + packed + _END
@@ -218,7 +218,7 @@ class Ahead:
             self._ends[self._active] = after
         return True
 
-    def _beginning(self, begun: Begun) -> tuple[bytes, bytes]:
+    def _beginning(self, begun: StartRecord) -> tuple[bytes, bytes]:
         known, tools = self._grant
         # By identity: a runtime grants the same one each time.
         if known is not begun.tools:
@@ -302,11 +302,11 @@ class AheadFiles:
     def _catch_up(self, tables: Tables, execution_id: str) -> None:
         count = tables.count(execution_id)
         if count is None:
-            first = next((record for record in self._records[execution_id] if record.begun), None)
+            first = next((record for record in self._records[execution_id] if record.start_record), None)
             if first is None:
                 return  # it was forgotten since
             try:
-                begun = codec.decode_begun(first.begun, codec.decode_tools(first.tools))
+                begun = codec.decode_begun(first.start_record, codec.decode_tools(first.tools))
             except msgspec.MsgspecError as error:
                 _log.warning("an execution that a killed process left cannot be read, and is lost: %s", error)
                 return

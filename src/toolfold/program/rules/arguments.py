@@ -1,4 +1,4 @@
-"""The arguments of a call, as far as the text shows them, against the tool's schema."""
+"""Arguments of a tool call, as far as the text shows them, against the tool's schema."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from toolfold.models import Json, ProblemKind, ToolSpec
-from toolfold.prompts.wording import respelt
+from toolfold.prompts.wording import respell
 
 # ----------------------------------------------------------------------------------------------------
 # Literals in a program's text against JSON schemas: wrong only when no reading makes them right.
@@ -37,7 +37,7 @@ class Mismatch(NamedTuple):
 
     path: str
     expected: str
-    got: str
+    actual: str
     node: ast.expr
 
 
@@ -78,12 +78,12 @@ class _Judge:
         self._steps = _MOST_STEPS
 
     def mismatch(self, node: ast.expr, schema: Json, path: str, depth: int) -> Mismatch | None:
-        schema = self._resolved(schema)
+        schema = self._resolve(schema)
         shape = shape_of(node)
         if shape is None or not isinstance(schema, Mapping) or self._is_spent(depth):
             return None
         if not self.fits(shape, schema, depth, node):
-            return Mismatch(path, self._expected(schema, depth), _shown(node), node)
+            return Mismatch(path, self._expected(schema, depth), _describe(node), node)
         for step, inner, inner_schema in _parts(node, schema):
             wrong = self.mismatch(inner, inner_schema, path + step, depth + 1)
             if wrong is not None:
@@ -91,7 +91,7 @@ class _Judge:
         return None
 
     def fits(self, shape: str, schema: Json, depth: int, node: ast.expr | None = None) -> bool:
-        schema = self._resolved(schema)
+        schema = self._resolve(schema)
         if not isinstance(schema, Mapping) or self._is_spent(depth):
             return True
         if shape == "null" and (schema.get("nullable") is True or schema.get("default", "") is None):
@@ -102,45 +102,45 @@ class _Judge:
             return False
         for word in ("anyOf", "oneOf"):
             choices = schema.get(word) or [True]
-            if isinstance(choices, list) and not any(self.fits(shape, one, depth + 1, node) for one in choices):
+            if isinstance(choices, list) and not any(self.fits(shape, choice, depth + 1, node) for choice in choices):
                 return False
         every = schema.get("allOf")
-        return not isinstance(every, list) or all(self.fits(shape, one, depth + 1, node) for one in every)
+        return not isinstance(every, list) or all(self.fits(shape, choice, depth + 1, node) for choice in every)
 
     def _is_spent(self, depth: int) -> bool:
         self._steps -= 1
         return self._steps < 0 or depth > _DEEPEST
 
-    def _resolved(self, schema: Json) -> Json:
+    def _resolve(self, schema: Json) -> Json:
         for _ in range(_DEEPEST):
             if not isinstance(schema, Mapping) or "$ref" not in schema:
                 return schema
-            schema = self._referred(schema["$ref"])
+            schema = self._follow_reference(schema["$ref"])
         return True
 
-    def _referred(self, reference: Json) -> Json:
+    def _follow_reference(self, reference: Json) -> Json:
         if not isinstance(reference, str) or not reference.startswith("#/"):
             return True
-        found: Json = self._root
+        schema: Json = self._root
         for escaped in reference[2:].split("/"):
             part = escaped.replace("~1", "/").replace("~0", "~")
-            if not isinstance(found, Mapping) or part not in found:
+            if not isinstance(schema, Mapping) or part not in schema:
                 return True
-            found = found[part]
-        return found
+            schema = schema[part]
+        return schema
 
     def _expected(self, schema: Json, depth: int) -> str:
         return " or ".join(dict.fromkeys(self._choices(schema, depth))) or "something else"
 
     def _choices(self, schema: Json, depth: int) -> Iterator[str]:
-        schema = self._resolved(schema)
+        schema = self._resolve(schema)
         if not isinstance(schema, Mapping) or self._is_spent(depth):
             return
         if "const" in schema:
             yield _repr(schema["const"])
         elif isinstance(schema.get("enum"), list):
-            shown = [_repr(value) for value in schema["enum"][:_FEW]] + ["..."] * (len(schema["enum"]) > _FEW)
-            yield f"one of {', '.join(shown)}"
+            texts = [_repr(value) for value in schema["enum"][:_FEW]] + ["..."] * (len(schema["enum"]) > _FEW)
+            yield f"one of {', '.join(texts)}"
         elif "type" in schema:
             kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
             yield from (WORDS[kind] for kind in kinds if isinstance(kind, str) and kind in WORDS)
@@ -230,7 +230,7 @@ def _shape_of_json(value: Json) -> str | None:
     return "array" if isinstance(value, list | tuple) else _shape_of_value(value)
 
 
-def _shown(node: ast.expr) -> str:
+def _describe(node: ast.expr) -> str:
     if isinstance(node, ast.Constant):
         return _repr(node.value)
     if isinstance(node, ast.UnaryOp) and isinstance(node.operand, ast.Constant):
@@ -268,7 +268,7 @@ class Fault(NamedTuple):
     node: ast.AST
 
 
-class Signature:
+class InputSignature:
     """What a tool's input schema says for certain of its arguments."""
 
     def __init__(self, tool: ToolSpec) -> None:
@@ -283,7 +283,7 @@ class Signature:
         self.properties: Mapping[str, Json] = properties if isinstance(properties, Mapping) else {}
         self.is_lenient = tool.is_lenient
         self.order = tuple(self.properties)
-        self._respelt = {respelt(name): name for name in self.order if respelt(name) != name}
+        self._respelt = {respell(name): name for name in self.order if respell(name) != name}
         self.required = _required(schema, self.properties)
         self.is_open = _is_open(schema, self.properties)
         self.takes_key = (
@@ -300,17 +300,17 @@ class Signature:
         return argument if argument in self.properties else self._respelt.get(argument)
 
 
-def fault_in(call: ast.Call, name: str, signature: Signature) -> Fault | None:
+def fault_in(call: ast.Call, name: str, signature: InputSignature) -> Fault | None:
     """The first thing that is certainly wrong with the arguments of a call."""
     if not signature.is_certain:
         return None
     return next(_faults(call, name, signature), None)
 
 
-def _faults(call: ast.Call, name: str, signature: Signature) -> Iterator[Fault]:
+def _faults(call: ast.Call, name: str, signature: InputSignature) -> Iterator[Fault]:
     positional, has_unpacked = call.args, any(isinstance(argument, ast.Starred) for argument in call.args)
-    given: dict[str, ast.expr] = {}
-    is_complete = not has_unpacked and all(named.arg is not None for named in call.keywords)
+    arguments: dict[str, ast.expr] = {}
+    is_complete = not has_unpacked and all(keyword.arg is not None for keyword in call.keywords)
     if len(positional) == 1 and not call.keywords and not has_unpacked:
         whole = positional[0]
         if isinstance(whole, ast.Dict) and _is_arguments(whole, signature):
@@ -322,42 +322,42 @@ def _faults(call: ast.Call, name: str, signature: Signature) -> Iterator[Fault]:
             return
     if not has_unpacked:
         yield from _too_many(call, name, signature)
-        given.update(zip(signature.order, positional, strict=False))
-    for named in call.keywords:
-        if named.arg is None:
+        arguments.update(zip(signature.order, positional, strict=False))
+    for keyword in call.keywords:
+        if keyword.arg is None:
             continue
-        if named.arg in given:
-            yield Fault("unknown_argument", f"{name!r} got argument {named.arg!r} twice; leave one out", named)
-        known = signature.name_of(named.arg)
-        if known is not None:
-            given[known] = named.value
-        elif not signature.is_open and not (signature.takes_key and named.arg == IDEMPOTENCY_KEY):
-            yield _unknown(name, named.arg, signature, named)
-    yield from _value_faults(call, given, name, signature, is_complete=is_complete)
+        if keyword.arg in arguments:
+            yield Fault("unknown_argument", f"{name!r} got argument {keyword.arg!r} twice; leave one out", keyword)
+        property_name = signature.name_of(keyword.arg)
+        if property_name is not None:
+            arguments[property_name] = keyword.value
+        elif not signature.is_open and not (signature.takes_key and keyword.arg == IDEMPOTENCY_KEY):
+            yield _unknown(name, keyword.arg, signature, keyword)
+    yield from _value_faults(call, arguments, name, signature, is_complete=is_complete)
 
 
-def _dict_faults(call: ast.Call, whole: ast.Dict, name: str, signature: Signature) -> Iterator[Fault]:
-    given: dict[str, ast.expr] = {}
+def _dict_faults(call: ast.Call, whole: ast.Dict, name: str, signature: InputSignature) -> Iterator[Fault]:
+    arguments: dict[str, ast.expr] = {}
     is_complete = True
     for key, value in zip(whole.keys, whole.values, strict=True):
         if not isinstance(key, ast.Constant) or not isinstance(key.value, str):
             is_complete = False
             continue
-        given[key.value] = value
+        arguments[key.value] = value
         if key.value not in signature.properties and not signature.is_open:
             yield _unknown(name, key.value, signature, key)
-    yield from _value_faults(call, given, name, signature, is_complete=is_complete)
+    yield from _value_faults(call, arguments, name, signature, is_complete=is_complete)
 
 
 def _value_faults(
-    call: ast.Call, given: Mapping[str, ast.expr], name: str, signature: Signature, *, is_complete: bool
+    call: ast.Call, arguments: Mapping[str, ast.expr], name: str, signature: InputSignature, *, is_complete: bool
 ) -> Iterator[Fault]:
-    missing = [required for required in signature.required if required not in given] if is_complete else []
+    missing = [required for required in signature.required if required not in arguments] if is_complete else []
     if missing:
-        named = _listed(missing)
+        names = _join_names(missing)
         plural = "s" if len(missing) > 1 else ""
-        yield Fault("missing_argument", f"{name!r} needs the argument{plural} {named}", call)
-    for argument, value in given.items():
+        yield Fault("missing_argument", f"{name!r} needs the argument{plural} {names}", call)
+    for argument, value in arguments.items():
         wrong = mismatch(
             value, signature.properties.get(argument, True), signature.root, is_lenient=signature.is_lenient
         )
@@ -365,7 +365,7 @@ def _value_faults(
             yield _wrong_type(name, argument, wrong)
 
 
-def _is_arguments(whole: ast.Dict, signature: Signature) -> bool:
+def _is_arguments(whole: ast.Dict, signature: InputSignature) -> bool:
     """Whether one positional dict is the arguments; the guest decides by the same rule."""
     if not signature.first_takes_object:
         return True
@@ -375,33 +375,33 @@ def _is_arguments(whole: ast.Dict, signature: Signature) -> bool:
     return keys <= signature.properties.keys() and keys.issuperset(signature.required)
 
 
-def _too_many(call: ast.Call, name: str, signature: Signature) -> Iterator[Fault]:
+def _too_many(call: ast.Call, name: str, signature: InputSignature) -> Iterator[Fault]:
     count = len(signature.order)
     if len(call.args) > count:
         takes = f"takes {count} argument{'' if count == 1 else 's'}" if count else "takes no positional arguments"
-        listed = f": {_listed(list(signature.order))}" if count else ""
+        listed = f": {_join_names(list(signature.order))}" if count else ""
         yield Fault("unknown_argument", f"{name!r} {takes}{listed}; got {len(call.args)}", call.args[count])
 
 
-def _unknown(name: str, argument: str, signature: Signature, node: ast.AST) -> Fault:
+def _unknown(name: str, argument: str, signature: InputSignature, node: ast.AST) -> Fault:
     near = difflib.get_close_matches(argument, signature.order[:200], 1)
     if near:
         rest = f"did you mean {near[0]!r}?"
     elif signature.order:
-        rest = f"it takes {_listed(list(signature.order))}"
+        rest = f"it takes {_join_names(list(signature.order))}"
     else:
         rest = "it takes none"
     return Fault("unknown_argument", f"{name!r} has no argument {argument!r}; {rest}", node)
 
 
 def _wrong_type(name: str, argument: str, wrong: Mismatch) -> Fault:
-    message = f"{name!r} argument '{argument}{wrong.path}' must be {wrong.expected}, got {wrong.got}"
+    message = f"{name!r} argument '{argument}{wrong.path}' must be {wrong.expected}, got {wrong.actual}"
     return Fault("wrong_type", message, wrong.node)
 
 
-def _listed(names: list[str]) -> str:
-    shown = [repr(name) for name in names[:_MAX_SUGGESTIONS]] + ["..."] * (len(names) > _MAX_SUGGESTIONS)
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+def _join_names(names: list[str]) -> str:
+    texts = [repr(name) for name in names[:_MAX_SUGGESTIONS]] + ["..."] * (len(names) > _MAX_SUGGESTIONS)
+    return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}"
 
 
 def _required(schema: Mapping[str, Json], properties: Mapping[str, Json]) -> tuple[str, ...]:
@@ -409,7 +409,11 @@ def _required(schema: Mapping[str, Json], properties: Mapping[str, Json]) -> tup
     required = schema.get("required", ())
     if not isinstance(required, list | tuple):
         return ()
-    filled = {name for name, one in properties.items() if isinstance(one, Mapping) and "default" in one}
+    filled = {
+        name
+        for name, property_schema in properties.items()
+        if isinstance(property_schema, Mapping) and "default" in property_schema
+    }
     return tuple(name for name in required if isinstance(name, str) and name not in filled)
 
 

@@ -9,8 +9,8 @@ import ast
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from toolfold.program.reader import Reader
-from toolfold.program.reader_facts import Kind, Scope, Use
+from toolfold.program.reader import ProgramReader
+from toolfold.program.reader_facts import Kind, NodeUse, Scope
 from toolfold.program.rules.arguments import Fault
 from toolfold.program.rules.own_code import is_generator, own_function
 
@@ -23,7 +23,7 @@ _CONSUMING: Final = _ITERATING | frozenset(
 _LISTS: Final = (ast.List, ast.ListComp, ast.Tuple, ast.GeneratorExp)
 
 
-def coroutine_faults(reader: Reader, runs: Callable[[Use], bool]) -> Iterator[Fault]:
+def coroutine_faults(reader: ProgramReader, runs: Callable[[NodeUse], bool]) -> Iterator[Fault]:
     """Faults in no order; `runs` tells which code is run."""
     may_gather = "gather" in reader.names.attributes or "asyncio" in reader.names.modules
     if not (may_gather or reader.names.coroutines or reader.values.awaited):
@@ -45,26 +45,26 @@ def coroutine_faults(reader: Reader, runs: Callable[[Use], bool]) -> Iterator[Fa
 class _Unawaited:
     """Calls whose value is used as no coroutine can be."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: ProgramReader) -> None:
         self._reader = reader
         self.dropped = {use.node for use in reader.values.dropped}
         self._spoiled: set[ast.expr] | None = None
 
-    def fault_of(self, use: Use, *, is_gather: bool) -> Fault | None:
+    def fault_of(self, use: NodeUse, *, is_gather: bool) -> Fault | None:
         if not is_gather and getattr(use.node.func, "id", None) not in self._reader.names.coroutines:
             return None
         if self._spoiled is None:
             self._spoiled = self._reader.values.spoiled | self._consumed()
-            self._spoiled |= self._lost(self._spoiled)
+            self._spoiled |= self._misused_calls(self._spoiled)
         if use.node not in self._spoiled:
             return None
         name = self._name_of(use, is_gather=is_gather)
         if name is None:
             return None
-        wanted = f"await {name}(...)" if use.scope.can_await else f"asyncio.run({name}(...))"
-        return Fault("not_awaited", f"{name!r} is called but never awaited; write '{wanted}'", use.node)
+        replacement = f"await {name}(...)" if use.scope.can_await else f"asyncio.run({name}(...))"
+        return Fault("not_awaited", f"{name!r} is called but never awaited; write '{replacement}'", use.node)
 
-    def _name_of(self, use: Use, *, is_gather: bool) -> str | None:
+    def _name_of(self, use: NodeUse, *, is_gather: bool) -> str | None:
         """What a call goes to that gives something to be awaited."""
         if is_gather and use.node not in self.dropped:
             return ast.unparse(use.node.func)
@@ -81,20 +81,20 @@ class _Unawaited:
                 consumed.update(call.args)
         return consumed
 
-    def _lost(self, spoiled: set[ast.expr]) -> set[ast.expr]:
+    def _misused_calls(self, spoiled: set[ast.expr]) -> set[ast.expr]:
         """Calls put into a name that is then read only as no coroutine can be."""
-        lost: set[ast.expr] = set()
+        calls: set[ast.expr] = set()
         for call, name, scope in self._reader.values.assigned:
-            is_plain = scope.kind in (Kind.MODULE, Kind.FUNCTION) and name not in scope.elsewhere
+            is_plain = scope.kind in (Kind.MODULE, Kind.FUNCTION) and name not in scope.declarations
             if not is_plain or name in scope.rebound:
                 continue
             reads = [use.node for use in self._reader.names.loads.get(name, ()) if use.scope.find(name) is scope]
             if reads and all(node in spoiled for node in reads):
-                lost.add(call)
-        return lost
+                calls.add(call)
+        return calls
 
 
-def _gathered(use: Use, dropped: set[ast.expr], reader: Reader) -> Fault | None:
+def _gathered(use: NodeUse, dropped: set[ast.expr], reader: ProgramReader) -> Fault | None:
     call = use.node
     if len(call.args) == 1 and isinstance(call.args[0], _LISTS):
         return Fault(
@@ -117,11 +117,11 @@ def _meaning(name: str, scope: Scope) -> str:
     return name if owner is None else owner.bound[name]
 
 
-def _awaits_later(call: ast.Call, reader: Reader) -> bool:
+def _awaits_later(call: ast.Call, reader: ProgramReader) -> bool:
     return any(node.lineno >= call.lineno for node in reader.values.awaited)
 
 
-def _async_generator(use: Use, name: str) -> Fault | None:
+def _async_generator(use: NodeUse, name: str) -> Fault | None:
     """`sum(await f(x) for x in xs)`: Python makes that an async generator, which only `async for` reads."""
     argument = use.node.args[0] if use.node.args else None
     if not isinstance(argument, ast.GeneratorExp) or use.scope.find(name) is not None or not _awaits(argument):

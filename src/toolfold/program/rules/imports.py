@@ -1,4 +1,4 @@
-"""Imports that cannot work in the sandbox, and what to use instead.
+"""Imports and calls that cannot work in the sandbox, and what to use instead.
 
 Only imports that every run of the program comes to: one inside `try`, `if` or a function
 may never happen, or may be expected to fail. A module of the standard library can always be
@@ -16,8 +16,8 @@ from typing import Final
 
 from toolfold.models import InstalledSet
 from toolfold.program.known_names import ToolIndex
-from toolfold.program.reader import Reader
-from toolfold.program.reader_facts import Use
+from toolfold.program.reader import ProgramReader
+from toolfold.program.reader_facts import NodeUse
 from toolfold.program.rules.arguments import Fault
 from toolfold_guest.shared.names import LIBRARIES, NOTEBOOK_MODULES, WORKERS, library_of
 
@@ -94,10 +94,10 @@ def _not_installed(
     module: str, index: ToolIndex, installed: Container[str], sets: Sequence[InstalledSet] | None
 ) -> str:
     """What to use instead, for the model; and what to add, for the operator who reads along."""
-    package, there = package_of(module), named_installed(installed, sets or ())
+    package, library_names = package_of(module), list_installed(installed, sets or ())
     usual = "" if package == module else f" (package {package!r})"
     use = f"use the standard library{_or_a_tool(index)}"
-    has = f"; installed are {there}" if there else ""
+    has = f"; installed are {library_names}" if library_names else ""
     extra = f"install the extra 'data' of toolfold, or add {package!r}" if module in _OF_DATA else f"add {package!r}"
     add = "" if sets is None else f"; the operator can {extra} to libraries.packages"
     return f"{module!r}{usual} is not installed here; {use}{has}{add}"
@@ -173,15 +173,15 @@ def package_of(module: str) -> str:
     return PACKAGE_OF.get(module, module.replace("_", "-").lower())
 
 
-def named_installed(installed: Container[str], sets: Sequence[InstalledSet]) -> str:
+def list_installed(installed: Container[str], sets: Sequence[InstalledSet]) -> str:
     """The libraries that there are, for a message; the operator's own first."""
     names = list(dict.fromkeys(_names(installed, sets)))
     return ", ".join(names[:_MOST_NAMED]) + (", ..." if len(names) > _MOST_NAMED else "")
 
 
 def _names(installed: Container[str], sets: Iterable[InstalledSet]) -> Iterator[str]:
-    for one in sets:
-        yield from one.offers
+    for library_set in sets:
+        yield from library_set.offers
     yield from (name for name in _USUAL if name in installed)
 
 
@@ -214,7 +214,7 @@ _MODULES: Final = frozenset(module.partition(".")[0] for module in _CALLS)
 _MOCKS: Final = frozenset({"mock", "unittest", "pytest", "responses"})
 
 
-def input_faults(reader: Reader, runs: Callable[[Use], bool]) -> Iterator[Fault]:
+def input_faults(reader: ProgramReader, runs: Callable[[NodeUse], bool]) -> Iterator[Fault]:
     """Calls of `input`, in no order; `runs` tells which code is run."""
     for use in reader.names.loads.get("input", ()):
         is_called = any(call.node.func is use.node for call in reader.calls)
@@ -223,7 +223,7 @@ def input_faults(reader: Reader, runs: Callable[[Use], bool]) -> Iterator[Fault]
             yield Fault("input", text, use.node)
 
 
-def outward_faults(reader: Reader, index: ToolIndex, comes_to: Callable[[Use], bool]) -> Iterator[Fault]:
+def outward_faults(reader: ProgramReader, index: ToolIndex, comes_to: Callable[[NodeUse], bool]) -> Iterator[Fault]:
     """Calls for the network, a process or a display, in no order, unless the program may have replaced them."""
     used = reader.names.modules | {"os"} if "os" in reader.names.loads else reader.names.modules
     if _MODULES.isdisjoint(used) or not _MOCKS.isdisjoint(reader.names.modules):
@@ -243,7 +243,7 @@ def outward_faults(reader: Reader, index: ToolIndex, comes_to: Callable[[Use], b
             yield Fault("import", reason.replace(repr(module), repr(path), 1), use.node)
 
 
-def _path(use: Use) -> str | None:
+def _path(use: NodeUse) -> str | None:
     """`urllib.request.urlopen`, however it was imported."""
     names: list[str] = []
     node = use.node.func

@@ -1,4 +1,4 @@
-"""Calls of a program's own functions with arguments that they do not take."""
+"""Calls of a program's own functions with wrong arguments, and attributes that built-in types do not have."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import ast
 from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias
 
-from toolfold.program.reader import Reader
-from toolfold.program.reader_facts import Kind, Use
+from toolfold.program.reader import ProgramReader
+from toolfold.program.reader_facts import Kind, NodeUse
 from toolfold.program.rules.arguments import Fault
 
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def arity_faults(reader: Reader, runs: Callable[[Use], bool]) -> Iterator[Fault]:
+def arity_faults(reader: ProgramReader, runs: Callable[[NodeUse], bool]) -> Iterator[Fault]:
     """Faults in no order; `runs` tells which code is run."""
     for use in reader.calls if reader.names.functions else ():
         function = own_function(use, reader)
@@ -22,7 +22,7 @@ def arity_faults(reader: Reader, runs: Callable[[Use], bool]) -> Iterator[Fault]
             yield fault
 
 
-def own_function(use: Use, reader: Reader) -> Function | None:
+def own_function(use: NodeUse, reader: ProgramReader) -> Function | None:
     """The function that a call certainly goes to; a decorator or a second definition may make it something else."""
     callee = use.node.func
     if callee.__class__ is not ast.Name or callee.id not in reader.names.functions:
@@ -30,8 +30,8 @@ def own_function(use: Use, reader: Reader) -> Function | None:
     owner = use.scope.find(callee.id)
     if owner is None or callee.id in owner.rebound or owner.kind not in (Kind.MODULE, Kind.FUNCTION):
         return None
-    found = owner.functions.get(callee.id)
-    return found if found is not None and not found.decorator_list else None
+    function = owner.functions.get(callee.id)
+    return function if function is not None and not function.decorator_list else None
 
 
 def is_generator(function: Function) -> bool:
@@ -40,28 +40,32 @@ def is_generator(function: Function) -> bool:
 
 
 def _arity(call: ast.Call, function: Function) -> Fault | None:
-    if any(isinstance(one, ast.Starred) for one in call.args) or any(word.arg is None for word in call.keywords):
+    if any(isinstance(argument, ast.Starred) for argument in call.args) or any(
+        word.arg is None for word in call.keywords
+    ):
         return None
     spec = function.args
-    positional = [one.arg for one in (*spec.posonlyargs, *spec.args)]
-    only_positional = {one.arg for one in spec.posonlyargs}
-    given = {word.arg for word in call.keywords}
-    takes = f"{function.name!r} takes {_listed([*positional, *(one.arg for one in spec.kwonlyargs)])}"
+    positional = [argument.arg for argument in (*spec.posonlyargs, *spec.args)]
+    only_positional = {argument.arg for argument in spec.posonlyargs}
+    keyword_names = {word.arg for word in call.keywords}
+    takes = f"{function.name!r} takes {_join_names([*positional, *(argument.arg for argument in spec.kwonlyargs)])}"
     if len(call.args) > len(positional) and spec.vararg is None:
         return Fault("arguments", f"{takes}; got {len(call.args)} positional arguments", call.args[len(positional)])
-    known = {*positional, *(one.arg for one in spec.kwonlyargs)} - only_positional
+    accepted_names = {*positional, *(argument.arg for argument in spec.kwonlyargs)} - only_positional
     for word in call.keywords:
-        if word.arg not in known and spec.kwarg is None:
+        if word.arg not in accepted_names and spec.kwarg is None:
             return Fault("arguments", f"{takes}; it has no argument {word.arg!r}", word)
         if word.arg in positional[: len(call.args)] and word.arg not in only_positional:
             return Fault("arguments", f"{takes}; it got {word.arg!r} twice", word)
     needed = positional[len(call.args) : len(positional) - len(spec.defaults)]
-    needed += [one.arg for one, default in zip(spec.kwonlyargs, spec.kw_defaults, strict=True) if default is None]
-    missing = [name for name in needed if name not in given]
-    return Fault("arguments", f"{takes}; {_listed(missing)} is missing", call) if missing else None
+    needed += [
+        argument.arg for argument, default in zip(spec.kwonlyargs, spec.kw_defaults, strict=True) if default is None
+    ]
+    missing = [name for name in needed if name not in keyword_names]
+    return Fault("arguments", f"{takes}; {_join_names(missing)} is missing", call) if missing else None
 
 
-def _listed(names: list[str]) -> str:
+def _join_names(names: list[str]) -> str:
     return ", ".join(repr(name) for name in names) if names else "no arguments"
 
 
@@ -91,7 +95,7 @@ _WRITE: Final = {
 _WORDS: Final[dict[type, str]] = {list: "a list", dict: "a dict", str: "text", set: "a set"}
 
 
-def attribute_faults(reader: Reader, runs: Callable[[Use], bool]) -> Iterator[Fault]:
+def attribute_faults(reader: ProgramReader, runs: Callable[[NodeUse], bool]) -> Iterator[Fault]:
     """Faults in no order; `runs` tells which code is run."""
     for use in reader.names.attribute_uses:
         node = use.node
@@ -100,7 +104,7 @@ def attribute_faults(reader: Reader, runs: Callable[[Use], bool]) -> Iterator[Fa
             yield Fault("name", _message(node, kind), node)
 
 
-def _type_of(value: ast.expr, use: Use) -> type | None:
+def _type_of(value: ast.expr, use: NodeUse) -> type | None:
     """The type of a name that is given its one value by one assignment, in a block that runs once and in order."""
     if not isinstance(value, ast.Name):
         return None
@@ -115,16 +119,16 @@ def _type_of(value: ast.expr, use: Use) -> type | None:
 
 def _message(node: ast.Attribute, kind: type) -> str:
     assert isinstance(node.value, ast.Name)
-    said = f"{node.value.id!r} is {_WORDS[kind]}, which has no {node.attr!r}"
-    wanted = in_python(node.attr, node.value.id)
-    if wanted is not None:
-        return f"{said}; write {wanted}"
+    statement = f"{node.value.id!r} is {_WORDS[kind]}, which has no {node.attr!r}"
+    replacement = in_python(node.attr, node.value.id)
+    if replacement is not None:
+        return f"{statement}; write {replacement}"
     if kind is dict:
-        return f"{said}; write {node.value.id}[{node.attr!r}]"
-    return f"{said}; see dir({kind.__name__})"
+        return f"{statement}; write {node.value.id}[{node.attr!r}]"
+    return f"{statement}; see dir({kind.__name__})"
 
 
 def in_python(attribute: str, name: str) -> str | None:
     """What Python has for an attribute of another language's lists, texts and dicts."""
-    wanted = _WRITE.get(attribute)
-    return None if wanted is None else wanted.format(name=name)
+    template = _WRITE.get(attribute)
+    return None if template is None else template.format(name=name)

@@ -1,4 +1,4 @@
-"""Keys and attributes of replies, where the tool's output schema says that there are none such."""
+"""Keys and attributes that replies lack by their output schema, and the tools behind a line that failed."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from toolfold.models import Json, ToolSpec
-from toolfold.program.reader import Reader
-from toolfold.program.reader_facts import Kind, Scope, Use
+from toolfold.program.reader import ProgramReader
+from toolfold.program.reader_facts import Kind, NodeUse, Scope
 from toolfold.program.rules.arguments import Fault
 from toolfold.program.rules.own_code import in_python
 
 _DEEPEST: Final = 8
 _FEW: Final = 8
-_ELSEWHERE: Final = frozenset({*dir(dict), *dir(str), *dir(list), "data", "kind", "mime", "name", "uri"})
+_COMMON_ATTRIBUTES: Final = frozenset({*dir(dict), *dir(str), *dir(list), "data", "kind", "mime", "name", "uri"})
 """Attributes that some reply may have, even one that is not what its schema says: pictures and files have the last."""
 
 
@@ -27,7 +27,9 @@ class _Shape(NamedTuple):
     tool: ToolSpec
 
 
-def reply_faults(reader: Reader, tools: Mapping[ast.AST, ToolSpec], runs: Callable[[Use], bool]) -> Iterator[Fault]:
+def reply_faults(
+    reader: ProgramReader, tools: Mapping[ast.AST, ToolSpec], runs: Callable[[NodeUse], bool]
+) -> Iterator[Fault]:
     """Faults in no order; `tools` are those that calls certainly go to, `runs` tells which code is run."""
     if not any(tool.output_schema for tool in tools.values()):
         return
@@ -38,10 +40,10 @@ def reply_faults(reader: Reader, tools: Mapping[ast.AST, ToolSpec], runs: Callab
             yield Fault("reply", _no_key(shape, key), use.node.slice)
     for use in reader.names.attribute_uses:
         shape = _shape(use.node.value, use.scope, tools, 0)
-        if shape is not None and use.node.attr not in _ELSEWHERE and runs(use):
-            wanted = _no_attribute(use.node, shape)
-            if wanted:
-                yield Fault("reply", wanted, use.node)
+        if shape is not None and use.node.attr not in _COMMON_ATTRIBUTES and runs(use):
+            message = _no_attribute(use.node, shape)
+            if message:
+                yield Fault("reply", message, use.node)
 
 
 def _no_attribute(node: ast.Attribute, shape: _Shape) -> str:
@@ -83,7 +85,7 @@ def _shape(value: ast.expr, scope: Scope, tools: Mapping[ast.AST, ToolSpec], dep
     if isinstance(value, ast.Call):
         return _shape_of_call(value, scope, tools, depth)
     if isinstance(value, ast.ListComp):
-        return _listed(_shape(value.elt, scope, tools, depth + 1))
+        return _list_shape(_shape(value.elt, scope, tools, depth + 1))
     if isinstance(value, ast.Name):
         return _shape_of_name(value.id, scope, tools, depth + 1)
     if isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Constant):
@@ -97,13 +99,15 @@ def _shape_of_call(call: ast.Call, scope: Scope, tools: Mapping[ast.AST, ToolSpe
     if tool is not None:
         return _part(tool.output_schema, tool)
     match call:
-        case ast.Call(func=ast.Attribute(attr="gather"), args=[ast.Starred(value=ast.ListComp(elt=one))], keywords=[]):
-            return _listed(_shape(one, scope, tools, depth + 1))
+        case ast.Call(
+            func=ast.Attribute(attr="gather"), args=[ast.Starred(value=ast.ListComp(elt=element))], keywords=[]
+        ):
+            return _list_shape(_shape(element, scope, tools, depth + 1))
     return None
 
 
-def _listed(one: _Shape | None) -> _Shape | None:
-    return None if one is None else _Shape({"type": "array", "items": one.schema}, one.tool)
+def _list_shape(element: _Shape | None) -> _Shape | None:
+    return None if element is None else _Shape({"type": "array", "items": element.schema}, element.tool)
 
 
 def _shape_of_name(name: str, scope: Scope, tools: Mapping[ast.AST, ToolSpec], depth: int) -> _Shape | None:
@@ -170,17 +174,17 @@ def tools_behind(text: str, line: int, specs: Mapping[str, ToolSpec], *, at: str
 
 def _suspects(tree: ast.AST, line: int, at: str) -> list[ast.expr]:
     """What was taken apart in that line; all of the line where that cannot be told."""
-    here = [node for node in ast.walk(tree) if isinstance(node, ast.expr) and _is_in(node, line)]
-    taken = [node for node in here if isinstance(node, ast.Subscript | ast.Attribute)]
-    exact = [node.value for node in taken if at and _taken_by(node) == at]
-    return exact or [node for node in here if node.lineno == line] or here
+    expressions = [node for node in ast.walk(tree) if isinstance(node, ast.expr) and _is_in(node, line)]
+    accesses = [node for node in expressions if isinstance(node, ast.Subscript | ast.Attribute)]
+    exact = [node.value for node in accesses if at and _access_name(node) == at]
+    return exact or [node for node in expressions if node.lineno == line] or expressions
 
 
 def _is_in(node: ast.expr, line: int) -> bool:
     return node.lineno <= line <= (node.end_lineno or node.lineno)
 
 
-def _taken_by(node: ast.Subscript | ast.Attribute) -> str:
+def _access_name(node: ast.Subscript | ast.Attribute) -> str:
     if isinstance(node, ast.Attribute):
         return node.attr
     return str(node.slice.value) if isinstance(node.slice, ast.Constant) else ""
@@ -203,15 +207,15 @@ class _Origins:
 
     def behind(self, expressions: list[ast.expr]) -> Iterator[str]:
         """Tools, breadth first: those in the expressions themselves, then those behind their names."""
-        waiting, seen = deque(expressions), set[str]()
+        waiting, visited = deque(expressions), set[str]()
         while waiting:
             for node in ast.walk(waiting.popleft()):
                 name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
                 spec = self._specs.get(name) or self._specs.get(name.removeprefix("async_"))
                 if spec is not None:
                     yield spec.name
-                elif isinstance(node, ast.Name) and name not in seen:
-                    seen.add(name)
+                elif isinstance(node, ast.Name) and name not in visited:
+                    visited.add(name)
                     waiting.extend(self._sources.get(name, ()))
 
     def bind(self, target: ast.AST | None, source: ast.expr | None) -> None:
@@ -224,22 +228,22 @@ class _Origins:
 
     def call(self, call: ast.Call) -> None:
         """Arguments reach the parameters of the program's own functions and of lambdas beside them."""
-        given = [*call.args, *(one.value for one in call.keywords)]
+        arguments = [*call.args, *(argument.value for argument in call.keywords)]
         function = self._functions.get(call.func.id) if isinstance(call.func, ast.Name) else None
         if function is not None:
-            parameters = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
+            parameters = [argument.arg for argument in (*function.args.posonlyargs, *function.args.args)]
             for name, source in zip(parameters, call.args, strict=False):
                 self._sources.setdefault(name, []).append(source)
             for keyword in call.keywords:
                 self._sources.setdefault(keyword.arg or "", []).append(keyword.value)
         owner = call.func.value if isinstance(call.func, ast.Attribute) else None
         if owner is not None and isinstance(call.func, ast.Attribute) and call.func.attr in _FILLS:
-            for source in given:
+            for source in arguments:
                 self.bind(owner, source)
-        for one in given:
-            if isinstance(one, ast.Lambda):
-                for source in (*(other for other in given if other is not one), *([owner] if owner else [])):
-                    for parameter in one.args.args:
+        for argument in arguments:
+            if isinstance(argument, ast.Lambda):
+                for source in (*(other for other in arguments if other is not argument), *([owner] if owner else [])):
+                    for parameter in argument.args.args:
                         self._sources.setdefault(parameter.arg, []).append(source)
 
     def function(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> None:

@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 
 from toolfold.models import ToolSpec
 from toolfold.program.known_names import GUEST_NAMES, READY_NAMES, ToolIndex, nearest
-from toolfold.program.reader import Reader
-from toolfold.program.reader_facts import GUARDED, GUARDED_NAMES, Use, place_of
+from toolfold.program.reader import ProgramReader
+from toolfold.program.reader_facts import GUARDED, GUARDED_NAMES, NodeUse, position_of
 from toolfold.program.rules.arguments import Fault, fault_in
 from toolfold_guest.shared.call_style import ASYNC_PREFIX
 
@@ -24,7 +24,7 @@ _GIVES_ANYTHING: Final = frozenset({"anext", "eval", "getattr", "max", "min", "n
 """Builtins whose value may be a coroutine."""
 
 
-class Found(NamedTuple):
+class ToolCallee(NamedTuple):
     """A call that certainly goes to a tool."""
 
     tool: ToolSpec
@@ -32,10 +32,10 @@ class Found(NamedTuple):
     """As the program spells it."""
 
 
-class Calls:
+class ToolCallCheck:
     """Judges the calls and tool imports of one program."""
 
-    def __init__(self, reader: Reader, index: ToolIndex, known_names: Container[str]) -> None:
+    def __init__(self, reader: ProgramReader, index: ToolIndex, known_names: Container[str]) -> None:
         self._reader = reader
         self._index = index
         self._known_names = known_names
@@ -47,23 +47,23 @@ class Calls:
         """The fault that stands first in the text; `None` when names can be bound unseen."""
         if self._reader.names.is_dynamic:
             return None
-        for use in sorted(self._reader.calls, key=place_of):
-            found = self._callee(use)
-            if isinstance(found, Fault):
-                return found
-            if found is not None:
-                fault = fault_in(use.node, found.name, self._index.signature(found.tool))
+        for use in sorted(self._reader.calls, key=position_of):
+            callee = self._callee(use)
+            if isinstance(callee, Fault):
+                return callee
+            if callee is not None:
+                fault = fault_in(use.node, callee.name, self._index.signature(callee.tool))
                 if fault is not None:
                     return fault
-                self.tools[use.node] = found.tool
+                self.tools[use.node] = callee.tool
         return None
 
     def subtraction_faults(self) -> Iterator[Fault]:
         """Tools written with their hyphens, which Python takes for minus signs."""
         if not self._index.hyphenated or self._reader.names.is_dynamic:
             return
-        for node, scope, _ in sorted(self._reader.values.subtractions, key=place_of):
-            spelt = _spelt(node)
+        for node, scope, _ in sorted(self._reader.values.subtractions, key=position_of):
+            spelt = _hyphenated_name(node)
             tool = self._index.hyphenated.get(spelt or "")
             if tool is not None and spelt is not None and scope.find(spelt.partition("-")[0]) is None:
                 text = f"{tool.name!r} is not a valid Python name; write {tool.python_name!r}"
@@ -71,7 +71,7 @@ class Calls:
 
     def import_faults(self) -> Iterator[Fault]:
         """Imports of tools and tool modules that do not exist."""
-        for node, _, guard in sorted(self._reader.imports, key=place_of):
+        for node, _, guard in sorted(self._reader.imports, key=position_of):
             if guard & GUARDED:
                 continue
             if isinstance(node, ast.ImportFrom):
@@ -97,7 +97,7 @@ class Calls:
 
     # Which tool
 
-    def _callee(self, use: Use) -> Found | Fault | None:
+    def _callee(self, use: NodeUse) -> ToolCallee | Fault | None:
         """The tool that a call goes to, or a fault if it goes to none and should."""
         attributes: list[str] = []
         node = use.node.func
@@ -121,15 +121,15 @@ class Calls:
             return self._in_module(module, attributes, use) if attributes else None
         tool = _member(self._index.modules.get(module, {}), member)
         if tool is not None and not attributes:
-            return Found(tool, node.id)
+            return ToolCallee(tool, node.id)
         module = f"{module}.{member}"
         return self._in_module(module, attributes, use) if attributes and module in self._index.modules else None
 
-    def _bare(self, node: ast.Name, use: Use) -> Found | Fault | None:
+    def _bare(self, node: ast.Name, use: NodeUse) -> ToolCallee | Fault | None:
         name = node.id
         tool = self._index.names.get(name)
         if tool is not None:
-            return Found(tool, name)
+            return ToolCallee(tool, name)
         if name in READY_NAMES:
             return self._hidden(node, use) if name in self._index.hidden else None
         if use.guard & GUARDED_NAMES:
@@ -138,14 +138,14 @@ class Calls:
             return self._no_tool(name, "tools", node)
         return None
 
-    def _hidden(self, node: ast.Name, use: Use) -> Fault | None:
+    def _hidden(self, node: ast.Name, use: NodeUse) -> Fault | None:
         """The tool was meant, not the builtin that has its name: what most builtins give cannot be awaited."""
         if use.node not in self._reader.values.awaited or (node.id in _GIVES_ANYTHING and use.node.args):
             return None
         spelling = self._index.hidden[node.id].python_name
         return Fault("unknown_tool", f"{node.id!r} is Python's own; the tool is called {spelling!r}", node)
 
-    def _in_module(self, module: str, attributes: list[str], use: Use) -> Found | Fault | None:
+    def _in_module(self, module: str, attributes: list[str], use: NodeUse) -> ToolCallee | Fault | None:
         *path, name = attributes
         if module not in self._index.modules:
             return None  # its import is a fault of its own, unless that is guarded
@@ -157,7 +157,7 @@ class Calls:
                 return None if use.guard & GUARDED_NAMES else self._no_module(module, use.node)
         tool = _member(self._index.modules[module], name)
         if tool is not None:
-            return Found(tool, f"{module}.{name}")
+            return ToolCallee(tool, f"{module}.{name}")
         if name.startswith("_") or use.guard & GUARDED_NAMES or f"{module}.{name}" in self._index.modules:
             return None
         return self._no_tool(name.removeprefix(ASYNC_PREFIX), module, use.node.func)
@@ -179,12 +179,12 @@ class Calls:
         return Fault("unknown_tool", f"no tool {name!r}{place}; {rest}", node)
 
     def _no_module(self, module: str, node: ast.AST) -> Fault:
-        others = [name.removeprefix("tools.") for name in self._index.modules if name != "tools"]
-        near = nearest(module.removeprefix("tools."), others)
+        module_names = [name.removeprefix("tools.") for name in self._index.modules if name != "tools"]
+        near = nearest(module.removeprefix("tools."), module_names)
         if near is not None:
             rest = f"did you mean 'tools.{near}'?"
-        elif others:
-            rest = f"the modules are: {', '.join(f'tools.{name}' for name in others[:_FEW])}"
+        elif module_names:
+            rest = f"the modules are: {', '.join(f'tools.{name}' for name in module_names[:_FEW])}"
         else:
             rest = "all tools are in 'tools'"
         return Fault("unknown_tool", f"no module {module!r}; {rest}", node)
@@ -197,17 +197,17 @@ class Calls:
         return self._guesses[name]
 
 
-def _spelt(node: ast.AST) -> str | None:
+def _hyphenated_name(node: ast.AST) -> str | None:
     """`a-b-c`, if that is what stands there, whatever is done with the last of them."""
     parts: list[str] = []
     while True:
         match node:
-            case ast.BinOp(op=ast.Sub(), right=right, left=left):
-                last = _spelt(right)
+            case ast.BinOp(op=ast.Sub(), right=right, left=left_operand):
+                last = _hyphenated_name(right)
                 if last is None:
                     return None
                 parts.append(last)
-                node = left
+                node = left_operand
             case ast.Attribute(value=ast.Name(id="tools"), attr=name) | ast.Name(id=name):
                 return "-".join((name, *reversed(parts)))
             case (

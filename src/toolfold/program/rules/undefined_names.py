@@ -16,8 +16,8 @@ from itertools import pairwise
 from typing import Final
 
 from toolfold.program.known_names import PRESET_NAMES, READY_NAMES, ToolIndex
-from toolfold.program.reader import Reader
-from toolfold.program.reader_facts import Kind, Scope, Use, place_of
+from toolfold.program.reader import ProgramReader
+from toolfold.program.reader_facts import Kind, NodeUse, Scope, position_of
 from toolfold.program.rules.arguments import Fault
 from toolfold.program.rules.own_code import is_generator
 
@@ -40,7 +40,7 @@ class Bindings:
     def __init__(
         self,
         tree: ast.Module,
-        reader: Reader,
+        reader: ProgramReader,
         index: ToolIndex,
         known_names: Container[str],
         *,
@@ -52,26 +52,26 @@ class Bindings:
         self._known_names = known_names
         self._is_strict = is_strict
         self._living: dict[ast.AST, bool] = {}
-        self._asked: dict[str, bool] = {}
+        self._method_reads: dict[str, bool] = {}
 
     def faults(self) -> Iterator[Fault]:
         """The first in the text."""
-        for use, bound_at in sorted((*self._unbound(), *self._early()), key=_place)[:_FEW]:
+        for use, bound_at in sorted((*self._unbound(), *self._early()), key=_position)[:_FEW]:
             if self.runs(use) and not self._may_be_passed(use):
                 yield Fault("name", self._message(use, bound_at), use.node)
                 return
 
-    def runs(self, use: Use) -> bool:
+    def runs(self, use: NodeUse) -> bool:
         """Whether the code that a use stands in is run when the program is, as far as anyone can see."""
         if use.guard or not self._is_alive(use.scope):
             return False
         return not self._is_strict or not self._may_be_passed(use)
 
-    def comes_to(self, use: Use) -> bool:
+    def comes_to(self, use: NodeUse) -> bool:
         """Whether every run of the program comes to a use; asked of few programs, so nothing is kept for it."""
         return Bindings(self._tree, self._reader, self._index, self._known_names, is_strict=True).runs(use)
 
-    def _unbound(self) -> Iterator[tuple[Use, int]]:
+    def _unbound(self) -> Iterator[tuple[NodeUse, int]]:
         loads, bound = self._reader.names.loads, self._reader.root.bound
         # One by one, from a set: a difference of views, or of several at once, goes through all of the other side.
         strange = set(loads).difference(READY_NAMES).difference(bound).difference(self._index.names)
@@ -80,9 +80,9 @@ class Bindings:
                 continue
             uses = [use for use in loads[name] if not use.guard and use.scope.find(name) is None]
             if uses and not (is_old(name) and self._stands_in_branch(uses[0].node)):
-                yield min(uses, key=place_of), 0
+                yield min(uses, key=position_of), 0
 
-    def _message(self, use: Use, bound_at: int) -> str:
+    def _message(self, use: NodeUse, bound_at: int) -> str:
         name = use.node.id
         if bound_at == _NEVER:
             return f"{name!r} is added to before it has a value; give it one first, such as '{name} = 0'"
@@ -92,7 +92,7 @@ class Bindings:
 
     # Bound only later
 
-    def _early(self) -> Iterator[tuple[Use, int]]:
+    def _early(self) -> Iterator[tuple[NodeUse, int]]:
         """Uses on a line before, or in the statement of, the first binding in the same block."""
         for name, uses in self._reader.names.loads.items():
             for use in uses:
@@ -103,9 +103,9 @@ class Bindings:
                 if node.lineno <= first and self._is_early(name, use, first):
                     yield use, first
 
-    def _is_early(self, name: str, use: Use, first: int) -> bool:
+    def _is_early(self, name: str, use: NodeUse, first: int) -> bool:
         scope = use.scope
-        if scope.kind not in (Kind.MODULE, Kind.FUNCTION) or name in scope.elsewhere:
+        if scope.kind not in (Kind.MODULE, Kind.FUNCTION) or name in scope.declarations:
             return False
         if scope.kind is Kind.MODULE and (
             name in READY_NAMES or name in self._known_names or name in self._index.names
@@ -128,7 +128,7 @@ class Bindings:
 
     def _stands_in_branch(self, node: ast.AST) -> bool:
         path = _path_to(node, self._tree.body) or []
-        return any(isinstance(one, ast.If | ast.IfExp) for one in path)
+        return any(isinstance(ancestor, ast.If | ast.IfExp) for ancestor in path)
 
     # What runs
 
@@ -142,20 +142,20 @@ class Bindings:
         return True
 
     def _is_used(self, node: ast.FunctionDef | ast.AsyncFunctionDef, owner: Scope | None) -> bool:
-        known = self._living.get(node)
-        if known is None:
+        is_used = self._living.get(node)
+        if is_used is None:
             self._living[node] = False  # while it is looked for: a function that only calls itself is not used
-            is_kept = any(map(_is_use, node.decorator_list))
-            if self._is_strict and (is_kept or is_generator(node)):
+            is_decorated = any(map(_is_use, node.decorator_list))
+            if self._is_strict and (is_decorated or is_generator(node)):
                 return False  # a decorator may never call it, and to call a generator runs nothing of it
-            known = self._living[node] = is_kept or (owner is not None and self._is_reached(node.name, owner))
-        return known
+            is_used = self._living[node] = is_decorated or (owner is not None and self._is_reached(node.name, owner))
+        return is_used
 
     def _is_reached(self, name: str, owner: Scope) -> bool:
         while owner.kind is Kind.FUNCTION and owner.node is None and owner.parent is not None:
             owner = owner.parent  # the scope of type parameters
         if owner.kind is Kind.CLASS:
-            is_called = name in _CALLED_FOR_CERTAIN or self._is_asked_for(name)
+            is_called = name in _CALLED_FOR_CERTAIN or self._is_method_read(name)
             within = owner.parent
             return (
                 is_called
@@ -172,29 +172,34 @@ class Bindings:
             for use in uses
         )
 
-    def _is_asked_for(self, method: str) -> bool:
+    def _is_method_read(self, method: str) -> bool:
         """Whether living code that every call comes to reads an attribute of that name."""
         if method not in self._reader.names.attributes or method.startswith("__"):
             return False
-        known = self._asked.get(method)
-        if known is None:
-            self._asked[method] = False  # while it is looked for: a method that only itself asks for is not used
-            if not self._is_of_several(method):
+        is_read = self._method_reads.get(method)
+        if is_read is None:
+            self._method_reads[method] = False  # while it is looked for: a method that only itself asks for is not used
+            if not self._is_ambiguous(method):
                 nodes = (node for node in ast.walk(self._tree) if isinstance(node, ast.Attribute))
-                found = [node for node in nodes if node.attr == method]
-                self._asked[method] = len(found) > _FEW or any(map(self._is_come_to, found))
-            known = self._asked[method]
-        return known
+                matches = [node for node in nodes if node.attr == method]
+                self._method_reads[method] = len(matches) > _FEW or any(map(self._is_reachable, matches))
+            is_read = self._method_reads[method]
+        return is_read
 
-    def _is_of_several(self, method: str) -> bool:
+    def _is_ambiguous(self, method: str) -> bool:
         """Whether several classes have a method of that name, so that nobody knows whose is asked for."""
         classes = (node for node in ast.walk(self._tree) if isinstance(node, ast.ClassDef))
-        return len([one for node in classes for one in node.body if getattr(one, "name", "") == method]) > 1
+        return (
+            len([statement for node in classes for statement in node.body if getattr(statement, "name", "") == method])
+            > 1
+        )
 
-    def _is_come_to(self, node: ast.AST) -> bool:
+    def _is_reachable(self, node: ast.AST) -> bool:
         path = [*(_path_to(node, self._tree.body) or []), node]
-        starts = [index for index, one in enumerate(path) if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
-        if starts and any(_is_branch(one, inner) for one, inner in pairwise(path[starts[0] :])):
+        starts = [
+            index for index, ancestor in enumerate(path) if isinstance(ancestor, ast.FunctionDef | ast.AsyncFunctionDef)
+        ]
+        if starts and any(_is_branch(ancestor, inner) for ancestor, inner in pairwise(path[starts[0] :])):
             return False
         return all(self._is_living(path[index], path[:index]) for index in starts)
 
@@ -205,10 +210,10 @@ class Bindings:
             return True
         outer = [node for node in path if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)]
         if outer and isinstance(outer[-1], ast.ClassDef):
-            return function.name in _CALLED_FOR_CERTAIN or self._is_asked_for(function.name)
+            return function.name in _CALLED_FOR_CERTAIN or self._is_method_read(function.name)
         return bool(outer) or self._is_reached(function.name, self._reader.root)
 
-    def _may_be_passed(self, use: Use) -> bool:
+    def _may_be_passed(self, use: NodeUse) -> bool:
         """Whether its function can run without coming to a use: one on a branch may be wrong for ever."""
         scope: Scope | None = use.scope
         while scope is not None and not isinstance(scope.node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -222,7 +227,7 @@ class Bindings:
         steps = [*(_path_to(use.node, body) or []), use.node]
         if any(_is_branch(node, inner) for node, inner in pairwise(steps)):
             return True
-        return self._is_strict and _may_be_left(body, steps)
+        return self._is_strict and _may_be_skipped(body, steps)
 
 
 def _is_use(decorator: ast.expr) -> bool:
@@ -233,7 +238,7 @@ def _is_use(decorator: ast.expr) -> bool:
 def _is_branch(node: ast.AST, inner: ast.AST) -> bool:
     match node:
         case ast.If() | ast.IfExp():
-            return inner is not node.test and not _asks_for_main(node)
+            return inner is not node.test and not _is_main_guard(node)
         case ast.BoolOp():
             return inner is not node.values[0]
         case ast.match_case():
@@ -241,17 +246,17 @@ def _is_branch(node: ast.AST, inner: ast.AST) -> bool:
     return False
 
 
-def _asks_for_main(node: ast.AST) -> bool:
+def _is_main_guard(node: ast.AST) -> bool:
     """`if __name__ == "__main__":`, which is true here."""
     return isinstance(node, ast.If) and any(
-        isinstance(one, ast.Name) and one.id == "__name__" for one in ast.walk(node.test)
+        isinstance(child, ast.Name) and child.id == "__name__" for child in ast.walk(node.test)
     )
 
 
-def _may_be_left(body: list[ast.stmt], steps: list[ast.AST]) -> bool:
+def _may_be_skipped(body: list[ast.stmt], steps: list[ast.AST]) -> bool:
     """Whether a statement before one of the steps, in the same block, may end the function or the program."""
     for block in (body, *(block for node in steps for block in _blocks(node))):
-        at = next((index for index, one in enumerate(block) if any(one is step for step in steps)), 0)
+        at = next((index for index, statement in enumerate(block) if any(statement is step for step in steps)), 0)
         if any(map(_may_end_early, block[:at])):
             return True
     return False
@@ -302,19 +307,19 @@ def _path_to(node: ast.AST, body: list[ast.stmt]) -> list[ast.AST] | None:
 def _path_within(node: ast.AST, top: ast.AST) -> list[ast.AST] | None:
     stack: list[tuple[ast.AST, list[ast.AST]]] = [(top, [])]
     while stack:
-        here, path = stack.pop()
-        if here is node:
+        current, path = stack.pop()
+        if current is node:
             return path
-        stack.extend((child, [*path, here]) for child in ast.iter_child_nodes(here))
+        stack.extend((child, [*path, current]) for child in ast.iter_child_nodes(current))
     return None
 
 
 def _contains(top: ast.AST, node: ast.AST) -> bool:
-    return any(one is node for one in ast.walk(top))
+    return any(descendant is node for descendant in ast.walk(top))
 
 
-def _place(found: tuple[Use, int]) -> tuple[int, int]:
-    return place_of(found[0])
+def _position(entry: tuple[NodeUse, int]) -> tuple[int, int]:
+    return position_of(entry[0])
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -384,7 +389,7 @@ def is_old(name: str) -> bool:
     return name in _OLD
 
 
-def fix_for(name: str, use: Use, reader: Reader, index: ToolIndex) -> str:
+def fix_for(name: str, use: NodeUse, reader: ProgramReader, index: ToolIndex) -> str:
     """The next step, after `'x' is not defined; `."""
     if name in _WRITE:
         return f"write {_WRITE[name]}"
@@ -401,7 +406,7 @@ def fix_for(name: str, use: Use, reader: Reader, index: ToolIndex) -> str:
     return "give it a value first"
 
 
-def _tool_on(name: str, reader: Reader, index: ToolIndex) -> str | None:
+def _tool_on(name: str, reader: ProgramReader, index: ToolIndex) -> str | None:
     """The tool in `client.get_users(...)`, where there is no `client`."""
     for use in reader.calls:
         function = use.node.func
@@ -419,7 +424,7 @@ def _nearest(name: str, scope: Scope | None, index: ToolIndex) -> str | None:
         own += scope.bound
         scope = scope.parent
     for names in (own, index.names, (*PRESET_NAMES, *dir(builtins))):
-        found = difflib.get_close_matches(name, list(names)[:_MOST], 1, _CLOSE)
-        if found:
-            return found[0]
+        matches = difflib.get_close_matches(name, list(names)[:_MOST], 1, _CLOSE)
+        if matches:
+            return matches[0]
     return None

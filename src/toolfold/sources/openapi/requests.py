@@ -12,7 +12,7 @@ import httpx2
 import msgspec
 
 from toolfold.models import Json, Media, Value
-from toolfold.prompts.schema_types import merged
+from toolfold.prompts.schema_types import merge_schemas
 from toolfold.sources.openapi.document import References
 from toolfold.sources.openapi.model import Argument, Body, Operation, argument_name
 from toolfold.sources.openapi.paging import with_next
@@ -206,7 +206,7 @@ def _fields(given: Json, references: References, seen: set[str], depth: int) -> 
         inner = _fields(part, references, seen, depth + 1)
         if inner is None:
             return None
-        schema = merged({key: one for key, one in schema.items() if key != "allOf"}, inner)
+        schema = merge_schemas({key: one for key, one in schema.items() if key != "allOf"}, inner)
     if schema.get("type", "object") != "object" or not isinstance(schema.get("properties"), Mapping):
         return None
     if not schema["properties"] or any(_chooses(schema.get(word)) for word in ("oneOf", "anyOf")):

@@ -35,7 +35,7 @@ def _library_sets(config: Config) -> dict[str, str]:
     # Imported here: most configs have none.
     from toolfold.config.library_sets import set_states  # noqa: PLC0415
 
-    return {name: f"{one.text}; {', '.join(one.wanted.packages)}" for name, one in set_states(config).items()}
+    return {name: f"{one.text}; {', '.join(one.requirement.packages)}" for name, one in set_states(config).items()}
 
 
 def diagnose_cluster(address: str | None, *, as_json: bool, required: Isolation) -> int:

@@ -13,11 +13,11 @@ import typer
 import yaml  # type: ignore[import-untyped]
 
 import toolfold
-from toolfold.config.find import FILE_NAME, shown_path
-from toolfold.config.import_clients import Found, client_files, client_places, one_line, read_servers
+from toolfold.config.find import FILE_NAME, display_path
+from toolfold.config.import_clients import ClientServer, client_files, client_places, one_line, read_servers
 from toolfold.config.load import MAX_BYTES
 from toolfold.config.model import plain_name
-from toolfold.config.write_config import Writer, Written
+from toolfold.config.write_config import ConfigWriter, ServerEntry
 from toolfold.errors import UsageError
 
 _HEAD: Final = """\
@@ -67,14 +67,14 @@ def init_command(folder: Path, *, force: bool = False) -> int:
         with open(path, "x", encoding="utf-8", opener=_private) as file:
             file.write(text)
     except FileExistsError:
-        raise UsageError(f"{shown_path(path)!r} is there already; edit it, or replace it with --force") from None
+        raise UsageError(f"{display_path(path)!r} is there already; edit it, or replace it with --force") from None
     except OSError as error:
         reason = (error.strerror or "unknown reason").lower()
-        raise UsageError(f"{shown_path(path)!r} cannot be written: {reason}") from None
+        raise UsageError(f"{display_path(path)!r} cannot be written: {reason}") from None
     count = f"{len(servers) or 'no'} server{'' if len(servers) == 1 else 's'}"
-    typer.echo(f"wrote {shown_path(path)} with {count}")
+    typer.echo(f"wrote {display_path(path)} with {count}")
     if kept is not None:
-        typer.echo(f"the file that was there is kept as {shown_path(kept)}")
+        typer.echo(f"the file that was there is kept as {display_path(kept)}")
     width = max((len(one_line(server.found.name)) for server in servers), default=0)
     for server in servers:
         typer.echo(f"  {one_line(server.found.name):<{width}}  from {server.found.place.partition(': ')[0]}")
@@ -101,9 +101,9 @@ def _claude_command(path: Path, variables: Sequence[str]) -> str:
 def _tell_empty(path: Path, folder: Path) -> None:
     typer.echo("no file of another client lists an MCP server; these were looked for:")
     for place in client_places(folder):
-        typer.echo(f"  {shown_path(place)}{'' if place.is_file() else ' (not there)'}")
+        typer.echo(f"  {display_path(place)}{'' if place.is_file() else ' (not there)'}")
     typer.echo(
-        f"next: add a server below 'servers:' in {shown_path(path)}, as its comment shows; 'toolfold tools list'"
+        f"next: add a server below 'servers:' in {display_path(path)}, as its comment shows; 'toolfold tools list'"
     )
     typer.echo("then lists its tools. Tools of your own need no server: toolfold run --tools FILE.py PROGRAM.py")
 
@@ -112,7 +112,7 @@ def _may_replace(path: Path) -> bool:
     """Ask, where somebody is there to answer."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return False
-    return typer.confirm(f"{shown_path(path)} exists; replace it and keep the old one as {path.name}.bak?")
+    return typer.confirm(f"{display_path(path)} exists; replace it and keep the old one as {path.name}.bak?")
 
 
 def _set_aside(path: Path) -> Path:
@@ -121,18 +121,18 @@ def _set_aside(path: Path) -> Path:
         os.replace(path, kept)
     except OSError as error:
         reason = (error.strerror or "unknown reason").lower()
-        raise UsageError(f"{shown_path(path)!r} cannot be renamed: {reason}") from None
+        raise UsageError(f"{display_path(path)!r} cannot be renamed: {reason}") from None
     return kept
 
 
-def _tell_replaced(servers: Sequence[Written]) -> None:
+def _tell_replaced(servers: Sequence[ServerEntry]) -> None:
     names = [name for server in servers for name in server.replaced]
     if names:
         noun = "secret" if len(names) == 1 else "secrets"
         typer.echo(f"replaced {len(names)} {noun} with variables, so that no value is in the file: {', '.join(names)}")
 
 
-def _tell_variables(servers: Sequence[Written]) -> Sequence[str]:
+def _tell_variables(servers: Sequence[ServerEntry]) -> Sequence[str]:
     """Say which variables are not set yet; their names."""
     needed = {name: place for server in servers for name, place in server.variables.items() if name not in os.environ}
     if not needed:
@@ -144,7 +144,7 @@ def _tell_variables(servers: Sequence[Written]) -> Sequence[str]:
     return tuple(needed)
 
 
-def config_text(servers: Sequence[Written]) -> str:
+def config_text(servers: Sequence[ServerEntry]) -> str:
     """The file's text."""
     head = _HEAD.format(schema=Path(toolfold.__file__).with_name("config.schema.json").as_uri())
     if not servers:
@@ -185,9 +185,9 @@ def _represent(dumper: Any, text: str) -> Any:
 _Dumper.add_representer(str, _represent)
 
 
-def _servers(folder: Path) -> tuple[list[Written], list[str]]:
+def _servers(folder: Path) -> tuple[list[ServerEntry], list[str]]:
     """Each server once, the nearest file first; and what could not be read or used."""
-    found: dict[str, Found] = {}
+    found: dict[str, ClientServer] = {}
     left_out = []
     for path in client_files(folder):
         try:
@@ -199,7 +199,7 @@ def _servers(folder: Path) -> tuple[list[Written], list[str]]:
         for server in read.found:
             found.setdefault(server.name, server)
     left_out += _without_namesakes(found)
-    writer = Writer(found.values())
+    writer = ConfigWriter(found.values())
     servers = []
     for server in found.values():
         try:
@@ -209,7 +209,7 @@ def _servers(folder: Path) -> tuple[list[Written], list[str]]:
     return servers, left_out
 
 
-def _without_namesakes(found: dict[str, Found]) -> list[str]:
+def _without_namesakes(found: dict[str, ClientServer]) -> list[str]:
     """Take out servers whose tools another one has the names for already; what to say of them."""
     said, first = [], dict[str, str]()
     for name, server in list(found.items()):

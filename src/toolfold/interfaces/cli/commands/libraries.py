@@ -38,11 +38,11 @@ def _sync(
     pip's settings decide where packages come from. If anything fails, the installed packages stay in use.
     """
     # Imported here: the other commands start without it.
-    from toolfold.config.library_sets import lock_of, wanted_sets  # noqa: PLC0415
+    from toolfold.config.library_sets import lock_of, requested_sets  # noqa: PLC0415
     from toolfold.libraries import sync  # noqa: PLC0415
 
     found = _config(config)
-    wanted = wanted_sets(found)
+    wanted = requested_sets(found)
     if not wanted:
         raise UsageError("the config lists no packages; add them as libraries: {packages: [networkx]}")
     lock = lock_of(found)
@@ -72,9 +72,9 @@ def _list(
         wheels = () if state.locked is None else state.locked.wheels
         by_wheel = {} if there is None else store.modules(there)
         sets[name] = {
-            "packages": list(state.wanted.packages),
+            "packages": list(state.requirement.packages),
             "state": state.text,
-            "preload": list(state.wanted.preload),
+            "preload": list(state.requirement.preload),
             "bytes": 0 if there is None else store.bytes_of(there),
             "wheels": [
                 {"name": wheel.name, "version": wheel.version, "modules": list(by_wheel.get(wheel, ()))}
@@ -200,7 +200,7 @@ def _rekey(
 def _place(where: str | None, path: Path | None) -> tuple[str | None, str | None]:
     config = nearest_config(path) if where is None else None
     if config is not None and config.ledger.model_fields_set:
-        from toolfold.config.build import ledger_place  # noqa: PLC0415 - the same
+        from toolfold.config.build import ledger_location  # noqa: PLC0415 - the same
 
-        return ledger_place(config)
+        return ledger_location(config)
     return where, os.environ.get(KEY_VARIABLE)

@@ -114,9 +114,9 @@ def _delete(
         found = [await load(opened, one) for one in ids]
         for history in found:
             if history.state != "ended" and not force:
-                name = history.begun.execution_id
+                name = history.start_record.execution_id
                 raise UsageError(f"execution {name!r} is {history.state}, so it may go on; add --force to delete it")
-        return sum([await opened.delete(history.begun.execution_id) for history in found])
+        return sum([await opened.delete(history.start_record.execution_id) for history in found])
 
     count = with_ledger(ledger or context.obj, delete)
     typer.echo(f"deleted {count} execution{'' if count == 1 else 's'}")
@@ -144,8 +144,8 @@ def _show(
 
             from toolfold.interfaces.cli.history import followed  # noqa: PLC0415
 
-            await followed(opened, found.begun, Console(stderr=True, highlight=False))
-            return await load(opened, found.begun.execution_id)
+            await followed(opened, found.start_record, Console(stderr=True, highlight=False))
+            return await load(opened, found.start_record.execution_id)
         return found
 
     shown = with_ledger(ledger or context.obj, ended)

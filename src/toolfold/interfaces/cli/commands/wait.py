@@ -53,7 +53,7 @@ class WaitOptions:
 
 def wait_for(open_ledger: Callable[[], Ledger], history: History, options: WaitOptions) -> int:
     """Wait, show it, and return the exit code."""
-    begun, shown, began_at = history.begun, Shown(1), time.monotonic()
+    begun, shown, began_at = history.start_record, Shown(1), time.monotonic()
     is_running = history.outcome is None and not options.cancel
     while True:
         if is_running and detached.is_left_alone(begun.execution_id):
@@ -77,8 +77,8 @@ class _Waiting:
         self._ledger = ledger
         # Every ledger of ours carries decisions.
         self._decisive: Decisive = ledger  # type: ignore[assignment]
-        self._begun = history.begun
-        self._id = history.begun.execution_id
+        self._begun = history.start_record
+        self._id = history.start_record.execution_id
         self._is_shown = is_shown
         self._open: dict[int, Call] = {}
         self._asking: dict[int, asyncio.Task[None]] = {}
@@ -217,7 +217,7 @@ def rerun(
     config: Config | None = None,
 ) -> int:  # fmt: skip
     """Run it, print it, say how much came from the record, and return the exit code."""
-    begun = earlier.begun
+    begun = earlier.start_record
     output_bytes = limits_for(None, as_json=options.as_json).output_bytes
     limits = replace(begun.limits, output_bytes=output_bytes)
     text = read_program(options.program, limits) if options.program else begun.program.sent_text
