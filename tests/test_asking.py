@@ -9,7 +9,7 @@ from toolfold import Outcome, Paused, Runtime, tool
 from toolfold.errors import Fenced, LedgerFull
 from toolfold.ledger.memory import MemoryLedger
 from toolfold.tools.policy import Policy
-from toolfold.tools.router import Handler, Request
+from toolfold.tools.router import CallRequest, Handler
 from toolfold.tools.tool import Decision, Tool
 
 YES = Decision(approved=True)
@@ -35,7 +35,7 @@ class Till:
             return f"paid {amount}"
 
         def asking(served: Tool, rest: Handler) -> Handler:
-            async def serve(request: Request) -> Any:
+            async def serve(request: CallRequest) -> Any:
                 if served.spec.name == "pay":
                     assert request.context is not None
                     assert request.context.approve is not None

@@ -21,28 +21,28 @@ from toolfold.errors import EngineCrashed, Fenced, LedgerFailed, UsageError
 from toolfold.events import Listeners
 from toolfold.execution.background import BackgroundExecution
 from toolfold.execution.calls import serve_direct
-from toolfold.execution.described_files import DescribedFiles, described
-from toolfold.execution.history import end_recorded, recorded
+from toolfold.execution.described_files import DescribedFiles, describe_files
+from toolfold.execution.history import end_recorded, read_recorded
 from toolfold.execution.output import Place
 from toolfold.execution.pause import PausedLimits
 from toolfold.execution.registry import LiveExecutions
 from toolfold.execution.request import (
-    HandedOver,
+    OwnedLedger,
+    RunRequest,
     Services,
     StartOptions,
-    Wish,
     check_types,
     known_keywords,
-    opened_ledger,
+    resolve_ledger,
 )
-from toolfold.execution.start import Beginning, Offer
+from toolfold.execution.start import ExecutionPlanner, RuntimeTools
 from toolfold.ledger import base
 from toolfold.models import Call, Limits, Outcome, Paused, Reply
 from toolfold.sessions import SessionLimits, Sessions
 from toolfold.sources.functions import as_tool
 from toolfold.telemetry.log import from_observer
 from toolfold.telemetry.otel import usual_listeners
-from toolfold.tools.learning import Learning, made
+from toolfold.tools.learning import Learning, create_learning
 from toolfold.tools.policy import Policy
 from toolfold.tools.search import describe
 from toolfold.tools.steps import wrappers
@@ -67,15 +67,15 @@ if TYPE_CHECKING:
     from toolfold.events import Listener
     from toolfold.execution.batch import Mapped, Programs
     from toolfold.execution.execution import Execution
-    from toolfold.execution.history import Recorded
+    from toolfold.execution.history import RecordedExecution
     from toolfold.execution.output import Part
     from toolfold.ledger.base import Ledger
     from toolfold.models import CallRecord, File, LibrarySet, Problem, Status, ToolSpec, Value
     from toolfold.sessions import Session
-    from toolfold.sessions.stores import Store
+    from toolfold.sessions.stores import FileStore
     from toolfold.telemetry.log import Observer
     from toolfold.tools.embedding import Embedder
-    from toolfold.tools.learning import Snapshot
+    from toolfold.tools.learning import ToolLessons
     from toolfold.tools.router import Router, Wrapper
     from toolfold.tools.search import Detail, Index
     from toolfold.tools.tool import Approve, Decision, Spent, Tool
@@ -154,10 +154,10 @@ class ExecutionControl:
         the iterator ends all that still runs.
         """
         # Here, not at the top: most runtimes run no batch.
-        from toolfold.execution.batch import mapped  # noqa: PLC0415
+        from toolfold.execution.batch import map_programs  # noqa: PLC0415
 
         cores = self._live.cores or os.cpu_count() or 1
-        return mapped(self, programs, in_flight=2 * cores if in_flight is None else in_flight)
+        return map_programs(self, programs, in_flight=2 * cores if in_flight is None else in_flight)
 
     # The ways to end an execution. Two things differ: whether an outcome is written, and what those who wait are told.
 
@@ -185,10 +185,10 @@ class ExecutionControl:
         """End the guest of an execution that runs and leave its record open: the host stops, and `resume` goes on."""
         self._live.fail(execution_id, base.suspended(execution_id))
 
-    async def recorded(self, execution_id: str) -> Recorded | None:
+    async def recorded(self, execution_id: str) -> RecordedExecution | None:
         """What is on record of an execution, whichever process holds it; `None` if nothing is."""
         history = await self._ledger.load(execution_id)
-        return None if history is None else recorded(history)
+        return None if history is None else read_recorded(history)
 
     async def end_recorded(self, execution_id: str, status: Status = "cancelled") -> bool:
         """End an execution that no process holds; false if one does, or it has ended already."""
@@ -287,8 +287,8 @@ class Runtime(ExecutionControl):
     def __init__(
         self, tools: Iterable[Tool | Callable[..., Any]] = (), *, engine: str | Engine = "auto",
         engine_options: Mapping[str, Any] | None = None, limits: Limits | None = None, embedder: Embedder | None = None,
-        ledger: Ledger | HandedOver | str | Path | None = None, policy: Policy | None = None,
-        approve: Approve | None = None, steps: Sequence[Wrapper] | None = None, session_files: Store | None = None,
+        ledger: Ledger | OwnedLedger | str | Path | None = None, policy: Policy | None = None,
+        approve: Approve | None = None, steps: Sequence[Wrapper] | None = None, session_files: FileStore | None = None,
         session_limits: SessionLimits | None = None, entry_name: str = "", listeners: Sequence[Listener] = (),
         telemetry: bool = True, may_ask: bool = False, before_files: Callable[[str], Awaitable[None]] | None = None,
         type_check: bool | None = None, paused_limits: PausedLimits | None = None, isolation: str | None = None,
@@ -304,10 +304,10 @@ class Runtime(ExecutionControl):
         )  # fmt: skip
         guest_limits = {"max_kept_guests": session_limits.max_guests, "max_kept_bytes": session_limits.max_guest_bytes}
         settings = EngineSettings(limits=self._limits, own_tools=self._own_tools, **guest_limits)
-        ledger, self._has_own_ledger = opened_ledger(ledger)
-        learning = made(learn, ledger, embedder)
+        ledger, self._has_own_ledger = resolve_ledger(ledger)
+        learning = create_learning(learn, ledger, embedder)
         steps = (*(wrappers(policy=policy) if steps is None else steps), learning.wrap)
-        self._make_offer = partial(Offer, policy=policy, steps=steps)
+        self._make_offer = partial(RuntimeTools, policy=policy, steps=steps)
         offer = self._make_offer(map(as_tool, tools))
         self._engine = chosen_engine(engine, engine_options, settings)
         services = Services(
@@ -321,7 +321,7 @@ class Runtime(ExecutionControl):
         )
         self._checks = Checks(self._engine, with_types=type_check)
         self.sessions = Sessions(self._engine.end_session, store=session_files, limits=session_limits, now=ledger.now)
-        self._beginning = Beginning(offer, services, sessions=self.sessions, checks=self._checks, may_ask=may_ask)
+        self._planner = ExecutionPlanner(offer, services, sessions=self.sessions, checks=self._checks, may_ask=may_ask)
         live = LiveExecutions(self._engine, self.sessions, paused_limits or PausedLimits(), before_files)
         super().__init__(live, ledger)
 
@@ -351,12 +351,12 @@ class Runtime(ExecutionControl):
     @property
     def tools(self) -> tuple[ToolSpec, ...]:
         """What programs may call."""
-        return self._beginning.offer.specs
+        return self._planner.offer.specs
 
     @property
     def direct_tools(self) -> tuple[ToolSpec, ...]:
         """What may be called one by one, with `call`."""
-        return self._beginning.offer.direct
+        return self._planner.offer.direct
 
     async def preload(self, library_set: LibrarySet) -> None:
         """Have guests with these libraries wait for programs, where the engine can."""
@@ -366,7 +366,7 @@ class Runtime(ExecutionControl):
 
     async def describe_files(self, files: Iterable[File]) -> DescribedFiles:
         """These files, with a line on each that says what is in it, for a prompt; a guest reads them."""
-        return await described(self._engine, files, self._limits)
+        return await describe_files(self._engine, files, self._limits)
 
     async def guests(self) -> Guests:
         """How many there are now, and what they hold; none where the engine cannot tell."""
@@ -381,12 +381,12 @@ class Runtime(ExecutionControl):
         Raises:
             UsageError: two tools have one name; nothing has changed then.
         """
-        self._beginning = self._beginning.offering(self._make_offer(map(as_tool, tools), router=router))
+        self._planner = self._planner.offering(self._make_offer(map(as_tool, tools), router=router))
 
     @property
     def router(self) -> Router:
         """Serves the calls of the next execution, and direct ones."""
-        return self._beginning.services.router
+        return self._planner.services.router
 
     def search(self, query: str, *, limit: int = 8, detail: Detail = "signature") -> list[dict[str, Any]]:
         """Tools by what they do, best first; programs have the same as `search_tools`."""
@@ -397,21 +397,21 @@ class Runtime(ExecutionControl):
         """An index of one's own, with what its tools were seen to return."""
         return await self._learning.index(index, tenant)
 
-    async def learned(self, *, tenant: str = "") -> Snapshot:
+    async def learned(self, *, tenant: str = "") -> ToolLessons:
         """What calls have shown of the tools so far, here and in earlier processes: shapes of replies, and uses."""
         await self._learning.read(tenant)
         return self._learning.snapshot(tenant)
 
-    def learned_now(self, *, tenant: str = "") -> Snapshot:
+    def learned_now(self, *, tenant: str = "") -> ToolLessons:
         """The same, as far as it has been read."""
         return self._learning.snapshot(tenant)
 
     @property
     def _learning(self) -> Learning:
-        return self._beginning.services.learning
+        return self._planner.services.learning
 
     def _search_index(self) -> Index:
-        return self._beginning.offer.index()
+        return self._planner.offer.index()
 
     async def run(
         self, text: str, *, files: Sequence[File] = (), limits: Limits | None = None, rerun_of: str = "",
@@ -428,13 +428,13 @@ class Runtime(ExecutionControl):
         `stdin` is its standard input; its clocks begin at `clock`, and advance with its readings and sleeps only.
         """
         if not session and not hidden:
-            self._beginning.expect(text, limits or self._limits)
-        wish = Wish(
+            self._planner.expect(text, limits or self._limits)
+        request = RunRequest(
             hidden=hidden, files=files, limits=limits or self._limits, on_call=on_call, rerun_of=rerun_of,
             repeat=repeat, session=self._session(session, keep_names) if session else None, tenant=tenant,
             execution_id=execution_id, is_strict=self._ledger.is_lasting, seed=seed, stdin=stdin, clock=clock,
         )  # fmt: skip
-        step = await self._begin(text, wish)
+        step = await self._begin(text, request)
         assert isinstance(step, Outcome), "only `start` pauses"
         return step
 
@@ -468,9 +468,9 @@ class Runtime(ExecutionControl):
         # The ledger would refuse it too, but with the first one pushed out.
         if self._live.get(execution_id) is not None:
             raise base.twice(execution_id)
-        wish = Wish(
+        wish = RunRequest(
             outside=tools, hidden=hidden, files=files, limits=limits or self._limits, on_call=on_call,
-            session=self._session(session, keep_names), can_pause=bool(tools) or self._beginning.asks_outside,
+            session=self._session(session, keep_names), can_pause=bool(tools) or self._planner.asks_outside,
             tenant=tenant, execution_id=execution_id, rerun_of=rerun_of, repeat=repeat, expires_at=expires_at,
             is_durable=durable, stdin=stdin, seed=seed, clock=clock,
         )  # fmt: skip
@@ -482,12 +482,12 @@ class Runtime(ExecutionControl):
     ) -> Paused | Outcome | None:
         execution = await self._live.find(execution_id)
         if execution is None:
-            plan = await self._beginning.revival(execution_id)
-            execution, past = self._live.add(plan, self._beginning.services), plan.past
+            plan = await self._planner.revival(execution_id)
+            execution, past = self._live.add(plan, self._planner.services), plan.past
             assert past is not None, "it is revived from its past"
             step = await self._open(execution)
-            replies = [reply for reply in replies if past.given_to(reply.call_id) is None]
-            decisions = {key: value for key, value in decisions.items() if past.given_to(key) is None}
+            replies = [reply for reply in replies if past.reply_entry_for(reply.call_id) is None]
+            decisions = {key: value for key, value in decisions.items() if past.reply_entry_for(key) is None}
             if isinstance(step, Outcome):
                 return step
         if not replies and not decisions:
@@ -495,7 +495,7 @@ class Runtime(ExecutionControl):
                 return await self._guarded(execution)
             self._live.hand_back(execution)
             return paused
-        call_count = execution.calls.made
+        call_count = execution.calls.count
         try:
             await execution.accept(replies, decisions)
             self._live.take_back(execution)
@@ -504,13 +504,13 @@ class Runtime(ExecutionControl):
             await self._live.close(execution)  # only the ledger knows whether they are taken: the next try asks it
             raise
         except EngineCrashed:
-            if decisions or execution.calls.made > call_count or not execution.record.can_be_replayed:
+            if decisions or execution.calls.count > call_count or not execution.record.can_be_replayed:
                 raise
             return None
 
     async def check(self, text: str, *, hidden: Collection[str] = (), tenant: str = "") -> Problem | None:
         """What the check says of a program, which is not run; `None` if it would begin."""
-        return await self._beginning.check(text, Wish(limits=self._limits, hidden=hidden, tenant=tenant))
+        return await self._planner.check(text, RunRequest(limits=self._limits, hidden=hidden, tenant=tenant))
 
     async def call(
         self, name: str, arguments: Mapping[str, Value], *, idempotency_key: str | None = None,
@@ -521,14 +521,14 @@ class Runtime(ExecutionControl):
         With `spent` it is the call of a program that runs elsewhere, and counts towards that program's budgets.
         """
         call = Call(id=0, tool=name, arguments=arguments)
-        return await serve_direct(self._beginning.services, call, idempotency_key=idempotency_key, spent=spent)
+        return await serve_direct(self._planner.services, call, idempotency_key=idempotency_key, spent=spent)
 
-    async def _begin(self, text: str, wish: Wish) -> Paused | Outcome:
-        beginning = self._beginning  # the tools may be replaced meanwhile
-        plan = await beginning.plan(text, wish)  # program text -> check
+    async def _begin(self, text: str, request: RunRequest) -> Paused | Outcome:
+        planner = self._planner  # the tools may be replaced meanwhile
+        plan = await planner.plan(text, request)  # program text -> check
         if isinstance(plan, Outcome):
             return plan  # rejected: nothing ran
-        return await self._open(self._live.add(plan, beginning.services))
+        return await self._open(self._live.add(plan, planner.services))
 
     async def _advance(self, execution: Execution) -> Paused | Outcome:
         """Events of the guest, calls to the router, replies back, outcome."""
@@ -560,7 +560,7 @@ class Runtime(ExecutionControl):
         return await self._live.finish(execution, last)
 
     def _own_tools(self, names: Sequence[str]) -> OwnTools:
-        return self._beginning.offer.own_tools(names)
+        return self._planner.offer.own_tools(names)
 
     def _session(self, name: str, keep_names: bool) -> Session | None:
         return self.sessions.open(name, keep_names=keep_names) if name else None
@@ -570,7 +570,7 @@ class Runtime(ExecutionControl):
             await execution.open()
         except BaseException:
             await self._live.close(execution)  # nothing ran, so there is nothing to put on record
-            self._beginning.forget()
+            self._planner.forget()
             raise
         return await self._guarded(execution)
 

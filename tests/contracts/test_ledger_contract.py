@@ -25,7 +25,7 @@ from toolfold.ledger.redis.store import RedisLedger
 from toolfold.ledger.sqlite.store import SqliteLedger
 from toolfold.models import Call, CallRecord, ContextSaved, Program
 from toolfold.tools.learning import MOST_TOOLS, Lesson
-from toolfold.tools.reply_shapes import merged, seen
+from toolfold.tools.reply_shapes import merge_reply_shapes, shape_of_reply
 
 AnyLedger = MemoryLedger | SqliteLedger | RedisLedger
 Open = Callable[..., AnyLedger]
@@ -528,7 +528,7 @@ async def begin_and_flush(ledger: AnyLedger) -> None:
 
 
 def lesson(tool: str = "get_user", *, version: str = "v1", value: Any = None) -> Lesson:
-    return Lesson(tool=tool, version=version, uses=1, seen=seen(value))
+    return Lesson(tool=tool, version=version, uses=1, seen=shape_of_reply(value))
 
 
 async def test_lessons_add_up_and_are_read_by_the_next_to_open_the_ledger(new_ledger: Open) -> None:
@@ -540,7 +540,7 @@ async def test_lessons_add_up_and_are_read_by_the_next_to_open_the_ledger(new_le
     await first.close()
     theirs = ours if isinstance(first, MemoryLedger) else await new_ledger().learned("acme")
 
-    both = merged(seen({"id": 1, "name": "Ada"}), seen({"id": 2}))
+    both = merge_reply_shapes(shape_of_reply({"id": 1, "name": "Ada"}), shape_of_reply({"id": 2}))
     expected = [Lesson(tool="get_user", version="v1", uses=2, seen=both), lesson("list_users", value=[1])]
     assert sorted(ours, key=lambda one: one.tool) == expected
     assert sorted(theirs, key=lambda one: one.tool) == expected

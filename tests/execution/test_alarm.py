@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from toolfold.execution.clock import Alarm, Clock
+from toolfold.execution.clock import Alarm, WallClock
 
 
 def soon() -> float:
@@ -79,7 +79,7 @@ def test_a_timer_of_a_loop_that_is_closed_is_made_again_in_the_next() -> None:
 
 async def test_a_clock_that_stops_between_its_time_and_its_turn_does_not_ring() -> None:
     rung: list[str] = []
-    clock = Clock(0.001, Alarm(), noting(rung, "late"))
+    clock = WallClock(0.001, Alarm(), noting(rung, "late"))
     clock.start()
     while clock.seconds_left > -0.001:  # its time passes while the loop has no turn
         pass
@@ -93,7 +93,7 @@ async def test_a_clock_that_stops_between_its_time_and_its_turn_does_not_ring() 
 async def test_a_clock_ticks_until_it_rings(monkeypatch) -> None:
     monkeypatch.setattr("toolfold.execution.clock.TICK_SECONDS", 0.01)
     told, is_over = list[str](), asyncio.Event()
-    clock = Clock(0.035, Alarm(), noting(told, "rang", is_over), noting(told, "tick"))
+    clock = WallClock(0.035, Alarm(), noting(told, "rang", is_over), noting(told, "tick"))
 
     clock.start()
     await is_over.wait()

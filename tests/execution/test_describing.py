@@ -74,9 +74,9 @@ def test_more_files_than_fit_are_counted() -> None:
 async def test_a_session_has_them_from_its_start_and_keeps_what_it_made_of_them() -> None:
     given = DescribedFiles.of([SALES, NOTE])
     async with Runtime(engine="process") as runtime:
-        assert given.given_to("", runtime.sessions) == (SALES, NOTE)
+        assert given.files_for("", runtime.sessions) == (SALES, NOTE)
         for text in ("open('sales.csv', 'w').write('mine')", "open('sales.csv').read()"):
-            assert given.given_to("s", runtime.sessions) == ()
+            assert given.files_for("s", runtime.sessions) == ()
             outcome = await runtime.run(text, session="s", keep_names=True)
 
     assert outcome.value == "mine"
@@ -86,4 +86,4 @@ async def test_files_that_a_session_cannot_hold_are_refused() -> None:
     given = DescribedFiles.of([File(name="large", data=bytes(300 * 2**20))])
     async with Runtime(engine="process") as runtime:
         with pytest.raises(UsageError, match="the session's files would take 314572800 bytes, more than"):
-            given.given_to("s", runtime.sessions)
+            given.files_for("s", runtime.sessions)

@@ -33,7 +33,7 @@ async def test_a_program_that_is_stopped_while_it_is_opened_ends_as_soon_as_it_i
     life = Life()
     life.stop("cancelled")
     async with engine.open(None) as run:  # type: ignore[arg-type]
-        life.opened(run)
+        life.attach(run)
         events = [event async for event in run]
 
     assert events == [Ended(status="cancelled")]

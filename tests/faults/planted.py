@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from toolfold.execution.execution import ExecutionRecord
-from toolfold.execution.history import Past, Rerun
+from toolfold.execution.history import ReplayHistory, Rerun
 from toolfold.ledger.base import Given, History, Tape
 from toolfold.ledger.redis import scripts
 from toolfold.ledger.redis.leases import Leases
@@ -31,12 +31,12 @@ def plant(bug: str) -> None:
 
 def _in_replays(change: Callable[[list[Any]], list[Any]]) -> None:
     """Let replays read another history than the one that was written."""
-    usual = Past.__init__
+    usual = ReplayHistory.__init__
 
-    def init(self: Past, history: History, *arguments: Any, **options: Any) -> None:
+    def init(self: ReplayHistory, history: History, *arguments: Any, **options: Any) -> None:
         usual(self, replace(history, entries=tuple(change([*history.entries]))), *arguments, **options)
 
-    Past.__init__ = init
+    ReplayHistory.__init__ = init
 
 
 def _is_reply(entry: Any, tool: str) -> bool:

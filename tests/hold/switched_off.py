@@ -227,7 +227,7 @@ def _expansion() -> None:
 @for_attacks("failing_tool")
 def _own_breakers() -> None:
     """one breaker for all tenants"""
-    wrap = steps.Breaking.wrap
+    wrap = steps.BreakerStep.wrap
 
     def wrap_as_one(self: Any, tool: Any, rest: Any) -> Any:
         watch = wrap(self, tool, rest)
@@ -235,7 +235,7 @@ def _own_breakers() -> None:
             dataclasses.replace(request, context=msgspec.structs.replace(request.context, tenant=""))
         )
 
-    steps.Breaking.wrap = wrap_as_one
+    steps.BreakerStep.wrap = wrap_as_one
 
 
 @for_attacks("many_sessions")

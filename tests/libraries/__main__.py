@@ -24,7 +24,7 @@ from toolfold import Runtime
 from toolfold.config import load_config
 from toolfold.config.library_sets import library_sets
 from toolfold.engines.process.launch import NAMESPACE
-from toolfold.libraries import Installed
+from toolfold.libraries import LibraryStore
 from toolfold.libraries.install import UNREACHABLE
 from toolfold.models import InstalledSet
 
@@ -63,7 +63,7 @@ def main() -> int:
                 print("NOT RUN: the package index cannot be reached")
                 return 0
             return 1
-        sets = library_sets(load_config(path), Installed(data / "toolfold" / "libraries"))
+        sets = library_sets(load_config(path), LibraryStore(data / "toolfold" / "libraries"))
         failed = asyncio.run(_all(sets))
         # Of programs that use no package; nothing fails by it, for the machine may be busy.
         measure(sets, _PAIRS)

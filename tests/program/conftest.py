@@ -6,7 +6,7 @@ import pytest
 
 from toolfold.models import ToolSpec
 from toolfold.program import Checker
-from toolfold.tools.names import spared_spec
+from toolfold.tools.names import avoid_reserved_names
 
 STRING = {"type": "string"}
 INTEGER = {"type": "integer"}
@@ -17,7 +17,7 @@ def spec(
     name: str, properties: dict[str, Any] | None = None, *required: str, domain: str = "", **more: Any
 ) -> ToolSpec:
     schema = {"type": "object", "properties": properties or {}, "required": list(required), **more}
-    return spared_spec(ToolSpec(name=name, python_name=name, domain=domain, input_schema=schema))
+    return avoid_reserved_names(ToolSpec(name=name, python_name=name, domain=domain, input_schema=schema))
 
 
 COLOURS = {"Colour": {"enum": ["red", "green"], "type": "string"}, "Size": {"properties": {"w": INTEGER, "h": INTEGER}}}

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from toolfold.tools.arguments import MAX_DEPTH, bounded, is_bounded
+from toolfold.tools.arguments import MAX_DEPTH, bound_schema, is_bounded
 
 
 def doubling(levels: int, word: str = "anyOf") -> dict[str, Any]:
@@ -21,7 +21,7 @@ def doubling(levels: int, word: str = "anyOf") -> dict[str, Any]:
 @pytest.mark.parametrize("word", ["anyOf", "oneOf", "allOf"])
 def test_a_parameter_whose_references_double_takes_anything(word: str, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        taken = bounded(doubling(40, word), "mcp__evil__x")
+        taken = bound_schema(doubling(40, word), "mcp__evil__x")
 
     assert taken == {"type": "object", "properties": {"x": {}, "y": {"type": "string"}}, "required": ["x"]}
     assert caplog.messages == [
@@ -34,7 +34,7 @@ def test_the_definitions_of_the_other_parameters_stay() -> None:
     schema["properties"]["z"] = {"items": {"$ref": "#/$defs/small~1one"}}
     schema["$defs"] |= {"small/one": {"anyOf": [{"$ref": "#/$defs/number"}]}, "number": {"type": "number"}}
 
-    taken = bounded(schema, "x")
+    taken = bound_schema(schema, "x")
 
     assert taken["properties"] == {"x": {}, "y": {"type": "string"}, "z": schema["properties"]["z"]}
     assert taken["$defs"] == {"number": {"type": "number"}, "small/one": {"anyOf": [{"$ref": "#/$defs/number"}]}}
@@ -44,7 +44,7 @@ def test_many_parameters_without_an_end_are_not_all_weighed() -> None:
     schema = doubling(40)
     schema["properties"] = {f"p{n}": {"$ref": "#/$defs/d0"} for n in range(10_000)}
 
-    taken = bounded(schema, "x")
+    taken = bound_schema(schema, "x")
 
     assert taken == {"type": "object", "properties": {f"p{n}": {} for n in range(10_000)}, "required": []}
 
@@ -57,7 +57,7 @@ def test_a_flood_of_such_schemas_is_no_flood_in_the_log(
     monkeypatch.setattr(log, "filters", [type(one)() for one in log.filters])
     with caplog.at_level(logging.WARNING):
         for number in range(1000):
-            bounded(doubling(40), f"tool_{number}")
+            bound_schema(doubling(40), f"tool_{number}")
 
     assert 100 <= len(caplog.messages) <= 200  # a minute may end meanwhile
 
@@ -65,14 +65,14 @@ def test_a_flood_of_such_schemas_is_no_flood_in_the_log(
 def test_a_plain_schema_stays_as_it_is() -> None:
     schema = doubling(5)
 
-    assert bounded(schema, "x") is schema
+    assert bound_schema(schema, "x") is schema
 
 
 def test_a_schema_that_refers_to_itself_stays_as_it_is() -> None:
     value = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"$ref": "#/$defs/value"}}]}
     schema = {"properties": {"x": {"$ref": "#/$defs/value"}, "y": {"$ref": "#"}}, "$defs": {"value": value}}
 
-    assert bounded(schema, "x") is schema
+    assert bound_schema(schema, "x") is schema
 
 
 def test_a_schema_nested_beyond_reason_is_cut_down_too() -> None:

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 
 from tests.tools.support import Planned, made, router_of, serve
-from toolfold.tools.error_text import hide, masked
+from toolfold.tools.error_text import hide, mask_secrets
 
 SECRET = 'p/ß+ w"rd?key'
 
@@ -41,7 +41,7 @@ async def test_a_secret_is_masked_in_every_form(form: str) -> None:
 def test_a_secret_within_base64_is_masked(before: str, after: str) -> None:
     for encode in (base64.b64encode, base64.urlsafe_b64encode):
         text = encode(f"{before}{SECRET}{after}".encode()).decode()
-        shown = masked(f"Basic {text}")
+        shown = mask_secrets(f"Basic {text}")
 
         assert "***" in shown
         assert len(shown.removeprefix("Basic ")) <= len("***") + 4 * (len(before) + len(after)) // 3 + 8
@@ -82,6 +82,6 @@ async def test_without_details_only_the_type_is_told_and_the_log_has_all(caplog:
 def test_the_current_folder_is_no_password_although_shells_call_it_so() -> None:
     environment = {"PWD": "/home/ann/reports", "OLDPWD": "/home/ann/inbox", "MYSQL_PWD": "hunter2-hunter2"}
 
-    said = masked("no /home/ann/reports/q1.csv, nor in /home/ann/inbox, for hunter2-hunter2", environment)
+    said = mask_secrets("no /home/ann/reports/q1.csv, nor in /home/ann/inbox, for hunter2-hunter2", environment)
 
     assert said == "no /home/ann/reports/q1.csv, nor in /home/ann/inbox, for ***"

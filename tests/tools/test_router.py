@@ -10,7 +10,7 @@ from toolfold.errors import ToolArgumentsInvalid, ToolError, ToolRefused, ToolTi
 from toolfold.models import Call, Reply, ToolSpec, Value
 from toolfold.sources.functions import as_tool
 from toolfold.tools import Catalog, Router, Tool
-from toolfold.tools.router import Handler, Request
+from toolfold.tools.router import CallRequest, Handler
 
 
 def made(call: Callable[[Mapping[str, Any]], Awaitable[Any]], name: str = "x", **fields: Any) -> Tool:
@@ -230,7 +230,7 @@ async def test_wrappers_stand_between_the_check_and_the_call_outermost_first() -
         def wrap(tool: Tool, rest: Handler) -> Handler:
             seen.append(f"{word} wraps {tool.spec.name}")
 
-            async def note(request: Request) -> Value:
+            async def note(request: CallRequest) -> Value:
                 seen.append(f"{word} {request.caller} {request.arguments}")
                 return await rest(request)
 
@@ -261,7 +261,7 @@ async def test_a_wrapper_may_call_the_rest_again() -> None:
     attempts = []
 
     def twice(tool: Tool, rest: Handler) -> Handler:
-        async def attempt(request: Request) -> Value:
+        async def attempt(request: CallRequest) -> Value:
             try:
                 return await rest(request)
             except ValueError:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolfold.tools.reply_shapes import MOST_BYTES, MOST_KEYS, Seen, merged, schema_of, seen
+from toolfold.tools.reply_shapes import MOST_BYTES, MOST_KEYS, ReplyShape, merge_reply_shapes, schema_of, shape_of_reply
 
 VALUES = st.recursive(
     st.none()
@@ -23,9 +23,9 @@ VALUES = st.recursive(
 
 
 def learned(*replies: Any) -> dict[str, Any] | None:
-    whole: Seen | None = None
+    whole: ReplyShape | None = None
     for reply in replies:
-        whole = seen(reply) if whole is None else merged(whole, seen(reply))
+        whole = shape_of_reply(reply) if whole is None else merge_reply_shapes(whole, shape_of_reply(reply))
     assert whole is not None
     found = schema_of(whole)
     return None if found is None else {key: one for key, one in found.items() if key != "description"}
@@ -93,9 +93,9 @@ def test_ten_thousand_different_keys_are_a_mapping_and_stay_small() -> None:
     one_by_one = [{f"key_{number}_{place}": 1 for place in range(50)} for number in range(200)]
     twice_each = [{f"key_{number // 2}_{place}": 1 for place in range(50)} for number in range(400)]
 
-    whole = seen({})
+    whole = shape_of_reply({})
     for reply in (*one_by_one, *twice_each):
-        whole = merged(whole, seen(reply))
+        whole = merge_reply_shapes(whole, shape_of_reply(reply))
 
     age = {"type": "object", "properties": {"age": {"type": "integer"}}, "required": ["age"]}
     assert learned(*at_once) == {"type": "object", "additionalProperties": age}
@@ -110,7 +110,7 @@ def test_a_shape_that_would_be_too_large_loses_its_depths() -> None:
         return {f"key_{rng.random():.12f}".replace(".", "_"): made(depth - 1) for _ in range(9)} if depth else 1
 
     reply = made(5)
-    whole = merged(seen(reply), seen(reply))
+    whole = merge_reply_shapes(shape_of_reply(reply), shape_of_reply(reply))
 
     assert len(msgspec.msgpack.encode(whole)) <= MOST_BYTES + 16
     assert len((schema_of(whole) or {})["properties"]) == 9
@@ -118,10 +118,10 @@ def test_a_shape_that_would_be_too_large_loses_its_depths() -> None:
 
 @given(st.lists(VALUES, min_size=2, max_size=5))
 def test_any_replies_make_a_bounded_shape_that_survives_its_store(replies: list[Any]) -> None:
-    whole = seen(replies[0])
+    whole = shape_of_reply(replies[0])
     for reply in replies[1:]:
-        whole = merged(whole, seen(reply))
+        whole = merge_reply_shapes(whole, shape_of_reply(reply))
 
-    assert msgspec.msgpack.decode(msgspec.msgpack.encode(whole), type=Seen) == whole
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(whole), type=ReplyShape) == whole
     assert len(msgspec.msgpack.encode(whole)) <= MOST_BYTES + 16
     assert whole.replies == len(replies)

@@ -8,7 +8,7 @@ import toolfold
 from toolfold.models import Call
 from toolfold.sources.functions import as_tool
 from toolfold.tools.catalog import Catalog
-from toolfold.tools.error_text import told_error
+from toolfold.tools.error_text import error_for_log
 from toolfold.tools.router import Router
 
 
@@ -37,8 +37,8 @@ async def test_a_direct_call_has_a_line_and_a_failed_one_its_error(caplog: pytes
 def test_texts_of_the_arguments_are_hidden_wherever_they_stand() -> None:
     arguments = {"a": ["secret", {"b": "secret word"}], "n": 7, "x": "no"}
 
-    assert told_error("secret word, no secret\n7", arguments) == "'***, no ***\\n7'"
-    assert len(told_error("x" * 5000, {})) == 500
+    assert error_for_log("secret word, no secret\n7", arguments) == "'***, no ***\\n7'"
+    assert len(error_for_log("x" * 5000, {})) == 500
 
 
 def _without_time(line: str) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from toolfold.config.model import Config
-from toolfold.libraries import Installed, WantedSet, read_lock
+from toolfold.libraries import LibraryStore, WantedSet, read_lock
 from toolfold.libraries.install import MAIN
 from toolfold.libraries.lock import LockedSet, lock_path
 from toolfold.models import InstalledSet
@@ -50,7 +50,7 @@ class SetState(NamedTuple):
         return "installed" if is_current else f"older than its packages in the config; {_ADVICE}"
 
 
-def set_states(config: Config, installed: Installed | None = None) -> dict[str, SetState]:
+def set_states(config: Config, installed: LibraryStore | None = None) -> dict[str, SetState]:
     """Every set of the file, by name.
 
     Raises:
@@ -59,7 +59,7 @@ def set_states(config: Config, installed: Installed | None = None) -> dict[str, 
     requirements = requested_sets(config)
     if not requirements:
         return {}
-    store, locked = installed or Installed(), read_lock(lock_of(config))
+    store, locked = installed or LibraryStore(), read_lock(lock_of(config))
     pairs = [(requirement, locked.get(requirement.name)) for requirement in requirements]
     return {
         requirement.name: SetState(requirement, lock, lock is not None and store.has(lock))
@@ -67,7 +67,7 @@ def set_states(config: Config, installed: Installed | None = None) -> dict[str, 
     }
 
 
-def library_sets(config: Config, installed: Installed | None = None) -> tuple[InstalledSet, ...]:
+def library_sets(config: Config, installed: LibraryStore | None = None) -> tuple[InstalledSet, ...]:
     """The sets that programs can have now, as they were locked; what is missing is said once, and goes without.
 
     Raises:
@@ -75,7 +75,7 @@ def library_sets(config: Config, installed: Installed | None = None) -> tuple[In
     """
     if not requested_sets(config):
         return ()
-    store, sets = installed or Installed(), []
+    store, sets = installed or LibraryStore(), []
     for name, state in set_states(config, store).items():
         if state.locked is None or not state.is_installed:
             _say_once(f"the packages of the library set {name!r} are not installed here; {_ADVICE}")

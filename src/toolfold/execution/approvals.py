@@ -1,4 +1,4 @@
-"""Calls that need a yes: who is asked, what is on record while they wait, and what the answer sets free."""
+"""Approvals of one execution: who is asked, what is on record while calls wait, and answers that stand."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from toolfold.events import Tell
     from toolfold.execution.calls import Dispatch
     from toolfold.execution.execution import ExecutionRecord, Life
-    from toolfold.execution.request import Plan
+    from toolfold.execution.request import ExecutionPlan
     from toolfold.models import ToolSpec
     from toolfold.tools.tool import Approve
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class ApprovalAnswer:
     """The answer to one call, and the call it was given to: 0 for this one itself."""
 
     decision: Decision
@@ -40,12 +40,14 @@ class Answered:
 
     def as_entry(self, call: Call) -> Decided:
         """For the record."""
-        said = self.decision
-        return Decided(call.id, said.approved, said.reason, said.by, said.covers, said.calls, self.under)
+        decision = self.decision
+        return Decided(
+            call.id, decision.approved, decision.reason, decision.by, decision.covers, decision.calls, self.under
+        )
 
 
 @dataclass(slots=True)
-class _Standing:
+class _StandingAnswer:
     call_id: int
     decision: Decision
     calls_left: int | None
@@ -59,7 +61,7 @@ class StandingAnswers:
     """
 
     def __init__(self, decided: Iterable[tuple[Call, Decided]] = ()) -> None:
-        self._by_key: dict[bytes | str, _Standing] = {}
+        self._by_key: dict[bytes | str, _StandingAnswer] = {}
         for call, entry in decided:
             if entry.under:
                 self.answer_to(call)  # has used one up
@@ -71,9 +73,9 @@ class StandingAnswers:
         if decision.covers != "call":
             calls_left = None if decision.calls is None else decision.calls - 1
             key = call.tool if decision.covers == "tool" else call_key(call)
-            self._by_key[key] = _Standing(call.id, decision, calls_left)
+            self._by_key[key] = _StandingAnswer(call.id, decision, calls_left)
 
-    def answer_to(self, call: Call) -> Answered | None:
+    def answer_to(self, call: Call) -> ApprovalAnswer | None:
         """The answer that stands for this call, which counts as one use of it."""
         if not self._by_key:
             return None
@@ -82,7 +84,7 @@ class StandingAnswers:
             if standing is not None and standing.calls_left != 0:
                 if standing.calls_left is not None:
                     standing.calls_left -= 1
-                return Answered(standing.decision, standing.call_id)
+                return ApprovalAnswer(standing.decision, standing.call_id)
         return None
 
 
@@ -92,7 +94,7 @@ def _decision(entry: Decided) -> Decision:
     )  # fmt: skip
 
 
-class Questions:
+class Approvals:
     """The approvals of one execution.
 
     Args:
@@ -101,7 +103,7 @@ class Questions:
     """
 
     def __init__(
-        self, plan: Plan, *, approve: Approve | None, record: ExecutionRecord, life: Life, dispatch: Dispatch,
+        self, plan: ExecutionPlan, *, approve: Approve | None, record: ExecutionRecord, life: Life, dispatch: Dispatch,
         look_again: Callable[[], None], tell: Tell | None,
     ) -> None:  # fmt: skip
         self._plan = plan
@@ -112,7 +114,7 @@ class Questions:
         self._look_again = look_again
         self._tell = tell
         self._standing = StandingAnswers(plan.past.decided if plan.past is not None else ())
-        self._undecided: dict[int, tuple[Call, asyncio.Future[Answered]]] = {}
+        self._undecided: dict[int, tuple[Call, asyncio.Future[ApprovalAnswer]]] = {}
         self._decided: set[int] = set()
         """Calls on record as begun after a yes; their tool may yet leave the answer to the outside."""
 
@@ -120,7 +122,7 @@ class Questions:
     def can_ask(self) -> bool:
         """Whether there are tools that ask, and somebody who answers."""
         plan = self._plan
-        return bool(plan.asked or plan.may_ask) and (plan.can_pause or self._approve is not None)
+        return bool(plan.approval_tools or plan.may_ask) and (plan.can_pause or self._approve is not None)
 
     @property
     def open(self) -> tuple[Call, ...]:
@@ -129,9 +131,9 @@ class Questions:
 
     async def ask(self, call: Call, spec: ToolSpec) -> Decision:
         """A call that needs a yes: one that stands, the callback's, or the outside's with the next pause."""
-        is_begun = call.tool not in self._plan.asked or call.id in self._decided
+        is_begun = call.tool not in self._plan.approval_tools or call.id in self._decided
         self._record.note_call(call)
-        answered = self._standing.answer_to(call) or await self._asked(call, spec, is_begun=is_begun)
+        answered = self._standing.answer_to(call) or await self._request_answer(call, spec, is_begun=is_begun)
         decision = answered.decision
         entry = answered.as_entry(call)
         if self._tell is not None:
@@ -151,11 +153,11 @@ class Questions:
                 raise
         return decision
 
-    async def _asked(self, call: Call, spec: ToolSpec, *, is_begun: bool) -> Answered:
+    async def _request_answer(self, call: Call, spec: ToolSpec, *, is_begun: bool) -> ApprovalAnswer:
         self._record.tell("asked", call_id=call.id, tool=call.tool, arguments=dict(call.arguments), line=call.line)
         if self._tell is not None:
             self._tell(ApprovalAsked(self._plan.start_record.execution_id, call))
-        answer: asyncio.Future[Answered] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[ApprovalAnswer] = asyncio.get_running_loop().create_future()
         self._undecided[call.id] = (call, answer)
         if self._approve is not None:
             return await self._ask_here(self._approve, call, spec, answer)
@@ -167,8 +169,8 @@ class Questions:
 
     # Any: whichever of the two is first.
     async def _ask_here(
-        self, approve: Approve, call: Call, spec: ToolSpec, answer: asyncio.Future[Answered]
-    ) -> Answered:
+        self, approve: Approve, call: Call, spec: ToolSpec, answer: asyncio.Future[ApprovalAnswer]
+    ) -> ApprovalAnswer:
         """Of the callback, which need not answer if an answer to another call stands for this one meanwhile."""
         asking = asyncio.ensure_future(approve(call, spec))
         either: list[asyncio.Future[Any]] = [asking, answer]
@@ -179,7 +181,7 @@ class Questions:
             del self._undecided[call.id]
             decision = asking.result()
             self._keep(call, decision)
-            return Answered(decision)
+            return ApprovalAnswer(decision)
         finally:
             asking.cancel()
             self._undecided.pop(call.id, None)
@@ -192,7 +194,7 @@ class Questions:
         """Raises `UsageError` where one of these does not wait for a decision."""
         for call_id in call_ids:
             if call_id not in self._undecided:
-                ids = ", ".join(str(one) for one in self._undecided) or "none"
+                ids = ", ".join(str(open_id) for open_id in self._undecided) or "none"
                 raise UsageError(
                     f"call {call_id!r} of execution {self._plan.start_record.execution_id!r} waits for no decision; "
                     f"those that do: {ids}"
@@ -203,7 +205,7 @@ class Questions:
         decided = [(self._undecided.pop(call_id), decision) for call_id, decision in decisions.items()]
         for (call, answer), decision in decided:
             self._dispatch.step_back(call.id)
-            answer.set_result(Answered(decision))
+            answer.set_result(ApprovalAnswer(decision))
             self._standing.add(call, decision)
         self._answer_covered()
 

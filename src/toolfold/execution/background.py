@@ -1,4 +1,4 @@
-"""Executions that run while their caller does something else: wait for one, read along, end it.
+"""Background executions: wait for one, read along, end it; and the loop that answers pauses.
 
 Waiting is not owning: a wait that is cancelled or times out leaves the program alone.
 """

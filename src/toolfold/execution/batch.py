@@ -1,4 +1,4 @@
-"""Many programs, outcomes as they come: `Runtime.map`. Knows nothing of where programs run.
+"""Batches of programs, outcomes as they come: `Runtime.map`. Knows nothing of where programs run.
 
 Rules:
 1. An item is taken from its source only when there is room for it, and room is made when its outcome is taken:
@@ -76,20 +76,20 @@ class Mappable(Protocol):
     async def run(self, text: str, **options: Any) -> Outcome: ...
 
 
-async def mapped(runtime: Mappable, programs: Programs, *, in_flight: int) -> AsyncGenerator[Mapped, None]:
+async def map_programs(runtime: Mappable, programs: Programs, *, in_flight: int) -> AsyncGenerator[Mapped, None]:
     """Outcomes in the order in which the programs end."""
     if in_flight < 1:
         raise UsageError(f"in_flight is {in_flight!r}; at least 1 program must be in flight")
-    flight = _Flight(runtime, in_flight)
-    feeding = asyncio.create_task(flight.feed(_pulled(programs)))
+    flight = _BatchRun(runtime, in_flight)
+    feeding = asyncio.create_task(flight.feed(_read_items(programs)))
     try:
-        while (one := await flight.landed()) is not None:
-            yield one
+        while (result := await flight.next_result()) is not None:
+            yield result
     finally:
         await flight.end(feeding)
 
 
-class _Flight:
+class _BatchRun:
     """The programs that are under way."""
 
     def __init__(self, runtime: Mappable, in_flight: int) -> None:
@@ -122,14 +122,14 @@ class _Flight:
             if (close := getattr(items, "aclose", None)) is not None:
                 await close()
 
-    async def landed(self) -> Mapped | None:
+    async def next_result(self) -> Mapped | None:
         """The next outcome; `None` after the last."""
-        one = await self._done.get()
-        if isinstance(one, BaseException):
-            raise one
-        if one is not None:
+        result = await self._done.get()
+        if isinstance(result, BaseException):
+            raise result
+        if result is not None:
             self._room.release()
-        return one
+        return result
 
     async def end(self, feeding: asyncio.Task[None]) -> None:
         """Cancel what still runs, and wait until nothing of it is left."""
@@ -152,7 +152,7 @@ class _Flight:
     async def _outcome(self, item: Item) -> Outcome:
         hidden: Collection[str] = ()
         if item.tools is not None:
-            hidden = _hidden(item.tools, self._runtime.tools)
+            hidden = _hidden_names(item.tools, self._runtime.tools)
         for attempt in range(TRIES):
             try:
                 return await self._runtime.run(
@@ -176,25 +176,27 @@ class _Flight:
         return safe.issuperset(error.started)
 
 
-def _hidden(names: Collection[str], tools: Sequence[ToolSpec]) -> list[str]:
-    known = {spec.name for spec in tools}
-    if missing := sorted(set(names) - known):
-        raise UsageError(f"no tool {missing[0]!r} for a program of the batch; there are {', '.join(sorted(known))}")
-    return sorted(known.difference(names))
+def _hidden_names(names: Collection[str], tools: Sequence[ToolSpec]) -> list[str]:
+    tool_names = {spec.name for spec in tools}
+    if missing := sorted(set(names) - tool_names):
+        raise UsageError(
+            f"no tool {missing[0]!r} for a program of the batch; there are {', '.join(sorted(tool_names))}"
+        )
+    return sorted(tool_names.difference(names))
 
 
-async def _pulled(programs: Programs) -> AsyncIterator[Item]:
+async def _read_items(programs: Programs) -> AsyncIterator[Item]:
     if isinstance(programs, AsyncIterable):
-        async for one in programs:
-            yield _item(one)
+        async for program in programs:
+            yield _item(program)
     else:
-        for one in programs:
-            yield _item(one)
+        for program in programs:
+            yield _item(program)
 
 
-def _item(one: str | Item) -> Item:
-    if isinstance(one, str):
-        return Item(text=one)
-    if not isinstance(one, Item):
-        raise UsageError(f"a batch consists of texts and `Item`s; this is a {type(one).__name__!r}")
-    return one
+def _item(program: str | Item) -> Item:
+    if isinstance(program, str):
+        return Item(text=program)
+    if not isinstance(program, Item):
+        raise UsageError(f"a batch consists of texts and `Item`s; this is a {type(program).__name__!r}")
+    return program

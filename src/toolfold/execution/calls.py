@@ -1,4 +1,4 @@
-"""Every call of one execution, from the program to its reply: to the record, to the router, or to the outside."""
+"""Calls of one execution, from program to reply; dispatch in tasks, direct calls, and the tools of nodes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import msgspec
 
 from toolfold.errors import ToolfoldError, UsageError
 from toolfold.events import DirectCall, ToolCalled, ToolRetried
-from toolfold.execution.approvals import Questions
+from toolfold.execution.approvals import Approvals
 from toolfold.execution.history import direct_call, put_on_record
 from toolfold.ledger.base import Given, Made
 from toolfold.models import Reply, ReplyMeta
@@ -35,17 +35,17 @@ if TYPE_CHECKING:
 
     from toolfold.engines.base import Served
     from toolfold.events import RuntimeEvent, Tell
-    from toolfold.execution.clock import Clock
+    from toolfold.execution.clock import WallClock
     from toolfold.execution.execution import ExecutionRecord, Life
-    from toolfold.execution.history import Past, Rerun
+    from toolfold.execution.history import ReplayHistory, Rerun
     from toolfold.execution.outcome import Accounts
-    from toolfold.execution.request import Plan, Services
+    from toolfold.execution.request import ExecutionPlan, Services
     from toolfold.models import Call, CallRecord, Limits
     from toolfold.tools.remote import ShippedTool
     from toolfold.tools.tool import Tool
 
 
-class Calls:
+class ExecutionCalls:
     """The calls that are open, and what becomes of each.
 
     Args:
@@ -53,7 +53,7 @@ class Calls:
     """
 
     def __init__(
-        self, plan: Plan, services: Services, *, life: Life, record: ExecutionRecord, accounts: Accounts, clock: Clock,
+        self, plan: ExecutionPlan, services: Services, *, life: Life, record: ExecutionRecord, accounts: Accounts, clock: WallClock,
         look_again: Callable[[], None], tell: Tell | None,
     ) -> None:  # fmt: skip
         self._plan = plan
@@ -72,12 +72,12 @@ class Calls:
         self._look_again = look_again
 
     @cached_property
-    def questions(self) -> Questions:
+    def approvals(self) -> Approvals:
         """Made when something asks, or may: most programs have no tool that does."""
         approve = self._services.context.approve
         if isinstance(approve, ApproveByExecution):
             approve = approve.of(self._plan.start_record.execution_id, self._plan.epoch, self._clock.standing)
-        return Questions(
+        return Approvals(
             self._plan, approve=approve, record=self._record, life=self._life,
             dispatch=self.dispatch, look_again=self._look_again, tell=self._tell,
         )  # fmt: skip
@@ -90,15 +90,15 @@ class Calls:
         return self._context
 
     def _new_context(self) -> CallContext:
-        begun, outside = self._plan.start_record, self._plan.outside
-        may_ask = self._plan.asked or self._plan.may_ask
+        start_record, outside = self._plan.start_record, self._plan.outside
+        may_ask = self._plan.approval_tools or self._plan.may_ask
         return msgspec.structs.replace(
             self._services.context,
-            execution_id=begun.execution_id,
-            tenant=begun.tenant,
-            approve=self.questions.ask if may_ask and self.questions.can_ask else None,
+            execution_id=start_record.execution_id,
+            tenant=start_record.tenant,
+            approve=self.approvals.ask if may_ask and self.approvals.can_ask else None,
             spent=Spent(),
-            outside=tuple(spec for spec in begun.tools if spec.name in outside) if outside else (),
+            outside=tuple(spec for spec in start_record.tools if spec.name in outside) if outside else (),
             limits_left=self._limits_left,
             tell=self._tell_of_tool,
         )
@@ -111,7 +111,7 @@ class Calls:
             self._tell(event)
 
     @property
-    def made(self) -> int:
+    def count(self) -> int:
         """How many calls there were so far."""
         return len(self.accounts.records) + len(self._open)
 
@@ -172,17 +172,17 @@ class Calls:
         # Who answers for the outside knows by itself what it did.
         return rerun.reply_to(call, is_safe=call.tool in self._record.safe or call.tool in self._plan.outside)
 
-    def _repeat(self, call: Call, past: Past) -> None:
+    def _repeat(self, call: Call, past: ReplayHistory) -> None:
         """A call that the program made before: its reply is on its way, or nobody knows of one."""
-        given = past.given_to(call.id)
-        if given is not None:
-            self.restore(given)
+        reply_entry = past.reply_entry_for(call.id)
+        if reply_entry is not None:
+            self.restore(reply_entry)
             return
         self._open[call.id] = (call, time.perf_counter())
         if call.tool in self._plan.outside:
             self._refuse_unfit(call)
         elif past.is_handed_out(call.id):
-            self.questions.note_decided(call.id)
+            self.approvals.note_decided(call.id)
             self.dispatch.send(call)
         elif call.tool in self._record.safe:
             self.dispatch.send(call)
@@ -191,10 +191,10 @@ class Calls:
             self.accounts.not_repeated.append(call.tool)
             self._answer(call, Reply(call_id=call.id, error=text, meta=ReplyMeta(attempts=0, from_record=True)))
 
-    def restore(self, given: Given) -> None:
+    def restore(self, reply_entry: Given) -> None:
         """A reply that the program had before it was replayed; the engine gives it to the program again."""
-        self.accounts.restore(given)
-        self.context.spent.calls[given.record.name] += 1
+        self.accounts.restore(reply_entry)
+        self.context.spent.calls[reply_entry.record.name] += 1
 
     def _refuse_unfit(self, call: Call) -> None:
         """A call that the outside shall answer is not handed out unless its arguments fit."""
@@ -230,9 +230,9 @@ class Calls:
         ended = time.perf_counter()
         self.replies_sent += 1
         self._life.run.answer(reply)  # first the answer: the guest goes on while we do the accounts
-        given = Given(reply, self.accounts.record(call, reply, began, ended))
-        self._record.note_reply(call, given)
-        self.accounts.add(given)
+        reply_entry = Given(reply, self.accounts.record(call, reply, began, ended))
+        self._record.note_reply(call, reply_entry)
+        self.accounts.add(reply_entry)
 
     def note_served(self, served: Served) -> None:
         """Calls that the engine has served: they go on record together, and whoever listens is told of each."""
@@ -242,10 +242,10 @@ class Calls:
             ended = time.perf_counter()
             done.append((call, Given(reply, accounts.record(call, reply, ended - seconds, ended))))
         self._record.note_served(done)
-        for call, given in done:
+        for call, reply_entry in done:
             if tell is not None:
                 tell(ToolCalled(self._plan.start_record.execution_id, call))
-            accounts.add(given)
+            accounts.add(reply_entry)
 
     def answered_outside(self, replies: list[Reply]) -> list[Given]:
         """What is to be written down of replies to open calls, before they are delivered."""
@@ -256,17 +256,17 @@ class Calls:
         call, began = self._open[reply.call_id]
         return call, reply, began
 
-    def deliver(self, given: Given) -> None:
+    def deliver(self, reply_entry: Given) -> None:
         """A reply of the outside, which is on record already."""
-        del self._open[given.reply.call_id]
+        del self._open[reply_entry.reply.call_id]
         self.replies_sent += 1
-        self._life.run.answer(given.reply)
-        self.accounts.add(given)
+        self._life.run.answer(reply_entry.reply)
+        self.accounts.add(reply_entry)
 
     def _limits_left(self) -> Limits:
         limits = self._plan.start_record.limits
         seconds = max(0.001, self._clock.seconds_left)
-        return replace(limits, wall_seconds=seconds, calls=max(1, limits.calls - self.made))
+        return replace(limits, wall_seconds=seconds, calls=max(1, limits.calls - self.count))
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -288,7 +288,7 @@ class Dispatch:
         self._serve = serve
         self._tasks: set[asyncio.Task[None]] = set()
         self._queued: deque[Call] = deque()
-        self._aside: set[int] = set()
+        self._awaiting_approval: set[int] = set()
         """Calls that wait for a yes or no; they take no place, or a `gather` of approvals could never be asked."""
         self._is_closed = False
 
@@ -296,7 +296,7 @@ class Dispatch:
         """Serve a call now, or when there is a place."""
         if self._is_closed:
             return
-        if len(self._tasks) - len(self._aside) >= self._most:
+        if len(self._tasks) - len(self._awaiting_approval) >= self._most:
             self._queued.append(call)
             return
         task = start(self._serve(call))
@@ -306,18 +306,18 @@ class Dispatch:
 
     def step_aside(self, call_id: int) -> None:
         """A call in flight waits for a person: the next one may have its place."""
-        self._aside.add(call_id)
+        self._awaiting_approval.add(call_id)
         self._send_next()
 
     def step_back(self, call_id: int) -> None:
         """The person has answered."""
-        self._aside.discard(call_id)
+        self._awaiting_approval.discard(call_id)
 
     @property
     def is_idle(self) -> bool:
         """Whether every call in flight waits for a person."""
         # One that has answered counts no more, although its end is told to us only in the next turn of the loop.
-        return not self._queued and sum(not task.done() for task in self._tasks) <= len(self._aside)
+        return not self._queued and sum(not task.done() for task in self._tasks) <= len(self._awaiting_approval)
 
     def close(self) -> None:
         """End all that is in flight, and start nothing more."""
@@ -392,8 +392,8 @@ async def serve_direct(services: Services, call: Call, *, idempotency_key: str |
     if tell is not None:
         tell(DirectCall(call, reply, seconds))
     if services.ledger.is_lasting:
-        begun, outcome = direct_call(call, reply, seconds=seconds, door=services.door)
-        await put_on_record(services.ledger, begun, outcome, Made(call), Given(reply, outcome.calls[0]))
+        start_record, outcome = direct_call(call, reply, seconds=seconds, door=services.door)
+        await put_on_record(services.ledger, start_record, outcome, Made(call), Given(reply, outcome.calls[0]))
     return reply
 
 
@@ -413,7 +413,7 @@ class OwnTools:
             UsageError: One is not here, or is another one here; the text says which.
         """
         shipped, places = _shipment.decode(described), Places()
-        tools = [_made(one, places) for one in shipped.tools]
+        tools = [_load_tool(shipped_tool, places) for shipped_tool in shipped.tools]
         steps = wrappers(breaker=shipped.breaker, retry=shipped.retry, error_details=shipped.error_details)
         self._router = Router(Catalog(tools), wrappers=steps)
         self._numbers = itertools.count(1)
@@ -432,7 +432,7 @@ class OwnTools:
         return Dispatch(limits.calls_in_flight, serve_one)
 
 
-def _made(shipped: ShippedTool, places: Places) -> Tool:
+def _load_tool(shipped: ShippedTool, places: Places) -> Tool:
     spec = shipped.spec
     try:
         tool = with_name(as_tool(places.find(shipped.origin)), spec.name)

@@ -1,4 +1,4 @@
-"""The wall clock of one execution: paused time does not count, nor time in which a person is asked."""
+"""Wall clock of one execution, which stands still in pauses and while a person is asked; and its timer."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Alarm:
 TICK_SECONDS: Final = 2.0
 
 
-class Clock:
+class WallClock:
     """Counts down while it is started and nobody makes it stand still.
 
     Args:

@@ -1,4 +1,4 @@
-"""Files for programs, and a line on each for the model that writes them: what is in it, as a guest has read it.
+"""Files for programs, each with a line for the model on its content, as a guest has read it.
 
 The host opens none of them: a file may be hostile. It reads only what the guest prints, within bounds.
 """
@@ -39,7 +39,7 @@ class DescribedFiles:
             return files
         return cls(files=tuple(files), lines=tuple(_line(f"{file.name} ({file.size} bytes)") for file in files))
 
-    def given_to(self, session: str, sessions: Sessions) -> tuple[File, ...]:
+    def files_for(self, session: str, sessions: Sessions) -> tuple[File, ...]:
         """Those that its next program is to be given; a session has them once, and may change them.
 
         Raises:
@@ -47,8 +47,8 @@ class DescribedFiles:
         """
         if not session or not self.files:
             return self.files
-        there = {one.name for one in sessions.listed(session)}
-        missing = [file for file in self.files if file.name not in there]
+        existing_names = {file.name for file in sessions.listed(session)}
+        missing = [file for file in self.files if file.name not in existing_names]
         if missing:
             sessions.put(session, missing)
         return ()
@@ -57,16 +57,16 @@ class DescribedFiles:
         """For a prompt: as many lines as fit, and how many files are left out; empty without files."""
         if not self.lines:
             return ""
-        shown, room = [_HEAD], most_characters - len(_HEAD)
+        lines, room = [_HEAD], most_characters - len(_HEAD)
         for at, line in enumerate(self.lines):
             room -= len(line) + 1
             if room < 0:
-                return "\n".join([*shown, f"and {len(self.lines) - at} more; print(describe_files()) shows them"])
-            shown.append(line)
-        return "\n".join(shown)
+                return "\n".join([*lines, f"and {len(self.lines) - at} more; print(describe_files()) shows them"])
+            lines.append(line)
+        return "\n".join(lines)
 
 
-async def described(engine: Engine, files: Iterable[File], limits: Limits | None = None) -> DescribedFiles:
+async def describe_files(engine: Engine, files: Iterable[File], limits: Limits | None = None) -> DescribedFiles:
     """The files, read in one guest of the engine; where that fails, names and sizes are told."""
     plain = DescribedFiles.of(tuple(files))
     program = check(_TEXT)
@@ -80,16 +80,19 @@ async def described(engine: Engine, files: Iterable[File], limits: Limits | None
     )
     try:
         async with asyncio.timeout(order.limits.wall_seconds):
-            printed = await _printed(engine, order)
+            printed = await _printed_text(engine, order)
     except (EngineError, TimeoutError):
         return plain
-    told = printed.splitlines()
+    descriptions = printed.splitlines()
     # Each begins with what is told anyway; a file that the guest did not come to has no other line.
-    lines = (next((_line(one) for one in told if one.startswith(line)), line) for line in plain.lines)
+    lines = (
+        next((_line(description) for description in descriptions if description.startswith(line)), line)
+        for line in plain.lines
+    )
     return replace(plain, lines=tuple(lines))
 
 
-async def _printed(engine: Engine, order: Order) -> str:
+async def _printed_text(engine: Engine, order: Order) -> str:
     """What the program printed; nothing if it did not come to its end, as where an engine lacks `describe_files`."""
     parts: list[str] = []
     async with engine.open(order) as run:

@@ -1,4 +1,4 @@
-"""One life of a program, put together from its parts: each has one job, and this is where they meet."""
+"""Execution of one program: its lifecycle, its record in the ledger, and the parts that meet in it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from toolfold.engines.base import Mortal, Printed, Served, Waiting
 from toolfold.errors import Fenced, LedgerFull
 from toolfold.events import ProgramBegan, ProgramEnded, ProgramPaused, ProgramPrinted, ProgramResumed
-from toolfold.execution.calls import Calls
-from toolfold.execution.clock import Clock
-from toolfold.execution.outcome import Accounts, code_size, never_seen, outcome_of
-from toolfold.execution.output import Streams
+from toolfold.execution.calls import ExecutionCalls
+from toolfold.execution.clock import WallClock
+from toolfold.execution.outcome import Accounts, code_size, outcome_of, unseen_key_hints
+from toolfold.execution.output import OutputStreams
 from toolfold.execution.pause import Pauses
 from toolfold.ledger.base import Made, Moment, Tape
 from toolfold.models import Problem
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from toolfold.engines.base import Ended, Event, Run, Taped
     from toolfold.errors import ToolfoldError
     from toolfold.events import Tell
-    from toolfold.execution.output import Watch
-    from toolfold.execution.request import Plan, Services
+    from toolfold.execution.output import OutputWatch
+    from toolfold.execution.request import ExecutionPlan, Services
     from toolfold.ledger.base import Entry, Given, Ledger, MomentKind, Sealed
     from toolfold.models import Call, Outcome, Paused, Reply
     from toolfold.tools.tool import Decision
@@ -95,7 +95,7 @@ class Life:
         """Whether its end is on its way to the record, or is not for this process to write."""
         return self.state == "ended" or isinstance(self.failure, Fenced)
 
-    def opened(self, run: Run) -> None:
+    def attach(self, run: Run) -> None:
         """The engine has the program."""
         self.run = run
         self.move("open")
@@ -133,7 +133,7 @@ _TOLD_CHARACTERS: Final = 256 * 1024
 class ExecutionRecord:
     """Writes to the ledger for one execution, with its epoch."""
 
-    def __init__(self, ledger: Ledger, plan: Plan) -> None:
+    def __init__(self, ledger: Ledger, plan: ExecutionPlan) -> None:
         self._ledger = ledger
         self._plan = plan
         self._id = plan.start_record.execution_id
@@ -141,7 +141,7 @@ class ExecutionRecord:
         self.is_strict = plan.start_record.is_strict or self.is_taped
         """Rule 1 holds."""
         self._is_spoilt = False
-        self._told = {"stdout": 0, "stderr": 0}
+        self._recorded_characters = {"stdout": 0, "stderr": 0}
         self._unnoted: Call | None = None
         """Being served right now, and goes on record before its tool (rule 1) or with its reply (rule 3)."""
 
@@ -188,9 +188,9 @@ class ExecutionRecord:
 
     def tell_printed(self, text: str, stream: str) -> None:
         """Output as it comes, up to a limit; all of it is in the outcome."""
-        if self._ledger.is_lasting and sum(self._told.values()) < _TOLD_CHARACTERS:
-            place = self._told[stream]
-            self._told[stream] += len(text)
+        if self._ledger.is_lasting and sum(self._recorded_characters.values()) < _TOLD_CHARACTERS:
+            place = self._recorded_characters[stream]
+            self._recorded_characters[stream] += len(text)
             # With its place: a replay prints all of it again, and nobody should read it twice.
             self.tell("printed", text=text[:_TOLD_CHARACTERS], stream=stream, place=place)
 
@@ -207,7 +207,7 @@ class ExecutionRecord:
 
     def begin_call(self, call: Call) -> None:
         """The program made a call, which is being served now."""
-        if call.tool in self._plan.asked:
+        if call.tool in self._plan.approval_tools:
             return  # what waits for a yes has not begun, and a replay asks for it again
         self._unnoted = call
         if self.is_taped:
@@ -220,27 +220,27 @@ class ExecutionRecord:
             self._unnoted = None
             self.note(Made(unnoted, self.at))
 
-    def note_reply(self, call: Call, given: Given) -> None:
+    def note_reply(self, call: Call, reply_entry: Given) -> None:
         """The program has been given the reply."""
         if self._unnoted is call:
             self._unnoted = None
-            self.note(Made(call), given)
+            self.note(Made(call), reply_entry)
         else:
-            self.note(given)
+            self.note(reply_entry)
 
     def note_served(self, done: Sequence[tuple[Call, Given]]) -> None:
         """Rule 3, for calls that the engine has served: whatever their tools are, they have been called."""
-        asked = self._plan.asked
+        approval_tools = self._plan.approval_tools
         entries: list[Entry] = []
-        for call, given in done:
-            if call.tool not in asked:
+        for call, reply_entry in done:
+            if call.tool not in approval_tools:
                 entries.append(Made(call))
-            entries.append(given)
+            entries.append(reply_entry)
         self.note(*entries)
 
     def before_tool(self, call: Call) -> Awaitable[None] | None:
         """Rule 1: what to wait for before the tool is called, if anything."""
-        if call.tool in self.safe or call.tool in self._plan.asked:
+        if call.tool in self.safe or call.tool in self._plan.approval_tools:
             return None
         unnoted: tuple[Entry, ...] = ()
         if self._unnoted is call:
@@ -262,9 +262,9 @@ class ExecutionRecord:
         """The execution is paused, and all of it is safe."""
         await self._ledger.park(self._id, epoch=self._plan.epoch, snapshot=snapshot)
 
-    async def accept(self, given: Sequence[Given]) -> None:
+    async def accept(self, reply_entries: Sequence[Given]) -> None:
         """Replies of the outside are safe, before the program goes on."""
-        await self._ledger.accept(self._id, given, epoch=self._plan.epoch)
+        await self._ledger.accept(self._id, reply_entries, epoch=self._plan.epoch)
 
     async def finish(self, outcome: Outcome) -> None:
         """The last entry."""
@@ -278,22 +278,22 @@ class Execution:
         on_frozen: Told how much memory the guest takes that stands still in a pause.
     """
 
-    clock: Clock
+    clock: WallClock
     record: ExecutionRecord
     _tell: Tell | None
-    _output: Streams
+    _output: OutputStreams
 
-    def __init__(self, plan: Plan, services: Services, on_frozen: Callable[[Execution, int], None]) -> None:
+    def __init__(self, plan: ExecutionPlan, services: Services, on_frozen: Callable[[Execution, int], None]) -> None:
         self.plan = plan
         self._services = services
         self._on_frozen = on_frozen
         self._began = time.perf_counter()
         self.life = Life()
-        self._opened: AbstractAsyncContextManager[Run] | None = None
+        self._run_context: AbstractAsyncContextManager[Run] | None = None
         self._is_equipped = False
-        self._calls: Calls | None = None
+        self._calls: ExecutionCalls | None = None
         self._code_bytes = 0
-        self._watch: Watch | None = None
+        self._watch: OutputWatch | None = None
 
     # Not made with the object, because a guest that waits for its start would wait for them, too: they take a tenth
     # of the time of a short program. Not cached properties: with the first, all attributes become slower to read.
@@ -304,17 +304,19 @@ class Execution:
         self._is_equipped = True
         plan, services, limits = self.plan, self._services, self.plan.start_record.limits
         self._tell = services.listeners.tell
-        self.clock = Clock(limits.wall_seconds, services.alarm, self.time_out, self._tick if plan.is_durable else None)
+        self.clock = WallClock(
+            limits.wall_seconds, services.alarm, self.time_out, self._tick if plan.is_durable else None
+        )
         self.record = ExecutionRecord(services.ledger, plan)
-        self._output = Streams(limits.output_bytes)
+        self._output = OutputStreams(limits.output_bytes)
 
     @property
-    def calls(self) -> Calls:
+    def calls(self) -> ExecutionCalls:
         """Made with the first, or when somebody asks."""
         calls = self._calls
         if calls is None:
             plan, tell = self.plan, self._tell
-            calls = self._calls = Calls(
+            calls = self._calls = ExecutionCalls(
                 plan, self._services, life=self.life, record=self.record, clock=self.clock,
                 accounts=Accounts(plan.start_record.execution_id, self._began, tell, plan.on_call),
                 look_again=self._look_again, tell=tell,
@@ -341,22 +343,22 @@ class Execution:
 
     async def open(self) -> None:
         """Give the program to the engine; one with a past also gets the replies it had."""
-        opened = self._services.engine.open(self.plan.order(self._weighed))
-        run = await opened.__aenter__()
+        run_context = self._services.engine.open(self.plan.order(self._weighed))
+        run = await run_context.__aenter__()
         self._equip()
-        self._opened = opened
+        self._run_context = run_context
         if self._tell is not None:
             self._tell(ProgramBegan(self.id, self.plan.start_record))
-        self.life.opened(run)
+        self.life.attach(run)
         past = self.plan.past
         if past is None:
             await self.record.begin()
             # Now, while the program runs, and not when somebody waits for its outcome.
             self._code_bytes = code_size(self.plan.start_record.program.sent_text)
             return
-        for given in past.given:
-            run.answer(given.reply)
-        self.calls.replies_sent = len(past.given)
+        for reply_entry in past.reply_entries:
+            run.answer(reply_entry.reply)
+        self.calls.replies_sent = len(past.reply_entries)
         if past.seconds_left is None and past.last_tick is not None:
             self.clock.put_back(past.last_tick)
         if past.snapshot is not None:
@@ -381,7 +383,7 @@ class Execution:
         if self._tell is not None:
             self._tell(ProgramPrinted(self.id, event.text, event.stream))
 
-    def show(self, watch: Watch) -> None:
+    def show(self, watch: OutputWatch) -> None:
         """Somebody reads along."""
         self._equip()
         self._watch = watch
@@ -426,16 +428,16 @@ class Execution:
         self.life.move("close")
         if self._calls is not None:
             self._calls.dispatch.close()
-        opened, self._opened = self._opened, None
-        if opened is not None:
-            await opened.__aexit__(None, None, None)
+        run_context, self._run_context = self._run_context, None
+        if run_context is not None:
+            await run_context.__aexit__(None, None, None)
 
     async def finish(self, ended: Ended, notes: tuple[str, ...] = (), deleted: tuple[str, ...] = ()) -> Outcome:
         """What became of it all; the ledger keeps more of the output than the caller sees."""
         if not self._is_equipped:
             self._equip()
         if ended.status == "failed":
-            notes += never_seen(self.plan.start_record, self._services.learning)
+            notes += unseen_key_hints(self.plan.start_record, self._services.learning)
         ended = replace(ended, notes=ended.notes + notes) if notes else ended
         code_bytes = self._code_bytes or code_size(self.plan.start_record.program.sent_text)
         outcome = whole = outcome_of(

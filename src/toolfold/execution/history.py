@@ -1,4 +1,4 @@
-"""An execution as its record has it: how far it came, what the outside answered, how it ended.
+"""Recorded executions: how far one came, what a replay must do again, and replies that a rerun reuses.
 
 For doors that must recognise a request that was already answered, perhaps by another process.
 """
@@ -43,7 +43,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recorded:
+class RecordedExecution:
     """What the ledger knows of one execution, whether or not a process holds it."""
 
     start_record: StartRecord
@@ -60,7 +60,7 @@ class Recorded:
     """As it was first returned; the ledger keeps more of the output."""
 
     @property
-    def said(self) -> int:
+    def answer_count(self) -> int:
         """How many answers the outside has given: replies and decisions."""
         return len(self.answered) + len(self.decided)
 
@@ -70,15 +70,19 @@ class Recorded:
         return self.state == "ended"
 
 
-def recorded(history: History) -> Recorded:
+def read_recorded(history: History) -> RecordedExecution:
     """The part of a history that doors need."""
     outside = frozenset(history.start_record.outside)
-    given = [entry for entry in history.entries if isinstance(entry, Given)]
-    return Recorded(
+    reply_entries = [entry for entry in history.entries if isinstance(entry, Given)]
+    return RecordedExecution(
         start_record=history.start_record,
         state=history.state,
-        answered={entry.reply.call_id: entry.reply for entry in given if entry.record.name in outside},
-        decided={one.call_id: (one.approved, one.reason) for one in history.entries if _is_decision(one)},
+        answered={entry.reply.call_id: entry.reply for entry in reply_entries if entry.record.name in outside},
+        decided={
+            decision.call_id: (decision.approved, decision.reason)
+            for decision in history.entries
+            if _is_decision(decision)
+        },
         rounds=_rounds(history, outside),
         first_pause=_first_pause(history, outside),
         outcome=None
@@ -121,10 +125,10 @@ def _first_pause(history: History, outside: frozenset[str]) -> Paused | None:
 
 
 def _paused(history: History, calls: Mapping[int, Call], approvals: Mapping[int, Call]) -> Paused:
-    begun = history.start_record
+    start_record = history.start_record
     return Paused(
-        execution_id=begun.execution_id, calls=tuple(calls.values()), approvals=tuple(approvals.values()),
-        seconds_left=begun.limits.wall_seconds,
+        execution_id=start_record.execution_id, calls=tuple(calls.values()), approvals=tuple(approvals.values()),
+        seconds_left=start_record.limits.wall_seconds,
     )  # fmt: skip
 
 
@@ -140,13 +144,13 @@ async def end_recorded(ledger: Ledger, execution_id: str, status: Status) -> boo
         history = await ledger.load(execution_id)
         if history is None:
             return False
-        begun = history.start_record
+        start_record = history.start_record
         outcome = Outcome(
             execution_id=execution_id,
             status=status,
-            engine=begun.engine,
-            isolation=begun.isolation,
-            seconds=max(0.0, time.time() - begun.began_at),
+            engine=start_record.engine,
+            isolation=start_record.isolation,
+            seconds=max(0.0, time.time() - start_record.began_at),
         )
         await ledger.finish(execution_id, outcome, epoch=epoch)
     except (Fenced, UsageError):  # another process has it, or it has ended, or is forgotten
@@ -154,22 +158,22 @@ async def end_recorded(ledger: Ledger, execution_id: str, status: Status) -> boo
     return True
 
 
-async def put_on_record(ledger: Ledger, begun: StartRecord, outcome: Outcome, *entries: Entry) -> None:
+async def put_on_record(ledger: Ledger, start_record: StartRecord, outcome: Outcome, *entries: Entry) -> None:
     """One that is over already: a rejected program, a direct call. Nobody is told where it cannot be written."""
     try:
-        ledger.begin(begun)
+        ledger.begin(start_record)
         if entries:
-            ledger.note(begun.execution_id, *entries)
-        await ledger.finish(begun.execution_id, outcome)
+            ledger.note(start_record.execution_id, *entries)
+        await ledger.finish(start_record.execution_id, outcome)
     except ToolfoldError as error:
-        _log.warning("%s is not on record: %s", begun.execution_id, error)
+        _log.warning("%s is not on record: %s", start_record.execution_id, error)
 
 
 def direct_call(call: Call, reply: Reply, *, seconds: float, door: str) -> tuple[StartRecord, Outcome]:
     """What goes on record of a call without a program."""
     execution_id = os.urandom(8).hex()
     record = record_of(call, reply, 0.0, seconds)
-    begun = StartRecord(
+    start_record = StartRecord(
         execution_id=execution_id, program=Program(text=_as_program(call)), tools=(), limits=_LIMITS,
         began_at=time.time() - seconds, door=door, is_direct=True, is_strict=True,
     )  # fmt: skip
@@ -178,7 +182,7 @@ def direct_call(call: Call, reply: Reply, *, seconds: float, door: str) -> tuple
         value=None, seconds=seconds,
         problem=None if reply.error is None else Problem(kind="exception", message=reply.error),
     )  # fmt: skip
-    return begun, outcome
+    return start_record, outcome
 
 
 def _as_program(call: Call) -> str:
@@ -201,7 +205,7 @@ def _cut(text: str, limit_bytes: int) -> str:
 # An execution's past: what it must do again to be where it was, and what need not be done twice.
 
 
-class Past:
+class ReplayHistory:
     """The recorded part of an execution that goes on in another process, from its start or from a snapshot."""
 
     def __init__(self, history: History, snapshot: Snapshot | None = None, *, epoch: int = 0) -> None:
@@ -217,8 +221,8 @@ class Past:
                 f"execution {execution_id!r} cannot be replayed: it used threads, or read the clock too often"
             )
         self._calls = {entry.call.id: entry.call for entry in history.entries if isinstance(entry, Made)}
-        self.given = [entry for entry in history.entries if isinstance(entry, Given)]
-        self._given_by_call = {entry.reply.call_id: entry for entry in self.given}
+        self.reply_entries = [entry for entry in history.entries if isinstance(entry, Given)]
+        self._entries_by_call = {entry.reply.call_id: entry for entry in self.reply_entries}
         self._handed = {entry.call_id: entry.is_open for entry in history.entries if isinstance(entry, Handed)}
         decided = (entry for entry in history.entries if isinstance(entry, Decided))
         self.decided = [(self._calls[entry.call_id], entry) for entry in decided if entry.call_id in self._calls]
@@ -244,8 +248,8 @@ class Past:
             return False
         if call_key(recorded) != call_key(call):
             raise ReplayDiverged(
-                f"call {call.id} was {recorded.tool!r} with {_shown(recorded)}, now it is {call.tool!r} with "
-                f"{_shown(call)}; the program or its surroundings changed under its record"
+                f"call {call.id} was {recorded.tool!r} with {_show_arguments(recorded)}, now it is {call.tool!r} with "
+                f"{_show_arguments(call)}; the program or its surroundings changed under its record"
             )
         return True
 
@@ -253,9 +257,9 @@ class Past:
         """Whether its tool left the answer to the outside, so that nothing of it has been done yet."""
         return self._handed.get(call_id, False)
 
-    def given_to(self, call_id: int) -> Given | None:
+    def reply_entry_for(self, call_id: int) -> Given | None:
         """The reply on record to that call."""
-        return self._given_by_call.get(call_id)
+        return self._entries_by_call.get(call_id)
 
 
 async def history_of(ledger: Ledger, execution_id: str) -> History:
@@ -270,7 +274,7 @@ async def history_of(ledger: Ledger, execution_id: str) -> History:
     return history
 
 
-async def take_over(execution_id: str, engine: Engine, ledger: Ledger) -> tuple[History, Past]:
+async def take_over(execution_id: str, engine: Engine, ledger: Ledger) -> tuple[History, ReplayHistory]:
     """Fence whichever process paused the execution, and read what it must be replayed from.
 
     Raises:
@@ -286,7 +290,7 @@ async def take_over(execution_id: str, engine: Engine, ledger: Ledger) -> tuple[
     epoch = await ledger.takeover(execution_id)
     history = await history_of(ledger, execution_id)  # again: the other one may have written until it was fenced
     _refuse_ended(history)
-    past = Past(history, await snapshot_of(history, ledger, engine.capabilities.snapshot_version), epoch=epoch)
+    past = ReplayHistory(history, await snapshot_of(history, ledger, engine.capabilities.snapshot_version), epoch=epoch)
     return history, past
 
 
@@ -302,16 +306,16 @@ async def snapshot_of(history: History, ledger: Ledger, engine: str) -> Snapshot
         SealBroken: What the ledger has is not what was kept at that pause.
     """
     rounds = _replay_rounds(history)
-    kept = await ledger.snapshot(history.start_record.execution_id) if rounds and engine else None
-    seal = ledger.snapshot_seal() if kept is not None else None
-    if kept is None or seal is None:
+    stored_snapshot = await ledger.snapshot(history.start_record.execution_id) if rounds and engine else None
+    seal = ledger.snapshot_seal() if stored_snapshot is not None else None
+    if stored_snapshot is None or seal is None:
         return None
-    return encryption.unlock(kept, pause_of(history.start_record, rounds, engine), seal)
+    return encryption.unlock(stored_snapshot, pause_of(history.start_record, rounds, engine), seal)
 
 
-def pause_of(begun: StartRecord, number: int, engine: str) -> Pause:
+def pause_of(start_record: StartRecord, number: int, engine: str) -> Pause:
     """What the snapshot of one pause is bound to."""
-    return Pause(execution_id=begun.execution_id, tenant=begun.tenant, round=number, engine=engine)
+    return Pause(execution_id=start_record.execution_id, tenant=start_record.tenant, round=number, engine=engine)
 
 
 def _replay_rounds(history: History) -> int:
@@ -331,14 +335,14 @@ def _seconds_left(history: History) -> float | None:
 
 def _paused_at(history: History) -> float | None:
     """At the first of the pauses that stand at the end of the record: a replay that paused again is the same pause."""
-    found = None
+    paused_at = None
     for entry in reversed(history.entries):
         if isinstance(entry, Moment) and entry.kind == "paused":
             # Older versions noted the time of day alone.
-            found = float(entry.facts.get("clock", history.start_record.began_at + entry.at))
+            paused_at = float(entry.facts.get("clock", history.start_record.began_at + entry.at))
         elif isinstance(entry, Given) or (isinstance(entry, Moment) and entry.kind == "resumed"):
             break
-    return found
+    return paused_at
 
 
 def _last_tick(history: History) -> float | None:
@@ -371,16 +375,16 @@ class Rerun:
             )
         self._replies: dict[bytes, deque[Reply]] = {}
         self._unanswered: Counter[bytes] = Counter()
-        given = {entry.reply.call_id: entry for entry in history.entries if isinstance(entry, Given)}
+        reply_entries = {entry.reply.call_id: entry for entry in history.entries if isinstance(entry, Given)}
         for entry in history.entries:
             if isinstance(entry, Made):
-                self._add(entry.call, given.get(entry.call.id))
+                self._add(entry.call, reply_entries.get(entry.call.id))
 
-    def _add(self, call: Call, given: Given | None) -> None:
-        if given is None or (given.reply.error is not None and given.record.from_record):
+    def _add(self, call: Call, reply_entry: Given | None) -> None:
+        if reply_entry is None or (reply_entry.reply.error is not None and reply_entry.record.from_record):
             self._unanswered[call_key(call)] += 1  # also where an earlier rerun could not know either
-        elif given.reply.error is None:  # a failure is not a result to keep: the same call may work now
-            self._replies.setdefault(call_key(call), deque()).append(given.reply)
+        elif reply_entry.reply.error is None:  # a failure is not a result to keep: the same call may work now
+            self._replies.setdefault(call_key(call), deque()).append(reply_entry.reply)
 
     def reply_to(self, call: Call, *, is_safe: bool) -> Reply | None:
         """The reply to the same tool with the same arguments, each recorded one once and in order.
@@ -407,6 +411,6 @@ def call_key(call: Call) -> bytes:
     return encode_ordered((call.tool, call.arguments))
 
 
-def _shown(call: Call) -> str:
+def _show_arguments(call: Call) -> str:
     text = repr(dict(call.arguments))
     return text if len(text) <= 200 else f"{text[:200]}..."

@@ -1,4 +1,4 @@
-"""What became of a program, put together from its parts when it has ended."""
+"""Outcome of a program: its call records, what it saved, shapes of recent replies, and hints."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ if TYPE_CHECKING:
 
     from toolfold.engines.base import Engine
     from toolfold.events import Tell
-    from toolfold.execution.calls import Calls
-    from toolfold.execution.output import Streams
+    from toolfold.execution.calls import ExecutionCalls
+    from toolfold.execution.output import OutputStreams
     from toolfold.ledger.base import Given
     from toolfold.models import Call, StartRecord
     from toolfold.tools.learning import Learning
 
 
 def outcome_of(
-    ended: Ended, begun: StartRecord, engine: Engine, *, began: float, code_bytes: int, output: Streams,
-    calls: Calls | None,
+    ended: Ended, start_record: StartRecord, engine: Engine, *, began: float, code_bytes: int, output: OutputStreams,
+    calls: ExecutionCalls | None,
 ) -> Outcome:  # fmt: skip
     """The outcome that the caller sees; `output` keeps more than it shows. `None` for a program without calls."""
     stdout, stdout_cut_bytes = output.stdout.cut()
     stderr, stderr_cut_bytes = output.stderr.cut()
     records = calls.records() if calls is not None else ()
-    hints = (*begun.program.notes, *engine.notes, *ended.notes)
+    hints = (*start_record.program.notes, *engine.notes, *ended.notes)
     if calls is not None:
         hints += _call_hints(ended, records, calls.accounts.not_repeated)
     if ended.problem is not None:
-        hints += host_file_hints(ended.problem, begun)
+        hints += host_file_hints(ended.problem, start_record)
     return Outcome(
-        execution_id=begun.execution_id,
+        execution_id=start_record.execution_id,
         status=ended.status,
         value=ended.value,
         stdout=stdout,
@@ -59,7 +59,7 @@ def outcome_of(
         context_saved=_saved(records, ended, code_bytes, stdout + stderr),
         hints=hints,
         stdout_tail=output.stdout.tail() if stdout_cut_bytes else "",
-        shapes=calls.accounts.lately.shapes(ended, stdout, begun.program.text, begun.tools)
+        shapes=calls.accounts.recent_replies.shapes(ended, stdout, start_record.program.text, start_record.tools)
         if calls is not None
         else (),
     )
@@ -75,8 +75,8 @@ def _call_hints(ended: Ended, records: Sequence[CallRecord], not_repeated: Seque
     return hints
 
 
-def _saved(records: Sequence[CallRecord], ended: Ended, code_bytes: int, shown: str) -> ContextSaved:
-    shown_bytes = len(shown) if shown.isascii() else len(shown.encode())
+def _saved(records: Sequence[CallRecord], ended: Ended, code_bytes: int, output_text: str) -> ContextSaved:
+    shown_bytes = len(output_text) if output_text.isascii() else len(output_text.encode())
     if ended.value is not None:
         shown_bytes += json_size(ended.value)
     return context_saved(
@@ -103,7 +103,7 @@ class Accounts:
         self.records: list[CallRecord] = []
         self.not_repeated: list[str] = []
         """Tools of calls that may have run before; whether they did is not on record."""
-        self.lately = Lately()
+        self.recent_replies = RecentReplies()
         self._id = execution_id
         self._tell = tell
         self._on_call = on_call
@@ -112,20 +112,20 @@ class Accounts:
         """The line of one call; nothing is kept yet."""
         return record_of(call, reply, began - self.began, ended - began)
 
-    def add(self, given: Given) -> None:
+    def add(self, reply_entry: Given) -> None:
         """The program has this reply."""
-        record = given.record
-        self.lately.saw(record.name, given.reply)
+        record = reply_entry.record
+        self.recent_replies.add(record.name, reply_entry.reply)
         self.records.append(record)
         if self._tell is not None:
             self._tell(ToolReplied(self._id, record))
         if self._on_call is not None:
             self._on_call(record)
 
-    def restore(self, given: Given) -> None:
+    def restore(self, reply_entry: Given) -> None:
         """The program had this reply before it was replayed; whoever listens was told then."""
-        self.lately.saw(given.record.name, given.reply)
-        self.records.append(given.record)
+        self.recent_replies.add(reply_entry.record.name, reply_entry.reply)
+        self.records.append(reply_entry.record)
 
 
 def record_of(call: Call, reply: Reply, started_seconds: float, seconds: float) -> CallRecord:
@@ -209,14 +209,14 @@ _MISREAD: Final = re.compile(
 )
 
 
-class Lately:
+class RecentReplies:
     """The last reply of each of a few tools."""
 
     def __init__(self) -> None:
         self._replies: dict[str, Value] = {}
         self._texts: dict[str, str] = {}
 
-    def saw(self, tool: str, reply: Reply) -> None:
+    def add(self, tool: str, reply: Reply) -> None:
         """A reply went to the program."""
         if reply.error is not None:
             return
@@ -240,11 +240,11 @@ class Lately:
 
     def _misread(self, problem: Problem | None, text: str, specs: Sequence[ToolSpec]) -> tuple[str, ...]:
         """The shapes of the replies that the line which failed worked on."""
-        found = _MISREAD.fullmatch(problem.message) if problem is not None and self._replies else None
-        if found is None or problem is None or problem.line is None:
+        match = _MISREAD.fullmatch(problem.message) if problem is not None and self._replies else None
+        if match is None or problem is None or problem.line is None:
             return ()
         names = {name: spec for spec in specs for name in (spec.python_name, *spec.aliases, spec.short_name) if name}
-        at = (found["key"] or found["attribute"] or "").strip("'\"")
+        at = (match["key"] or match["attribute"] or "").strip("'\"")
         behind = [tool for tool in tools_behind(text, problem.line, names, at=at) if tool in self._replies]
         return tuple(self._line(tool) for tool in behind[:_MOST_TOLD])
 
@@ -256,12 +256,12 @@ class Lately:
 # Hints for a failed program from what tools were seen to return; a tool may always return something else.
 
 
-def never_seen(begun: StartRecord, learning: Learning) -> tuple[str, ...]:
+def unseen_key_hints(start_record: StartRecord, learning: Learning) -> tuple[str, ...]:
     """Where the program reads a key that no reply of a tool has had so far."""
-    told = learning.told(begun.tools, begun.tenant, is_closed=True)
-    if told is begun.tools:
+    specs = learning.with_learned_schemas(start_record.tools, start_record.tenant, is_closed=True)
+    if specs is start_record.tools:
         return ()
-    problem = Checker(told).check(begun.program.text, limits=begun.limits)
+    problem = Checker(specs).check(start_record.program.text, limits=start_record.limits)
     if not isinstance(problem, Problem) or problem.kind != "reply":
         return ()
     return (f"line {problem.line}: {problem.message}, as far as was seen",)
@@ -284,16 +284,16 @@ _HOW: Final = {
 """By the door that the program came through; others have their own ways."""
 
 
-def host_file_hints(problem: Problem, begun: StartRecord) -> tuple[str, ...]:
+def host_file_hints(problem: Problem, start_record: StartRecord) -> tuple[str, ...]:
     """At most one: where a program ended because a file that it wanted to read is not in the data folder."""
     if problem.kind != "exception":
         return ()
-    found = _NOT_FOUND.match(problem.message)
-    if found is None or _WRITES.search(problem.source or ""):
+    match = _NOT_FOUND.match(problem.message)
+    if match is None or _WRITES.search(problem.source or ""):
         return ()
-    how = _HOW.get(begun.door, "")
-    there = sorted(file.name for file in begun.files)
-    more = ", …" if len(there) > _MOST_NAMES else ""
-    has = f"has {', '.join(there[:_MOST_NAMES])}{more}" if there else "is empty"
-    said = f"{found['name']} is not in the data folder, which {has}; programs do not see files of the host"
-    return (f"{said}; {how.format(name=found['name'][1:-1])}" if how else said,)
+    how = _HOW.get(start_record.door, "")
+    file_names = sorted(file.name for file in start_record.files)
+    more = ", …" if len(file_names) > _MOST_NAMES else ""
+    has = f"has {', '.join(file_names[:_MOST_NAMES])}{more}" if file_names else "is empty"
+    text = f"{match['name']} is not in the data folder, which {has}; programs do not see files of the host"
+    return (f"{text}; {how.format(name=match['name'][1:-1])}" if how else text,)

@@ -1,4 +1,4 @@
-"""What a program printed: all of it for the ledger, the start of it for the outcome."""
+"""Output of a program: all of it for the ledger, its start for the outcome, and parts for live readers."""
 
 from __future__ import annotations
 
@@ -73,21 +73,21 @@ class Output:
         if len(text) * 4 <= self._cap_bytes:
             return text, self._dropped_bytes
         data = "".join(self._parts).encode()
-        shown = data.decode() if len(data) <= self._cap_bytes else _start(data, self._cap_bytes)
-        cut_bytes = len(data) - len(shown.encode())
-        between = "\n" if self._report and cut_bytes and shown and not shown.endswith("\n") else ""
-        return shown + between + _middle_out(self._report), cut_bytes + self._dropped_bytes
+        outcome_text = data.decode() if len(data) <= self._cap_bytes else _start(data, self._cap_bytes)
+        cut_bytes = len(data) - len(outcome_text.encode())
+        between = "\n" if self._report and cut_bytes and outcome_text and not outcome_text.endswith("\n") else ""
+        return outcome_text + between + _middle_out(self._report), cut_bytes + self._dropped_bytes
 
     def tail(self) -> str:
         """The last lines of what was printed, where `cut` leaves something out; without the report."""
         if not self._parts or sum(map(len, self._parts)) * 4 <= self._cap_bytes:
             return ""
         data = "".join(self._parts).encode()
-        left = len(data) - self._cap_bytes
-        return _end(data, min(left, self._cap_bytes // 4, _TAIL_BYTES)) if left > 0 else ""
+        cut_bytes = len(data) - self._cap_bytes
+        return _end(data, min(cut_bytes, self._cap_bytes // 4, _TAIL_BYTES)) if cut_bytes > 0 else ""
 
 
-class Streams:
+class OutputStreams:
     """Both streams of one program."""
 
     def __init__(self, cap_bytes: int) -> None:
@@ -150,18 +150,18 @@ class Place:
     stderr: int = 0
 
 
-class Watch:
+class OutputWatch:
     """The readers of one execution; there may be some before it has begun."""
 
     def __init__(self) -> None:
-        self._output: Streams | None = None
+        self._output: OutputStreams | None = None
         self._life: Life | None = None
         self._readers = 0
         self._is_over = False
         self._changed: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
-    def begin(self, output: Streams, life: Life) -> None:
+    def begin(self, output: OutputStreams, life: Life) -> None:
         """The execution is here."""
         self._output, self._life = output, life
         self.wake()
@@ -239,11 +239,11 @@ async def output_of(ledger: Ledger, execution_id: str, place: Place) -> AsyncIte
                 continue
             # A replay prints again what is on record already.
             stream, begins = entry.facts["stream"], entry.facts.get("place", 0)
-            known = (place.stdout if stream == "stdout" else place.stderr) - begins
-            if not 0 <= known < len(entry.text):
+            offset = (place.stdout if stream == "stdout" else place.stderr) - begins
+            if not 0 <= offset < len(entry.text):
                 continue
             ends = begins + len(entry.text)
             place = Place(ends, place.stderr) if stream == "stdout" else Place(place.stdout, ends)
-            yield Part(text=entry.text[known:], stream=stream, place=place)
+            yield Part(text=entry.text[offset:], stream=stream, place=place)
         if story.state == "paused":
             return

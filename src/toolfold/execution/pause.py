@@ -1,4 +1,4 @@
-"""When an execution stands still for the outside, what is safe then, and how it goes on.
+"""Pauses of an execution: what is safe before one, how it goes on, and how much memory paused ones hold.
 
 Order matters here. To pause: the program's timers stop, the guest stands still, the clock stops, the record is safe,
 and only then is anybody told. To go on: all answers are checked, then written, then the timers run, and only then do
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from toolfold.engines.base import Run
-    from toolfold.execution.calls import Calls
-    from toolfold.execution.clock import Clock
+    from toolfold.execution.calls import ExecutionCalls
+    from toolfold.execution.clock import WallClock
     from toolfold.execution.execution import ExecutionRecord, Life
-    from toolfold.execution.output import Streams
-    from toolfold.execution.request import Plan, Services
+    from toolfold.execution.output import OutputStreams
+    from toolfold.execution.request import ExecutionPlan, Services
     from toolfold.ledger.base import Given
     from toolfold.models import Reply
     from toolfold.tools.tool import Decision
@@ -41,8 +41,8 @@ class Pauses:
     """The pauses of one execution."""
 
     def __init__(
-        self, plan: Plan, services: Services, *, life: Life, record: ExecutionRecord, calls: Calls, clock: Clock,
-        output: Streams,
+        self, plan: ExecutionPlan, services: Services, *, life: Life, record: ExecutionRecord, calls: ExecutionCalls, clock: WallClock,
+        output: OutputStreams,
     ) -> None:  # fmt: skip
         self._plan = plan
         self._ledger = services.ledger
@@ -69,7 +69,7 @@ class Pauses:
         self.last_waiting = max(self.last_waiting, replies_seen)
         if self.last_waiting != self._calls.replies_sent or not self._calls.dispatch.is_idle:
             return False
-        return bool(self._calls.questions.open) or bool(self._calls.open_outside)
+        return bool(self._calls.approvals.open) or bool(self._calls.open_outside)
 
     async def pause(self) -> Paused | None:
         """Stand still until the outside answers; what happened so far is safe first. `None`: it went on instead."""
@@ -86,11 +86,11 @@ class Pauses:
             await self._park(frozen)
             self._life.move("pause")
             self._paused_at = self._began_pausing()
-            self._waits_for_person = bool(self._calls.questions.open)
+            self._waits_for_person = bool(self._calls.approvals.open)
         return Paused(
             execution_id=self._plan.start_record.execution_id,
             calls=self._calls.open_outside,
-            approvals=self._calls.questions.open,
+            approvals=self._calls.approvals.open,
             seconds_left=self._clock.seconds_left,
         )
 
@@ -99,7 +99,7 @@ class Pauses:
         if not self._life.is_paused:
             raise UsageError(f"execution {self._plan.start_record.execution_id!r} is running; wait for it to pause")
         self._check(replies)
-        self._calls.questions.check(decisions)
+        self._calls.approvals.check(decisions)
         self._life.move("accept")
         accepted = self._calls.answered_outside(list(replies))
         try:
@@ -118,10 +118,10 @@ class Pauses:
             run.release()
         else:
             timed.release_after(max(0.0, self._ledger.now() - self._paused_at))
-        for given in accepted:
-            self._calls.deliver(given)
+        for reply_entry in accepted:
+            self._calls.deliver(reply_entry)
         if decisions:
-            self._calls.questions.decide(decisions)
+            self._calls.approvals.decide(decisions)
 
     def _timed(self, run: Run) -> Timed | None:
         """The run, if its timers can be told of the pause. Asked once: to look at a protocol takes long."""
@@ -136,9 +136,9 @@ class Pauses:
         self._clock.put_back(snapshot.seconds_left)
         were_open = {call.id for call in snapshot.open_calls}
         assert self._plan.past is not None
-        for given in self._plan.past.given:
-            if given.reply.call_id <= snapshot.calls_made and given.reply.call_id not in were_open:
-                self._calls.restore(given)
+        for reply_entry in self._plan.past.reply_entries:
+            if reply_entry.reply.call_id <= snapshot.calls_made and reply_entry.reply.call_id not in were_open:
+                self._calls.restore(reply_entry)
         for call in snapshot.open_calls:
             self._calls.serve(call)
 
@@ -185,7 +185,7 @@ class Pauses:
         stdout, stderr = self._output.stdout, self._output.stderr
         return Snapshot(
             state=frozen,
-            calls_made=self._calls.made,
+            calls_made=self._calls.count,
             open_calls=self._calls.open,
             stdout=stdout.whole(),
             stderr=stderr.whole(),
@@ -212,28 +212,28 @@ class PausedMemory:
 
     def __init__(self, limits: PausedLimits) -> None:
         self._limits = limits
-        self._held: dict[str, tuple[str, int]] = {}
+        self._usage: dict[str, tuple[str, int]] = {}
         """Tenant and bytes by execution, the oldest first."""
 
     def add(self, execution_id: str, tenant: str, held_bytes: int) -> list[str]:
         """Executions that have to let go of their guests, now that this one stands still."""
-        self._held[execution_id] = (tenant, held_bytes)
+        self._usage[execution_id] = (tenant, held_bytes)
         leaving: list[str] = []
         while self._of(tenant) > self._limits.tenant_bytes:
             leaving.append(self._take_oldest(tenant))
-        while sum(size for _, size in self._held.values()) > self._limits.total_bytes:
-            largest = max({tenant for tenant, _ in self._held.values()}, key=self._of)
+        while sum(size for _, size in self._usage.values()) > self._limits.total_bytes:
+            largest = max({tenant for tenant, _ in self._usage.values()}, key=self._of)
             leaving.append(self._take_oldest(largest))
         return leaving
 
     def remove(self, execution_id: str) -> None:
         """It goes on, or is gone."""
-        self._held.pop(execution_id, None)
+        self._usage.pop(execution_id, None)
 
     def _of(self, tenant: str) -> int:
-        return sum(size for owner, size in self._held.values() if owner == tenant)
+        return sum(size for owner, size in self._usage.values() if owner == tenant)
 
     def _take_oldest(self, tenant: str) -> str:
-        oldest = next(one for one, (owner, _) in self._held.items() if owner == tenant)
-        del self._held[oldest]
+        oldest = next(execution_id for execution_id, (owner, _) in self._usage.items() if owner == tenant)
+        del self._usage[oldest]
         return oldest

@@ -1,4 +1,4 @@
-"""The executions that run or are paused in this process, and the ways in which one leaves.
+"""Registry of the executions that run or are paused in this process, and the ways in which one leaves.
 
 A paused one is closed at once: `close` ends its guest and leaves its record open, so that whoever resumes it replays
 it; `end` also writes an outcome. One that runs is told to end, with an outcome (`stop`) or without (`fail`), and
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from toolfold.engines.base import Ended
 from toolfold.errors import Fenced, LedgerFailed
 from toolfold.execution.execution import Execution
-from toolfold.execution.output import Watch
+from toolfold.execution.output import OutputWatch
 from toolfold.execution.pause import PausedMemory
 from toolfold.models import Problem
 from toolfold.sessions import bound_names
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from toolfold.errors import ToolfoldError
     from toolfold.execution.execution import EarlyEnd
     from toolfold.execution.pause import PausedLimits
-    from toolfold.execution.request import Plan, Services
+    from toolfold.execution.request import ExecutionPlan, Services
     from toolfold.models import Outcome, Status
     from toolfold.sessions import Sessions
 
@@ -49,7 +49,7 @@ class LiveExecutions:
         self._paused_memory = PausedMemory(limits)
         self._by_id: dict[str, Execution] = {}
         self._leaving: set[asyncio.Task[None]] = set()
-        self._watches: dict[str, Watch] = {}
+        self._watches: dict[str, OutputWatch] = {}
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -73,7 +73,7 @@ class LiveExecutions:
             return None
         return execution
 
-    def add(self, plan: Plan, services: Services) -> Execution:
+    def add(self, plan: ExecutionPlan, services: Services) -> Execution:
         """One that is about to be opened."""
         execution = Execution(plan, services, self._weigh)
         self._by_id[execution.id] = execution
@@ -81,11 +81,11 @@ class LiveExecutions:
             execution.show(watch)
         return execution
 
-    def watch(self, execution_id: str) -> Watch:
+    def watch(self, execution_id: str) -> OutputWatch:
         """For whoever reads along; also before it is here."""
         watch = self._watches.get(execution_id)
         if watch is None:
-            watch = self._watches[execution_id] = Watch()
+            watch = self._watches[execution_id] = OutputWatch()
             if (execution := self._by_id.get(execution_id)) is not None:
                 execution.show(watch)
         return watch
@@ -159,16 +159,16 @@ class LiveExecutions:
         deleted: tuple[str, ...] = ()
         if isinstance(execution.life.failure, (Fenced, LedgerFailed)):
             raise execution.life.failure  # its record stays open: another process has it, or it is tried again
-        session, begun = execution.plan.session, execution.plan.start_record
+        session, start_record = execution.plan.session, execution.plan.start_record
         if session is not None:
             if self._before_files is not None:
                 await self._before_files(execution.id)
-            if begun.files or last.files:  # in a thread: another process may have its turn of the folder
-                notes = await asyncio.to_thread(self._sessions.update, session.id, begun, last)
+            if start_record.files or last.files:  # in a thread: another process may have its turn of the folder
+                notes = await asyncio.to_thread(self._sessions.update, session.id, start_record, last)
             if not notes:  # else the session is as it was
-                deleted = tuple(file.name for file in begun.files if file.name in last.deleted)
+                deleted = tuple(file.name for file in start_record.files if file.name in last.deleted)
             if session.keeps_names:
-                session.names |= bound_names(begun.program.text)
+                session.names |= bound_names(start_record.program.text)
         await self.close(execution)
         return await execution.finish(last, notes, deleted)
 

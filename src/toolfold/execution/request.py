@@ -1,4 +1,4 @@
-"""What a caller wants of one execution, and the start that goes on record for it."""
+"""Requests for executions: the start record, the plan and the services of one; checks of runtime arguments."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from toolfold.engines.base import Engine, Taped
     from toolfold.events import Listeners
-    from toolfold.execution.history import Past, Rerun
+    from toolfold.execution.history import ReplayHistory, Rerun
     from toolfold.models import CallRecord, File, Program, ToolSpec
     from toolfold.sessions import Session
     from toolfold.tools.learning import Learning
@@ -55,7 +55,7 @@ class StartOptions(TypedDict, total=False):
     clock: float | None
 
 
-class Wish(msgspec.Struct, frozen=True, kw_only=True):
+class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What `run` and `start` were asked for."""
 
     outside: Sequence[ToolSpec] = ()
@@ -89,46 +89,48 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
         return frozenset(self.session.names) if self.session is not None else frozenset()
 
 
-def begun_of(
-    wish: Wish, program: Program, specs: tuple[ToolSpec, ...], *, engine: Engine, kept: Sequence[File],
-    earlier: Sequence[File], door: str,
+def start_record_of(
+    request: RunRequest, program: Program, specs: tuple[ToolSpec, ...], *, engine: Engine, saved_files: Sequence[File],
+    outputs: Sequence[File], door: str,
 ) -> StartRecord:  # fmt: skip
     """The start, as it goes on record, with the session's files and the earlier output that the text mentions.
 
     Raises:
         UsageError: there is more for standard input than a program may have.
     """
-    if wish.stdin is not None or wish.clock is not None:
-        program = _given(wish, program)
-    brought = (*earlier, *wish.files)
-    drawn = os.urandom(12)
+    if request.stdin is not None or request.clock is not None:
+        program = _with_input(request, program)
+    new_files = (*outputs, *request.files)
+    random_bytes = os.urandom(12)
     return StartRecord(
-        execution_id=wish.execution_id or drawn[:8].hex(),
+        execution_id=request.execution_id or random_bytes[:8].hex(),
         program=program,
         tools=specs,
-        outside=tuple([spec.name for spec in wish.outside]) if wish.outside else (),
-        limits=wish.limits,
+        outside=tuple([spec.name for spec in request.outside]) if request.outside else (),
+        limits=request.limits,
         # By name: what the caller brings takes the place of what the session has.
-        files=tuple({file.name: file for file in (*kept, *brought)}.values()) if kept or brought else (),
-        brought=tuple([file.name for file in brought]) if brought else (),
-        seed=int.from_bytes(drawn[8:]) if wish.seed is None else wish.seed,
+        files=tuple({file.name: file for file in (*saved_files, *new_files)}.values())
+        if saved_files or new_files
+        else (),
+        brought=tuple([file.name for file in new_files]) if new_files else (),
+        seed=int.from_bytes(random_bytes[8:]) if request.seed is None else request.seed,
         engine=engine.name,
         isolation=engine.isolation,
-        tenant=wish.tenant,
-        session=wish.session.id if wish.session else "",
-        rerun_of=wish.rerun_of,
+        tenant=request.tenant,
+        session=request.session.id if request.session else "",
+        rerun_of=request.rerun_of,
         began_at=time.time(),
-        expires_at=wish.expires_at,
-        is_strict=wish.is_taped or wish.is_strict,
+        expires_at=request.expires_at,
+        is_strict=request.is_taped or request.is_strict,
         door=door,
     )
 
 
-def _given(wish: Wish, program: Program) -> Program:
-    size, most = len((wish.stdin or "").encode("utf-8", "surrogatepass")), wish.limits.temp_bytes
+def _with_input(request: RunRequest, program: Program) -> Program:
+    size, most = len((request.stdin or "").encode("utf-8", "surrogatepass")), request.limits.temp_bytes
     if size > most:
         raise UsageError(f"stdin has {size} bytes, more than {most}, the limit of temp_bytes; give it as a file")
-    return replace(program, stdin=wish.stdin, clock=wish.clock)
+    return replace(program, stdin=request.stdin, clock=request.clock)
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -151,7 +153,7 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     """Of the executions' clocks."""
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class ExecutionPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What is wanted of one execution, once its program has passed the check."""
 
     start_record: StartRecord
@@ -162,13 +164,13 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     can_pause: bool
     session: Session | None = None
     on_call: Callable[[CallRecord], None] | None = None
-    past: Past | None = None
+    past: ReplayHistory | None = None
     """The execution went on in another process, and this is its record there."""
     rerun: Rerun | None = None
     """Replies of an earlier execution that need not be fetched again."""
     epoch: int = 0
     """Of the ledger; whoever takes the execution over raises it."""
-    asked: frozenset[str] = frozenset()
+    approval_tools: frozenset[str] = frozenset()
     """Tools whose calls need a yes before they begin."""
     may_ask: bool = False
     """Any tool may ask while it is served; otherwise only those in `asked` do, and before they begin."""
@@ -177,14 +179,14 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     def order(self, on_frozen: Callable[[int], None] | None) -> Order:
         """What the engine is asked to run."""
-        begun, session, past = self.start_record, self.session, self.past
+        start_record, session, past = self.start_record, self.session, self.past
         return Order(
-            program=begun.program,
-            tools=begun.tools,
-            limits=begun.limits,
-            files=begun.files,
+            program=start_record.program,
+            tools=start_record.tools,
+            limits=start_record.limits,
+            files=start_record.files,
             session=session.id if session is not None and session.keeps_names else "",
-            seed=begun.seed,
+            seed=start_record.seed,
             tape=self.tape,
             snapshot=past.snapshot.state if past is not None and past.snapshot is not None else b"",
             report_waiting=self.can_pause,
@@ -211,19 +213,19 @@ _ELSEWHERE: Final = {
 
 def known_keywords(init: Callable[_P, None]) -> Callable[_P, None]:
     """A constructor that names the right keyword for a wrong one, as a `UsageError`."""
-    known = signature(init).parameters
+    parameters = signature(init).parameters
 
     @wraps(init)
     def checked(*args: _P.args, **keywords: _P.kwargs) -> None:
         for name in keywords:
-            if name not in known:
-                raise UsageError(f"Runtime takes no {name!r}{_instead(name, known)}")
+            if name not in parameters:
+                raise UsageError(f"Runtime takes no {name!r}{_instead(name, parameters)}")
         init(*args, **keywords)
 
     return checked
 
 
-def _instead(name: str, known: Iterable[str]) -> str:
+def _instead(name: str, parameter_names: Iterable[str]) -> str:
     if name in _LIMITS:
         return f"; write limits=Limits({_LIMITS[name]}=...)"
     if name in _ELSEWHERE:
@@ -231,7 +233,7 @@ def _instead(name: str, known: Iterable[str]) -> str:
     # Imported here: nobody else needs it, and every command waits for imports.
     from difflib import get_close_matches  # noqa: PLC0415
 
-    close = get_close_matches(name, known, n=1)
+    close = get_close_matches(name, parameter_names, n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
@@ -267,14 +269,14 @@ def check_types(*, tools: Any, engine: Any, limits: Any, policy: Any, approve: A
         raise _wrong("listeners", "a list of listeners", listeners)
 
 
-class HandedOver(NamedTuple):
+class OwnedLedger(NamedTuple):
     """An open ledger that the runtime is to close, because nobody else will."""
 
     ledger: Ledger
 
 
 # Any: the same.
-def opened_ledger(ledger: Any) -> tuple[Ledger, bool]:
+def resolve_ledger(ledger: Any) -> tuple[Ledger, bool]:
     """The ledger itself, and whether the runtime closes it: opened here, from a path or an address, or handed over.
 
     Raises:
@@ -282,7 +284,7 @@ def opened_ledger(ledger: Any) -> tuple[Ledger, bool]:
     """
     if ledger is None:
         return MemoryLedger(), False
-    if isinstance(ledger, HandedOver):
+    if isinstance(ledger, OwnedLedger):
         return ledger.ledger, True
     if isinstance(ledger, (str, Path)):
         # Imported here: most runtimes are given none, or one that is open.
@@ -294,10 +296,10 @@ def opened_ledger(ledger: Any) -> tuple[Ledger, bool]:
     return ledger, False
 
 
-def _wrong(name: str, takes: str, got: Any) -> UsageError:
-    return UsageError(f"Runtime({name}=...) takes {takes}; got {type(got).__name__} {_short(got)}")
+def _wrong(name: str, takes: str, value: Any) -> UsageError:
+    return UsageError(f"Runtime({name}=...) takes {takes}; got {type(value).__name__} {_short(value)}")
 
 
 def _short(value: object) -> str:
-    shown = repr(value)
-    return shown if len(shown) <= 80 else f"{shown[:79]}…"
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:79]}…"

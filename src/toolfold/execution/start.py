@@ -1,4 +1,4 @@
-"""From a text to the plan of an execution: its turn of the session, its check, and what goes on record of its start."""
+"""Start of an execution: the tools on offer, the turn of its session, the check, and its plan."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from toolfold.errors import ToolfoldError
 from toolfold.events import ProgramRejected
 from toolfold.execution.history import Rerun, history_of, put_on_record, take_over
 from toolfold.execution.outcome import code_size, context_saved
-from toolfold.execution.request import Plan, begun_of, check_text
+from toolfold.execution.request import ExecutionPlan, check_text, start_record_of
 from toolfold.ledger.base import Ledger
 from toolfold.models import File, Outcome, Problem, Program
 from toolfold.program.check import Checker
 from toolfold.prompts.python_stubs import asks_for_words
 from toolfold.protocol.codec import encode
 from toolfold.tools.catalog import Catalog
-from toolfold.tools.names import spared_spec
+from toolfold.tools.names import avoid_reserved_names
 from toolfold.tools.remote import shipment
 from toolfold.tools.router import Router
 from toolfold.tools.search import SEARCH_SPEC, Index, search_tool
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Collection, Iterable, Sequence
 
     from toolfold.checking import Checks
-    from toolfold.execution.request import Services, Wish
+    from toolfold.execution.request import RunRequest, Services
     from toolfold.models import Limits, StartRecord, ToolSpec
     from toolfold.sessions import Session, Sessions
     from toolfold.tools.policy import Policy
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 # Replaced as a whole, never changed: an execution keeps the tools that it began with.
 
 
-class Offer:
+class RuntimeTools:
     """Tools with their checker, router and search.
 
     Args:
@@ -86,10 +86,10 @@ class Offer:
         """Own tools and the caller's; among the latter alone there is also something to search."""
         if not outside and not hidden:
             return self.specs
-        brought = [spared_spec(spec) for spec in outside]
-        if self.specs or any(spec.name == SEARCH_SPEC.name for spec in brought):
-            return (*(spec for spec in self.specs if spec.name not in hidden), *brought)
-        return (*brought, SEARCH_SPEC)
+        outside_specs = [avoid_reserved_names(spec) for spec in outside]
+        if self.specs or any(spec.name == SEARCH_SPEC.name for spec in outside_specs):
+            return (*(spec for spec in self.specs if spec.name not in hidden), *outside_specs)
+        return (*outside_specs, SEARCH_SPEC)
 
     def checker_for(self, specs: tuple[ToolSpec, ...]) -> Checker:
         """The one that is kept, where it knows these very tools."""
@@ -102,32 +102,34 @@ class Offer:
             UsageError: One of them cannot be called elsewhere.
         """
         shipped = shipment(names, self.router.catalog, self._policy, self._steps)
-        specs = tuple(one.spec for one in shipped.tools)
+        specs = tuple(tool.spec for tool in shipped.tools)
         return OwnTools(specs, encode(shipped), "toolfold.execution.calls:OwnTools")
 
-    def asked(self, specs: Iterable[ToolSpec]) -> frozenset[str]:
+    def approval_tools(self, specs: Iterable[ToolSpec]) -> frozenset[str]:
         """Names of those that need a yes."""
         return frozenset(spec.name for spec in specs if self._policy.asks(spec)) if self.asks else frozenset()
 
 
-class Beginning:
+class ExecutionPlanner:
     """How executions begin that are offered one set of tools.
 
     Args:
         may_ask: Any tool may ask for a yes while it is served.
     """
 
-    def __init__(self, offer: Offer, services: Services, *, sessions: Sessions, checks: Checks, may_ask: bool) -> None:
+    def __init__(
+        self, offer: RuntimeTools, services: Services, *, sessions: Sessions, checks: Checks, may_ask: bool
+    ) -> None:
         self.offer = offer
         self.services = services
         self._sessions = sessions
         self._checks = checks
         self._may_ask = may_ask
 
-    def offering(self, offer: Offer) -> Beginning:
+    def offering(self, offer: RuntimeTools) -> ExecutionPlanner:
         """The same with other tools."""
         services = msgspec.structs.replace(self.services, router=offer.router)
-        return Beginning(offer, services, sessions=self._sessions, checks=self._checks, may_ask=self._may_ask)
+        return ExecutionPlanner(offer, services, sessions=self._sessions, checks=self._checks, may_ask=self._may_ask)
 
     @property
     def asks_outside(self) -> bool:
@@ -143,42 +145,42 @@ class Beginning:
         if not asks_for_words(text):
             self._expect(text, self.offer.specs, limits)
 
-    async def plan(self, text: str, wish: Wish) -> Plan | Outcome:
+    async def plan(self, text: str, request: RunRequest) -> ExecutionPlan | Outcome:
         """The plan of a program that passes the check, or the outcome of one that does not.
 
         With a plan, the program has its turn of its session, and the engine may expect it: whoever does not open it
         has to close the execution, and to call `forget`.
         """
         check_text(text)
-        specs = self.offer.granted(wish.outside, wish.hidden)
-        told = await self._told(specs, wish) if asks_for_words(text) else specs
-        if wish.session is None:
-            self._expect(text, told, wish.limits)
+        specs = self.offer.granted(request.outside, request.hidden)
+        help_specs = await self._help_specs(specs, request) if asks_for_words(text) else specs
+        if request.session is None:
+            self._expect(text, help_specs, request.limits)
         else:
-            await self._enter(wish.session)
+            await self._enter(request.session)
         try:
             checker = self.offer.checker_for(specs)
             program = None
-            if wish.stdin is None:
-                program = self._checks.check_at_once(text, checker, wish.limits, wish.known_names)
+            if request.stdin is None:
+                program = self._checks.check_at_once(text, checker, request.limits, request.known_names)
             if program is None:
-                program = await self._check(text, specs, checker, wish)
+                program = await self._check(text, specs, checker, request)
             if isinstance(program, Problem):
-                self._drop(wish)
-                return await self._rejected(program, text, wish)
-            return await self._planned(program, told, wish)
+                self._drop(request)
+                return await self._rejected(program, text, request)
+            return await self._planned(program, help_specs, request)
         except BaseException:
-            self._drop(wish)
+            self._drop(request)
             raise
 
-    async def check(self, text: str, wish: Wish) -> Problem | None:
+    async def check(self, text: str, request: RunRequest) -> Problem | None:
         """Why it would be rejected."""
         check_text(text)
-        specs = self.offer.granted(wish.outside, wish.hidden)
-        checked = await self._check(text, specs, self.offer.checker_for(specs), wish)
+        specs = self.offer.granted(request.outside, request.hidden)
+        checked = await self._check(text, specs, self.offer.checker_for(specs), request)
         return checked if isinstance(checked, Problem) else None
 
-    async def revival(self, execution_id: str) -> Plan:
+    async def revival(self, execution_id: str) -> ExecutionPlan:
         """The plan of an execution that another process paused: it is taken over, to be replayed."""
         history, past = await take_over(execution_id, self.services.engine, self.services.ledger)
         session = self._sessions.open(history.start_record.session) if history.start_record.session else None
@@ -194,10 +196,10 @@ class Beginning:
         if forewarned is not None:
             forewarned.forget()
 
-    async def _told(self, specs: tuple[ToolSpec, ...], wish: Wish) -> tuple[ToolSpec, ...]:
+    async def _help_specs(self, specs: tuple[ToolSpec, ...], request: RunRequest) -> tuple[ToolSpec, ...]:
         """What `help()` tells of the tools: for a program that may ask, also what they were seen to return."""
-        await self.services.learning.read(wish.tenant)
-        return tuple(self.services.learning.told(specs, wish.tenant))
+        await self.services.learning.read(request.tenant)
+        return tuple(self.services.learning.with_learned_schemas(specs, request.tenant))
 
     def _expect(self, text: str, specs: tuple[ToolSpec, ...], limits: Limits) -> None:
         """Have a guest make the program ready while it is checked; nothing if one has begun to."""
@@ -211,55 +213,57 @@ class Beginning:
         if session.names and not self.services.engine.has_session(session.id):
             session.names.clear()  # its guest had to make room for others
 
-    def _drop(self, wish: Wish) -> None:
+    def _drop(self, request: RunRequest) -> None:
         """The program will not run."""
-        if wish.session is not None:
-            self._sessions.leave(wish.session)
+        if request.session is not None:
+            self._sessions.leave(request.session)
         else:
             self.forget()
 
     def _check(
-        self, text: str, specs: tuple[ToolSpec, ...], checker: Checker, wish: Wish
+        self, text: str, specs: tuple[ToolSpec, ...], checker: Checker, request: RunRequest
     ) -> Awaitable[Program | Problem]:
         def file_names() -> Iterable[str]:
-            kept = self._sessions.listed(wish.session.id) if wish.session is not None else ()
-            return [*(file.name for file in wish.files), *(file.name for file in kept)]
+            saved_files = self._sessions.listed(request.session.id) if request.session is not None else ()
+            return [*(file.name for file in request.files), *(file.name for file in saved_files)]
 
         return self._checks.check(
-            text, specs, checker=checker, limits=wish.limits, known_names=wish.known_names, file_names=file_names,
-            has_stdin=wish.stdin is not None, tenant=wish.tenant,
+            text, specs, checker=checker, limits=request.limits, known_names=request.known_names, file_names=file_names,
+            has_stdin=request.stdin is not None, tenant=request.tenant,
         )  # fmt: skip
 
-    async def _rejected(self, problem: Problem, text: str, wish: Wish) -> Outcome:
+    async def _rejected(self, problem: Problem, text: str, request: RunRequest) -> Outcome:
         services = self.services
         program = Program(text=text)
-        wish = msgspec.structs.replace(wish, execution_id="", outside=(), files=())  # the id is for one that runs
-        begun = begun_of(wish, program, (), engine=services.engine, kept=(), earlier=(), door=services.door)
+        request = msgspec.structs.replace(request, execution_id="", outside=(), files=())  # the id is for one that runs
+        start_record = start_record_of(
+            request, program, (), engine=services.engine, saved_files=(), outputs=(), door=services.door
+        )
         outcome = Outcome(
-            execution_id=begun.execution_id,
+            execution_id=start_record.execution_id,
             status="rejected",
             problem=problem,
-            engine=begun.engine,
-            isolation=begun.isolation,
+            engine=start_record.engine,
+            isolation=start_record.isolation,
             context_saved=context_saved(
                 (), code_bytes=code_size(text), shown_bytes=len(str(problem).encode(errors="replace"))
             ),
         )
         services.listeners.tell_end(ProgramRejected(outcome.execution_id, text, problem))
-        await put_on_record(services.ledger, begun, outcome)
+        await put_on_record(services.ledger, start_record, outcome)
         return outcome
 
-    async def _planned(self, program: Program, specs: tuple[ToolSpec, ...], wish: Wish) -> Plan:
+    async def _planned(self, program: Program, specs: tuple[ToolSpec, ...], request: RunRequest) -> ExecutionPlan:
         ledger = self.services.ledger
-        rerun = Rerun(await history_of(ledger, wish.rerun_of), wish.repeat) if wish.rerun_of else None
-        earlier = await earlier_output(program.text, ledger, wish.tenant) if "output-" in program.text else ()
-        kept = self._sessions.files(wish.session.id) if wish.session is not None else ()
-        begun = begun_of(
-            wish, program, specs, engine=self.services.engine, kept=kept, earlier=earlier, door=self.services.door
+        rerun = Rerun(await history_of(ledger, request.rerun_of), request.repeat) if request.rerun_of else None
+        outputs = await earlier_output(program.text, ledger, request.tenant) if "output-" in program.text else ()
+        saved_files = self._sessions.files(request.session.id) if request.session is not None else ()
+        start_record = start_record_of(
+            request, program, specs, engine=self.services.engine, saved_files=saved_files, outputs=outputs, door=self.services.door
         )  # fmt: skip
         plan = self._plan(
-            begun, Taped() if wish.is_taped else None, wish.session, can_pause=wish.can_pause, on_call=wish.on_call,
-            rerun=rerun, is_durable=wish.is_durable,
+            start_record, Taped() if request.is_taped else None, request.session, can_pause=request.can_pause, on_call=request.on_call,
+            rerun=rerun, is_durable=request.is_durable,
         )  # fmt: skip
         forewarned = self.services.engine.capabilities.forewarned
         # What it asks for is served only when it is on record, as with a start that comes later.
@@ -268,11 +272,19 @@ class Beginning:
         return plan
 
     # Any: the other fields of `Plan`.
-    def _plan(self, begun: StartRecord, tape: Taped | None, session: Session | None, **more: Any) -> Plan:
-        asked = self.offer.asked(begun.tools)
-        outside = frozenset(begun.outside)
-        return Plan(
-            start_record=begun, tape=tape, session=session, outside=outside, asked=asked, may_ask=self._may_ask, **more
+    def _plan(
+        self, start_record: StartRecord, tape: Taped | None, session: Session | None, **more: Any
+    ) -> ExecutionPlan:
+        approval_tools = self.offer.approval_tools(start_record.tools)
+        outside = frozenset(start_record.outside)
+        return ExecutionPlan(
+            start_record=start_record,
+            tape=tape,
+            session=session,
+            outside=outside,
+            approval_tools=approval_tools,
+            may_ask=self._may_ask,
+            **more,
         )
 
 

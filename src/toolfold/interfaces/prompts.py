@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 from toolfold.models import Outcome, ToolSpec
 from toolfold.prompts.catalog import HEADER, dense_text, dense_within
 from toolfold.prompts.python_stubs import prompt_text
-from toolfold.tools.learning import Snapshot
+from toolfold.tools.learning import ToolLessons
 
 Form: TypeAlias = Literal["dense", "python"]
 """`dense`: one line for each tool. `python`: typed functions with docstrings, about three times as long."""
@@ -17,7 +17,7 @@ Form: TypeAlias = Literal["dense", "python"]
 
 def tools_text(
     specs: Sequence[ToolSpec], *, budget_characters: int | None = None, form: Form = "dense",
-    known: Snapshot | None = None,
+    known: ToolLessons | None = None,
 ) -> str:  # fmt: skip
     """What there is to call, with the line that explains the form; empty if there is nothing.
 

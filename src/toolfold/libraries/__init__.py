@@ -1,16 +1,16 @@
-"""Packages for programs: what the operator wants, what was locked, and where it is installed.
+"""Packages for programs: requested sets, the lock file, and the folders they are installed in.
 
 Never the host's own environment: a set is a folder named by its content, which only jails see.
 """
 
-from toolfold.libraries.install import Synced, WantedSet, sync
-from toolfold.libraries.installed import Installed
+from toolfold.libraries.install import SyncResult, WantedSet, sync
+from toolfold.libraries.installed import LibraryStore
 from toolfold.libraries.lock import LockedSet, Wheel, read_lock, write_lock
 
 __all__ = [
-    "Installed",
+    "LibraryStore",
     "LockedSet",
-    "Synced",
+    "SyncResult",
     "WantedSet",
     "Wheel",
     "read_lock",

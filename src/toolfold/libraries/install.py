@@ -1,4 +1,4 @@
-"""From what a config asks for to installed sets and a lock file. What fails leaves both as they were."""
+"""Sync of package sets: from the config to installed sets and a lock file. A failure changes neither."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Final
 
 from toolfold.engines.process.layout import library_modules, library_versions
 from toolfold.errors import UsageError
-from toolfold.libraries.installed import Installed
+from toolfold.libraries.installed import LibraryStore
 from toolfold.libraries.lock import LockedSet, Wheel, named_by, other_machines, read_lock, target, write_lock
 from toolfold.models import InstalledSet
 
@@ -31,7 +31,7 @@ class WantedSet:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Synced:
+class SyncResult:
     """One set after a sync."""
 
     name: str
@@ -41,12 +41,12 @@ class Synced:
 
 
 def sync(
-    wanted: Sequence[WantedSet],
+    requested_sets: Sequence[WantedSet],
     lock: Path,
     *,
     upgrade: bool = False,
     try_out: Callable[[InstalledSet], None] = lambda _: None,
-) -> list[Synced]:
+) -> list[SyncResult]:
     """Resolve, download, unpack and lock every set; the lock is written when all of them are there.
 
     Args:
@@ -58,45 +58,49 @@ def sync(
     Raises:
         UsageError: one line, with the name of the set; lock and folders are as before.
     """
-    store = Installed()
+    store = LibraryStore()
     before = read_lock(lock)
     done = []
-    for one in wanted:
+    for library_set in requested_sets:
         try:
-            done.append(_sync(one, before.get(one.name), lock, store, upgrade=upgrade))
+            done.append(_sync(library_set, before.get(library_set.name), lock, store, upgrade=upgrade))
             try_out(done[-1].installed)
         except UsageError as error:
-            stays = "; the installed set stays in use" if one.name in before else ""
-            raise UsageError(f"libraries, set {one.name!r}: {error}{stays}") from error
-    if wanted or before:
-        write_lock(lock, {one.name: one.locked for one in done})
+            stays = "; the installed set stays in use" if library_set.name in before else ""
+            raise UsageError(f"libraries, set {library_set.name!r}: {error}{stays}") from error
+    if requested_sets or before:
+        write_lock(lock, {library_set.name: library_set.locked for library_set in done})
     return done
 
 
-def _sync(one: WantedSet, before: LockedSet | None, lock: Path, store: Installed, *, upgrade: bool) -> Synced:
+def _sync(
+    library_set: WantedSet, before: LockedSet | None, lock: Path, store: LibraryStore, *, upgrade: bool
+) -> SyncResult:
     with store.staging() as folder:
         wheels = folder / "wheels"
-        if before is not None and before.packages == one.packages and not upgrade:
+        if before is not None and before.packages == library_set.packages and not upgrade:
             locked = before
             if not store.has(locked):
                 download_locked(locked, wheels)
                 _compare(locked, wheels)
         else:
-            _resolve(one, wheels, [] if upgrade else _locked_pins(before, other_machines(lock, one.name)))
-            locked = LockedSet(packages=one.packages, wheels=wheels_in(wheels))
+            _resolve(
+                library_set, wheels, [] if upgrade else _locked_pins(before, other_machines(lock, library_set.name))
+            )
+            locked = LockedSet(packages=library_set.packages, wheels=wheels_in(wheels))
         store.add(locked, wheels)
-    made = store.set_of(one.name, locked, one.preload)
-    _refuse_strange_preload(one, store, locked)
-    return Synced(name=one.name, locked=locked, installed=made, notes=tuple(_notes(locked)))
+    installed_set = store.set_of(library_set.name, locked, library_set.preload)
+    _refuse_strange_preload(library_set, store, locked)
+    return SyncResult(name=library_set.name, locked=locked, installed=installed_set, notes=tuple(_notes(locked)))
 
 
-def _resolve(one: WantedSet, wheels: Path, locked: list[str]) -> None:
+def _resolve(library_set: WantedSet, wheels: Path, locked: list[str]) -> None:
     """First with the versions that are locked and those of the libraries that programs have anyway."""
-    there = [f"{name}=={version}" for name, version in library_versions().items()]
-    attempts = [[*locked, *_others(there, locked)], there, []] if locked else [there, []]
+    host_pins = [f"{name}=={version}" for name, version in library_versions().items()]
+    attempts = [[*locked, *_exclude_pins(host_pins, locked)], host_pins, []] if locked else [host_pins, []]
     for pins in attempts:
         try:
-            return download(one.packages, wheels, pins=pins)
+            return download(library_set.packages, wheels, pins=pins)
         except UsageError as error:
             if not pins or str(error) == UNREACHABLE:
                 raise
@@ -104,38 +108,38 @@ def _resolve(one: WantedSet, wheels: Path, locked: list[str]) -> None:
 
 
 def _locked_pins(before: LockedSet | None, elsewhere: Mapping[str, LockedSet]) -> list[str]:
-    known = before or next(iter(elsewhere.values()), None)
-    return [] if known is None else [f"{wheel.name}=={wheel.version}" for wheel in known.wheels]
+    locked_set = before or next(iter(elsewhere.values()), None)
+    return [] if locked_set is None else [f"{wheel.name}=={wheel.version}" for wheel in locked_set.wheels]
 
 
-def _others(pins: Sequence[str], taken: Sequence[str]) -> list[str]:
-    names = {pin.partition("==")[0] for pin in taken}
+def _exclude_pins(pins: Sequence[str], locked_pins: Sequence[str]) -> list[str]:
+    names = {pin.partition("==")[0] for pin in locked_pins}
     return [pin for pin in pins if pin.partition("==")[0] not in names]
 
 
 def _compare(locked: LockedSet, wheels: Path) -> None:
     """Once more than pip: what is unpacked is what was locked, file by file."""
-    found = {wheel.file: wheel.sha256 for wheel in wheels_in(wheels)}
+    hashes = {wheel.file: wheel.sha256 for wheel in wheels_in(wheels)}
     for wheel in locked.wheels:
-        if found.get(wheel.file) != wheel.sha256:
+        if hashes.get(wheel.file) != wheel.sha256:
             raise UsageError(f"the hash of {wheel.name!r} is not the one in the lock")
 
 
-def _refuse_strange_preload(one: WantedSet, store: Installed, locked: LockedSet) -> None:
-    known = {module for modules in store.modules(locked).values() for module in modules}
-    for name in one.preload:
+def _refuse_strange_preload(library_set: WantedSet, store: LibraryStore, locked: LockedSet) -> None:
+    module_names = {module for modules in store.modules(locked).values() for module in modules}
+    for name in library_set.preload:
         first = name.partition(".")[0]
-        if first not in known and first not in library_modules():
+        if first not in module_names and first not in library_modules():
             raise UsageError(f"preload names {name!r}, which no package of the set has")
 
 
 def _notes(locked: LockedSet) -> Iterator[str]:
     """Where a program would get one version from here and its other half from beside toolfold."""
-    there = library_versions()
+    versions = library_versions()
     for wheel in locked.wheels:
-        if wheel.name in there and there[wheel.name] != wheel.version:
+        if wheel.name in versions and versions[wheel.name] != wheel.version:
             yield (
-                f"{wheel.name} {wheel.version} differs from {there[wheel.name]} beside toolfold; list what is used "
+                f"{wheel.name} {wheel.version} differs from {versions[wheel.name]} beside toolfold; list what is used "
                 "together with it in libraries.packages too"
             )
 
@@ -164,8 +168,8 @@ def download(packages: Sequence[str], folder: Path, *, pins: Sequence[str] = ())
     Raises:
         UsageError: one line that says what is wrong.
     """
-    requirements = _written(folder.parent / "requirements.txt", packages)
-    constraints = _written(folder.parent / "constraints.txt", pins)
+    requirements = _write_lines(folder.parent / "requirements.txt", packages)
+    constraints = _write_lines(folder.parent / "constraints.txt", pins)
     _run(folder, "--requirement", requirements, "--constraint", constraints)
 
 
@@ -176,7 +180,7 @@ def download_locked(locked: LockedSet, folder: Path) -> None:
         UsageError: one of them is not available, or is another file.
     """
     lines = [f"{wheel.name}=={wheel.version} --hash=sha256:{wheel.sha256}" for wheel in locked.wheels]
-    _run(folder, "--no-deps", "--require-hashes", "--requirement", _written(folder.parent / "locked.txt", lines))
+    _run(folder, "--no-deps", "--require-hashes", "--requirement", _write_lines(folder.parent / "locked.txt", lines))
 
 
 def _run(folder: Path, *arguments: str) -> None:
@@ -203,40 +207,40 @@ def _pip(command: Sequence[str], cwd: Path) -> subprocess.CompletedProcess[str]:
     return done
 
 
-def _written(path: Path, lines: Sequence[str]) -> str:
+def _write_lines(path: Path, lines: Sequence[str]) -> str:
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return str(path)
 
 
-def _reason(said: str, folder: Path) -> str:
+def _reason(pip_output: str, folder: Path) -> str:
     """One line without addresses: those may hold the password of a registry."""
-    if found := _HASHES.search(said):
-        return f"the hash of {found[1]!r} is not the one in the lock: the index has another file under the same version"
-    if found := _CONFLICT.search(said):
-        return f"the packages contradict each other: {_joined(found[1])}"
-    missing = _NOT_FOUND.search(said)
-    if _NO_ANSWER.search(said):
+    if match := _HASHES.search(pip_output):
+        return f"the hash of {match[1]!r} is not the one in the lock: the index has another file under the same version"
+    if match := _CONFLICT.search(pip_output):
+        return f"the packages contradict each other: {_joined(match[1])}"
+    missing = _NOT_FOUND.search(pip_output)
+    if _NO_ANSWER.search(pip_output):
         return UNREACHABLE
     if missing is None:
-        errors = re.findall(r"^ERROR: (.*)$", said, re.MULTILINE)
+        errors = re.findall(r"^ERROR: (.*)$", pip_output, re.MULTILINE)
         return f"pip failed: {re.sub(r'[a-z]+://[^ ]+', 'an address', errors[-1] if errors else 'it gave no reason')}"
-    return _why_missing(missing[1], said, folder)
+    return _why_missing(missing[1], pip_output, folder)
 
 
 def _joined(lines: str) -> str:
     return "; ".join(line.strip() for line in lines.splitlines())
 
 
-def _why_missing(requirement: str, said: str, folder: Path) -> str:
+def _why_missing(requirement: str, pip_output: str, folder: Path) -> str:
     """Not there at all, not in that version, or only as source."""
     name = re.split(r"[^A-Za-z0-9._-]", requirement)[0]
-    wheels = re.search(r"from versions: ([^)]*)\)", said)
+    wheels = re.search(r"from versions: ([^)]*)\)", pip_output)
     if wheels and wheels[1] != "none":
         latest = wheels[1].split(", ")[-5:]
         return f"there is no wheel of {requirement!r} for this machine ({target()}); the newest are {', '.join(latest)}"
     # Without building anything: this only reads the list of files.
-    known = _pip([*_PIP, "index", "versions", name, "--no-binary", ":all:", "--pre"], folder)
-    if known.returncode == 0:
+    lookup = _pip([*_PIP, "index", "versions", name, "--no-binary", ":all:", "--pre"], folder)
+    if lookup.returncode == 0:
         return f"{name!r} has no wheel for this machine ({target()}); toolfold builds nothing from source"
     return f"no package {name!r} on the index; is it spelt right?"
 
@@ -246,9 +250,9 @@ def wheels_in(folder: Path) -> tuple[Wheel, ...]:
     # Imported here: the hashes of a lock are compared by pip already.
     import hashlib  # noqa: PLC0415
 
-    found = []
+    wheels = []
     for path in sorted(folder.glob("*.whl")):
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
-        found.append(Wheel(*named_by(path.name), path.name, digest))
-    return tuple(sorted(found))
+        wheels.append(Wheel(*named_by(path.name), path.name, digest))
+    return tuple(sorted(wheels))

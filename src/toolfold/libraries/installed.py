@@ -1,4 +1,4 @@
-"""Sets that are installed: folders named by their content, and what an engine is told of them."""
+"""Installed package sets: folders named by their content, and how wheels are unpacked into them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class _Mark(msgspec.Struct):
     """A hash of all that was unpacked and compiled."""
 
 
-class Installed:
+class LibraryStore:
     """The folders of all sets on this machine.
 
     Args:
@@ -134,12 +134,12 @@ class Installed:
 
     def set_of(self, name: str, locked: LockedSet, preload: Sequence[str] = ()) -> InstalledSet:
         """What an engine is told."""
-        there = library_versions()
-        asked = {requirement_name(text) for text in locked.packages}
+        host_versions = library_versions()
+        requested_names = {requirement_name(text) for text in locked.packages}
         by_wheel = self.modules(locked)
         # What programs find beside toolfold in the same version is as good there, and maybe loaded already.
-        own = [modules for wheel, modules in by_wheel.items() if there.get(wheel.name) != wheel.version]
-        offers = [main_modules(modules) for wheel, modules in by_wheel.items() if wheel.name in asked]
+        own = [modules for wheel, modules in by_wheel.items() if host_versions.get(wheel.name) != wheel.version]
+        offers = [main_modules(modules) for wheel, modules in by_wheel.items() if wheel.name in requested_names]
         return InstalledSet(
             name=f"{name}-{locked.digest[:12]}",
             folder=str(self.folder_of(locked)),
@@ -205,18 +205,18 @@ def unpack(wheels: Sequence[Path], folder: Path) -> Mapping[str, tuple[str, ...]
     Raises:
         UsageError: a file is no wheel, or too much.
     """
-    left = [MOST_BYTES, MOST_FILES]
-    return {wheel.name: tuple(sorted(_unpack(wheel, folder, left))) for wheel in wheels}
+    remaining = [MOST_BYTES, MOST_FILES]
+    return {wheel.name: tuple(sorted(_unpack(wheel, folder, remaining))) for wheel in wheels}
 
 
-def _unpack(wheel: Path, folder: Path, left: list[int]) -> set[str]:
+def _unpack(wheel: Path, folder: Path, remaining: list[int]) -> set[str]:
     modules: set[str] = set()
     try:
         with zipfile.ZipFile(wheel) as archive:
             for member, place in _places(archive):
-                left[0] -= member.file_size
-                left[1] -= 1
-                if min(left) < 0:
+                remaining[0] -= member.file_size
+                remaining[1] -= 1
+                if min(remaining) < 0:
                     raise UsageError(f"{wheel.name} is too large: sets take {MOST_BYTES} bytes in {MOST_FILES} files")
                 target = folder / place
                 # Of a file that two packages bring, the first stays: mostly a stray licence or a folder of tests.

@@ -1,4 +1,4 @@
-"""The lock file beside the config: which wheels make up each set, by version and hash. It names no registry."""
+"""Lock file beside the config: the wheels of each package set, by version and hash. It names no registry."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FORMAT: Final = 2
 """Of the folders that wheels are unpacked into; part of their names."""
 _SEPARATORS: Final = re.compile(r"[-_.]+")
 _MOST_BYTES: Final = 16 * MIB
-_SHOWN: Final = 80
+_MOST_SHOWN_CHARACTERS: Final = 80
 _FIELDS: Final = {
     "name": re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,198}[A-Za-z0-9])?", re.ASCII),
     "version": re.compile(r"[A-Za-z0-9][A-Za-z0-9.!+_]{0,99}", re.ASCII),
@@ -53,8 +53,8 @@ class LockedSet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def digest(self) -> str:
         """Names the folder: the same wheels on the same Python are the same folder."""
-        said = [_FORMAT, target(), *((wheel.file, wheel.sha256) for wheel in sorted(self.wheels))]
-        return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:16]
+        content = [_FORMAT, target(), *((wheel.file, wheel.sha256) for wheel in sorted(self.wheels))]
+        return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
 
 
 class _Lock(msgspec.Struct, forbid_unknown_fields=True):
@@ -64,8 +64,8 @@ class _Lock(msgspec.Struct, forbid_unknown_fields=True):
 
 def target() -> str:
     """The kind of machine and Python that a wheel must fit."""
-    found: str | None = sysconfig.get_config_var("SOABI")
-    return found or f"{sys.implementation.cache_tag}-{sysconfig.get_platform()}"
+    soabi: str | None = sysconfig.get_config_var("SOABI")
+    return soabi or f"{sys.implementation.cache_tag}-{sysconfig.get_platform()}"
 
 
 def normal_name(name: str) -> str:
@@ -89,14 +89,17 @@ def read_lock(path: Path) -> Mapping[str, LockedSet]:
 
 def other_machines(path: Path, name: str) -> Mapping[str, LockedSet]:
     """The same set as it was locked elsewhere: its versions are the ones to take here too."""
-    return {kind: one for kind, one in _read(path).sets.get(name, {}).items() if kind != target()}
+    return {kind: locked_set for kind, locked_set in _read(path).sets.get(name, {}).items() if kind != target()}
 
 
 def write_lock(path: Path, sets: Mapping[str, LockedSet]) -> None:
     """Replace what is locked for this kind of machine, at once or not at all; what others locked stays."""
     before = _read(path)
     merged = {
-        name: {**{kind: one for kind, one in before.sets.get(name, {}).items() if kind != target()}, target(): locked}
+        name: {
+            **{kind: locked_set for kind, locked_set in before.sets.get(name, {}).items() if kind != target()},
+            target(): locked,
+        }
         for name, locked in sets.items()
     }
     text = msgspec.json.format(msgspec.json.encode(_Lock(_VERSION, merged), order="sorted"), indent=2) + b"\n"
@@ -125,13 +128,13 @@ def _read(path: Path) -> _Lock:
     try:
         lock = msgspec.json.decode(text, type=_Lock)
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise _invalid(path, _shown(str(error))) from None
+        raise _invalid(path, _quote(str(error))) from None
     if lock.version != _VERSION:
         raise UsageError(f"{path.name} has version {lock.version}; this toolfold reads {_VERSION}")
     for name, by_target in lock.sets.items():
         for locked in by_target.values():
             if reason := _problem(locked):
-                raise _invalid(path, f"set {_shown(name)}: {reason}")
+                raise _invalid(path, f"set {_quote(name)}: {reason}")
     return lock
 
 
@@ -141,9 +144,9 @@ def _problem(locked: LockedSet) -> str:
         for field, pattern in _FIELDS.items():
             value = getattr(wheel, field)
             if not pattern.fullmatch(value):
-                return f"invalid {field} {_shown(value)}"
+                return f"invalid {field} {_quote(value)}"
         if (wheel.name, wheel.version) != named_by(wheel.file):
-            return f"file {_shown(wheel.file)} is not of {wheel.name!r} {wheel.version!r}"
+            return f"file {_quote(wheel.file)} is not of {wheel.name!r} {wheel.version!r}"
     return ""
 
 
@@ -157,5 +160,5 @@ def _invalid(path: Path, reason: str) -> UsageError:
     return UsageError(f"{path.name} is no lock file ({reason}); remove it and run 'toolfold libraries sync'")
 
 
-def _shown(text: str) -> str:
-    return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "…")
+def _quote(text: str) -> str:
+    return repr(text if len(text) <= _MOST_SHOWN_CHARACTERS else text[:_MOST_SHOWN_CHARACTERS] + "…")

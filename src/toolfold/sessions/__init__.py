@@ -1,4 +1,4 @@
-"""What lives on between programs: files and, if asked for, names."""
+"""Sessions: files and, if asked for, names that live on between programs."""
 
 from toolfold.sessions.sessions import Session, SessionLimits, Sessions, bound_names
 

@@ -1,4 +1,4 @@
-"""What lives on between programs: files and, if asked for, names. Once, for all doors."""
+"""Sessions: files and, if asked for, names that live on between programs; and the quota of each tenant."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from toolfold.clocks import SteadyClock
 from toolfold.engines.base import MOST_KEPT_BYTES, MOST_KEPT_GUESTS
 from toolfold.errors import UsageError
 from toolfold.models import MIB, File
-from toolfold.sessions.stores import Change, MemoryStore, SessionFile, Store, TooLarge, digest_of
+from toolfold.sessions.stores import Change, FileStore, MemoryStore, SessionFile, TooLarge, digest_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -79,11 +79,11 @@ class Sessions:
     """
 
     def __init__(
-        self, end_guest: Callable[[str], None], *, store: Store | None = None, limits: SessionLimits | None = None,
+        self, end_guest: Callable[[str], None], *, store: FileStore | None = None, limits: SessionLimits | None = None,
         now: Callable[[], float] | None = None,
     ) -> None:  # fmt: skip
         self._end_guest = end_guest
-        self._store: Store = store if store is not None else MemoryStore()
+        self._store: FileStore = store if store is not None else MemoryStore()
         self._limits = limits or SessionLimits()
         self._open: dict[str, Session] = {}
         self._next_sweep = 0.0
@@ -100,21 +100,21 @@ class Sessions:
 
     def open(self, session: str, *, keep_names: bool = False) -> Session:
         """The session of that name, made if there is none. Names are kept from the first program that asks."""
-        named(session)
-        found = self._open.get(session)
-        if found is None:
+        check_session_name(session)
+        open_session = self._open.get(session)
+        if open_session is None:
             self._sweep_if_due()
             if len(self._open) >= self._limits.max_sessions:
                 raise UsageError(f"there are {len(self._open)} sessions open, which is the limit; close some")
-            found = self._open[session] = Session(session)
-        found.keeps_names = found.keeps_names or keep_names
-        return found
+            open_session = self._open[session] = Session(session)
+        open_session.keeps_names = open_session.keeps_names or keep_names
+        return open_session
 
     def close(self, session: str, *, saved_before: float | None = None) -> None:
         """Forget it, with its files and names; harmless if there is none, or if it was saved since then."""
-        found = self._open.pop(session, None)
-        if found is not None and found.idle_timer is not None:
-            found.idle_timer.cancel()
+        open_session = self._open.pop(session, None)
+        if open_session is not None and open_session.idle_timer is not None:
+            open_session.idle_timer.cancel()
         self._end_guest(session)
         self._store.delete(session, before=saved_before)
 
@@ -158,17 +158,17 @@ class Sessions:
 
     def park(self, session: str, execution_id: str) -> None:
         """The execution there waits for somebody outside: programs that wait behind it are told, and the next ones."""
-        found = self._open.get(session)
-        if found is not None and found.turn.locked():
-            found.parked = execution_id
-            for waiting in found.waiting:
+        open_session = self._open.get(session)
+        if open_session is not None and open_session.turn.locked():
+            open_session.parked = execution_id
+            for waiting in open_session.waiting:
                 waiting.cancel()
 
     def unpark(self, session: str) -> None:
         """It goes on: programs wait for their turn again."""
-        found = self._open.get(session)
-        if found is not None:
-            found.parked = ""
+        open_session = self._open.get(session)
+        if open_session is not None:
+            open_session.parked = ""
 
     def pause(self, session: Session, execution_id: str) -> None:
         """The execution there goes back to this task as paused: others wait for its end, this task is told."""
@@ -191,14 +191,18 @@ class Sessions:
         """When its files last changed, in seconds since 1970; 0 if it has none."""
         return self._store.saved_at(session)
 
-    def update(self, session: str, begun: StartRecord, ended: Ended) -> tuple[str, ...]:
+    def update(self, session: str, start_record: StartRecord, ended: Ended) -> tuple[str, ...]:
         """Keep what a program did to its data folder; a note if that is too much.
 
         Only that: files that came or went from outside while it ran are not touched.
         """
-        put = {file.name: file for file in begun.files if file.name in begun.brought and file.name not in ended.deleted}
+        put = {
+            file.name: file
+            for file in start_record.files
+            if file.name in start_record.brought and file.name not in ended.deleted
+        }
         put.update({file.name: file for file in ended.files})
-        remove = {file.name: digest_of(file.data) for file in begun.files if file.name in ended.deleted}
+        remove = {file.name: digest_of(file.data) for file in start_record.files if file.name in ended.deleted}
         change = Change(put=tuple(put.values()), remove=remove)
         try:
             self._quota.merge(session, change, max_bytes=self._limits.max_bytes)
@@ -217,7 +221,7 @@ class Sessions:
         Raises:
             UsageError: the session name is invalid, or together they are too large; nothing is kept then.
         """
-        named(session)
+        check_session_name(session)
         self._sweep_if_due()
         try:
             self._quota.merge(session, Change(put=tuple(files)), max_bytes=self._limits.max_bytes)
@@ -254,8 +258,8 @@ class Sessions:
         self._quota.measure()
 
     def _close_idle(self, session: str, oldest: float) -> None:
-        found = self._open.get(session)
-        if found is None or not found.turn.locked():
+        open_session = self._open.get(session)
+        if open_session is None or not open_session.turn.locked():
             self.close(session, saved_before=oldest)
 
 
@@ -293,7 +297,7 @@ def _refuse_own_pause(session: Session) -> None:
         )
 
 
-def named(session: str) -> str:
+def check_session_name(session: str) -> str:
     """The name of a session, if it can be one."""
     if not session or len(session) > 200 or not session.isprintable():
         raise UsageError(f"invalid session name {session[:80]!r}; give 1 to 200 printable characters")
@@ -336,7 +340,7 @@ class Quota:
         max_bytes: Of each tenant.
     """
 
-    def __init__(self, store: Store, max_bytes: int) -> None:
+    def __init__(self, store: FileStore, max_bytes: int) -> None:
         self._store = store
         self._max_bytes = max_bytes
         self._lock = threading.Lock()
@@ -378,11 +382,13 @@ class Quota:
     def _let_in(self, session: str, added: int, replaced: set[str]) -> None:
         if not self._is_measured:
             self.measure()
-        kept = sum(file.size for file in self._store.listed(session) if file.name not in replaced)
+        remaining_bytes = sum(file.size for file in self._store.listed(session) if file.name not in replaced)
         tenant = _tenant_of(session)
         with self._lock:
-            others = sum(size for one, size in self._sizes[tenant].items() if one != session) + self._coming[tenant]
-            size = others + kept + added
+            other_bytes = (
+                sum(size for name, size in self._sizes[tenant].items() if name != session) + self._coming[tenant]
+            )
+            size = other_bytes + remaining_bytes + added
             if size > self._max_bytes:
                 raise QuotaExceeded(f"the files of all sessions would take {size} bytes, more than {self._max_bytes}")
             self._coming[tenant] += added

@@ -1,4 +1,4 @@
-"""Where the files of sessions are: in memory, or in a folder that several processes may share.
+"""Stores of session files: in memory, or in a folder that several processes may share.
 
 1. A change names single files. What others did to other files in the meantime stays.
 2. One change of a session is made at a time, across threads and processes; it is seen whole or not at all.
@@ -69,7 +69,7 @@ class TooLarge(Exception):
         self.size = size
 
 
-class Store(Protocol):
+class FileStore(Protocol):
     """Where the files of sessions are."""
 
     def load(self, session: str) -> tuple[File, ...]: ...
@@ -222,10 +222,10 @@ class FolderStore:
         for name, digest in change.remove.items():
             if name in entries and entries[name]["stored"] == digest:
                 del entries[name]
-        kept = sum(
-            _size(folder / entries[name]["stored"]) for name in entries.keys() - {one.name for one in change.put}
+        remaining_bytes = sum(
+            _size(folder / entries[name]["stored"]) for name in entries.keys() - {file.name for file in change.put}
         )
-        size = kept + sum(file.size for file in change.put)
+        size = remaining_bytes + sum(file.size for file in change.put)
         if change.put and size > max_bytes:
             if not (folder / _INDEX).exists():
                 shutil.rmtree(folder, ignore_errors=True)  # it would have been the first
@@ -246,19 +246,19 @@ class FolderStore:
                     shutil.rmtree(folder, ignore_errors=True)
 
     def ages(self) -> dict[str, float]:
-        found = {}
+        times = {}
         for index in self._folder.glob(f"*/{_INDEX}"):
             with suppress(FileNotFoundError):  # another process was faster
-                found[json.loads(index.read_text("utf-8"))["session"]] = index.stat().st_mtime
-        return found
+                times[json.loads(index.read_text("utf-8"))["session"]] = index.stat().st_mtime
+        return times
 
     def sizes(self) -> dict[str, int]:
-        found = {}
+        sizes = {}
         for index in self._folder.glob(f"*/{_INDEX}"):
             with suppress(FileNotFoundError):
-                said = json.loads(index.read_text("utf-8"))
-                found[said["session"]] = sum(_size(index.parent / entry["stored"]) for entry in said["files"])
-        return found
+                content = json.loads(index.read_text("utf-8"))
+                sizes[content["session"]] = sum(_size(index.parent / entry["stored"]) for entry in content["files"])
+        return sizes
 
     def saved_at(self, session: str) -> float:
         try:
@@ -303,10 +303,10 @@ def _locked_folder(folder: Path) -> int:
 
 def _index(folder: Path) -> dict[str, _Entry]:
     try:
-        found = json.loads((folder / _INDEX).read_text("utf-8"))
+        content = json.loads((folder / _INDEX).read_text("utf-8"))
     except FileNotFoundError:
         return {}
-    return {entry["name"]: entry for entry in found["files"]}
+    return {entry["name"]: entry for entry in content["files"]}
 
 
 def _file(folder: Path, entry: _Entry) -> File:

@@ -22,7 +22,7 @@ from toolfold.errors import ToolArgumentsInvalid, ToolError, UsageError
 from toolfold.models import Json, Value
 from toolfold.sources.function_signature import Words, first_line, undescribable
 from toolfold.sources.function_types import FunctionSchema
-from toolfold.tools.arguments import TOO_LARGE_TO_EXPLAIN, bad_argument, missing, sample, shown, unknown, wrong
+from toolfold.tools.arguments import TOO_LARGE_TO_EXPLAIN, bad_argument, missing, sample, show_value, unknown, wrong
 from toolfold.tools.values import show_path, to_value
 
 _Prepare = Callable[[Mapping[str, Value]], Mapping[str, Any]]
@@ -202,7 +202,7 @@ def _explain(error: ErrorDetails, arguments: Mapping[str, Value], known: Sequenc
     if found := _SHOULD_BE.fullmatch(error["msg"]):
         return wrong(path, f"must be {found['rest'] or _noun(found['noun'])}", error["input"])
     text = error["msg"].removeprefix("Value error, ")
-    return f"{show_path(path)}: {text[:1].lower()}{text[1:]}, got {shown(error['input'])}"
+    return f"{show_path(path)}: {text[:1].lower()}{text[1:]}, got {show_value(error['input'])}"
 
 
 def _noun(noun: str) -> str:

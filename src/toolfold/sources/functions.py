@@ -22,7 +22,7 @@ from toolfold.errors import UsageError
 from toolfold.models import Json, ToolSpec
 from toolfold.sources.function_signature import Function, Words, local_names, origin_of, resolved_signature
 from toolfold.sources.modules import place_of
-from toolfold.tools.arguments import shown
+from toolfold.tools.arguments import show_value
 from toolfold.tools.names import python_name
 from toolfold.tools.tool import CallContext, FunctionOptions, RetryWhen, TimedSpecOptions, Tool
 
@@ -58,7 +58,7 @@ def as_tool(obj: Tool | Function) -> Tool:
     if isinstance(obj, Tool):
         return obj
     if not callable(obj):
-        raise UsageError(f"{shown(obj)} cannot be a tool: it is neither a Tool nor callable")
+        raise UsageError(f"{show_value(obj)} cannot be a tool: it is neither a Tool nor callable")
     mark = getattr(obj, _MARK, None) or _Mark()
     return _tool_from(obj, mark.namespace, **mark.options)
 
@@ -88,7 +88,7 @@ class _Mark:
 
 def _mark(function: _F, options: Mapping[str, Any]) -> _F:
     if not callable(function):
-        raise UsageError(f"{shown(function)} cannot be marked with @tool: it is not callable")
+        raise UsageError(f"{show_value(function)} cannot be marked with @tool: it is not callable")
     # Only the names in its annotations: a mark must not keep all that was local alive.
     words: set[str] = set()
     # From Python 3.14 on, reading them fails while a class they name is not there yet.
@@ -98,7 +98,7 @@ def _mark(function: _F, options: Mapping[str, Any]) -> _F:
     try:
         setattr(function, _MARK, _Mark(options, names))
     except AttributeError:
-        raise UsageError(f"{shown(function)} cannot be marked with @tool; use tool_from_function") from None
+        raise UsageError(f"{show_value(function)} cannot be marked with @tool; use tool_from_function") from None
     return function
 
 

@@ -24,7 +24,7 @@ import msgspec
 
 from toolfold.errors import ToolError, UsageError
 from toolfold.models import MIB, Json, ToolSpec, Value
-from toolfold.tools.arguments import bad_argument, shown, wrong
+from toolfold.tools.arguments import bad_argument, show_value, wrong
 from toolfold.tools.names import python_name
 from toolfold.tools.tool import SpecOptions, Tool
 
@@ -352,4 +352,4 @@ def _value(stdout: bytes, output: str) -> Value:
     try:
         return msgspec.json.decode(stdout)
     except ValueError as error:
-        raise ToolError(f"it printed no JSON: {shown(stdout.decode(errors='replace'))}") from error
+        raise ToolError(f"it printed no JSON: {show_value(stdout.decode(errors='replace'))}") from error

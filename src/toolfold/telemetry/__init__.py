@@ -1,1 +1,1 @@
-"""telemetry."""
+"""Telemetry: the standard log and OpenTelemetry."""

@@ -1,4 +1,4 @@
-"""The standard log as a listener, and observers with four methods, which listeners replace.
+"""Standard log as a listener, and observers with four methods, which listeners replace.
 
 Arguments and replies may hold secrets: they are told only where that was asked for with
 `TOOLFOLD_LOG_ARGUMENTS=1`, and until then the text of an error is without what the call was given.
@@ -14,7 +14,7 @@ from typing import Final, Protocol
 from toolfold.events import Listener, ProgramBegan, ProgramEnded, RuntimeEvent, ToolCalled, ToolReplied
 from toolfold.ledger.base import StartRecord, first_line
 from toolfold.models import Call, CallRecord, Outcome
-from toolfold.tools.error_text import cut, told_error
+from toolfold.tools.error_text import cut, error_for_log
 
 _programs: Final = logging.getLogger("toolfold.programs")
 _calls: Final = logging.getLogger("toolfold.calls")
@@ -27,7 +27,7 @@ class Observer(Protocol):
     `replied` unless the execution ends or is cut off before.
     """
 
-    def began(self, begun: StartRecord) -> None: ...
+    def began(self, start_record: StartRecord) -> None: ...
     def called(self, execution_id: str, call: Call) -> None: ...
     def replied(self, execution_id: str, record: CallRecord) -> None: ...
     def ended(self, execution_id: str, outcome: Outcome) -> None: ...
@@ -88,10 +88,12 @@ class LogObserver:
     def __call__(self, event: RuntimeEvent) -> None:
         tell_observer(self, event)
 
-    def began(self, begun: StartRecord) -> None:
+    def began(self, start_record: StartRecord) -> None:
         if _programs.isEnabledFor(logging.DEBUG):
-            text = f": {first_line(begun.program.sent_text)}" if self._with_arguments else ""
-            _programs.debug("%s began on %s (%s)%s", begun.execution_id, begun.engine, begun.isolation, text)
+            text = f": {first_line(start_record.program.sent_text)}" if self._with_arguments else ""
+            _programs.debug(
+                "%s began on %s (%s)%s", start_record.execution_id, start_record.engine, start_record.isolation, text
+            )
 
     def called(self, execution_id: str, call: Call) -> None:
         """Nothing: the line of the reply has it all, and two per call are one too many."""
@@ -103,8 +105,8 @@ class LogObserver:
         arguments = cut(repr(dict(record.arguments))) if self._with_arguments else f"{record.bytes_in} bytes"
         ending = f"{record.bytes_out} bytes" if record.error is None else "failed"
         if record.error is not None:
-            shown = cut(repr(record.error)) if self._with_arguments else told_error(record.error, record.arguments)
-            ending += f": {shown}"
+            message = cut(repr(record.error)) if self._with_arguments else error_for_log(record.error, record.arguments)
+            ending += f": {message}"
         _calls.debug(
             "%s call %d %s(%s) %.1f ms, %s",
             execution_id, record.id, record.name, arguments, record.seconds * 1000, ending,

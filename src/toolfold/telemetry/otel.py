@@ -71,7 +71,7 @@ class OtelObserver:
     def __call__(self, event: RuntimeEvent) -> None:
         tell_observer(self, event)
 
-    def began(self, begun: StartRecord) -> None:
+    def began(self, start_record: StartRecord) -> None:
         self._is_heard = self.is_listening
         if not self._is_heard:
             return
@@ -80,18 +80,18 @@ class OtelObserver:
             return
         span.set_attributes(
             {
-                "toolfold.execution_id": begun.execution_id,
-                "toolfold.engine": begun.engine,
-                "toolfold.isolation": begun.isolation,
-                "toolfold.session": begun.session,
-                "toolfold.tenant": begun.tenant,
-                "toolfold.program_bytes": len(begun.program.sent_text.encode(errors="replace")),
-                "toolfold.tools": len(begun.tools),
+                "toolfold.execution_id": start_record.execution_id,
+                "toolfold.engine": start_record.engine,
+                "toolfold.isolation": start_record.isolation,
+                "toolfold.session": start_record.session,
+                "toolfold.tenant": start_record.tenant,
+                "toolfold.program_bytes": len(start_record.program.sent_text.encode(errors="replace")),
+                "toolfold.tools": len(start_record.tools),
             }
         )
-        if begun.rerun_of:
-            span.set_attribute("toolfold.rerun_of", begun.rerun_of)
-        self._open[begun.execution_id] = _OpenProgram(span, self._trace.set_span_in_context(span))
+        if start_record.rerun_of:
+            span.set_attribute("toolfold.rerun_of", start_record.rerun_of)
+        self._open[start_record.execution_id] = _OpenProgram(span, self._trace.set_span_in_context(span))
 
     def called(self, execution_id: str, call: Call) -> None:
         program = self._open.get(execution_id)
@@ -166,19 +166,19 @@ class _Provider:
     a listener. Whether one is set is in a private name of the API; where there is none, it is asked as usual.
     """
 
-    __slots__ = ("_get", "_given", "_name", "_names")
+    __slots__ = ("_get", "_provider", "_name", "_names")
 
-    def __init__(self, get: Callable[[], object], name: str, given: object | None) -> None:
+    def __init__(self, get: Callable[[], object], name: str, provider: object | None) -> None:
         get()  # a provider that the environment names is set from here on
         self._get = get
-        self._given = given
+        self._provider = provider
         self._name = name
         self._names: dict[str, object] = getattr(get, "__globals__", {})
 
     @property
     def records(self) -> bool:
         """Whether it is more than what the API has until one is set."""
-        provider = self._given
+        provider = self._provider
         if provider is None:
             if self._names.get(self._name, self) is None:
                 return False

@@ -1,4 +1,4 @@
-"""From call to reply: what a tool is, which there are, and the one path to them."""
+"""Tools: their definition, the catalog that holds them, and the router that calls them."""
 
 from toolfold.tools.catalog import Catalog
 from toolfold.tools.router import Router

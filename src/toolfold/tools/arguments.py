@@ -1,4 +1,4 @@
-"""Arguments against a JSON Schema, and the one line that says what is wrong with them."""
+"""Argument checks against JSON Schema, the one-line errors they raise, and size limits on foreign schemas."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ def argument_check(spec: ToolSpec) -> ArgumentCheck:
             valid = validator.is_valid(json)
         if valid:
             return arguments
-        given = _without_null_defaults(spec, arguments)
-        if len(given) < len(arguments):
-            json = msgspec.to_builtins(given)
+        without_nulls = _without_null_defaults(spec, arguments)
+        if len(without_nulls) < len(arguments):
+            json = msgspec.to_builtins(without_nulls)
             if validator.is_valid(json):
-                return given
-        raise _explained(spec, json, validator)
+                return without_nulls
+        raise _explanation(spec, json, validator)
 
     return check
 
@@ -70,23 +70,25 @@ def argument_check(spec: ToolSpec) -> ArgumentCheck:
 def _without_null_defaults(spec: ToolSpec, arguments: Mapping[str, Value]) -> dict[str, Value]:
     """Without each `None` whose parameter has it as its default, though its type leaves no room for it."""
     properties = spec.input_schema.get("properties", {})
-    nulls = {name for name, one in properties.items() if isinstance(one, Mapping) and one.get("default", "") is None}
+    nulls = {
+        name for name, schema in properties.items() if isinstance(schema, Mapping) and schema.get("default", "") is None
+    }
     return {name: value for name, value in arguments.items() if value is not None or name not in nulls}
 
 
-def _explained(spec: ToolSpec, arguments: Mapping[str, Value], validator: jsonschema_rs.Validator) -> Exception:
+def _explanation(spec: ToolSpec, arguments: Mapping[str, Value], validator: jsonschema_rs.Validator) -> Exception:
     """What is wrong in a part of the arguments that is small enough to be listed whole."""
     errors = list(validator.iter_errors(sample(arguments)))
     offsets: dict[str, int] = {}
     if not errors and json_size(arguments) < _LARGE_BYTES:
-        arguments, offsets = _narrowed(arguments, validator.is_valid)
+        arguments, offsets = _narrow_arguments(arguments, validator.is_valid)
         errors = list(validator.iter_errors(sample(arguments)))
     if not errors:
         return bad_argument(spec.name, TOO_LARGE_TO_EXPLAIN)
     return bad_argument(spec.name, _explain(errors[0], spec.parameters, offsets), len(errors) - 1)
 
 
-def _narrowed(
+def _narrow_arguments(
     arguments: Mapping[str, Value], fits: Callable[[Any], bool]
 ) -> tuple[Mapping[str, Value], dict[str, int]]:
     """The arguments with only the first wrong item of a long list, and the place where that was."""
@@ -108,27 +110,27 @@ def sample(value: Value) -> Value:
     return _sample(value, [SAMPLE_PARTS])
 
 
-def _sample(value: Value, left: list[int]) -> Value:
-    left[0] -= 1
+def _sample(value: Value, remaining: list[int]) -> Value:
+    remaining[0] -= 1
     match value:
         case list():
-            return [_sample(item, left) for item in takewhile(lambda _: left[0] > 0, value)]
+            return [_sample(item, remaining) for item in takewhile(lambda _: remaining[0] > 0, value)]
         case dict():
-            return {key: _sample(item, left) for key, item in takewhile(lambda _: left[0] > 0, value.items())}
+            return {key: _sample(item, remaining) for key, item in takewhile(lambda _: remaining[0] > 0, value.items())}
         case str() | bytes():
             return value[:_SAMPLE_CHARACTERS]
     return value
 
 
-def bad_argument(tool: str, text: str, others: int = 0) -> ToolArgumentsInvalid:
+def bad_argument(tool: str, text: str, other_errors: int = 0) -> ToolArgumentsInvalid:
     """The error for arguments that do not fit, as programs read it."""
-    more = f" (and {others} more)" if others > 0 else ""
+    more = f" (and {other_errors} more)" if other_errors > 0 else ""
     return ToolArgumentsInvalid(f"{tool!r} got a bad argument: {text}{more}")
 
 
-def wrong(path: Sequence[str | int], must: str, got: object) -> str:
+def wrong(path: Sequence[str | int], must: str, value: object) -> str:
     """`ticker must be a string, got 3`."""
-    return f"{_place(path)} {must}, got {shown(got)}"
+    return f"{_place(path)} {must}, got {show_value(value)}"
 
 
 def missing(path: Sequence[str | int]) -> str:
@@ -136,26 +138,26 @@ def missing(path: Sequence[str | int]) -> str:
     return f"{show_path(path)} is missing"
 
 
-def unknown(path: Sequence[str | int], known: Collection[str]) -> str:
+def unknown(path: Sequence[str | int], parameters: Collection[str]) -> str:
     """`no parameter 'tiker'; did you mean 'ticker'?`."""
     *outer, name = path
     if outer:
         return f"{show_path(outer)} has no key {name!r}"
-    close = difflib.get_close_matches(str(name), known, n=1)
-    hint = f"did you mean {close[0]!r}?" if close else f"it takes {', '.join(known) or 'none'}"
+    close = difflib.get_close_matches(str(name), parameters, n=1)
+    hint = f"did you mean {close[0]!r}?" if close else f"it takes {', '.join(parameters) or 'none'}"
     return f"no parameter {name!r}; {hint}"
 
 
-def shown(value: object) -> str:
+def show_value(value: object) -> str:
     """A value in an error text: its `repr`, on one line and not too long."""
     text = repr(value[:_SHOWN_CHARACTERS] if isinstance(value, (str, bytes)) else sample(value))
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[: _SHOWN_CHARACTERS - 1]}…"
 
 
 def _explain(
-    error: jsonschema_rs.ValidationError, known: Collection[str], offsets: Mapping[str, int] | None = None
+    error: jsonschema_rs.ValidationError, parameters: Collection[str], offsets: Mapping[str, int] | None = None
 ) -> str:
-    path = _moved(error.instance_path, offsets or {})
+    path = _whole_path(error.instance_path, offsets or {})
     # Any: the stub types the kind as a union of classes that share no attribute but the name.
     kind: Any = error.kind
     match kind.name:
@@ -164,17 +166,17 @@ def _explain(
         case "required":
             return missing([*path, kind.property])
         case "additionalProperties" | "unevaluatedProperties":
-            return unknown([*path, kind.unexpected[0]], known)
+            return unknown([*path, kind.unexpected[0]], parameters)
         case "enum":
-            return wrong(path, f"must be one of {', '.join(map(shown, kind.options))}", error.instance)
+            return wrong(path, f"must be one of {', '.join(map(show_value, kind.options))}", error.instance)
         case "const":
-            return wrong(path, f"must be {shown(kind.expected_value)}", error.instance)
+            return wrong(path, f"must be {show_value(kind.expected_value)}", error.instance)
         case "anyOf" | "oneOf" if getattr(kind, "context", ()):
-            return _explain_choice(error, known, offsets or {})
+            return _explain_choice(error, parameters, offsets or {})
     return f"{_place(path)}: {error.message.partition(chr(10))[0]}"
 
 
-def _moved(path: Sequence[str | int], offsets: Mapping[str, int]) -> list[str | int]:
+def _whole_path(path: Sequence[str | int], offsets: Mapping[str, int]) -> list[str | int]:
     """The path in the whole arguments to what is here the item of a list with one."""
     whole = list(path)
     match whole:
@@ -183,17 +185,19 @@ def _moved(path: Sequence[str | int], offsets: Mapping[str, int]) -> list[str | 
     return whole
 
 
-def _explain_choice(error: jsonschema_rs.ValidationError, known: Collection[str], offsets: Mapping[str, int]) -> str:
+def _explain_choice(
+    error: jsonschema_rs.ValidationError, parameters: Collection[str], offsets: Mapping[str, int]
+) -> str:
     """What is wrong where a value fits none of several schemas."""
     kind: Any = error.kind  # Any: as above
-    inner = [one for branch in kind.context for one in branch]
+    inner = [branch_error for branch in kind.context for branch_error in branch]
     types = []
-    for one in inner:
-        if one.kind.name != "type" or one.instance_path != error.instance_path:
+    for branch_error in inner:
+        if branch_error.kind.name != "type" or branch_error.instance_path != error.instance_path:
             # This schema takes a value of this type, so it says best what is wrong with it.
-            return _explain(one, known, offsets)
-        types += one.kind.types
-    return wrong(_moved(error.instance_path, offsets), _must_be(types), error.instance)
+            return _explain(branch_error, parameters, offsets)
+        types += branch_error.kind.types
+    return wrong(_whole_path(error.instance_path, offsets), _must_be(types), error.instance)
 
 
 def _must_be(types: Iterable[str]) -> str:
@@ -221,7 +225,7 @@ _DEFINITIONS: Final = ("$defs", "definitions")
 _LINES_A_MINUTE: Final = 100
 
 
-class _Sparing(logging.Filter):
+class _LineRateFilter(logging.Filter):
     """A stranger may send such schemas as often as they like; the first ones of a minute tell what there is to know."""
 
     def __init__(self) -> None:
@@ -235,60 +239,70 @@ class _Sparing(logging.Filter):
         return self._lines <= _LINES_A_MINUTE
 
 
-_log.addFilter(_Sparing())
+_log.addFilter(_LineRateFilter())
 
 
-def bounded(schema: Mapping[str, Json], name: str) -> Mapping[str, Json]:
+def bound_schema(schema: Mapping[str, Json], name: str) -> Mapping[str, Json]:
     """The schema, or one where parameters that stand for too much take anything."""
     if is_bounded(schema):
         return schema
     _log.warning("the schema of %r is used in part: with its references followed it is too large", name)
     properties = schema.get("properties")
-    shown = dict(list(properties.items())[:MAX_PARTS]) if isinstance(properties, Mapping) else {}
-    kept = _within_bounds(schema, shown)
+    first_properties = dict(list(properties.items())[:MAX_PARTS]) if isinstance(properties, Mapping) else {}
+    properties_in_bounds = _within_bounds(schema, first_properties)
     required = schema.get("required")
-    known = [one for one in required if one in shown] if isinstance(required, list) else []
-    rest = {"type": "object", "properties": {one: kept.get(one, {}) for one in shown}, "required": known}
-    words = {word: schema[word] for word in _DEFINITIONS if word in schema} if kept else {}
-    return {**rest, **_with_definitions(words, kept)}
+    required_names = (
+        [property_name for property_name in required if property_name in first_properties]
+        if isinstance(required, list)
+        else []
+    )
+    rest = {
+        "type": "object",
+        "properties": {
+            property_name: properties_in_bounds.get(property_name, {}) for property_name in first_properties
+        },
+        "required": required_names,
+    }
+    words = {word: schema[word] for word in _DEFINITIONS if word in schema} if properties_in_bounds else {}
+    return {**rest, **_with_definitions(words, properties_in_bounds)}
 
 
 def _within_bounds(schema: Mapping[str, Json], properties: Mapping[str, Json]) -> dict[str, Json]:
     """The first properties that stay within `MAX_PARTS` together."""
-    kept: dict[str, Json] = {}
-    left, failures = MAX_PARTS, 0
-    for name, one in properties.items():
+    properties_in_bounds: dict[str, Json] = {}
+    remaining_parts, failures = MAX_PARTS, 0
+    for name, property_schema in properties.items():
         try:
             # Anew for each: what was begun and not finished has no weight.
-            weight = _Weighing(schema).weigh(one, 1)
-        except _TooMuch:
+            weight = _SchemaWeigher(schema).weigh(property_schema, 1)
+        except _SchemaTooLarge:
             weight = MAX_PARTS + 1
-        if weight <= left:
-            kept[name] = one
-            left -= weight
+        if weight <= remaining_parts:
+            properties_in_bounds[name] = property_schema
+            remaining_parts -= weight
             continue
         failures += 1
         if failures == _MOST_FAILURES:
             break
-    return kept
+    return properties_in_bounds
 
 
 # Any: whatever a stranger put into a schema.
-def _with_definitions(words: Mapping[str, Any], kept: Mapping[str, Json]) -> dict[str, Json]:
+def _with_definitions(words: Mapping[str, Any], properties: Mapping[str, Json]) -> dict[str, Json]:
     """Of the definitions, those that the kept properties refer to; the others may be the ones without an end."""
-    wanted: dict[str, set[str]] = {word: set() for word in words}
-    parts: list[Any] = list(kept.values())
+    used_names: dict[str, set[str]] = {word: set() for word in words}
+    parts: list[Any] = list(properties.values())
     while parts:
         part = parts.pop()
         if isinstance(part, Mapping):
             word, name = _definition(part.get("$ref"))
-            if isinstance(words.get(word), Mapping) and name in words[word] and name not in wanted[word]:
-                wanted[word].add(name)
+            if isinstance(words.get(word), Mapping) and name in words[word] and name not in used_names[word]:
+                used_names[word].add(name)
                 parts.append(words[word][name])
             parts.extend(part.values())
         elif isinstance(part, list):
             parts.extend(part)
-    return {word: {name: words[word][name] for name in sorted(names)} for word, names in wanted.items() if names}
+    return {word: {name: words[word][name] for name in sorted(names)} for word, names in used_names.items() if names}
 
 
 def _definition(reference: object) -> tuple[str, str]:
@@ -302,17 +316,17 @@ def _definition(reference: object) -> tuple[str, str]:
 def is_bounded(schema: Mapping[str, Json]) -> bool:
     """Whether it stays within `MAX_PARTS` and `MAX_DEPTH` with its references followed."""
     try:
-        _Weighing(schema).weigh(schema, 0)
-    except _TooMuch:
+        _SchemaWeigher(schema).weigh(schema, 0)
+    except _SchemaTooLarge:
         return False
     return True
 
 
-class _TooMuch(Exception):
+class _SchemaTooLarge(Exception):
     pass
 
 
-class _Weighing:
+class _SchemaWeigher:
     """Counts each part once for every way that leads to it, without going any of them twice."""
 
     def __init__(self, root: Mapping[str, Json]) -> None:
@@ -322,26 +336,26 @@ class _Weighing:
     # Any: whatever a stranger put into a schema.
     def weigh(self, part: Any, depth: int) -> int:
         if depth > MAX_DEPTH:
-            raise _TooMuch
+            raise _SchemaTooLarge
         weight = 1
         if isinstance(part, Mapping):
             reference = part.get("$ref")
             if isinstance(reference, str):
-                weight += self._referred(reference, depth)
-            weight += sum(self.weigh(one, depth + 1) for one in part.values())
+                weight += self._reference_weight(reference, depth)
+            weight += sum(self.weigh(inner, depth + 1) for inner in part.values())
         elif isinstance(part, list):
-            weight += sum(self.weigh(one, depth + 1) for one in part)
+            weight += sum(self.weigh(inner, depth + 1) for inner in part)
         if weight > MAX_PARTS:
-            raise _TooMuch
+            raise _SchemaTooLarge
         return weight
 
-    def _referred(self, reference: str, depth: int) -> int:
+    def _reference_weight(self, reference: str, depth: int) -> int:
         if reference not in self._weights:
             self._weights[reference] = 0  # a way back to where it began adds nothing
-            self._weights[reference] = self.weigh(self._found(reference), depth + 1)
+            self._weights[reference] = self.weigh(self._resolve(reference), depth + 1)
         return self._weights[reference]
 
-    def _found(self, reference: str) -> Any:
+    def _resolve(self, reference: str) -> Any:
         part: Any = self._root
         if not reference.startswith("#/"):
             return None

@@ -1,4 +1,4 @@
-"""Tools by name. Knows which tools there are, not how a call goes; never changes once made."""
+"""Catalog of tools by name and identifier. It does not know how a call goes, and never changes once made."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from operator import eq
 
 from toolfold.errors import UsageError
 from toolfold.models import ToolSpec
-from toolfold.tools.names import Globs, python_name, settled, spared_spec
+from toolfold.tools.names import Globs, avoid_reserved_names, python_name, settle_identifiers
 from toolfold.tools.tool import Tool, with_name
 
 
@@ -27,7 +27,7 @@ class Catalog:
     """
 
     def __init__(self, tools: Iterable[Tool] = ()) -> None:
-        self._given: dict[str, Tool] = {}
+        self._originals: dict[str, Tool] = {}
         self._tools: dict[str, Tool] = {}
         """As given, with settled identifiers."""
         self._groups: dict[str, tuple[str, ...]] = {}
@@ -70,8 +70,8 @@ class Catalog:
     def nearest(self, text: str) -> str | None:
         """The name most like a misspelt one, if any is."""
         # A true comparison is slow, so only with those that have most letters in the same places.
-        near = [known for known in {*self._tools, *self._names} if abs(len(known) - len(text)) <= 3]
-        likely = nlargest(50, sorted(near), key=lambda known: _same_places(known, text))
+        near = [name for name in {*self._tools, *self._names} if abs(len(name) - len(text)) <= 3]
+        likely = nlargest(50, sorted(near), key=lambda name: _same_places(name, text))
         close = difflib.get_close_matches(text, likely, n=1)
         return close[0] if close else None
 
@@ -83,7 +83,7 @@ class Catalog:
     def with_tools(self, extra: Iterable[Tool]) -> Catalog:
         """A catalog with these as well; costs little even if this one is large."""
         wider = Catalog()
-        wider._given = self._given.copy()
+        wider._originals = self._originals.copy()
         wider._tools = self._tools.copy()
         wider._groups = self._groups.copy()
         wider._names = self._names.copy()
@@ -95,8 +95,8 @@ class Catalog:
 
     def filtered(self, keep: Callable[[ToolSpec], bool] | str | Iterable[str]) -> Catalog:
         """Only the tools that a function says yes to, or that a pattern means: `["hr_*", "price"]`."""
-        wanted = keep if callable(keep) else Globs(keep).match
-        return Catalog(self._given[tool.spec.name] for tool in self if wanted(tool.spec))
+        matches = keep if callable(keep) else Globs(keep).match
+        return Catalog(self._originals[tool.spec.name] for tool in self if matches(tool.spec))
 
     def renamed(self, names: Mapping[str, str] | Callable[[str], str]) -> Catalog:
         """With other names, by table or by function; identifiers follow, and old aliases are dropped.
@@ -105,12 +105,12 @@ class Catalog:
             UsageError: the table has a tool that is not here, or two tools come to one name.
         """
         if callable(names):
-            return Catalog(with_name(tool, names(name)) for name, tool in self._given.items())
+            return Catalog(with_name(tool, names(name)) for name, tool in self._originals.items())
         for name in names:
             if name not in self:
                 near = self.nearest(name)
                 raise UsageError(f"no tool {name!r} to rename" + (f"; did you mean {near!r}?" if near else ""))
-        return Catalog(with_name(tool, names.get(name, name)) for name, tool in self._given.items())
+        return Catalog(with_name(tool, names.get(name, name)) for name, tool in self._originals.items())
 
     def prefixed(self, prefix: str) -> Catalog:
         """With this before each name."""
@@ -118,18 +118,18 @@ class Catalog:
 
     def in_domain(self, domain: str) -> Catalog:
         """With every tool in this domain: `from tools.<domain> import ...`."""
-        return Catalog(replace(tool, spec=replace(tool.spec, domain=domain)) for tool in self._given.values())
+        return Catalog(replace(tool, spec=replace(tool.spec, domain=domain)) for tool in self._originals.values())
 
     def _add(self, tools: Iterable[Tool]) -> None:
         bases = {base for base, names in self._groups.items() if len(names) > 1}
         aliases: set[str] = set()
-        for given in tools:
-            spec = spared_spec(given.spec)
-            tool = given if spec is given.spec else replace(given, spec=spec)
-            if spec.name in self._given:
-                first = self._given[spec.name].spec.source
+        for original in tools:
+            spec = avoid_reserved_names(original.spec)
+            tool = original if spec is original.spec else replace(original, spec=spec)
+            if spec.name in self._originals:
+                first = self._originals[spec.name].spec.source
                 raise UsageError(f"two tools are named {spec.name!r}: one from {first}, one from {spec.source}")
-            self._given[spec.name] = tool
+            self._originals[spec.name] = tool
             base = spec.python_name or python_name(spec.name)
             self._groups[base] = (*self._groups.get(base, ()), spec.name)
             for alias in spec.aliases:
@@ -140,27 +140,32 @@ class Catalog:
 
     def _settle(self, bases: set[str], aliases: set[str]) -> None:
         """Give the names of these groups, and the owners of these aliases, their final spec."""
-        identifiers = {name: identifier for base in bases for name, identifier in settled(base, self._groups).items()}
+        identifiers = {
+            name: identifier for base in bases for name, identifier in settle_identifiers(base, self._groups).items()
+        }
         for name in identifiers.keys() & self._tools.keys():
             del self._names[self._tools[name].spec.python_name]
         self._names.update({identifier: name for name, identifier in identifiers.items()})
         aliases = aliases | (self._aliased.keys() & identifiers.values())
         changed = [*identifiers, *(name for alias in aliases for name in self._aliased[alias])]
         # A tool new here takes its place in the order given, not the order of the sets above.
-        for name in [*(name for name in changed if name in self._tools), *islice(self._given, len(self._tools), None)]:
-            given = self._given[name]
+        for name in [
+            *(name for name in changed if name in self._tools),
+            *islice(self._originals, len(self._tools), None),
+        ]:
+            original = self._originals[name]
             identifier = identifiers.get(name) or self._tools[name].spec.python_name
-            kept = tuple(alias for alias in given.spec.aliases if self._is_clear(alias))
-            self._tools[name] = _renamed(given, identifier, kept)
+            clear_aliases = tuple(alias for alias in original.spec.aliases if self._is_clear(alias))
+            self._tools[name] = _renamed(original, identifier, clear_aliases)
 
     def _is_clear(self, alias: str) -> bool:
         """Whether an alias means one tool only and hides no identifier."""
         return len(self._aliased.get(alias, ())) == 1 and alias not in self._names
 
 
-def _same_places(one: str, other: str) -> int:
+def _same_places(name: str, other: str) -> int:
     """How many letters two names have in the same places, counted from the start and from the end."""
-    count: int = sum(map(eq, one, other)) + sum(map(eq, reversed(one), reversed(other)))
+    count: int = sum(map(eq, name, other)) + sum(map(eq, reversed(name), reversed(other)))
     return count
 
 

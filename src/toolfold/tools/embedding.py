@@ -1,4 +1,4 @@
-"""Search by meaning beside search by words, where a host has an embedder. Nothing here needs one."""
+"""Tool search by meaning, beside search by words, where a host has an embedder. Nothing here needs one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from operator import mul
 from threading import Lock
 from typing import Final, NamedTuple, Protocol
 
-from toolfold.tools.search_vocabulary import Document, meaning
+from toolfold.tools.search_vocabulary import ToolDocument, meaning
 
 _RANK_OFFSET: Final = 5
 """Of reciprocal rank fusion: the larger, the less the first places count."""
@@ -32,7 +32,7 @@ class Embedder(Protocol):
     def __call__(self, texts: Sequence[str], /) -> Sequence[Sequence[float]]: ...
 
 
-class Near(NamedTuple):
+class NearestTools(NamedTuple):
     """The tools that are nearest to a question, by their places, nearest first."""
 
     order: list[int]
@@ -40,17 +40,17 @@ class Near(NamedTuple):
     """The nearest one stands out far enough."""
 
 
-class Meanings:
+class EmbeddingCache:
     """What texts of tools mean to one embedder, which is asked for each text once; shared by many indexes."""
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
         self._vectors: OrderedDict[str, array[float]] = OrderedDict()
-        self._rows: OrderedDict[int, tuple[Sequence[Document], list[array[float]]]] = OrderedDict()
+        self._rows: OrderedDict[int, tuple[Sequence[ToolDocument], list[array[float]]]] = OrderedDict()
         """Of the last indexes, by the identity of their documents."""
         self._lock = Lock()
 
-    def near(self, query: str, documents: Sequence[Document], most: int) -> Near | None:
+    def near(self, query: str, documents: Sequence[ToolDocument], most: int) -> NearestTools | None:
         """The tools that are nearest to a question; `None` where the embedder fails."""
         try:
             question = self._embedded([query])[0]
@@ -62,16 +62,19 @@ class Meanings:
             return None
         return _near(nearness, most)
 
-    def _of(self, documents: Sequence[Document]) -> list[array[float]]:
+    def _of(self, documents: Sequence[ToolDocument]) -> list[array[float]]:
         with self._lock:
-            known = self._rows.get(id(documents))
-            if known is None:
-                known = self._rows[id(documents)] = (documents, self._made([meaning(one.spec) for one in documents]))
+            entry = self._rows.get(id(documents))
+            if entry is None:
+                entry = self._rows[id(documents)] = (
+                    documents,
+                    self._vectors_of([meaning(document.spec) for document in documents]),
+                )
                 if len(self._rows) > _MOST_ROWS:
                     self._rows.popitem(last=False)
-            return known[1]
+            return entry[1]
 
-    def _made(self, texts: Sequence[str]) -> list[array[float]]:
+    def _vectors_of(self, texts: Sequence[str]) -> list[array[float]]:
         new = [text for text in dict.fromkeys(texts) if text not in self._vectors]
         if new:
             self._vectors.update(zip(new, self._embedded(new), strict=True))
@@ -87,7 +90,7 @@ class Meanings:
         return vectors
 
 
-def fused(rankings: Iterable[tuple[Sequence[int], float]]) -> dict[int, float]:
+def fuse_rankings(rankings: Iterable[tuple[Sequence[int], float]]) -> dict[int, float]:
     """One score from several orders with their weights, by reciprocal rank: the top of any is near the top."""
     scores: dict[int, float] = {}
     for ranking, weight in rankings:
@@ -96,10 +99,10 @@ def fused(rankings: Iterable[tuple[Sequence[int], float]]) -> dict[int, float]:
     return scores
 
 
-def _near(nearness: Sequence[float], most: int) -> Near:
+def _near(nearness: Sequence[float], most: int) -> NearestTools:
     order = sorted(range(len(nearness)), key=nearness.__getitem__, reverse=True)
     if not order:
-        return Near([], is_answer=False)
+        return NearestTools([], is_answer=False)
     usual = sum(nearness[at] for at in order[1:]) / max(1, len(order) - 1)
 
     def share(at: int) -> float:
@@ -107,9 +110,9 @@ def _near(nearness: Sequence[float], most: int) -> Near:
 
     best = share(order[0])
     # What is not half as near as the nearest one only fills the list.
-    return Near([at for at in order[:most] if share(at) >= best / 2], is_answer=best >= _LEAST_NEARNESS)
+    return NearestTools([at for at in order[:most] if share(at) >= best / 2], is_answer=best >= _LEAST_NEARNESS)
 
 
 def _unit(vector: Sequence[float]) -> array[float]:
-    length = math.sqrt(sum(one * one for one in vector)) or 1.0
-    return array("f", (one / length for one in vector))
+    length = math.sqrt(sum(component * component for component in vector)) or 1.0
+    return array("f", (component / length for component in vector))

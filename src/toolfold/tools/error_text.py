@@ -1,4 +1,4 @@
-"""Secrets of this process, masked in what programs and models read of an error.
+"""Error texts of tools: secrets masked, arguments hidden in the log, tracebacks without our own frames.
 
 A model needs the text to try something else, and texts hold passwords: of a URL, of a header, of a connection. So the
 values of variables that are called like secrets, and of those that the config uses, are masked in it.
@@ -44,10 +44,10 @@ def is_secret(name: str) -> bool:
     return name not in _FOLDERS and _SECRET_NAME.search(name) is not None
 
 
-def masked(text: str, environment: Mapping[str, str] | None = None) -> str:
+def mask_secrets(text: str, environment: Mapping[str, str] | None = None) -> str:
     """The text without secrets, raw or encoded."""
-    named = (os.environ if environment is None else environment).items()
-    secrets = {value for name, value in named if len(value) >= SHORTEST and is_secret(name)} | _hidden
+    variables = (os.environ if environment is None else environment).items()
+    secrets = {value for name, value in variables if len(value) >= SHORTEST and is_secret(name)} | _hidden
     for form in forms_of(frozenset(secrets)):
         if form in text:
             text = text.replace(form, MASK)
@@ -86,17 +86,17 @@ _SHORTEST_VALUE: Final = 3
 _MOST_VALUES: Final = 1000
 
 
-def told_error(error: str, arguments: Mapping[str, Value]) -> str:
+def error_for_log(error: str, arguments: Mapping[str, Value]) -> str:
     """The error on one line, with `***` for each text among the arguments: tools repeat them, and some are secret."""
-    return cut(repr(hidden(error, arguments)))
+    return cut(repr(hide_arguments(error, arguments)))
 
 
-def hidden(text: str, arguments: Mapping[str, Value]) -> str:
+def hide_arguments(text: str, arguments: Mapping[str, Value]) -> str:
     """The text with `***` for each text among the arguments."""
-    for number, given in enumerate(sorted(set(_texts(arguments)), key=len, reverse=True)):
+    for number, value in enumerate(sorted(set(_texts(arguments)), key=len, reverse=True)):
         if number >= _MOST_VALUES:
             return "(not shown: too many arguments to hide)"
-        text = text.replace(given, "***")
+        text = text.replace(value, "***")
     return text
 
 
@@ -110,11 +110,11 @@ def _texts(value: Value) -> Iterator[str]:
         case str() if len(value) >= _SHORTEST_VALUE:
             yield value
         case Mapping():
-            for one in value.values():
-                yield from _texts(one)
+            for item in value.values():
+                yield from _texts(item)
         case list():
-            for one in value:
-                yield from _texts(one)
+            for item in value:
+                yield from _texts(item)
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -128,21 +128,23 @@ _THREADS: Final = (os.path.join("concurrent", "futures", "thread.py"), os.path.j
 
 def traceback_of(error: BaseException) -> str:
     """The traceback without the frames of this package and without secrets; empty if no other frame is in it."""
-    told = traceback.TracebackException.from_exception(error)
-    if not _keep_others(told):
+    report = traceback.TracebackException.from_exception(error)
+    if not _drop_own_frames(report):
         return ""
     # Not the folders: the current one stands in a variable, and is no secret from whoever wrote the tool.
-    lines = "".join(told.format()).splitlines(keepends=True)
-    text = "".join(one if one.startswith("  File ") else masked(one) for one in lines)
+    lines = "".join(report.format()).splitlines(keepends=True)
+    text = "".join(line if line.startswith("  File ") else mask_secrets(line) for line in lines)
     # As in the text of the error, and before it is cut: half a surrogate pair would be written with six characters.
     text = text.encode("utf-8", "backslashreplace").decode()
     # The end has the line that failed.
     return text if len(text) <= MAX_TRACEBACK_CHARACTERS else f"…{text[-MAX_TRACEBACK_CHARACTERS:]}"
 
 
-def _keep_others(told: traceback.TracebackException) -> bool:
-    others = [one for one in told.stack if not (one.filename.startswith(_OURS) or one.filename.endswith(_THREADS))]
-    told.stack = traceback.StackSummary.from_list(others)
+def _drop_own_frames(report: traceback.TracebackException) -> bool:
+    foreign_frames = [
+        item for item in report.stack if not (item.filename.startswith(_OURS) or item.filename.endswith(_THREADS))
+    ]
+    report.stack = traceback.StackSummary.from_list(foreign_frames)
     # A list, not a generator: each of them has to be changed.
-    inner = [one for one in (told.__cause__, told.__context__, *(told.exceptions or ())) if one is not None]
-    return any([bool(told.stack), *map(_keep_others, inner)])
+    inner = [item for item in (report.__cause__, report.__context__, *(report.exceptions or ())) if item is not None]
+    return any([bool(report.stack), *map(_drop_own_frames, inner)])

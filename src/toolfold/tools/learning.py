@@ -1,4 +1,4 @@
-"""Learns what tools return from their replies, and how often they are called; per tenant and definition.
+"""Learned output schemas and use counts of tools, read from their replies; per tenant and definition.
 
 A step of the router that only counts, and a look at a few replies after they are on their way: the first ones, and
 then ever fewer. What is learned describes tools that do not say what they return. It rejects nothing.
@@ -20,9 +20,9 @@ import msgspec
 from toolfold.errors import ToolfoldError
 from toolfold.models import Json, ToolSpec, Value
 from toolfold.tools import reply_shapes
-from toolfold.tools.embedding import Embedder, Meanings
-from toolfold.tools.reply_shapes import Seen
-from toolfold.tools.router import Handler, Request
+from toolfold.tools.embedding import Embedder, EmbeddingCache
+from toolfold.tools.reply_shapes import ReplyShape
+from toolfold.tools.router import CallRequest, Handler
 from toolfold.tools.search import Index
 from toolfold.tools.tool import Tool
 
@@ -41,7 +41,7 @@ class Lesson(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     """Of the tool's definition: what an earlier one returned says nothing of this one."""
     uses: int = 0
-    seen: Seen | None = None
+    seen: ReplyShape | None = None
 
 
 @runtime_checkable
@@ -55,37 +55,41 @@ class Lessons(Protocol):
         """All of a tenant, those that were gathered before it asked among them."""
 
 
-def added(one: Lesson | None, other: Lesson) -> Lesson:
+def merge_lessons(previous: Lesson | None, other: Lesson) -> Lesson:
     """Both together; where the definition has changed, the later one alone."""
-    if one is None or one.version != other.version:
+    if previous is None or previous.version != other.version:
         return other
-    both = reply_shapes.merged(one.seen, other.seen) if one.seen and other.seen else one.seen or other.seen
-    return Lesson(tool=one.tool, version=one.version, uses=one.uses + other.uses, seen=both)
+    both = (
+        reply_shapes.merge_reply_shapes(previous.seen, other.seen)
+        if previous.seen and other.seen
+        else previous.seen or other.seen
+    )
+    return Lesson(tool=previous.tool, version=previous.version, uses=previous.uses + other.uses, seen=both)
 
 
 def version_of(spec: ToolSpec) -> str:
     """Changes with what a tool's source says of it."""
-    said = (spec.name, spec.description, spec.input_schema, spec.output_schema, spec.source)
+    definition = (spec.name, spec.description, spec.input_schema, spec.output_schema, spec.source)
     # `dict`: a schema may be a mapping that is made when somebody looks into it.
-    return hashlib.blake2b(msgspec.json.encode(said, enc_hook=dict), digest_size=8).hexdigest()
+    return hashlib.blake2b(msgspec.json.encode(definition, enc_hook=dict), digest_size=8).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class ToolLessons:
     """What was known of a tenant's tools at one moment."""
 
     _lessons: Mapping[str, Lesson]
 
     def schemas(self, specs: Iterable[ToolSpec], *, is_closed: bool = False) -> dict[str, Mapping[str, Json]]:
         """What tools that do not say it were seen to return, as JSON Schemas by the tool's name."""
-        found: dict[str, Mapping[str, Json]] = {}
+        schemas_by_name: dict[str, Mapping[str, Json]] = {}
         for spec in specs:
             lesson = self._lessons.get(spec.name) if spec.output_schema is None else None
             if lesson is not None and lesson.seen is not None and lesson.version == version_of(spec):
                 schema = reply_shapes.schema_of(lesson.seen, is_closed=is_closed)
                 if schema is not None:
-                    found[spec.name] = schema
-        return found
+                    schemas_by_name[spec.name] = schema
+        return schemas_by_name
 
     @property
     def uses(self) -> dict[str, int]:
@@ -93,7 +97,7 @@ class Snapshot:
         return {name: lesson.uses for name, lesson in self._lessons.items()}
 
 
-class _Tenant:
+class _TenantLessons:
     """What is known of the tools of one tenant."""
 
     def __init__(self, *, is_read: bool) -> None:
@@ -109,8 +113,8 @@ class _Tenant:
         self.changes = 0
 
     def add(self, lesson: Lesson) -> None:
-        known = self.lessons.pop(lesson.tool, None)
-        self.lessons[lesson.tool] = added(known, lesson)
+        previous = self.lessons.pop(lesson.tool, None)
+        self.lessons[lesson.tool] = merge_lessons(previous, lesson)
         self.changes += lesson.seen is not None
         if len(self.lessons) > MOST_TOOLS:
             del self.lessons[next(iter(self.lessons))]
@@ -133,8 +137,8 @@ class Learning:
         self._store = store
         self._is_on = is_on
         self._is_shared = is_shared
-        self._meanings = None if embedder is None else Meanings(embedder)
-        self._tenants: OrderedDict[str, _Tenant] = OrderedDict()
+        self._embeddings = None if embedder is None else EmbeddingCache(embedder)
+        self._tenants: OrderedDict[str, _TenantLessons] = OrderedDict()
         self._unseen: list[tuple[str, Lesson, Value]] = []
         """Replies to look at as soon as there is time, or somebody asks."""
 
@@ -144,28 +148,28 @@ class Learning:
         """The step: counts calls, and looks at some replies of a tool that does not say what it returns."""
         if not self._is_on or tool.spec.source == "toolfold":
             return rest
-        name, version, is_told = tool.spec.name, version_of(tool.spec), tool.spec.output_schema is not None
+        name, version, has_output_schema = tool.spec.name, version_of(tool.spec), tool.spec.output_schema is not None
         key = f"{name} {version}"
-        first = 1 if is_told else _FIRST_REPLIES
+        first = 1 if has_output_schema else _FIRST_REPLIES
         tenants, is_shared = self._tenants, self._is_shared
 
         # Not async, as in `router.checked`: most calls need no more than this, a quarter of a microsecond.
-        def count(request: Request) -> Awaitable[Value]:
+        def count(request: CallRequest) -> Awaitable[Value]:
             context = request.context
             tenant = "" if context is None or is_shared else context.tenant
-            known = tenants.get(tenant) or self._tenant(tenant)
-            uses = known.counts[key] = known.counts.get(key, 0) + 1
+            tenant_lessons = tenants.get(tenant) or self._lessons_of(tenant)
+            uses = tenant_lessons.counts[key] = tenant_lessons.counts.get(key, 0) + 1
             if uses > first and uses & (uses - 1):
                 return rest(request)
             lesson = Lesson(tool=name, version=version, uses=1 if uses <= first else uses // 2)
-            if is_told:
+            if has_output_schema:
                 self._add(tenant, lesson)
                 return rest(request)
             return self._watch(tenant, lesson, request, rest)
 
         return count
 
-    async def _watch(self, tenant: str, lesson: Lesson, request: Request, rest: Handler) -> Value:
+    async def _watch(self, tenant: str, lesson: Lesson, request: CallRequest, rest: Handler) -> Value:
         value = await rest(request)
         # Later: the reply goes to the program first.
         if not self._unseen:
@@ -177,27 +181,27 @@ class Learning:
         unseen, self._unseen = self._unseen, []
         for tenant, lesson, value in unseen:
             with suppress(RuntimeError):  # the tool has kept it, and changes it while we look
-                self._add(tenant, msgspec.structs.replace(lesson, seen=reply_shapes.seen(value)))
+                self._add(tenant, msgspec.structs.replace(lesson, seen=reply_shapes.shape_of_reply(value)))
 
     def _add(self, tenant: str, lesson: Lesson) -> None:
-        known = self._tenant(tenant)
-        if not known.is_read:
-            if len(known.waiting) < MOST_TOOLS:
-                known.waiting.append(lesson)
-            self._begin_to_read(tenant, known)
+        tenant_lessons = self._lessons_of(tenant)
+        if not tenant_lessons.is_read:
+            if len(tenant_lessons.waiting) < MOST_TOOLS:
+                tenant_lessons.waiting.append(lesson)
+            self._begin_to_read(tenant, tenant_lessons)
             return
-        known.add(lesson)
+        tenant_lessons.add(lesson)
         if self._store is not None:
             with suppress(ToolfoldError):  # a ledger that cannot be written says so itself
                 self._store.learn(tenant, lesson)
 
-    def _tenant(self, tenant: str) -> _Tenant:
-        known = self._tenants.get(tenant)
-        if known is None:
-            known = self._tenants[tenant] = _Tenant(is_read=self._store is None)
+    def _lessons_of(self, tenant: str) -> _TenantLessons:
+        tenant_lessons = self._tenants.get(tenant)
+        if tenant_lessons is None:
+            tenant_lessons = self._tenants[tenant] = _TenantLessons(is_read=self._store is None)
             if len(self._tenants) > _MOST_TENANTS:
                 self._tenants.popitem(last=False)
-        return known
+        return tenant_lessons
 
     def _owner(self, tenant: str) -> str:
         return "" if self._is_shared else tenant
@@ -206,53 +210,57 @@ class Learning:
 
     def begin(self) -> None:
         """Read what is there of the usual tenant, in the background."""
-        known = self._tenant("")
-        if self._is_on and not known.is_read:
-            self._begin_to_read("", known)
+        tenant_lessons = self._lessons_of("")
+        if self._is_on and not tenant_lessons.is_read:
+            self._begin_to_read("", tenant_lessons)
 
     async def read(self, tenant: str) -> None:
         """Until what other processes and earlier ones have learned is here."""
         self._look()
         tenant = self._owner(tenant)
-        known = self._tenant(tenant)
-        if self._is_on and not known.is_read:
-            await asyncio.shield(self._begin_to_read(tenant, known))
+        tenant_lessons = self._lessons_of(tenant)
+        if self._is_on and not tenant_lessons.is_read:
+            await asyncio.shield(self._begin_to_read(tenant, tenant_lessons))
 
     async def close(self) -> None:
         """Until nothing more is handed to the store."""
         self._look()
-        reading = [known.reading for known in self._tenants.values() if known.reading is not None]
+        reading = [
+            tenant_lessons.reading for tenant_lessons in self._tenants.values() if tenant_lessons.reading is not None
+        ]
         if reading:
             await asyncio.wait(reading)
 
-    def _begin_to_read(self, tenant: str, known: _Tenant) -> asyncio.Task[None]:
-        if known.reading is None:
-            known.reading = asyncio.get_running_loop().create_task(self._read(tenant, known))
-        return known.reading
+    def _begin_to_read(self, tenant: str, tenant_lessons: _TenantLessons) -> asyncio.Task[None]:
+        if tenant_lessons.reading is None:
+            tenant_lessons.reading = asyncio.get_running_loop().create_task(self._read(tenant, tenant_lessons))
+        return tenant_lessons.reading
 
-    async def _read(self, tenant: str, known: _Tenant) -> None:
+    async def _read(self, tenant: str, tenant_lessons: _TenantLessons) -> None:
         assert self._store is not None
         try:
             for lesson in await self._store.learned(tenant):
-                known.add(lesson)
+                tenant_lessons.add(lesson)
         except ToolfoldError as error:
             _log.warning("what tools were seen to return cannot be read: %s", error)
         finally:
-            known.is_read = True
-            known.reading = None
-        waiting, known.waiting = known.waiting, []
+            tenant_lessons.is_read = True
+            tenant_lessons.reading = None
+        waiting, tenant_lessons.waiting = tenant_lessons.waiting, []
         for lesson in waiting:
             self._add(tenant, lesson)
 
     # what is told
 
-    def snapshot(self, tenant: str = "") -> Snapshot:
+    def snapshot(self, tenant: str = "") -> ToolLessons:
         """What is known now; it does not change when more is learned."""
         self._look()
-        known = self._tenants.get(self._owner(tenant))
-        return Snapshot(dict(known.lessons) if known is not None and self._is_on else {})
+        tenant_lessons = self._tenants.get(self._owner(tenant))
+        return ToolLessons(dict(tenant_lessons.lessons) if tenant_lessons is not None and self._is_on else {})
 
-    def told(self, specs: Sequence[ToolSpec], tenant: str = "", *, is_closed: bool = False) -> Sequence[ToolSpec]:
+    def with_learned_schemas(
+        self, specs: Sequence[ToolSpec], tenant: str = "", *, is_closed: bool = False
+    ) -> Sequence[ToolSpec]:
         """The tools, each with what it was seen to return for its output schema; to be shown, not to reject by.
 
         Where it `is_closed`, objects have no other keys than those that were seen.
@@ -271,16 +279,22 @@ class Learning:
 
     def index_now(self, index: Index, tenant: str = "") -> Index:
         """The same without what has not been read yet."""
-        known = self._tenants.get(self._owner(tenant))
-        if known is None or not self._is_on or not known.lessons:
-            return index.with_embedder(self._meanings)
-        if known.index is None or known.index[0] is not index or known.index[1] != known.changes:
-            made = index.updated(self.told(index.specs, tenant), uses=self.snapshot(tenant).uses)
-            known.index = (index, known.changes, made.with_embedder(self._meanings))
-        return known.index[2]
+        tenant_lessons = self._tenants.get(self._owner(tenant))
+        if tenant_lessons is None or not self._is_on or not tenant_lessons.lessons:
+            return index.with_embedder(self._embeddings)
+        if (
+            tenant_lessons.index is None
+            or tenant_lessons.index[0] is not index
+            or tenant_lessons.index[1] != tenant_lessons.changes
+        ):
+            updated_index = index.updated(
+                self.with_learned_schemas(index.specs, tenant), uses=self.snapshot(tenant).uses
+            )
+            tenant_lessons.index = (index, tenant_lessons.changes, updated_index.with_embedder(self._embeddings))
+        return tenant_lessons.index[2]
 
 
-def made(learn: bool | Learning, store: object, embedder: Embedder | None) -> Learning:
+def create_learning(learn: bool | Learning, store: object, embedder: Embedder | None) -> Learning:
     """Of one runtime: the one that it shares with others, or one that keeps its lessons in the store, if it can."""
     if isinstance(learn, Learning):
         return learn

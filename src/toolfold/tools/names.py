@@ -1,4 +1,4 @@
-"""Tool names as Python identifiers. One table for every source; both directions stay unique.
+"""Tool names as Python identifiers, unique in both directions, and patterns over them (`Globs`).
 
 `python_name` is the rule that LibreChat's clients apply too, so their programs find their tools:
 `-` and white space become `_`, other signs are dropped, `_` goes before a leading digit and
@@ -46,23 +46,23 @@ def unique_names(names: Iterable[str]) -> dict[str, str]:
     """Each name's identifier, no two alike, whatever the order of `names`."""
     groups: dict[str, list[str]] = {}
     for name in set(names):
-        groups.setdefault(spared(python_name(name)), []).append(name)
-    return {name: identifier for base in groups for name, identifier in settled(base, groups).items()}
+        groups.setdefault(avoid_reserved(python_name(name)), []).append(name)
+    return {name: identifier for base in groups for name, identifier in settle_identifiers(base, groups).items()}
 
 
-def spared(identifier: str) -> str:
+def avoid_reserved(identifier: str) -> str:
     """The identifier, out of the way of the names that programs have already."""
     return f"{identifier}_tool" if identifier in RESERVED else identifier
 
 
-def spared_spec(spec: ToolSpec) -> ToolSpec:
+def avoid_reserved_names(spec: ToolSpec) -> ToolSpec:
     """The spec with such an identifier; after `tools.` its own spelling means it too, for that hides nothing."""
     own = python_name(spec.name)
     identifier = spec.python_name or own
     if identifier not in RESERVED and own not in RESERVED:
         return spec
     hidden = [name for name in dict.fromkeys((identifier, own)) if name in RESERVED and name not in spec.aliases]
-    return replace(spec, python_name=spared(identifier), aliases=(*spec.aliases, *hidden))
+    return replace(spec, python_name=avoid_reserved(identifier), aliases=(*spec.aliases, *hidden))
 
 
 def near_names(name: str, names: Collection[str]) -> str:
@@ -70,16 +70,16 @@ def near_names(name: str, names: Collection[str]) -> str:
     return next(iter(difflib.get_close_matches(name, names, 1, 0.75)), "")
 
 
-def settled(base: str, groups: Mapping[str, Collection[str]]) -> dict[str, str]:
+def settle_identifiers(base: str, groups: Mapping[str, Collection[str]]) -> dict[str, str]:
     """The identifiers of all names that come to `base`; `groups` has every base that is in use."""
     names = groups[base]
     if len(names) == 1:
         return dict.fromkeys(names, base)
     for digits in range(_SUFFIX_DIGITS, 65, 2):
-        chosen = {name: base if name == base else f"{base}_{_digits(name, digits)}" for name in names}
-        taken = set(chosen.values())
-        if len(taken) == len(names) and not (taken - {base}) & groups.keys():
-            return chosen
+        identifiers = {name: base if name == base else f"{base}_{_digits(name, digits)}" for name in names}
+        distinct = set(identifiers.values())
+        if len(distinct) == len(names) and not (distinct - {base}) & groups.keys():
+            return identifiers
     raise AssertionError("two names with one SHA-256")
 
 
@@ -116,7 +116,7 @@ def least(numbers: Mapping[str, int], spec: ToolSpec) -> int | None:
     return min((number for pattern, number in numbers.items() if Globs([pattern]).match(spec)), default=None)
 
 
-def positive(numbers: Mapping[str, int], what: str) -> dict[str, int]:
+def positive(numbers: Mapping[str, int], label: str) -> dict[str, int]:
     """The numbers, each checked: a limit of zero is a block and should be written as one.
 
     Raises:
@@ -124,5 +124,5 @@ def positive(numbers: Mapping[str, int], what: str) -> dict[str, int]:
     """
     for pattern, number in numbers.items():
         if number < 1:
-            raise UsageError(f"{what} of {pattern!r} must be at least 1, got {number!r}")
+            raise UsageError(f"{label} of {pattern!r} must be at least 1, got {number!r}")
     return dict(numbers)

@@ -1,4 +1,4 @@
-"""Who may call what: allow, block, ask, and how often. The same for a program and for a direct call.
+"""Policy of calls: allow, block, ask, and how often. The same for a program and for a direct call.
 
 A blocked tool stays known, so that the check lets its name pass and the call itself says why not.
 """
@@ -11,7 +11,7 @@ from typing import Final
 from toolfold.errors import ToolRefused, UsageError
 from toolfold.models import ToolSpec, Value
 from toolfold.tools.names import Globs, least, positive
-from toolfold.tools.router import Handler, Request
+from toolfold.tools.router import CallRequest, Handler
 from toolfold.tools.tool import Tool
 
 
@@ -66,7 +66,7 @@ class Policy:
 
 
 def _refusing(name: str) -> Handler:
-    def refuse(request: Request) -> Awaitable[Value]:
+    def refuse(request: CallRequest) -> Awaitable[Value]:
         entry = request.context.entry_name if request.context is not None else ""
         raise ToolRefused(f"{name!r} is not available in {entry or _PLACES[request.caller]}")
 

@@ -1,4 +1,4 @@
-"""Tools that a process elsewhere makes for itself: each is described by where it is found, never sent as an object.
+"""Descriptions of tools that other processes build for themselves; a tool is never sent as an object.
 
 Only tools whose calls need nothing of the runtime can be: no approval, no count, no queue, no context.
 """
@@ -15,7 +15,7 @@ from toolfold.tools.policy import Policy
 from toolfold.tools.router import withholding
 from toolfold.tools.steps.approval import approval, budget
 from toolfold.tools.steps.concurrency import Concurrency
-from toolfold.tools.steps.resilience import Breaker, Breaking, Retry, Retrying, SystemClock
+from toolfold.tools.steps.resilience import Breaker, BreakerStep, Retry, RetryStep, SystemClock
 from toolfold.tools.tool import RetryWhen
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from toolfold.models import Value
     from toolfold.tools.catalog import Catalog
-    from toolfold.tools.router import Request, Wrapper
+    from toolfold.tools.router import CallRequest, Wrapper
     from toolfold.tools.tool import Tool
 
 
@@ -79,7 +79,7 @@ def _why_not(tool: Tool, policy: Policy, steps: Sequence[Wrapper]) -> str:
         "max_calls limits it, and only the runtime can count its calls": (
             policy.max_calls(spec) is not None or _acts(budget, tool, steps)
         ),
-        "max_in_flight limits it, and only the runtime can count its calls": any(_queues(one, spec) for one in steps),
+        "max_in_flight limits it, and only the runtime can count its calls": any(_queues(step, spec) for step in steps),
         "its replies are cached, and the cache is the runtime's": spec.cache_seconds > 0,
         "a router step of your own serves its calls, and nodes do not have it": any(map(_is_foreign, steps)),
         "it is retried or left alone otherwise than with wrappers(), and nodes have no other steps": (
@@ -103,7 +103,7 @@ def _maker(step: Callable[..., object]) -> tuple[str, str]:
     return getattr(step, "__module__", ""), getattr(step, "__qualname__", "").partition(".<locals>")[0]
 
 
-async def _rest(_: Request) -> Value:
+async def _rest(_: CallRequest) -> Value:
     raise AssertionError("nothing is called")
 
 
@@ -114,8 +114,8 @@ def _queues(step: Wrapper, spec: ToolSpec) -> bool:
 
 def _settings(steps: Sequence[Wrapper]) -> tuple[Breaker, Retry] | None:
     """Of the steps that nodes make for themselves; `None` if these are not just the two of `wrappers()`."""
-    match [owner for owner in map(_owner, steps) if isinstance(owner, Breaking | Retrying)]:
-        case [Breaking() as first, Retrying() as second]:
+    match [owner for owner in map(_owner, steps) if isinstance(owner, BreakerStep | RetryStep)]:
+        case [BreakerStep() as first, RetryStep() as second]:
             parts = (first.breaker, first.clock, second.retry, second.clock)
             # A class of one's own may do anything, and only its fields would be sent.
             if [type(part) for part in parts] == [Breaker, SystemClock, Retry, SystemClock]:

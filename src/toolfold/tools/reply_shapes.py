@@ -1,4 +1,4 @@
-"""What replies look like: keys, types and list lengths, never values. Pure; knows no tool and no store.
+"""Reply shapes: keys, types and list lengths, never values, as a JSON Schema or a line. Pure; knows no store.
 
 Replies are a stranger's text, and shapes end up in prompts. So only keys that are plain identifiers are
 kept, and `schema_of` names those alone that two replies had. Everything here is bounded.
@@ -34,176 +34,182 @@ _KINDS: Final[dict[type, Kind]] = {
 }  # fmt: skip
 
 
-class Shape(msgspec.Struct, frozen=True, omit_defaults=True):
+class ValueShape(msgspec.Struct, frozen=True, omit_defaults=True):
     """What was seen at one place of a tool's replies."""
 
     kinds: tuple[Kind, ...] = ()
     """Of plain values, sorted."""
-    items: Items | None = None
-    record: Record | None = None
+    items: ListShape | None = None
+    record: ObjectShape | None = None
 
 
-class Items(msgspec.Struct, frozen=True, omit_defaults=True):
+class ListShape(msgspec.Struct, frozen=True, omit_defaults=True):
     """The lists that were seen at a place."""
 
-    shape: Shape
+    shape: ValueShape
     shortest: int
     longest: int
 
 
-class Record(msgspec.Struct, frozen=True, omit_defaults=True):
+class ObjectShape(msgspec.Struct, frozen=True, omit_defaults=True):
     """The objects that were seen at a place."""
 
     count: int
-    keys: dict[str, Key]
+    keys: dict[str, KeyShape]
     """Those that could be named."""
-    others: Shape | None = None
+    others: ValueShape | None = None
     """The values of all other keys, which are not kept."""
     is_mapping: bool = False
     """It had too many keys; from then on none is kept."""
 
 
-class Key(msgspec.Struct, frozen=True):
+class KeyShape(msgspec.Struct, frozen=True):
     """One key of the objects at a place."""
 
-    shape: Shape
+    shape: ValueShape
     count: int
     """Of the objects that had it: fewer than there were make it optional."""
     replies: int
     """Of the replies that had it."""
 
 
-class Seen(msgspec.Struct, frozen=True):
+class ReplyShape(msgspec.Struct, frozen=True):
     """What some replies of one tool had in common."""
 
-    shape: Shape
+    shape: ValueShape
     replies: int = 1
 
 
-def seen(value: Value) -> Seen:
+def shape_of_reply(value: Value) -> ReplyShape:
     """The shape of one reply; of a long one only a part is looked at."""
-    return Seen(_Look().shape(value, 0))
+    return ReplyShape(_ShapeReader().shape(value, 0))
 
 
-def merged(one: Seen, other: Seen) -> Seen:
+def merge_reply_shapes(first: ReplyShape, second: ReplyShape) -> ReplyShape:
     """What was seen in the replies of both."""
-    return Seen(_bounded(_Merge(is_same_reply=False).shapes(one.shape, other.shape)), one.replies + other.replies)
+    return ReplyShape(
+        _bounded(_ShapeMerger(is_same_reply=False).shapes(first.shape, second.shape)), first.replies + second.replies
+    )
 
 
-def schema_of(what: Seen, *, is_closed: bool = False) -> dict[str, Json] | None:
+def schema_of(reply_shape: ReplyShape, *, is_closed: bool = False) -> dict[str, Json] | None:
     """A JSON Schema of what two replies or more had; `None` where that says nothing.
 
     It is what was seen and no promise: nothing may be rejected by it. Where it `is_closed`, it names all keys.
     """
-    if what.replies < NEEDED_REPLIES:
+    if reply_shape.replies < NEEDED_REPLIES:
         return None
-    schema = _schema(what.shape, is_closed)
-    return {**schema, "description": f"as seen in {what.replies} replies"} if schema else None
+    schema = _schema(reply_shape.shape, is_closed)
+    return {**schema, "description": f"as seen in {reply_shape.replies} replies"} if schema else None
 
 
-class _Look:
+class _ShapeReader:
     """One walk through one reply."""
 
     def __init__(self) -> None:
-        self._left = _MOST_VALUES
-        self._merge = _Merge(is_same_reply=True)
+        self._remaining_values = _MOST_VALUES
+        self._merge = _ShapeMerger(is_same_reply=True)
 
-    def shape(self, value: Value, depth: int) -> Shape:
-        self._left -= 1
+    def shape(self, value: Value, depth: int) -> ValueShape:
+        self._remaining_values -= 1
         if isinstance(value, (list, dict)):
-            if self._left <= 0:
-                return Shape()  # not looked at: says nothing, also beside what was
+            if self._remaining_values <= 0:
+                return ValueShape()  # not looked at: says nothing, also beside what was
             if depth >= _DEEPEST:
-                return Shape(kinds=("any",))
-            return Shape(record=self._record(value, depth)) if isinstance(value, dict) else self._list(value, depth)
-        return Shape(kinds=(_KINDS.get(type(value), "any"),))
+                return ValueShape(kinds=("any",))
+            return (
+                ValueShape(record=self._record(value, depth)) if isinstance(value, dict) else self._list(value, depth)
+            )
+        return ValueShape(kinds=(_KINDS.get(type(value), "any"),))
 
-    def _list(self, value: list[Value], depth: int) -> Shape:
+    def _list(self, value: list[Value], depth: int) -> ValueShape:
         looked_at = (self.shape(item, depth + 1) for item in value[:_MOST_ITEMS])
-        return Shape(items=Items(self._merge.all(looked_at), len(value), len(value)))
+        return ValueShape(items=ListShape(self._merge.all(looked_at), len(value), len(value)))
 
-    def _record(self, value: Mapping[str, Value], depth: int) -> Record:
-        keys: dict[str, Key] = {}
-        others: list[Shape] = []
+    def _record(self, value: Mapping[str, Value], depth: int) -> ObjectShape:
+        keys: dict[str, KeyShape] = {}
+        other_shapes: list[ValueShape] = []
         is_mapping = len(value) > MOST_KEYS
         for key, inner in islice(value.items(), MOST_KEYS):
             shape = self.shape(inner, depth + 1)
             if not is_mapping and _KEY.fullmatch(key):
-                keys[key] = Key(shape, 1, 1)
+                keys[key] = KeyShape(shape, 1, 1)
             else:
-                others.append(shape)
-        return Record(1, keys, self._merge.all(others) if others else None, is_mapping)
+                other_shapes.append(shape)
+        return ObjectShape(1, keys, self._merge.all(other_shapes) if other_shapes else None, is_mapping)
 
 
-class _Merge:
+class _ShapeMerger:
     """Puts shapes of one reply, or of several, into one."""
 
     def __init__(self, *, is_same_reply: bool) -> None:
         self._is_same_reply = is_same_reply
 
-    def all(self, shapes: Iterable[Shape]) -> Shape:
-        return reduce(self.shapes, shapes, Shape())
+    def all(self, shapes: Iterable[ValueShape]) -> ValueShape:
+        return reduce(self.shapes, shapes, ValueShape())
 
-    def shapes(self, one: Shape, other: Shape) -> Shape:
-        items = one.items or other.items
-        if one.items is not None and other.items is not None:
-            items = self._items(one.items, other.items)
-        record = one.record or other.record
-        if one.record is not None and other.record is not None:
-            record = self._records(one.record, other.record)
-        kinds = one.kinds if one.kinds == other.kinds else tuple(sorted({*one.kinds, *other.kinds}))
-        return Shape(kinds, items, record)
+    def shapes(self, first: ValueShape, second: ValueShape) -> ValueShape:
+        items = first.items or second.items
+        if first.items is not None and second.items is not None:
+            items = self._items(first.items, second.items)
+        record = first.record or second.record
+        if first.record is not None and second.record is not None:
+            record = self._records(first.record, second.record)
+        kinds = first.kinds if first.kinds == second.kinds else tuple(sorted({*first.kinds, *second.kinds}))
+        return ValueShape(kinds, items, record)
 
-    def _items(self, one: Items, other: Items) -> Items:
-        shape = self.shapes(one.shape, other.shape)
-        return Items(shape, min(one.shortest, other.shortest), max(one.longest, other.longest))
+    def _items(self, first: ListShape, second: ListShape) -> ListShape:
+        shape = self.shapes(first.shape, second.shape)
+        return ListShape(shape, min(first.shortest, second.shortest), max(first.longest, second.longest))
 
-    def _records(self, one: Record, other: Record) -> Record:
-        keys = dict(one.keys)
-        for name, key in other.keys.items():
-            known = keys.get(name)
-            keys[name] = key if known is None else self._key(known, key)
-        others = [shape for shape in (one.others, other.others) if shape is not None]
-        is_mapping = one.is_mapping or other.is_mapping
+    def _records(self, first: ObjectShape, second: ObjectShape) -> ObjectShape:
+        keys = dict(first.keys)
+        for name, key in second.keys.items():
+            previous = keys.get(name)
+            keys[name] = key if previous is None else self._key(previous, key)
+        other_shapes = [shape for shape in (first.others, second.others) if shape is not None]
+        is_mapping = first.is_mapping or second.is_mapping
         if len(keys) > MOST_KEYS:
             # What only one reply had is most likely data; where that is not enough, all keys are.
-            others += [keys.pop(name).shape for name in list(keys) if keys[name].replies < NEEDED_REPLIES]
+            other_shapes += [keys.pop(name).shape for name in list(keys) if keys[name].replies < NEEDED_REPLIES]
             is_mapping = is_mapping or len(keys) > MOST_KEYS
         if is_mapping:
-            others += [key.shape for key in keys.values()]
+            other_shapes += [key.shape for key in keys.values()]
             keys = {}
-        return Record(one.count + other.count, keys, self.all(others) if others else None, is_mapping)
+        return ObjectShape(
+            first.count + second.count, keys, self.all(other_shapes) if other_shapes else None, is_mapping
+        )
 
-    def _key(self, one: Key, other: Key) -> Key:
-        replies = max(one.replies, other.replies) if self._is_same_reply else one.replies + other.replies
-        return Key(self.shapes(one.shape, other.shape), one.count + other.count, replies)
+    def _key(self, first: KeyShape, second: KeyShape) -> KeyShape:
+        replies = max(first.replies, second.replies) if self._is_same_reply else first.replies + second.replies
+        return KeyShape(self.shapes(first.shape, second.shape), first.count + second.count, replies)
 
 
-def _bounded(shape: Shape) -> Shape:
+def _bounded(shape: ValueShape) -> ValueShape:
     """As deep as fits."""
     for depth in range(_DEEPEST, 0, -1):
         cut = shape if depth == _DEEPEST else _cut(shape, depth)
         if len(msgspec.msgpack.encode(cut)) <= MOST_BYTES:
             return cut
-    return Shape(kinds=("any",))
+    return ValueShape(kinds=("any",))
 
 
-def _cut(shape: Shape, depth: int) -> Shape:
+def _cut(shape: ValueShape, depth: int) -> ValueShape:
     if shape.items is None and shape.record is None:
         return shape
     if depth <= 0:
-        return Shape(kinds=("any",))
+        return ValueShape(kinds=("any",))
     items, record = shape.items, shape.record
     if items is not None:
-        items = Items(_cut(items.shape, depth - 1), items.shortest, items.longest)
+        items = ListShape(_cut(items.shape, depth - 1), items.shortest, items.longest)
     if record is not None:
-        keys = {name: Key(_cut(key.shape, depth - 1), key.count, key.replies) for name, key in record.keys.items()}
-        others = None if record.others is None else _cut(record.others, depth - 1)
-        record = Record(record.count, keys, others, record.is_mapping)
-    return Shape(shape.kinds, items, record)
+        keys = {name: KeyShape(_cut(key.shape, depth - 1), key.count, key.replies) for name, key in record.keys.items()}
+        other_shape = None if record.others is None else _cut(record.others, depth - 1)
+        record = ObjectShape(record.count, keys, other_shape, record.is_mapping)
+    return ValueShape(shape.kinds, items, record)
 
 
-def _schema(shape: Shape, is_closed: bool) -> dict[str, Json]:
+def _schema(shape: ValueShape, is_closed: bool) -> dict[str, Json]:
     if "any" in shape.kinds:
         return {}
     kinds: list[Kind] = [kind for kind in shape.kinds if kind != "integer" or "number" not in shape.kinds]
@@ -220,17 +226,17 @@ def _schema(shape: Shape, is_closed: bool) -> dict[str, Json]:
     return branches[0] if len(branches) == 1 else {"anyOf": branches}
 
 
-def _record_schema(record: Record, is_closed: bool) -> dict[str, Json]:
-    named = {name: key for name, key in record.keys.items() if key.replies >= NEEDED_REPLIES}
-    if not named:
+def _record_schema(record: ObjectShape, is_closed: bool) -> dict[str, Json]:
+    common_keys = {name: key for name, key in record.keys.items() if key.replies >= NEEDED_REPLIES}
+    if not common_keys:
         values = [key.shape for key in record.keys.values()] + ([record.others] if record.others is not None else [])
-        inner = _schema(_Merge(is_same_reply=True).all(values), is_closed)
+        inner = _schema(_ShapeMerger(is_same_reply=True).all(values), is_closed)
         return {"type": "object", **({"additionalProperties": inner} if inner else {})}
-    properties = {name: _schema(key.shape, is_closed) for name, key in named.items()}
+    properties = {name: _schema(key.shape, is_closed) for name, key in common_keys.items()}
     schema: dict[str, Json] = {"type": "object", "properties": properties}
-    if is_closed and len(named) == len(record.keys) and record.others is None:
+    if is_closed and len(common_keys) == len(record.keys) and record.others is None:
         schema["additionalProperties"] = False
-    required = [name for name, key in named.items() if key.count == record.count]
+    required = [name for name, key in common_keys.items() if key.count == record.count]
     return {**schema, **({"required": required} if required else {})}
 
 
@@ -278,7 +284,7 @@ def _one_of_each(values: Sequence[Value], depth: int) -> Iterator[str]:
 
 
 def _list(lists: Sequence[list[Value]], depth: int) -> str:
-    items = [item for one in lists for item in one[:_MOST_ITEMS]][:_MOST_ITEMS]
+    items = [item for values in lists for item in values[:_MOST_ITEMS]][:_MOST_ITEMS]
     inner = f"list[{_text(items, depth - 1)}]" if items and depth > 0 else "list"
     longest = max(map(len, lists))
     if not longest:
@@ -291,12 +297,12 @@ def _record(records: Sequence[dict[str, Value]], depth: int) -> str:
     if not any(records):
         return "{}"
     keys = list(dict.fromkeys(key for record in records for key in record))
-    shown = keys[:_MOST_KEYS]
+    first_keys = keys[:_MOST_KEYS]
     if depth <= 0:
-        parts = [_name(key) for key in shown]
+        parts = [_name(key) for key in first_keys]
     else:
-        parts = [f"{_name(key)}{_mark(key, records)}: {_inner(key, records, depth)}" for key in shown]
-    more = [f"... {len(keys) - len(shown):,} more keys"] if len(keys) > len(shown) else []
+        parts = [f"{_name(key)}{_mark(key, records)}: {_inner(key, records, depth)}" for key in first_keys]
+    more = [f"... {len(keys) - len(first_keys):,} more keys"] if len(keys) > len(first_keys) else []
     return f"{{{', '.join([*parts, *more])}}}"
 
 

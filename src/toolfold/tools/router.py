@@ -1,4 +1,4 @@
-"""Call in, reply out: the only way from a caller to a tool.
+"""Router of calls: the only way from a caller to a tool, and from its reply back.
 
 The path of a call is a chain of steps, outermost first:
 
@@ -36,7 +36,7 @@ from toolfold.models import Call, Json, Reply, ReplyMeta, ToolSpec, Value
 from toolfold.program.rules.arguments import IDEMPOTENCY_KEY, InputSignature
 from toolfold.tools.arguments import argument_check, bad_argument, wrong
 from toolfold.tools.catalog import Catalog
-from toolfold.tools.error_text import hidden, masked, told_error, traceback_of
+from toolfold.tools.error_text import error_for_log, hide_arguments, mask_secrets, traceback_of
 from toolfold.tools.tool import CallContext, Tool
 from toolfold.tools.values import is_plain, json_size, to_sized_value
 
@@ -48,7 +48,7 @@ _calls: Final = logging.getLogger("toolfold.calls")
 
 
 @dataclass(slots=True)
-class Request:
+class CallRequest:
     """One call on its way to the tool."""
 
     call: Call
@@ -69,7 +69,7 @@ class Request:
         self.meta = replace(self.meta or ReplyMeta(), **changes)
 
 
-Handler: TypeAlias = Callable[[Request], Awaitable[Value]]
+Handler: TypeAlias = Callable[[CallRequest], Awaitable[Value]]
 """The rest of the path: returns the reply's value or raises."""
 Wrapper: TypeAlias = Callable[[Tool, Handler], Handler]
 """Puts a step before the rest of the path, for one tool; gives the rest itself if it has nothing to add."""
@@ -110,7 +110,7 @@ class Router:
         path = paths.get(call.tool)
         if path is None:
             path = self._path(call.tool, paths)
-        request = Request(call, caller, max_reply_bytes or self._max_reply_bytes, call.arguments, context)
+        request = CallRequest(call, caller, max_reply_bytes or self._max_reply_bytes, call.arguments, context)
         request.recorded = recorded
         began = 0.0 if caller == "code" else time.perf_counter()
         try:
@@ -140,9 +140,9 @@ class Router:
         path = _calling(tool)
         is_recorded = paths is self._recorded_paths
         if is_recorded and from_record not in self._steps:
-            path = _remembered(path)
+            path = _replaying(path)
         for step in reversed(self._steps):
-            path = _remembered(path) if is_recorded and step is from_record else step(tool, path)
+            path = _replaying(path) if is_recorded and step is from_record else step(tool, path)
         paths[name] = path
         return path
 
@@ -159,7 +159,7 @@ def _tell(call: Call, reply: Reply, seconds: float) -> None:
         return
     ending = f"{reply.size_bytes or 0} bytes" if reply.error is None else ""
     if reply.error is not None:
-        ending = f"failed: {told_error(reply.error, call.arguments)}"
+        ending = f"failed: {error_for_log(reply.error, call.arguments)}"
     size = json_size(call.arguments)
     _calls.debug("direct call %s(%d bytes) %.1f ms, %s", call.tool, size, seconds * 1000, ending)
 
@@ -170,7 +170,7 @@ def _traceback(call: Call, error: BaseException) -> str:
         return ""
     text = traceback_of(error)
     if text and _log.isEnabledFor(logging.DEBUG):
-        _log.debug("%r failed\n%s", call.tool, hidden(text, call.arguments))
+        _log.debug("%r failed\n%s", call.tool, hide_arguments(text, call.arguments))
     return text
 
 
@@ -179,7 +179,7 @@ def error_text(tool: str, error: BaseException) -> str:
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     whole = message_of(error)
-    text = masked(whole)
+    text = mask_secrets(whole)
     if text != whole:
         _log.warning("%r failed, and a secret was masked in its words: %s", tool, text)
     # Half a surrogate pair has no UTF-8 form and would break the wire.
@@ -197,7 +197,7 @@ def checked(tool: Tool, rest: Handler) -> Handler:
     takes_key = InputSignature(tool.spec).takes_key
 
     # Not async, like every step that only looks before it leaps: a coroutine less for each call.
-    def check(request: Request) -> Awaitable[Value]:
+    def check(request: CallRequest) -> Awaitable[Value]:
         if takes_key and IDEMPOTENCY_KEY in request.call.arguments:
             _take_key(request)
         request.arguments = prepare(request.call.arguments)
@@ -206,7 +206,7 @@ def checked(tool: Tool, rest: Handler) -> Handler:
     return check
 
 
-def _take_key(request: Request) -> None:
+def _take_key(request: CallRequest) -> None:
     """A key among the arguments is for the call, not for the tool."""
     arguments = dict(request.call.arguments)
     key = arguments.pop(IDEMPOTENCY_KEY)
@@ -226,8 +226,8 @@ def from_record(_: Tool, rest: Handler) -> Handler:
     return rest
 
 
-def _remembered(rest: Handler) -> Handler:
-    async def remember(request: Request) -> Value:
+def _replaying(rest: Handler) -> Handler:
+    async def remember(request: CallRequest) -> Value:
         if request.recorded is None or (request.meta is not None and request.meta.arguments is not None):
             return await rest(request)  # approved with other arguments: that reply is to another call
         request.note(attempts=0, from_record=True)
@@ -268,7 +268,7 @@ def message_of(error: BaseException) -> str:
 
 
 def _failing(error: ToolError) -> Handler:
-    async def fail(_: Request) -> Value:
+    async def fail(_: CallRequest) -> Value:
         raise error
 
     return fail
@@ -281,7 +281,7 @@ def _permitted(tool: Tool, rest: Handler) -> Handler:
     rule = "may not be called from a program" if allowed == "direct" else "may be called from a program only"
     text = f"{tool.spec.name!r} {rule}"
 
-    def permit(request: Request) -> Awaitable[Value]:
+    def permit(request: CallRequest) -> Awaitable[Value]:
         if request.caller != allowed:
             raise ToolRefused(text)
         return rest(request)
@@ -290,7 +290,7 @@ def _permitted(tool: Tool, rest: Handler) -> Handler:
 
 
 def _timed(name: str, seconds: float, rest: Handler) -> Handler:
-    async def time(request: Request) -> Value:
+    async def time(request: CallRequest) -> Value:
         try:
             async with asyncio.timeout(seconds) as deadline:
                 return await rest(request)
@@ -305,11 +305,11 @@ def _timed(name: str, seconds: float, rest: Handler) -> Handler:
 def _calling(tool: Tool) -> Handler:
     call, call_within, spec = tool.call, tool.call_within, tool.spec
 
-    async def run(request: Request) -> Value:
+    async def run(request: CallRequest) -> Value:
         value, request.size_bytes = _shaped(spec, await call(request.arguments), request.max_reply_bytes)
         return value
 
-    async def run_within(request: Request) -> Value:
+    async def run_within(request: CallRequest) -> Value:
         assert call_within is not None
         returned = await call_within(request.arguments, _with_key(request))
         value, request.size_bytes = _shaped(spec, returned, request.max_reply_bytes)
@@ -318,7 +318,7 @@ def _calling(tool: Tool) -> Handler:
     return run if call_within is None else run_within
 
 
-def _with_key(request: Request) -> CallContext:
+def _with_key(request: CallRequest) -> CallContext:
     """The context for the tool: a call of a program that has no key gets one, the same for each attempt and replay."""
     context = request.context or CallContext()
     if context.idempotency_key is not None or not context.execution_id:
@@ -406,7 +406,7 @@ def withholding(tool: Tool, rest: Handler) -> Handler:
     """The step that lets only the type of a tool's error through; the log has all of it but secrets."""
     name = tool.spec.name
 
-    async def withhold(request: Request) -> Value:
+    async def withhold(request: CallRequest) -> Value:
         try:
             return await rest(request)
         except SPEAKS_FOR_ITSELF:
@@ -414,7 +414,7 @@ def withholding(tool: Tool, rest: Handler) -> Handler:
         # Also `SystemExit`, which the router takes for a failure of the tool.
         except (Exception, SystemExit) as error:  # noqa: BLE001
             # Half a surrogate pair has no UTF-8 form, and the line would be lost.
-            text = masked(message_of(error)).encode("utf-8", "backslashreplace").decode()
+            text = mask_secrets(message_of(error)).encode("utf-8", "backslashreplace").decode()
             _log.warning("%r failed: %s: %s", name, type(error).__name__, text)
             raise Withheld(type(error).__name__) from None
 

@@ -1,4 +1,4 @@
-"""Find tools by words. Local and without a model: an answer takes about a millisecond.
+"""Tool search by words. Local and without a model: an answer takes about a millisecond.
 
 BM25 over three fields, the name, the description, and the words of arguments and replies, written by hand: the
 libraries that do it need numpy, rank documents of one field, or hold an index on disk. What a word counts in a tool is
@@ -16,13 +16,13 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from toolfold.models import Json, ToolSpec, Value
 from toolfold.prompts.python_stubs import first_line, prompt_text
-from toolfold.tools.embedding import Embedder, Meanings, fused
+from toolfold.tools.embedding import Embedder, EmbeddingCache, fuse_rankings
 from toolfold.tools.search_vocabulary import (
     SYNONYMS,
-    Document,
-    Known,
+    ToolDocument,
     Vocabulary,
-    asked_with,
+    WordMatch,
+    argument_words,
     document,
     query_weights,
     sentences,
@@ -65,7 +65,7 @@ class Hit(NamedTuple):
     score: float
 
 
-class _Found(NamedTuple):
+class _QueryScores(NamedTuple):
     scores: dict[int, float]
     is_answer: bool
 
@@ -83,17 +83,17 @@ class Index:
 
     def __init__(
         self, specs: Iterable[ToolSpec], *, before: Index | None = None, uses: Mapping[str, int] | None = None,
-        embedder: Embedder | Meanings | None = None, with_floor: bool = True,
+        embedder: Embedder | EmbeddingCache | None = None, with_floor: bool = True,
     ) -> None:  # fmt: skip
-        known = {} if before is None else {one.spec.name: one for one in before._documents}
-        self._documents: list[Document] = [document(spec, known.get(spec.name)) for spec in specs]
+        previous_documents = {} if before is None else {entry.spec.name: entry for entry in before._documents}
+        self._documents: list[ToolDocument] = [document(spec, previous_documents.get(spec.name)) for spec in specs]
         self._uses = uses or {}
-        self._meanings = _meanings(embedder)
+        self._embeddings = _embedding_cache(embedder)
         self._with_floor = with_floor
         self._by_name = {
             name.casefold(): at
-            for at, one in enumerate(self._documents)
-            for name in (one.spec.name, one.spec.python_name, *one.spec.aliases)
+            for at, entry in enumerate(self._documents)
+            for name in (entry.spec.name, entry.spec.python_name, *entry.spec.aliases)
         }
         self._words = Vocabulary(self._documents)
 
@@ -103,40 +103,42 @@ class Index:
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
         """The tools, in the order in which they were given."""
-        return tuple(one.spec for one in self._documents)
+        return tuple(entry.spec for entry in self._documents)
 
     def updated(self, specs: Iterable[ToolSpec], *, uses: Mapping[str, int] | None = None) -> Index:
         """An index of these tools; those that are in this one already are not read again."""
         uses = self._uses if uses is None else uses
-        return Index(specs, before=self, uses=uses, embedder=self._meanings, with_floor=self._with_floor)
+        return Index(specs, before=self, uses=uses, embedder=self._embeddings, with_floor=self._with_floor)
 
-    def with_embedder(self, embedder: Embedder | Meanings | None) -> Index:
+    def with_embedder(self, embedder: Embedder | EmbeddingCache | None) -> Index:
         """The same tools, ranked by meaning, too; this one where there is no embedder."""
         if embedder is None:
             return self
         index = copy.copy(self)
-        index._meanings = _meanings(embedder)
+        index._embeddings = _embedding_cache(embedder)
         return index
 
     def search(self, query: str, limit: int = DEFAULT_LIMIT) -> list[Hit]:
         """The tools that fit best, best first, or none if nothing fits; for an empty query the first ones of all."""
         query = query[:LONGEST_QUERY].strip()
         if not query:
-            return [Hit(one.spec, 0.0) for one in self._documents[:limit]]
-        found = self._scores(query)
+            return [Hit(entry.spec, 0.0) for entry in self._documents[:limit]]
+        result = self._scores(query)
         # Who asks for a name means it, whatever else is near.
         is_name = query.casefold() in self._by_name
-        near = None if self._meanings is None or is_name else self._meanings.near(query, self._documents, _MOST_FUSED)
-        if not found.is_answer and not (near is not None and near.is_answer):
+        near = (
+            None if self._embeddings is None or is_name else self._embeddings.near(query, self._documents, _MOST_FUSED)
+        )
+        if not result.is_answer and not (near is not None and near.is_answer):
             return []
-        scores = self._ranked(query, found.scores, limit)
+        scores = self._ranked(query, result.scores, limit)
         if near is not None:
-            scores = fused([(self._best(scores, _MOST_FUSED), _WORDS_WEIGHT), (near.order, 1.0)])
+            scores = fuse_rankings([(self._best(scores, _MOST_FUSED), _WORDS_WEIGHT), (near.order, 1.0)])
         return [Hit(self._documents[at].spec, scores[at]) for at in self._best(scores, limit)]
 
     async def search_aside(self, query: str, limit: int = DEFAULT_LIMIT) -> list[Hit]:
         """The same, in another thread where there is an embedder, which may take long."""
-        if self._meanings is None:
+        if self._embeddings is None:
             return self.search(query, limit)
         return await asyncio.to_thread(self.search, query, limit)
 
@@ -158,11 +160,11 @@ class Index:
 
     def _ranked(self, query: str, scores: Mapping[int, float], limit: int) -> dict[int, float]:
         """The tools that may be shown, with what only shows beside the others."""
-        asked = query_weights(query)
-        same = {other for word in asked for other in SYNONYMS.get(word, ())}
+        query_words = query_weights(query)
+        same = {other for word in query_words for other in SYNONYMS.get(word, ())}
         most = _ASKED_NAME_WEIGHT * self._words.most
         ranked = {
-            at: scores[at] + most * self._asked_share(self._documents[at].name, asked, same)
+            at: scores[at] + most * self._name_share(self._documents[at].name, query_words, same)
             for at in self._best(scores, max(limit, _MOST_RANKED))
         }
         parts = sentences(query)
@@ -170,10 +172,10 @@ class Index:
             self._lift_best_of_each(parts, ranked)
         return ranked
 
-    def _asked_share(self, name: Iterable[str], asked: Container[str], same: Container[str]) -> float:
+    def _name_share(self, name: Iterable[str], query_words: Container[str], same: Container[str]) -> float:
         """How much of a name the question has: one that is longer than what is asked for does something else."""
         rarities = {word: self._words.rarity(word) for word in name if len(word) > 1}
-        had = sum(rarity * (1.0 if word in asked else 0.5 * (word in same)) for word, rarity in rarities.items())
+        had = sum(rarity * (1.0 if word in query_words else 0.5 * (word in same)) for word, rarity in rarities.items())
         return had / (sum(rarities.values()) or 1.0)
 
     def _lift_best_of_each(self, parts: Sequence[str], ranked: dict[int, float]) -> None:
@@ -189,26 +191,26 @@ class Index:
         for rank, at in enumerate(sorted(best, key=best.__getitem__), 1):
             ranked[at] = max(ranked[at], place * (1 + rank / 1000))
 
-    def _scores(self, query: str) -> _Found:
+    def _scores(self, query: str) -> _QueryScores:
         """What each tool is worth for a question, and whether any of them is an answer."""
         weights = query_weights(query)
         scores: dict[int, float] = {}
-        meant: list[list[Known]] = []
+        matches: list[list[WordMatch]] = []
         most = 0.0
         for word, weight in weights.items():
             most += weight * self._words.rarity(word)
-            meant.append(self._words.meant_by(word, weights))
-            self._words.add(meant[-1], weight, scores)
+            matches.append(self._words.matches_for(word, weights))
+            self._words.add(matches[-1], weight, scores)
         if (exact := self._by_name.get(query.casefold())) is not None:
             scores[exact] = math.inf
         own = sum(weight == 1.0 for weight in weights.values())
-        is_answer = self._is_answered(scores, meant, most, own)
-        for words in asked_with(query):
+        is_answer = self._is_answered(scores, matches, most, own)
+        for words in argument_words(query):
             self._words.add_value(words, scores)
-        return _Found(scores, is_answer)
+        return _QueryScores(scores, is_answer)
 
     def _is_answered(
-        self, scores: Mapping[int, float], meant: Sequence[Sequence[Known]], most: float, own: int
+        self, scores: Mapping[int, float], matches: Sequence[Sequence[WordMatch]], most: float, own: int
     ) -> bool:
         """Whether a tool shares more with a long question than one word, which any text may do by chance."""
         if not scores or not self._with_floor or len(self) < _FLOOR_FROM_TOOLS:
@@ -217,46 +219,50 @@ class Index:
         is_strong = scores[best[0]] >= _LEAST_SCORE * self._words.most
         if own <= 1 or (own < _LONG_QUESTION_WORDS and is_strong):
             return True
-        return any(scores[at] >= _ENOUGH_SHARE * most or self._words_in(at, meant) >= _ENOUGH_WORDS for at in best)
+        return any(scores[at] >= _ENOUGH_SHARE * most or self._words_in(at, matches) >= _ENOUGH_WORDS for at in best)
 
-    def _words_in(self, at: int, meant: Sequence[Sequence[Known]]) -> float:
+    def _words_in(self, at: int, matches: Sequence[Sequence[WordMatch]]) -> float:
         """How many words of a question a tool has; one that only means the same is half a word."""
-        return sum(max((one.words for one in words if self._words.has(at, one.word)), default=0.0) for words in meant)
+        return sum(
+            max((match.words for match in words if self._words.has(at, match.word)), default=0.0) for words in matches
+        )
 
 
-def _meanings(embedder: Embedder | Meanings | None) -> Meanings | None:
-    return embedder if embedder is None or isinstance(embedder, Meanings) else Meanings(embedder)
+def _embedding_cache(embedder: Embedder | EmbeddingCache | None) -> EmbeddingCache | None:
+    return embedder if embedder is None or isinstance(embedder, EmbeddingCache) else EmbeddingCache(embedder)
 
 
 def describe(spec: ToolSpec, detail: Detail = "signature") -> dict[str, Json]:
     """A tool for a model or program that looks for one; `name` is what a program calls it by."""
-    shown: dict[str, Json] = {"name": spec.python_name, "description": first_line(spec)}
+    description: dict[str, Json] = {"name": spec.python_name, "description": first_line(spec)}
     if spec.domain:
-        shown["domain"] = spec.domain
+        description["domain"] = spec.domain
     if detail != "name":
-        shown["signature"] = prompt_text([spec])
+        description["signature"] = prompt_text([spec])
     if detail == "full":
-        shown["tool"] = spec.name
-        shown["input_schema"] = dict(spec.input_schema)
-        shown["output_schema"] = None if spec.output_schema is None else dict(spec.output_schema)
-        shown["read_only"], shown["destructive"] = spec.read_only, spec.destructive
-        shown["source"] = spec.source
-    return shown
+        description["tool"] = spec.name
+        description["input_schema"] = dict(spec.input_schema)
+        description["output_schema"] = None if spec.output_schema is None else dict(spec.output_schema)
+        description["read_only"], description["destructive"] = spec.read_only, spec.destructive
+        description["source"] = spec.source
+    return description
 
 
 def search_tool(index_source: Callable[[], Index]) -> Tool:
     """The tool `search_tools`; `index_source` gives the index as it is at the time of a call."""
 
     async def call(arguments: Mapping[str, Value]) -> list[dict[str, Json]]:
-        return await found(index_source(), arguments)
+        return await find_tools(index_source(), arguments)
 
     async def call_within(arguments: Mapping[str, Value], context: CallContext) -> list[dict[str, Json]]:
         index = index_source()
         if context.learned is not None:
             index = await context.learned(index, context.tenant)
-        return await found(index.updated([*index.specs, *context.outside]) if context.outside else index, arguments)
+        return await find_tools(
+            index.updated([*index.specs, *context.outside]) if context.outside else index, arguments
+        )
 
-    async def found(index: Index, arguments: Mapping[str, Value]) -> list[dict[str, Json]]:
+    async def find_tools(index: Index, arguments: Mapping[str, Value]) -> list[dict[str, Json]]:
         hits = await index.search_aside(arguments["query"], arguments.get("limit", DEFAULT_LIMIT))
         return [describe(hit.spec, arguments.get("detail", "signature")) for hit in hits]
 

@@ -1,4 +1,4 @@
-"""The words of many tools: which tools have a word, how much it says there, and which words stand for it."""
+"""Search vocabulary: stems, synonyms and values in questions, and how much each word says of a tool."""
 
 from __future__ import annotations
 
@@ -241,12 +241,12 @@ pick choose select
 
 
 def _table() -> dict[str, frozenset[str]]:
-    found: dict[str, set[str]] = {}
+    synonyms_by_word: dict[str, set[str]] = {}
     for line in _GROUPS.strip().splitlines():
         group = [stem(word) for word in line.split()]
         for word in group:
-            found.setdefault(word, set()).update(group)
-    return {word: frozenset(others - {word}) for word, others in found.items()}
+            synonyms_by_word.setdefault(word, set()).update(group)
+    return {word: frozenset(synonyms - {word}) for word, synonyms in synonyms_by_word.items()}
 
 
 SYNONYMS: Final[Mapping[str, frozenset[str]]] = _table()
@@ -283,7 +283,7 @@ _KINDS: Final = tuple(
 )
 
 
-def asked_with(query: str) -> list[tuple[str, ...]]:
+def argument_words(query: str) -> list[tuple[str, ...]]:
     """For each kind of value in a question, the search words of arguments that take it."""
     return [words for pattern, words in _KINDS if pattern.search(query)]
 
@@ -299,7 +299,7 @@ _MOST_NAMED: Final = 30
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class ToolDocument:
     """A tool as the words it has."""
 
     spec: ToolSpec
@@ -309,16 +309,16 @@ class Document:
     """Also of what it was seen to return."""
 
 
-def document(spec: ToolSpec, known: Document | None) -> Document:
+def document(spec: ToolSpec, previous: ToolDocument | None) -> ToolDocument:
     """The words of a tool; those of `known` where it is the same tool."""
-    if known is not None and known.spec is spec:
-        return known
+    if previous is not None and previous.spec is spec:
+        return previous
     name = Counter(words_of(spec.name[:_LONGEST_TEXT]))
     text = Counter(words_of(f"{spec.domain} {spec.description[:_LONGEST_TEXT]}"))
     arguments: Counter[str] = Counter()
     for argument in (*_argument_texts(spec.input_schema), *_argument_texts(spec.output_schema)):
         arguments.update(words_of(argument[:_LONGEST_TEXT]))
-    return Document(spec, name, text, arguments)
+    return ToolDocument(spec, name, text, arguments)
 
 
 def meaning(spec: ToolSpec) -> str:
@@ -362,7 +362,7 @@ _VALUE_WEIGHT: Final = 0.4
 _Entries: TypeAlias = dict[str, tuple[list[int], list[float]]]
 
 
-class Known(NamedTuple):
+class WordMatch(NamedTuple):
     """A word of the vocabulary that stands for one of a question."""
 
     word: str
@@ -374,7 +374,7 @@ class Known(NamedTuple):
 class Vocabulary:
     """The words of tools, which are called by their places."""
 
-    def __init__(self, documents: Sequence[Document]) -> None:
+    def __init__(self, documents: Sequence[ToolDocument]) -> None:
         self._documents = documents
         self._entries = _entries(documents)
 
@@ -394,36 +394,41 @@ class Vocabulary:
         place = bisect_left(tools, at)
         return place < len(tools) and tools[place] == at
 
-    def meant_by(self, word: str, weights: Mapping[str, float]) -> list[Known]:
+    def matches_for(self, word: str, weights: Mapping[str, float]) -> list[WordMatch]:
         """The word itself, or those in names that it is probably a slip of; then others for the same thing.
 
         `weights` has the words of the whole question: they stand for themselves.
         """
-        known: list[Known] = []
+        matches: list[WordMatch] = []
         if word in self._entries:
-            known.append(Known(word, 1.0, 1.0))
+            matches.append(WordMatch(word, 1.0, 1.0))
         elif len(word) >= _SHORTEST_MISSPELT:
-            near = {one for part in _shortened(word) for one in self._slips.get(part, ()) if one[0] == word[0]}
-            known += [Known(one, _MISSPELT_WEIGHT / len(near), 1.0) for one in sorted(near)]
-        others = dict.fromkeys(sorted(SYNONYMS.get(word, ())), _SYNONYM_WEIGHT)
+            near = {
+                candidate
+                for part in _shortened(word)
+                for candidate in self._slips.get(part, ())
+                if candidate[0] == word[0]
+            }
+            matches += [WordMatch(candidate, _MISSPELT_WEIGHT / len(near), 1.0) for candidate in sorted(near)]
+        related = dict.fromkeys(sorted(SYNONYMS.get(word, ())), _SYNONYM_WEIGHT)
         if len(word) >= _SHORTEST_OF_A_FAMILY:
-            others |= dict.fromkeys(self._families.get(family(word), ()), _FAMILY_WEIGHT)
-        taken = {one.word for one in known}
-        for other, certainty in others.items():
-            if other not in weights and other not in taken and self._is_worth_it(other):
-                known.append(Known(other, certainty, _OTHER_COUNT))
-        return known
+            related |= dict.fromkeys(self._families.get(family(word), ()), _FAMILY_WEIGHT)
+        matching_words = {candidate.word for candidate in matches}
+        for other, certainty in related.items():
+            if other not in weights and other not in matching_words and self._is_worth_it(other):
+                matches.append(WordMatch(other, certainty, _OTHER_COUNT))
+        return matches
 
     def _is_worth_it(self, word: str) -> bool:
         """A word that a tenth of all tools have says little and takes long."""
         return word in self._entries and len(self._entries[word][0]) * 10 < len(self._documents) + 100
 
-    def add(self, words: Sequence[Known], weight: float, scores: dict[int, float]) -> None:
+    def add(self, words: Sequence[WordMatch], weight: float, scores: dict[int, float]) -> None:
         """One word of a question; where several stand for it, the one that is worth most in a tool."""
         best: dict[int, float] = scores if len(words) == 1 else {}
-        for known in words:
-            tools, shares = self._entries[known.word]
-            worth = weight * known.certainty * self.rarity(known.word)
+        for match in words:
+            tools, shares = self._entries[match.word]
+            worth = weight * match.certainty * self.rarity(match.word)
             if best is scores:
                 for at, share in zip(tools, shares, strict=True):
                     scores[at] = scores.get(at, 0.0) + share * worth
@@ -450,7 +455,7 @@ class Vocabulary:
     def _slips(self) -> dict[str, list[str]]:
         """Words in names by what is left of them without one letter; two slips of one word share a part."""
         slips: dict[str, list[str]] = {}
-        for word in dict.fromkeys(word for one in self._documents for word in one.name):
+        for word in dict.fromkeys(word for document in self._documents for word in document.name):
             if len(word) >= _SHORTEST_MISSPELT:
                 for part in _shortened(word):
                     slips.setdefault(part, []).append(word)
@@ -466,9 +471,9 @@ class Vocabulary:
         return families
 
 
-def _entries(documents: Sequence[Document]) -> _Entries:
+def _entries(documents: Sequence[ToolDocument]) -> _Entries:
     """The tools that have a word, and how much it stands out in each."""
-    fields = [(one.name, one.text, one.arguments) for one in documents]
+    fields = [(document.name, document.text, document.arguments) for document in documents]
     lengths = [_average([field.total() for field in column]) for column in zip(*fields, strict=True)]
     entries: _Entries = {}
     for at, columns in enumerate(fields):

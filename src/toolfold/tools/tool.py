@@ -1,4 +1,4 @@
-"""A tool: what a program may know of it, and how it is called. Knows no source and no router."""
+"""Tool definition: spec and call, the context and approval of a call, and options that all sources take."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def parse_allowed_callers(value: object, *, default: AllowedCallers = "both") ->
     words = [value] if isinstance(value, str) else value
     if not isinstance(words, Sequence) or isinstance(words, bytes) or not words:
         raise UsageError(f"allowed_callers must be a word or a list of words, got {value!r}; {_TAKES}")
-    found = {caller for word in words for caller in _callers(word)}
-    return "both" if len(found) == 2 else found.pop()
+    callers = {caller for word in words for caller in _callers(word)}
+    return "both" if len(callers) == 2 else callers.pop()
 
 
 _TAKES: Final = "it takes direct, code, both, programmatic or code_execution_20250825"

@@ -1,4 +1,4 @@
-"""What a tool returned, as a value that can be sent: JSON values, `bytes` and `Media`.
+"""Sendable values, made from what a tool returned: JSON values, `bytes` and `Media`.
 
 `toolfold_guest.shared.value_rules` says what becomes what, for replies as for what programs send, and how much of it; a
 float NaN or infinity stays a float here.
@@ -68,8 +68,8 @@ def to_sized_value(obj: object) -> tuple[Value, int]:
     except UnicodeEncodeError:
         raise ToolError(_refusal("text with a lone surrogate", _unencodable_path(value))) from None
     except ValueError:  # of an integer, which Python turns into text only so far
-        what = f"an integer of more than {MAX_DIGITS} digits"
-        raise ToolError(_refusal(what, _unencodable_path(value))) from None
+        subject = f"an integer of more than {MAX_DIGITS} digits"
+        raise ToolError(_refusal(subject, _unencodable_path(value))) from None
 
 
 def json_size(value: Value) -> int:
@@ -115,8 +115,8 @@ def _shows_values_only(box: Any) -> bool:
 class _RefusedError(Exception):
     """Cannot be sent; `path` grows from the inside out on the way up."""
 
-    def __init__(self, what: str) -> None:
-        super().__init__(what)
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
         self.path: list[str | int] = []
 
 
@@ -124,7 +124,7 @@ class _Shaper:
     """One walk through one reply."""
 
     def __init__(self) -> None:
-        self._left = MAX_ITEMS
+        self._remaining_items = MAX_ITEMS
 
     def start(self, obj: object) -> Value:
         try:
@@ -170,8 +170,8 @@ class _Shaper:
     def _enter(self, obj: Any, depth: int) -> None:  # Any: whatever has a length
         if depth >= MAX_DEPTH:
             raise _RefusedError(f"more than {MAX_DEPTH} lists and dicts within each other")
-        self._left -= len(obj)
-        if self._left < 0:
+        self._remaining_items -= len(obj)
+        if self._remaining_items < 0:
             raise _RefusedError(f"more than {MAX_ITEMS:,} values")
 
 
@@ -271,8 +271,8 @@ def _printable(key: str | int) -> str | int:
     return key.encode("utf-8", "replace").decode() if isinstance(key, str) else key
 
 
-def _refusal(what: str, path: list[str | int]) -> str:
-    return f"a value that cannot be sent: {what}" + (f" at {show_path(path)}" if path else "")
+def _refusal(subject: str, path: list[str | int]) -> str:
+    return f"a value that cannot be sent: {subject}" + (f" at {show_path(path)}" if path else "")
 
 
 def show_path(path: Iterable[str | int]) -> str:

@@ -22,7 +22,7 @@ from toolfold.tools.policy import Policy
 from toolfold.tools.remote import Shipment, ShippedTool
 from toolfold.tools.steps import wrappers
 from toolfold.tools.steps.concurrency import Concurrency
-from toolfold.tools.steps.resilience import Breaker, Breaking, Retry, Retrying, SystemClock
+from toolfold.tools.steps.resilience import Breaker, BreakerStep, Retry, RetryStep, SystemClock
 from toolfold.tools.tool import CallContext
 
 looked_up: list[int] = []
@@ -346,7 +346,7 @@ REFUSED: Mapping[str, tuple[str, dict[str, Any], str]] = {
     ),
     "breaker within retries": (
         "look_up",
-        {"steps": [Retrying(Retry(), SystemClock()).wrap, Breaking(Breaker(), SystemClock()).wrap]},
+        {"steps": [RetryStep(Retry(), SystemClock()).wrap, BreakerStep(Breaker(), SystemClock()).wrap]},
         OTHER_STEPS,
     ),
     "own retry": (

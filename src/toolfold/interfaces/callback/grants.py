@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field
 
 from toolfold.models import Limits, ToolSpec
 from toolfold.program.known_names import ANY_TOOL, mentioned_names
-from toolfold.tools.arguments import bounded
+from toolfold.tools.arguments import bound_schema
 from toolfold.tools.names import unique_names
 
 CALL_TOOL: Final = "call_tool"
@@ -84,8 +84,8 @@ def _spec(tool: ListedTool, identifier: str) -> ToolSpec:
         name=tool.name,
         python_name=identifier,
         description=tool.description,
-        input_schema=bounded(tool.parameters, tool.name),
-        output_schema=bounded(tool.output_schema, tool.name) if tool.output_schema is not None else None,
+        input_schema=bound_schema(tool.parameters, tool.name),
+        output_schema=bound_schema(tool.output_schema, tool.name) if tool.output_schema is not None else None,
         source="parent",
     )
 

@@ -35,7 +35,7 @@ from toolfold.interfaces.frameworks.program_tool import (
 )
 from toolfold.models import AllowedCallers, Call, File, Limits, Media, Outcome, Paused, Reply, ToolSpec, Value
 from toolfold.runtime import Runtime
-from toolfold.tools.arguments import bounded
+from toolfold.tools.arguments import bound_schema
 from toolfold.tools.names import unique_names
 from toolfold.tools.router import error_text
 from toolfold.tools.values import to_value
@@ -329,7 +329,7 @@ def _spec(given: Item, identifier: str, callers: AllowedCallers) -> ToolSpec:
         name=given["name"],
         python_name=identifier,
         description=str(given.get("description") or ""),
-        input_schema=bounded(schema, given["name"]),
+        input_schema=bound_schema(schema, given["name"]),
         examples=tuple(given.get("input_examples") or ()),
         allowed_callers=callers,
         source="caller",

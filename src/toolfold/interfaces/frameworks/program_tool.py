@@ -16,7 +16,7 @@ from toolfold.interfaces.media import described, images_in
 from toolfold.interfaces.prompts import lessons, tools_text
 from toolfold.models import File, Json, Limits, Outcome, Reply, ToolSpec, Value
 from toolfold.runtime import Runtime
-from toolfold.tools.learning import Snapshot
+from toolfold.tools.learning import ToolLessons
 
 # ----------------------------------------------------------------------------------------------------
 # An outcome or a reply as what a model reads: text, and pictures beside it. Knows no framework.
@@ -192,7 +192,7 @@ class Entry:
     with_both: bool = False
     outside: Sequence[ToolSpec] = ()
     files: DescribedFiles = field(default_factory=DescribedFiles)
-    _known: list[Snapshot] = field(default_factory=list, repr=False, compare=False)
+    _known: list[ToolLessons] = field(default_factory=list, repr=False, compare=False)
     """What was learned when the first description was written: they stay the same, so that prompt caches hold."""
 
     def __post_init__(self) -> None:
@@ -227,7 +227,7 @@ class Entry:
 
     def options(self) -> RunOptions:
         """Of each program."""
-        files = self.files.given_to(self.session, self.runtime.sessions)
+        files = self.files.files_for(self.session, self.runtime.sessions)
         return {"files": files, "limits": self.limits, "session": self.session, "keep_names": bool(self.session)}
 
     async def answer(self, name: str, arguments: Mapping[str, Any] | str) -> Shown:

@@ -17,7 +17,7 @@ import msgspec
 from fastapi import Request, Response
 from starlette.responses import StreamingResponse
 
-from toolfold.execution.history import Recorded
+from toolfold.execution.history import RecordedExecution
 from toolfold.execution.output import Part, Place, output_of
 from toolfold.interfaces.http.executions import Executions
 from toolfold.interfaces.http.files import ended_before, key_of
@@ -114,7 +114,7 @@ class Waits:
             started = self._known(execution_id, received.tenant)
             if started is None:
                 found = await self._elsewhere(execution_id, received)
-                if not isinstance(found, Recorded):
+                if not isinstance(found, RecordedExecution):
                     return self._responses.respond(request, found)
                 work = self._executions.take_up(execution_id)
                 started = self._add(execution_id, received.tenant, _session(found), work)
@@ -124,7 +124,7 @@ class Waits:
             self.forget(execution_id)  # another replica was quicker: ask that
         raise changes_hands()
 
-    async def _elsewhere(self, execution_id: str, received: ForwardedRequest) -> Answer | Passed | Recorded:
+    async def _elsewhere(self, execution_id: str, received: ForwardedRequest) -> Answer | Passed | RecordedExecution:
         """The answer of the record, or of the replica that holds it; else what there is to go on with."""
         recorded = await self._runtime.recorded(execution_id)
         # Another tenant's is as unknown as one that never was.
@@ -176,7 +176,7 @@ class Waits:
             return None  # it has been ended, or is elsewhere: its record knows
         return found
 
-    async def _recorded(self, execution_id: str, tenant: str) -> Recorded:
+    async def _recorded(self, execution_id: str, tenant: str) -> RecordedExecution:
         recorded = await self._runtime.recorded(execution_id)
         # Another tenant's is as unknown as one that never was.
         if recorded is None or recorded.start_record.tenant != tenant:
@@ -215,7 +215,7 @@ class Waits:
     # output
 
     async def _events(
-        self, execution_id: str, place: Place, started: _Started | None, recorded: Recorded | None
+        self, execution_id: str, place: Place, started: _Started | None, recorded: RecordedExecution | None
     ) -> AsyncIterator[bytes]:
         while started is not None:
             async for part in self._runtime.output(execution_id, place):
@@ -242,7 +242,7 @@ class Waits:
         yield _sent("end", status or "paused", f"{place.stdout},{place.stderr}")
 
 
-def _session(recorded: Recorded) -> str:
+def _session(recorded: RecordedExecution) -> str:
     begun = recorded.start_record
     return begun.session.removeprefix(key_of(begun.tenant, ""))
 

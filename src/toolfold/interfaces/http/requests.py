@@ -14,12 +14,12 @@ import msgspec
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StringConstraints
 
 from toolfold.errors import UsageError
-from toolfold.execution.history import BY_CALLER, Recorded
+from toolfold.execution.history import BY_CALLER, RecordedExecution
 from toolfold.interfaces.http.access.tokens import Token
 from toolfold.interfaces.http.render import INVALID_TOKEN, Refusal, call_name
 from toolfold.interfaces.http.settings import ALL_ROLES, Role
 from toolfold.models import Reply, ToolSpec
-from toolfold.tools.arguments import bounded
+from toolfold.tools.arguments import bound_schema
 from toolfold.tools.names import unique_names
 from toolfold.tools.tool import Decision
 
@@ -205,7 +205,7 @@ def _spec(one: ToolDefinition, python_name: str) -> ToolSpec:
         name=one.name,
         python_name=python_name,
         description="\n\n".join(text for text in (description, told) if text),
-        input_schema=bounded(schema, one.name),
+        input_schema=bound_schema(schema, one.name),
         source="caller",
     )
 
@@ -319,18 +319,18 @@ def continuation_of(
     return Continuation(token=token, replies=replies, decisions=decided, digest=digest, request_id=request_id)
 
 
-def standing_of(sent: Continuation, recorded: Recorded) -> Standing:
+def standing_of(sent: Continuation, recorded: RecordedExecution) -> Standing:
     """Whether these replies are the next that the execution waits for, or the last that it took.
 
     Raises:
         Refusal: Neither; the token is of an earlier pause, or came with other results before.
     """
-    if recorded.said == sent.token.replies:
+    if recorded.answer_count == sent.token.replies:
         return "new"
     is_same = all(recorded.answered.get(reply.call_id) == reply for reply in sent.replies) and all(
         recorded.decided.get(call_id) == (one.approved, one.reason) for call_id, one in sent.decisions.items()
     )
-    if is_same and recorded.said == sent.token.replies + len(sent.replies) + len(sent.decisions):
+    if is_same and recorded.answer_count == sent.token.replies + len(sent.replies) + len(sent.decisions):
         return "taken"
     raise Refusal(400, INVALID_TOKEN)
 

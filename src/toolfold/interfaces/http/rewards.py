@@ -19,7 +19,7 @@ from fastapi import Request, Response
 from starlette.responses import StreamingResponse
 
 from toolfold.errors import ToolfoldError
-from toolfold.execution.batch import Item, mapped
+from toolfold.execution.batch import Item, map_programs
 from toolfold.interfaces.http import render, requests
 from toolfold.interfaces.http.access.rate_limits import Gate, while_there
 from toolfold.interfaces.http.body import Body
@@ -182,7 +182,7 @@ class OneShots:
     async def _fill(self, put: Callable[[bytes], Awaitable[None]], shots: _Waiting, items: AsyncIterator[Item]) -> None:
         """A line for each program, maybe one that says why there are no more, and nothing at the end."""
         try:
-            async with aclosing(mapped(shots, items, in_flight=2 * self._settings.running)) as outcomes:
+            async with aclosing(map_programs(shots, items, in_flight=2 * self._settings.running)) as outcomes:
                 async for one in outcomes:
                     await put(_line({"index": one.index, "id": one.tag, **one.outcome.to_dict()}))
         except asyncio.CancelledError:

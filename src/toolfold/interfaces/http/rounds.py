@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from toolfold.errors import Fenced, LedgerFailed, UsageError
-from toolfold.execution.history import Recorded
+from toolfold.execution.history import RecordedExecution
 from toolfold.interfaces.http import render
 from toolfold.interfaces.http.access.rate_limits import Gate
 from toolfold.interfaces.http.access.tokens import Token, Tokens
@@ -348,7 +348,7 @@ class Rounds:
         held = self._holding.get(start.execution_id)
         if held is not None and held.last is not None and held.last.round == 0:
             return held.last.answer
-        if recorded.said or recorded.outcome is not None or (held is not None and held.is_known):
+        if recorded.answer_count or recorded.outcome is not None or (held is not None and held.is_known):
             if recorded.first_pause is not None:
                 text = self._tokens.sign(token)
                 return render.tool_calls(recorded.first_pause, session=token.session, token=text)
@@ -368,12 +368,12 @@ class Rounds:
             held.last = None if answer is None else Said(0, b"", answer)
             return answer
 
-    async def take_up(self, execution_id: str, recorded: Recorded) -> Answer:
+    async def take_up(self, execution_id: str, recorded: RecordedExecution) -> Answer:
         """Go on with an execution that no process holds, from its record; its next answer."""
         begun = recorded.start_record
         session = begun.session.removeprefix(key_of(begun.tenant, ""))
         deadline = begun.expires_at or begun.began_at + max(begun.limits.wall_seconds, self._max_seconds)
-        place = (recorded.rounds + 1, recorded.said, session, begun.tenant)
+        place = (recorded.rounds + 1, recorded.answer_count, session, begun.tenant)
         held = self._holding.get(execution_id) or self._unread(Token(execution_id, *place, deadline))
         async with held.lock:
             if held.is_known:
@@ -387,12 +387,12 @@ class Rounds:
                 raise
             was_doomed = held.state == "doomed"
             self._holding.move(held, "read")
-            held.round, held.replies = recorded.rounds, recorded.said
+            held.round, held.replies = recorded.rounds, recorded.answer_count
             answer = await (self.cancelled(held) if was_doomed else self.answer(held, step))
             held.last = Said(0, b"", answer)
             return answer
 
-    def _first_token(self, start: Start, recorded: Recorded) -> Token:
+    def _first_token(self, start: Start, recorded: RecordedExecution) -> Token:
         """The token of its first pause."""
         begun = recorded.start_record
         seconds = begun.limits.wall_seconds
@@ -414,7 +414,7 @@ class Rounds:
         step = await self._steps.bring_back(held)
         was_doomed = held.state == "doomed"
         self._holding.move(held, "read")
-        held.replies = recorded.said
+        held.replies = recorded.answer_count
         # A new continuation finds the pause that its token names; a taken one finds the pause after it.
         held.round = token.round - 1 if standing == "new" else token.round
         if isinstance(step, Paused):

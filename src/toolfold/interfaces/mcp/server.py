@@ -232,7 +232,7 @@ class Door:
         self._ready.result()  # raises where the sandbox is not available
         await self._offer.wait_for_mentioned(text)
         session = f"{client_of(context)}/{session}" if session else ""
-        files = self._offer.describing.files.given_to(session, self._runtime.sessions)
+        files = self._offer.describing.files.files_for(session, self._runtime.sessions)
         running = Running(
             self._runtime,
             new_id(owner_of(context)),

@@ -18,7 +18,7 @@ from toolfold.config.build import (
 )
 from toolfold.config.load import left_out_servers
 from toolfold.config.model import Config
-from toolfold.execution.request import HandedOver
+from toolfold.execution.request import OwnedLedger
 from toolfold.interfaces.mcp.clients import Clients
 from toolfold.interfaces.mcp.offer import Describing, Offer, Servers
 from toolfold.interfaces.mcp.program import ask_client
@@ -48,7 +48,7 @@ def open_door(
     options = runtime_options(config)
     ledger = ledger_of(config)
     approve = approvals_of(config, ledger, ask_client)
-    runtime = Runtime(**options, ledger=HandedOver(ledger), entry_name=ENTRY_NAME, door="mcp", **approve)
+    runtime = Runtime(**options, ledger=OwnedLedger(ledger), entry_name=ENTRY_NAME, door="mcp", **approve)
     local = [*modules, *declared_tools(config)]
     strays = StrayPatterns(config)
     if not config.servers:

@@ -22,7 +22,7 @@ from toolfold.sources.agents import ask_agent
 from toolfold.sources.functions import tool_from_function
 from toolfold.tools.catalog import Catalog
 from toolfold.tools.names import python_name
-from toolfold.tools.router import Handler, Request, Router, Wrapper
+from toolfold.tools.router import CallRequest, Handler, Router, Wrapper
 from toolfold.tools.steps import wrappers
 from toolfold.tools.tool import CallContext, Tool
 
@@ -258,7 +258,7 @@ def entered(inside: Inside) -> Iterator[None]:
 def noting_begin(_: Tool, rest: Handler) -> Handler:
     """The router's outermost step: once for each call, whether it is then tried again, refused or not made at all."""
 
-    def note(request: Request) -> Awaitable[Value]:
+    def note(request: CallRequest) -> Awaitable[Value]:
         inside = current()
         if inside is not None and request.call.id:  # a direct call has no record
             inside.begun[request.call.id] = inside.whole.elapsed_seconds()

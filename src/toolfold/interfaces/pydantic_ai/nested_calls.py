@@ -39,7 +39,7 @@ from toolfold.interfaces.pydantic_ai.callers import FROM_CONFIG
 from toolfold.interfaces.pydantic_ai.deferred import NOTE, NestedAnswers, Waiting, nested_id
 from toolfold.interfaces.pydantic_ai.render import to_program
 from toolfold.models import Call, Outcome, Paused, Value
-from toolfold.tools.router import Handler, Request, outside_check
+from toolfold.tools.router import CallRequest, Handler, outside_check
 from toolfold.tools.tool import Decision, Spent, Tool
 
 _current: ContextVar[Nested] = ContextVar("toolfold_nested")
@@ -52,7 +52,7 @@ def through_pydantic_ai(tool: Tool, rest: Handler) -> Handler:
     if tool.spec.source == "toolfold":
         return rest
 
-    async def serve(request: Request) -> Value:
+    async def serve(request: CallRequest) -> Value:
         request.arguments = await _current.get().value_of(tool, request)
         return await rest(request)
 
@@ -133,7 +133,7 @@ class Nested:
         assert self.manager.ctx is not None
         return self.manager.ctx
 
-    async def value_of(self, tool: Tool, request: Request) -> Value:
+    async def value_of(self, tool: Tool, request: CallRequest) -> Value:
         """The reply's value; waits for the outside as often as the tool leaves the answer to it."""
         call, context = request.call, request.context
         assert context is not None
@@ -214,7 +214,7 @@ class Nested:
             return ToolApproved()
         return self.answers.results.get(call_id, _NO_ANSWER)
 
-    async def _answered(self, part: ToolCallPart, request: Request, decision: Decision) -> Any:
+    async def _answered(self, part: ToolCallPart, request: CallRequest, decision: Decision) -> Any:
         """Do what the outside decided, of this call or of an earlier one for which its answer stands."""
         call_id = request.call.id
         answer = self._answer_to(call_id)
@@ -236,7 +236,7 @@ class Nested:
                 raise errors.ToolFailed(answer.message)
         return answer
 
-    async def _handled(self, part: ToolCallPart, request: Request, **options: Any) -> Any:
+    async def _handled(self, part: ToolCallPart, request: CallRequest, **options: Any) -> Any:
         try:
             self._check_limit()
             self._pending += 1

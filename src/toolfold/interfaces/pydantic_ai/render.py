@@ -13,7 +13,7 @@ from toolfold import errors
 from toolfold.errors import EngineCrashed, ToolfoldError, entry_for
 from toolfold.interfaces.prompts import Form, lessons, tools_text
 from toolfold.models import CallRecord, File, Media, Outcome, Problem, ToolSpec, Value
-from toolfold.tools.learning import Snapshot
+from toolfold.tools.learning import ToolLessons
 from toolfold.tools.names import python_name
 from toolfold.tools.values import is_plain
 
@@ -240,7 +240,7 @@ DIRECTLY: Final = "call these directly"
 
 def run_code_description(
     specs: Sequence[ToolSpec], *, budget_characters: int | None = None, form: Form = "dense",
-    known: Snapshot | None = None, files: str = "",
+    known: ToolLessons | None = None, files: str = "",
 ) -> str:  # fmt: skip
     """The description of `run_code`: how to write a program, the signatures of what it may call, and its files."""
     tools = tools_text(specs, budget_characters=budget_characters, form=form, known=known)

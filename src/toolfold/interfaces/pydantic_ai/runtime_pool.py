@@ -19,7 +19,7 @@ from typing import Any, Final, Generic, Self, TypeAlias, TypeVar
 from toolfold.engines.base import Engine, EngineSettings, EngineWrapper
 from toolfold.engines.registry import chosen_engine
 from toolfold.errors import ToolfoldError, UsageError
-from toolfold.execution.described_files import DescribedFiles, described
+from toolfold.execution.described_files import DescribedFiles, describe_files
 from toolfold.interfaces.prompts import Form
 from toolfold.interfaces.pydantic_ai.nested_calls import LongPrograms
 from toolfold.interfaces.pydantic_ai.render import run_code_description
@@ -29,7 +29,7 @@ from toolfold.ledger.open import open_ledger
 from toolfold.models import NOTHING_RAN, File, Limits, Outcome, ToolSpec
 from toolfold.runtime import Runtime
 from toolfold.tools.catalog import Catalog
-from toolfold.tools.learning import Learning, Lessons, Snapshot
+from toolfold.tools.learning import Learning, Lessons, ToolLessons
 from toolfold.tools.router import Wrapper, from_record
 from toolfold.tools.tool import Tool
 
@@ -94,9 +94,9 @@ class Home:
         self._ledger: str | Ledger = MemoryLedger() if ledger is None or ledger == "memory" else ledger
         self._open: dict[asyncio.AbstractEventLoop, _Open] = {}
         self._is_learning = learn
-        self._descriptions: _Recent[tuple[_Specs, int | None, Form, Snapshot | None, str], str] = _Recent()
+        self._descriptions: _Recent[tuple[_Specs, int | None, Form, ToolLessons | None, str], str] = _Recent()
         self._described: DescribedFiles | None = None
-        self._known: OrderedDict[str, Snapshot] = OrderedDict()
+        self._known: OrderedDict[str, ToolLessons] = OrderedDict()
         """What was learned before each conversation began."""
         self._failed: dict[str, str] = {}
         """The last execution of each run, where it failed."""
@@ -104,7 +104,7 @@ class Home:
         """Those that outlasted their run."""
 
     def description(
-        self, specs: tuple[ToolSpec, ...], budget_characters: int | None, form: Form, known: Snapshot | None = None,
+        self, specs: tuple[ToolSpec, ...], budget_characters: int | None, form: Form, known: ToolLessons | None = None,
         files: str = "",
     ) -> str:  # fmt: skip
         """Of `run_code`; the same object as long as the tools are the same, because each step asks for it."""
@@ -120,10 +120,10 @@ class Home:
         if self._described is None and asyncio.get_running_loop() in self._open:
             opened = await self._opened()
             assert opened.engine is not None
-            self._described = await described(opened.engine, files, self._limits)
+            self._described = await describe_files(opened.engine, files, self._limits)
         return (self._described or DescribedFiles.of(files)).text()
 
-    async def known(self, conversation: str) -> Snapshot | None:
+    async def known(self, conversation: str) -> ToolLessons | None:
         """What earlier programs have shown of the tools; it stays the same for a conversation, whose prompt is cached.
 
         `None` where nothing is known, or the ledger cannot be read.

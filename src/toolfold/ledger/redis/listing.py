@@ -21,7 +21,7 @@ from toolfold.ledger.redis import index
 from toolfold.ledger.redis.index import ROWS, SEARCH_TITLES, TITLES, rows_of, searched_title
 from toolfold.ledger.sqlite.listing import decode, encode
 from toolfold.models import MIB, Status
-from toolfold.tools.learning import MOST_TOOLS, Lesson, added
+from toolfold.tools.learning import MOST_TOOLS, Lesson, merge_lessons
 
 _PAGE: Final = 250
 _LOOKED_AT: Final = 20_000
@@ -349,7 +349,7 @@ class RedisLessons:
         before = b""
         for _ in range(_TRIES):
             known = self._open(tenant, tool, before) if before else None
-            after = self._seal.seal(encode(added(known, lesson)), _place(tenant, tool))
+            after = self._seal.seal(encode(merge_lessons(known, lesson)), _place(tenant, tool))
             answer = await self._ask(_LEARN, tenant, tool, before, after, MOST_TOOLS, _MOST_TENANTS, _KEPT_SECONDS)
             if answer == 1:
                 return

@@ -18,7 +18,7 @@ from toolfold.ledger.base import EXPIRED_SECONDS, Filter, Retention, Summary
 from toolfold.ledger.encryption import NoSeal, Seal
 from toolfold.ledger.listing import Use, lanes_of, uses_of
 from toolfold.models import Outcome
-from toolfold.tools.learning import MOST_TOOLS, Lesson, added
+from toolfold.tools.learning import MOST_TOOLS, Lesson, merge_lessons
 
 if TYPE_CHECKING:
     from toolfold.ledger.base import State
@@ -59,7 +59,7 @@ class LessonTable:
         """To what is there; beyond the bounds, what was touched longest ago goes."""
         place = (tenant, self._seal.digest(lesson.tool.encode()))
         found = self._db.execute("SELECT body FROM lessons WHERE tenant = ? AND tool = ?", place).fetchone()
-        whole = added(None if found is None else self._open(*place, found[0]), lesson)
+        whole = merge_lessons(None if found is None else self._open(*place, found[0]), lesson)
         body = self._seal.seal(encode(whole), _lesson_place(*place))
         self._db.execute("INSERT OR REPLACE INTO lessons VALUES (?, ?, ?, ?)", (*place, time.time(), body))
         if found is None:
@@ -100,7 +100,7 @@ class MemoryLessons:
         """To what is there; the oldest make room."""
         key = (tenant, lesson.tool)
         known = self._lessons.pop(key, None)
-        self._lessons[key] = encode(added(None if known is None else decode(known), lesson))
+        self._lessons[key] = encode(merge_lessons(None if known is None else decode(known), lesson))
         if known is not None:
             return
         own = [one for one in self._lessons if one[0] == tenant]

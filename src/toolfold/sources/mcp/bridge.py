@@ -29,7 +29,7 @@ from toolfold.sources.mcp.connection import Connection, Eras, Outer
 from toolfold.sources.mcp.oauth import token_folder
 from toolfold.sources.mcp.server import Remembered, Server, ServerStatus
 from toolfold.sources.mcp.supervisor import Keeper
-from toolfold.tools.arguments import TOO_LARGE_TO_EXPLAIN, bounded, sample
+from toolfold.tools.arguments import TOO_LARGE_TO_EXPLAIN, bound_schema, sample
 from toolfold.tools.tool import CallContext, Tool
 
 # ----------------------------------------------------------------------------------------------------
@@ -338,7 +338,7 @@ def bridged_tool(tool: types.Tool, names: Names, keeper: Keeper, outer: Outer | 
 
 def _bounded(tool: types.Tool, name: str) -> types.Tool:
     schemas = {"input_schema": tool.input_schema, "output_schema": tool.output_schema}
-    return tool.model_copy(update={key: bounded(one, name) for key, one in schemas.items() if one is not None})
+    return tool.model_copy(update={key: bound_schema(one, name) for key, one in schemas.items() if one is not None})
 
 
 def _spec(tool: types.Tool, names: Names, keeper: Keeper) -> ToolSpec:

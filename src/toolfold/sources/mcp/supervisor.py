@@ -33,7 +33,7 @@ from toolfold.sources.mcp.connection import Connection, Era, Eras, Outer, open_s
 from toolfold.sources.mcp.oauth import SignIn
 from toolfold.sources.mcp.server import Known, Remembered, Server, ServerStatus, State
 from toolfold.sources.mcp.stdio import NotSent, ServerProcess, Watched, start_server
-from toolfold.tools.error_text import masked
+from toolfold.tools.error_text import mask_secrets
 
 # ----------------------------------------------------------------------------------------------------
 # Whether a server is there, and what it offers: what others ask its keeper about. Connects to nothing.
@@ -436,7 +436,7 @@ async def _last_words(link: Link | None) -> str:
 
 def _said(link: Link | None) -> str:
     words = link.process.last_words() if link is not None and link.process is not None else ""
-    return _after(masked(words)[-_SHOWN_CHARACTERS:])
+    return _after(mask_secrets(words)[-_SHOWN_CHARACTERS:])
 
 
 def _after(words: str) -> str:
@@ -448,9 +448,9 @@ def _words(error: BaseException) -> str:
         error = error.exceptions[0]
     match error:
         case FileNotFoundError():
-            return masked(f"no command {error.filename!r}; check the path")
+            return mask_secrets(f"no command {error.filename!r}; check the path")
         case httpx2.HTTPStatusError():
             return f"HTTP {error.response.status_code} {error.response.reason_phrase}".strip()
         case httpx2.TransportError() if str(error).strip():
-            return masked(str(error).strip().lower())
-    return masked(str(error).strip())[:_SHOWN_CHARACTERS] or type(error).__name__
+            return mask_secrets(str(error).strip().lower())
+    return mask_secrets(str(error).strip())[:_SHOWN_CHARACTERS] or type(error).__name__

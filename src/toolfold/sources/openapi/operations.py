@@ -30,7 +30,7 @@ from toolfold.sources.openapi.paging import is_paged
 from toolfold.sources.openapi.requests import BodyPlan, body_plan
 from toolfold.sources.openapi.schemas import Conversion, Look, closed
 from toolfold.sources.web.credentials import is_json, is_text, preferred
-from toolfold.tools.arguments import bounded
+from toolfold.tools.arguments import bound_schema
 
 # ----------------------------------------------------------------------------------------------------
 # Parameters of an operation as arguments: where each goes, and how it is written there. Pure.
@@ -370,7 +370,7 @@ def input_schema(operation: Operation, tool: str) -> Mapping[str, Json]:
         known.add(operation.body.whole)
     schema["properties"] = {name: one for name, one in schema["properties"].items() if name in known}
     schema["required"] = [name for name in schema["required"] if name in known]
-    within = bounded(schema, tool)
+    within = bound_schema(schema, tool)
     if within is schema:
         return schema
     return {**within, "additionalProperties": schema["additionalProperties"] is not False}

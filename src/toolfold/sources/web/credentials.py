@@ -17,7 +17,7 @@ import msgspec
 from toolfold.errors import ToolError, UsageError
 from toolfold.models import Media, Value
 from toolfold.sources.shell import run_command
-from toolfold.tools.error_text import MASK, SHORTEST, forms_of, hide, masked
+from toolfold.tools.error_text import MASK, SHORTEST, forms_of, hide, mask_secrets
 from toolfold.tools.steps.concurrency import PerLoop
 
 # ----------------------------------------------------------------------------------------------------
@@ -253,7 +253,7 @@ def _is_utf8(form: str) -> bool:
 
 class _Masking(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
-        record.msg, record.args = masked(record.getMessage()), None
+        record.msg, record.args = mask_secrets(record.getMessage()), None
         return True
 
 

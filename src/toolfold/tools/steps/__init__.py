@@ -1,4 +1,4 @@
-"""Every step between a caller and a tool that is more than finding and calling it, in order."""
+"""Router steps in their order: all that happens between a caller and a tool beside finding and calling it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from toolfold.tools.router import Wrapper, checked, from_record, withholding
 from toolfold.tools.steps.approval import approval, budget
 from toolfold.tools.steps.cache import Cache, remembering
 from toolfold.tools.steps.concurrency import Concurrency
-from toolfold.tools.steps.resilience import Breaker, Breaking, Clock, Retry, Retrying, SystemClock
+from toolfold.tools.steps.resilience import Breaker, BreakerStep, Retry, RetryStep, StepClock, SystemClock
 
 
 def wrappers(
@@ -17,7 +17,7 @@ def wrappers(
     breaker: Breaker | None = None,
     retry: Retry | None = None,
     concurrency: Concurrency | None = None,
-    clock: Clock | None = None,
+    clock: StepClock | None = None,
     error_details: bool = True,
 ) -> tuple[Wrapper, ...]:
     """The steps for one `Router`, outermost first.
@@ -35,8 +35,8 @@ def wrappers(
         budget(policy),
         from_record,
         remembering(cache or Cache(), clock),
-        Breaking(breaker or Breaker(), clock).wrap,
-        Retrying(retry or Retry(), clock).wrap,
+        BreakerStep(breaker or Breaker(), clock).wrap,
+        RetryStep(retry or Retry(), clock).wrap,
         # Inside the retry, so that a slot is free while a failed call waits; the router's timeout
         # comes after, so that waiting for a slot is not the tool's time.
         (concurrency or Concurrency()).wrap,

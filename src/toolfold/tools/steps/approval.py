@@ -1,4 +1,4 @@
-"""The step that asks before a call. Who answers, and how long it takes, is the context's business."""
+"""Approval and budget steps: one asks before a call, the other counts the calls of one program."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 from toolfold.errors import ToolRefused
 from toolfold.models import Call, ToolSpec, Value
 from toolfold.tools.policy import Policy
-from toolfold.tools.router import Handler, Request, Wrapper, preparation
+from toolfold.tools.router import CallRequest, Handler, Wrapper, preparation
 from toolfold.tools.tool import CallContext, Decision, Tool
 
 NOBODY_CAN_APPROVE: Final = Decision(approved=False, reason="it needs approval, and nobody can give it here")
@@ -35,7 +35,7 @@ async def deny(_call: Call, _spec: ToolSpec) -> Decision:
 def _asking(tool: Tool, rest: Handler) -> Handler:
     name = tool.spec.name
 
-    async def ask(request: Request) -> Value:
+    async def ask(request: CallRequest) -> Value:
         decision = await _decision(tool, request)
         if not decision.approved:
             raise ToolRefused(f"{name!r} was denied" + (f": {decision.reason}" if decision.reason else ""))
@@ -50,7 +50,7 @@ def _asking(tool: Tool, rest: Handler) -> Handler:
     return ask
 
 
-async def _decision(tool: Tool, request: Request) -> Decision:
+async def _decision(tool: Tool, request: CallRequest) -> Decision:
     name = tool.spec.name
     approve = (request.context or CallContext()).approve
     if approve is None:
@@ -78,7 +78,7 @@ def budget(policy: Policy) -> Wrapper:
 
 
 def _counting(name: str, most: int, rest: Handler) -> Handler:
-    def count(request: Request) -> Awaitable[Value]:
+    def count(request: CallRequest) -> Awaitable[Value]:
         if request.context is not None and request.caller == "code":
             calls = request.context.spent.calls
             if calls[name] >= most:

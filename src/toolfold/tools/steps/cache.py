@@ -1,4 +1,4 @@
-"""The step that remembers replies: by idempotency key, and by arguments where a tool may be cached.
+"""Reply cache step: replies by idempotency key, and by arguments where a tool may be cached.
 
 * The same key twice runs the tool once, for as long as the reply is kept.
 * Calls that come while the first one is on its way wait for it and share what becomes of it.
@@ -20,9 +20,9 @@ import msgspec
 
 from toolfold.errors import ToolRefused
 from toolfold.models import MIB, Value
-from toolfold.tools.router import Handler, Request, Wrapper, check_size
+from toolfold.tools.router import CallRequest, Handler, Wrapper, check_size
 from toolfold.tools.steps.concurrency import PerLoop
-from toolfold.tools.steps.resilience import Clock
+from toolfold.tools.steps.resilience import StepClock
 from toolfold.tools.tool import CallContext, Tool
 
 _ENTRY_BYTES: Final = 512
@@ -38,14 +38,14 @@ class Cache:
     key_seconds: float = 3600.0
 
 
-def remembering(cache: Cache, clock: Clock) -> Wrapper:
+def remembering(cache: Cache, clock: StepClock) -> Wrapper:
     """One memory for all tools of a router."""
-    memory = _Memory(cache, clock)
+    memory = _ReplyCache(cache, clock)
 
     def wrap(tool: Tool, rest: Handler) -> Handler:
         seconds = tool.spec.cache_seconds
 
-        def look(request: Request) -> Awaitable[Value]:
+        def look(request: CallRequest) -> Awaitable[Value]:
             context = request.context
             key = None if context is None else context.idempotency_key
             if key is not None:
@@ -69,23 +69,23 @@ _Slot: TypeAlias = tuple[str, str, str | bytes]
 _End: TypeAlias = _CachedReply | BaseException
 
 
-class _Memory:
+class _ReplyCache:
     """Replies that may be given again, and calls whose reply will be."""
 
-    def __init__(self, cache: Cache, clock: Clock) -> None:
+    def __init__(self, cache: Cache, clock: StepClock) -> None:
         self._cache = cache
         self._clock = clock
-        self._kept: OrderedDict[_Slot, tuple[bytes, _CachedReply]] = OrderedDict()
-        self._kept_bytes = 0
-        self._on_their_way = PerLoop[dict[_Slot, tuple[bytes, asyncio.Future[_End]]]](dict)
+        self._replies: OrderedDict[_Slot, tuple[bytes, _CachedReply]] = OrderedDict()
+        self._stored_bytes = 0
+        self._in_flight = PerLoop[dict[_Slot, tuple[bytes, asyncio.Future[_End]]]](dict)
 
-    async def serve(self, request: Request, rest: Handler, key: str | None, seconds: float) -> Value:
+    async def serve(self, request: CallRequest, rest: Handler, key: str | None, seconds: float) -> Value:
         """The reply kept for this call, or the rest's own."""
         arguments = _digest(request)
         slot = ((request.context or CallContext()).tenant, request.call.tool, arguments if key is None else key)
-        on_their_way = self._on_their_way.get()
-        while found := self._fresh(slot) or on_their_way.get(slot):
-            first_arguments, end = found
+        in_flight = self._in_flight.get()
+        while entry := self._fresh(slot) or in_flight.get(slot):
+            first_arguments, end = entry
             if first_arguments != arguments:
                 raise ToolRefused(
                     f"{request.call.tool!r} was called before with idempotency key {key!r} and other arguments"
@@ -98,44 +98,44 @@ class _Memory:
             # The first one's program went away; this call, or another that waited, is the first now.
         return await self._first(slot, arguments, request, rest, seconds)
 
-    async def _first(self, slot: _Slot, arguments: bytes, request: Request, rest: Handler, seconds: float) -> Value:
-        on_their_way = self._on_their_way.get()
+    async def _first(self, slot: _Slot, arguments: bytes, request: CallRequest, rest: Handler, seconds: float) -> Value:
+        in_flight = self._in_flight.get()
         future: asyncio.Future[_End] = asyncio.get_running_loop().create_future()
-        on_their_way[slot] = (arguments, future)
+        in_flight[slot] = (arguments, future)
         try:
             value = await rest(request)
-            kept = _CachedReply(_own(request, value), request.size_bytes or 0, self._clock.now() + seconds)
-            self._keep(slot, arguments, kept)
-            future.set_result(kept)
+            reply = _CachedReply(_own(request, value), request.size_bytes or 0, self._clock.now() + seconds)
+            self._keep(slot, arguments, reply)
+            future.set_result(reply)
         except (Exception, SystemExit) as error:
             future.set_result(error)
             raise
         finally:
-            del on_their_way[slot]
+            del in_flight[slot]
             future.cancel()  # does nothing unless this call was cancelled
         return value
 
     def _fresh(self, slot: _Slot) -> tuple[bytes, _CachedReply] | None:
-        found = self._kept.get(slot)
-        if found is None:
+        entry = self._replies.get(slot)
+        if entry is None:
             return None
-        if found[1].until <= self._clock.now():
+        if entry[1].until <= self._clock.now():
             self._drop(slot)
             return None
-        self._kept.move_to_end(slot)
-        return found
+        self._replies.move_to_end(slot)
+        return entry
 
-    def _keep(self, slot: _Slot, arguments: bytes, kept: _CachedReply) -> None:
-        self._kept[slot] = (arguments, kept)
-        self._kept_bytes += kept.size + _ENTRY_BYTES
-        while len(self._kept) > self._cache.max_entries or self._kept_bytes > self._cache.max_bytes:
-            self._drop(next(iter(self._kept)))
+    def _keep(self, slot: _Slot, arguments: bytes, reply: _CachedReply) -> None:
+        self._replies[slot] = (arguments, reply)
+        self._stored_bytes += reply.size + _ENTRY_BYTES
+        while len(self._replies) > self._cache.max_entries or self._stored_bytes > self._cache.max_bytes:
+            self._drop(next(iter(self._replies)))
 
     def _drop(self, slot: _Slot) -> None:
-        self._kept_bytes -= self._kept.pop(slot)[1].size + _ENTRY_BYTES
+        self._stored_bytes -= self._replies.pop(slot)[1].size + _ENTRY_BYTES
 
 
-def _again(request: Request, end: _End) -> Value:
+def _again(request: CallRequest, end: _End) -> Value:
     request.note(attempts=0, cached=True)
     if isinstance(end, BaseException):
         raise end
@@ -145,10 +145,10 @@ def _again(request: Request, end: _End) -> Value:
     return _own(request, end.value)
 
 
-def _own(request: Request, value: Value) -> Value:
+def _own(request: CallRequest, value: Value) -> Value:
     """A direct caller holds the very value and may change it; a program is sent a copy anyway."""
     return copy.deepcopy(value) if request.caller == "direct" else value
 
 
-def _digest(request: Request) -> bytes:
+def _digest(request: CallRequest) -> bytes:
     return sha256(msgspec.json.encode(request.call.arguments, order="deterministic")).digest()

@@ -1,4 +1,4 @@
-"""The step that queues: how many calls of a tool, or of one source's tools, run at the same time."""
+"""Concurrency step: how many calls of a tool, or of one source, run at once; and state per event loop."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 
 from toolfold.models import ToolSpec, Value
 from toolfold.tools.names import Globs, least, positive
-from toolfold.tools.router import Handler, Request
+from toolfold.tools.router import CallRequest, Handler
 from toolfold.tools.tool import Tool
 
 # ----------------------------------------------------------------------------------------------------
@@ -75,7 +75,7 @@ def _slots(most: int) -> PerLoop[asyncio.Semaphore]:
 
 
 def _queueing(slots: PerLoop[asyncio.Semaphore], rest: Handler) -> Handler:
-    async def queue(request: Request) -> Value:
+    async def queue(request: CallRequest) -> Value:
         async with slots.get():
             return await rest(request)
 

@@ -1,4 +1,4 @@
-"""The step that leaves a broken tool alone for a while.
+"""Circuit breaker and retry steps, and the clock of the steps.
 
 A breaker is `closed` while its tool works. After several failures in a row it is open: calls
 fail at once. When its time is up one call may try; its success closes the breaker, its failure
@@ -19,14 +19,14 @@ from typing import Final, Protocol
 from toolfold.errors import ToolRefused
 from toolfold.events import ToolRetried
 from toolfold.models import Value
-from toolfold.tools.router import NO_FAULT_OF_THE_TOOL, Handler, Request, error_text
+from toolfold.tools.router import NO_FAULT_OF_THE_TOOL, CallRequest, Handler, error_text
 from toolfold.tools.tool import Tool
 
 # ----------------------------------------------------------------------------------------------------
 # Time as the wrappers see it, so that a test can hold it still.
 
 
-class Clock(Protocol):
+class StepClock(Protocol):
     """Seconds that only go forward, and a way to wait for them."""
 
     def now(self) -> float: ...
@@ -56,19 +56,19 @@ class Breaker:
 
 
 @dataclass(frozen=True, slots=True)
-class Breaking:
+class BreakerStep:
     """One breaker for each tool and tenant."""
 
     breaker: Breaker
-    clock: Clock
+    clock: StepClock
 
     def wrap(self, tool: Tool, rest: Handler) -> Handler:
         """The step for one tool."""
         breaker, clock = self.breaker, self.clock
         # Of the tenants for whom it failed last, oldest first; most calls find none here.
-        states: dict[str, _State] = {}
+        states: dict[str, _BreakerState] = {}
 
-        async def watch(request: Request) -> Value:
+        async def watch(request: CallRequest) -> Value:
             tenant = "" if request.context is None else request.context.tenant
             state = states.get(tenant)
             is_probe = state is not None and state.failures >= breaker.failures
@@ -79,8 +79,8 @@ class Breaking:
             # Also `SystemExit`, which the router takes for a failure of the tool.
             except (Exception, SystemExit) as error:
                 if not isinstance(error, NO_FAULT_OF_THE_TOOL):
-                    kept = states.setdefault(tenant, state or _State(tool.spec.name, breaker, clock))
-                    kept.fail(request, is_probe=is_probe)
+                    failing_state = states.setdefault(tenant, state or _BreakerState(tool.spec.name, breaker, clock))
+                    failing_state.fail(request, is_probe=is_probe)
                     if len(states) > _MOST_TENANTS:
                         del states[next(iter(states))]
                 raise
@@ -94,10 +94,10 @@ class Breaking:
         return watch
 
 
-class _State:
+class _BreakerState:
     """What one breaker remembers."""
 
-    def __init__(self, name: str, breaker: Breaker, clock: Clock) -> None:
+    def __init__(self, name: str, breaker: Breaker, clock: StepClock) -> None:
         self._name = name
         self._breaker = breaker
         self._clock = clock
@@ -105,24 +105,28 @@ class _State:
         self.failures = 0
         self.is_probing = False
 
-    def admit_probe(self, request: Request) -> None:
+    def admit_probe(self, request: CallRequest) -> None:
         """Let one call through once the time is up; raise for all others."""
-        left = self._open_until - self._clock.now()
-        if left <= 0 and not self.is_probing:
+        remaining_seconds = self._open_until - self._clock.now()
+        if remaining_seconds <= 0 and not self.is_probing:
             self.is_probing = True
             return
         request.note(attempts=0, breaker="open")
-        when = f"is not called until {math.ceil(left)} s from now" if left > 0 else "is being tried by another call now"
+        when = (
+            f"is not called until {math.ceil(remaining_seconds)} s from now"
+            if remaining_seconds > 0
+            else "is being tried by another call now"
+        )
         raise ToolRefused(f"{self._name!r} failed {self.failures} times in a row and {when}")
 
-    def fail(self, request: Request, *, is_probe: bool) -> None:
+    def fail(self, request: CallRequest, *, is_probe: bool) -> None:
         self.failures += 1
         # Calls that were on their way when it opened and fail later do not keep it open for longer.
         if self.failures == self._breaker.failures or (is_probe and self.failures > self._breaker.failures):
             self._open_until = self._clock.now() + self._breaker.open_seconds
             request.note(breaker="opened")
 
-    def succeed(self, request: Request) -> None:
+    def succeed(self, request: CallRequest) -> None:
         if self.failures >= self._breaker.failures:
             request.note(breaker="closed")
 
@@ -153,11 +157,11 @@ class Retry:
 
 
 @dataclass(frozen=True, slots=True)
-class Retrying:
+class RetryStep:
     """Calls again if the tool is read-only or idempotent, or if the error says that nothing ran."""
 
     retry: Retry
-    clock: Clock
+    clock: StepClock
 
     def wrap(self, tool: Tool, rest: Handler) -> Handler:
         """The step for one tool."""
@@ -166,7 +170,7 @@ class Retrying:
             return rest
         is_repeatable = tool.retry == "always" or tool.spec.read_only or tool.spec.idempotent
 
-        async def attempt(request: Request) -> Value:
+        async def attempt(request: CallRequest) -> Value:
             failures = 0
             while True:
                 try:
@@ -177,11 +181,11 @@ class Retrying:
                         raise
                     if isinstance(error, NO_FAULT_OF_THE_TOOL):
                         raise
-                    asked = getattr(error, "retry_after_seconds", 0.0)
-                    if asked > retry.longest_wait_seconds:
+                    retry_after_seconds = getattr(error, "retry_after_seconds", 0.0)
+                    if retry_after_seconds > retry.longest_wait_seconds:
                         raise
                     reason = error_text(tool.spec.name, error)
-                await clock.sleep(max(asked, retry.wait_seconds(failures)))
+                await clock.sleep(max(retry_after_seconds, retry.wait_seconds(failures)))
                 request.note(attempts=failures + 1)
                 if request.context is not None and request.context.tell is not None:
                     execution_id = request.context.execution_id

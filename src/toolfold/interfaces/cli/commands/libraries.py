@@ -62,9 +62,9 @@ def _list(
     """Show each set: the packages requested, the versions locked, and whether it is installed here."""
     # Imported here for the same reason.
     from toolfold.config.library_sets import set_states  # noqa: PLC0415
-    from toolfold.libraries import Installed  # noqa: PLC0415
+    from toolfold.libraries import LibraryStore  # noqa: PLC0415
 
-    store = Installed()
+    store = LibraryStore()
     # Any: each key has its own type.
     sets: dict[str, dict[str, Any]] = {}
     for name, state in set_states(_config(config), store).items():
@@ -98,9 +98,9 @@ def _check(config: ConfigOption = None) -> int:
     """Verify every installed file and import every package in the sandbox; exit 1 if one fails."""
     # Imported here for the same reason.
     from toolfold.config.library_sets import library_sets, set_states  # noqa: PLC0415
-    from toolfold.libraries import Installed  # noqa: PLC0415
+    from toolfold.libraries import LibraryStore  # noqa: PLC0415
 
-    found, store, faults = _config(config), Installed(), 0
+    found, store, faults = _config(config), LibraryStore(), 0
     states = set_states(found, store)
     for name, one in states.items():
         state = one.text
